@@ -1,0 +1,49 @@
+# Everything that is needed to run, test and measure RingMQ; each target sets up what it misses (see .ci/bootstrap).
+SHELL := /bin/bash
+BIN := .venv/bin
+PACKAGES := native ipc remoting store broker namesrv client cli spark_bridge loadtest
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+.PHONY: run
+run: ## from nothing to the pipeline: broker, 10,000 real log lines, consumer group, Spark, report
+	@.ci/stage "set up" .ci/bootstrap run
+	@.ci/stage "pipeline" $(BIN)/python examples/access_log_pipeline.py
+
+.PHONY: test
+test: ## linters, C warnings as errors, all tests (against the installed package)
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "lint" $(MAKE) --no-print-directory lint
+	@.ci/stage "C warnings" $(MAKE) --no-print-directory warnings
+	@.ci/stage "tests" $(BIN)/python -m pytest --durations=15 $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: ## side by side: stock RocketMQ, RingMQ and the ceiling; table, JSON and SVG
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.side_by_side $(BENCH_ARGS)
+
+.PHONY: lint
+lint: ## ruff and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(PACKAGES:%=-p ringmq.%)
+
+.PHONY: warnings
+warnings: ## the C core with warnings as errors
+	@for source in native/src/*.c; do gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -c -o /dev/null "$$source" || exit 1; done
+
+.PHONY: build
+build: ## rebuild the C core in place (editable installs)
+	flock /tmp/ringmq.buildlock $(BIN)/python setup.py -q build_ext --inplace
+
+.PHONY: dev
+dev: ## editable install, for work on the code
+	test -d .venv || python3 -m venv .venv
+	$(BIN)/pip install -q "setuptools>=68" wheel
+	$(BIN)/pip install -q --config-settings editable_mode=strict -e '.[broker,spark,loadtest,dev]'
+	touch .venv/.editable
