@@ -1,0 +1,125 @@
+"""Java against stock RocketMQ: the Maven class path (cached), a quiet log configuration, compiled helpers."""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+POM = Path(__file__).with_name("pom.xml")
+LOGBACK = Path(__file__).with_name("logback.xml")
+CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:2.8:build-classpath"
+MAVEN_TIMEOUT_S = 900
+# Java 17 hides internals that RocketMQ's memory-mapping code reaches for by reflection.
+MODULE_OPENS = (
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+
+
+class StockError(RuntimeError):
+    """Stock RocketMQ, Maven or Java did not do what was asked; the text carries the tail of their output."""
+
+
+def cache_dir() -> Path:
+    """Folder for what is resolved or compiled once ($RINGMQ_CACHE_DIR, else ringmq/ under $XDG_CACHE_HOME)."""
+    root = os.environ.get("RINGMQ_CACHE_DIR")
+    if root is None:
+        root = str(Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ringmq")
+    path = Path(root)
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def stock_classpath() -> str:
+    """Return the class path of stock 5.3.3; resolved through Maven once, then read from the cache."""
+    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
+    cached = cache_dir() / f"stock-{digest}.classpath"
+    with (cache_dir() / "stock.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if cached.exists():
+            text = cached.read_text().strip()
+            if all(Path(jar).exists() for jar in text.split(":")):
+                return text
+        return _resolve(cached)
+
+
+def _resolve(cached: Path) -> str:
+    if shutil.which("mvn") is None:
+        raise StockError("Maven (`mvn`) is not on PATH; it fetches stock RocketMQ for the comparison")
+    part = cached.with_suffix(".part")
+    # Maven may write beside the pom, so it works on a copy.
+    work = cache_dir() / "maven"
+    work.mkdir(exist_ok=True)
+    shutil.copy(POM, work / "pom.xml")
+    command = ["mvn", "-q", "-B", CLASSPATH_GOAL, f"-Dmdep.outputFile={part}"]
+    done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S)
+    if done.returncode != 0 or not part.exists():
+        raise StockError(f"Maven could not resolve {POM.name}:\n{(done.stdout + done.stderr)[-2000:]}")
+    part.rename(cached)
+    return cached.read_text().strip()
+
+
+def java_command(
+    main: str,
+    *args: str,
+    home: Path,
+    heap_mb: int = 256,
+    jvm: Sequence[str] = (),
+    classpath: Sequence[str | Path] = (),
+) -> list[str]:
+    """Command line that runs class `main` with stock RocketMQ on the class path.
+
+    `home` becomes user.home and receives every log, so nothing is written outside of it. It sends the binary
+    header. `classpath` entries come first.
+    """
+    java = shutil.which("java")
+    if java is None:
+        raise StockError("`java` is not on PATH; stock RocketMQ needs a Java runtime (17 is tested)")
+    home.mkdir(parents=True, exist_ok=True)
+    entries = [str(p) for p in classpath] + [stock_classpath()]
+    return [
+        java,
+        f"-Xms{heap_mb}m",
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseG1GC",
+        *MODULE_OPENS,
+        f"-Duser.home={home}",
+        f"-Dringmq.log={home / 'rocketmq.log'}",
+        f"-Drmq.logback.configurationFile={LOGBACK}",
+        f"-Drocketmq.client.logRoot={home / 'logs'}",
+        "-Drocketmq.serialize.type=ROCKETMQ",
+        *jvm,
+        "-cp",
+        ":".join(entries),
+        main,
+        *args,
+    ]
+
+
+def mqadmin_command(*args: str, home: Path, jvm: Sequence[str] = ()) -> list[str]:
+    """Command line of stock `mqadmin` with `args`, for example ("clusterList", "-n", "127.0.0.1:9876")."""
+    return java_command("org.apache.rocketmq.tools.command.MQAdminStartup", *args, home=home, jvm=jvm)
+
+
+def compile_java(sources: Sequence[Path], name: str) -> Path:
+    """Compile `sources` against stock RocketMQ into a cached folder and return it (a class path entry)."""
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    out = cache_dir() / f"java-{name}-{digest.hexdigest()[:12]}"
+    if (out / ".done").exists():
+        return out
+    javac = shutil.which("javac")
+    if javac is None:
+        raise StockError("`javac` is not on PATH; a JDK is needed to build the Java helpers")
+    out.mkdir(parents=True, exist_ok=True)
+    command = [javac, "-nowarn", "-encoding", "UTF-8", "-cp", stock_classpath(), "-d", str(out)]
+    done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True, timeout=300)
+    if done.returncode != 0:
+        raise StockError(f"javac failed for {name}:\n{done.stderr[-2000:]}")
+    (out / ".done").touch()
+    return out
