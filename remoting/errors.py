@@ -1,0 +1,83 @@
+"""What can go wrong between bytes and commands. Every error names the field and the limit it broke.
+
+Two families, by consequence:
+
+* `FrameError`: the byte stream cannot be trusted any more; the connection is closed without an answer
+  (what RocketMQ's reader does, `NettyDecoder.decode`).
+* `RequestError`: the frame was fine, its content was not; the request is answered with `code` and
+  `str(error)` as remark.
+"""
+
+from __future__ import annotations
+
+
+class RemotingError(Exception):
+    """Base of everything the codecs raise. `field` names what was wrong, `limit` the bound it broke, if
+    any.
+    """
+
+    def __init__(self, message: str, *, field: str, limit: int | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+        self.limit = limit
+
+
+class FrameError(RemotingError):
+    """The stream is broken: close the connection.
+
+    `commands_before` holds the commands that stood complete before the bad bytes in the same
+    `FrameDecoder.feed`.
+    """
+
+    commands_before: tuple[object, ...] = ()
+
+
+class FrameTooLarge(FrameError):
+    """A frame's length is over the limit."""
+
+    def __init__(self, frame_bytes: int, max_frame_bytes: int) -> None:
+        super().__init__(
+            f"frame of {frame_bytes} bytes is over the limit of {max_frame_bytes}",
+            field="frame length",
+            limit=max_frame_bytes,
+        )
+
+
+class BadFrame(FrameError):
+    """Lengths that contradict each other, or an unknown serialize type."""
+
+
+class BadHeader(FrameError):
+    """The header bytes do not parse."""
+
+
+class EncodeError(RemotingError):
+    """A command of ours cannot be put on the wire."""
+
+
+class RequestError(RemotingError):
+    """The request is answered with `code` (a `ResponseCode` value) and the message as remark."""
+
+    def __init__(self, message: str, *, field: str, code: int, limit: int | None = None) -> None:
+        super().__init__(message, field=field, limit=limit)
+        self.code = code
+
+
+class MissingField(RequestError):
+    """A required header field is absent (or null, which an empty binary value decodes to)."""
+
+    def __init__(self, header: str, field: str) -> None:
+        super().__init__(f"{header}: the required field {field} is missing", field=field, code=1)
+
+
+class BadField(RequestError):
+    """A header field is there and does not read as its type."""
+
+    def __init__(self, header: str, field: str, value: str, wanted: str, code: int = 1) -> None:
+        super().__init__(
+            f"{header}: the field {field} = {value[:64]!r} is not {wanted}", field=field, code=code
+        )
+
+
+class BadBody(RequestError):
+    """A request or answer body does not parse."""

@@ -1,0 +1,42 @@
+"""JSON text in and out: orjson where it is installed, the standard library and a tolerant reader where it is
+not enough.
+
+Stock bodies are fastjson's dialect (integer and object keys, `$ref`): `load_json` takes it, `dump_json`
+writes standard JSON. Bodies that must leave with unquoted keys are written by `json_body`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ringmq.remoting.json_reader import read_json
+
+orjson: Any
+try:
+    import orjson
+except ImportError:  # the SDK works without it
+    orjson = None
+
+
+def dump_json(value: Any) -> bytes:
+    """Compact standard JSON in UTF-8, keys in insertion order. Lone surrogates become "?" as in Java."""
+    if orjson is not None:
+        try:
+            encoded: bytes = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+            return encoded
+        except (TypeError, orjson.JSONEncodeError):  # integers over 64 bits, lone surrogates
+            pass
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def load_json(data: bytes) -> Any:
+    """Standard JSON quickly, fastjson's dialect otherwise. Raises `ValueError` with the position of the
+    fault.
+    """
+    if orjson is not None:
+        try:
+            return orjson.loads(data)
+        except ValueError:
+            pass
+    return read_json(data.decode("utf-8", "replace"))
