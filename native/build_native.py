@@ -1,0 +1,46 @@
+"""Builds `ringmq.native._native` with cffi in API mode from the headers and sources in `src/`.
+
+The text between `cdef-begin` and `cdef-end` marks of each header is what Python sees: the C header is the
+only place where a function or constant is declared.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from cffi import FFI
+
+SOURCE_DIR = Path(__file__).parent / "src"
+BLOCK = re.compile(r"/\* cdef-begin \*/(.*?)/\* cdef-end \*/", re.S)
+HEADERS = [
+    path.name
+    for path in sorted(SOURCE_DIR.glob("*.h"), key=lambda path: (path.name != "layout.h", path.name))
+]
+DEFINES = [("_GNU_SOURCE", None)]
+if os.environ.get("RINGMQ_CRASH_POINTS") == "1":
+    DEFINES.append(("RMQ_CRASH_POINTS", None))  # test build only: named points where a worker may kill itself
+
+
+def declarations() -> str:
+    """Return the cffi text: each header's marked blocks, layout first."""
+    return "\n".join(block for name in HEADERS for block in BLOCK.findall((SOURCE_DIR / name).read_text()))
+
+
+ffibuilder = FFI()
+ffibuilder.cdef(declarations())
+ffibuilder.set_source(
+    "ringmq.native._native",
+    "".join(f'#include "{name}"\n' for name in HEADERS),
+    sources=[str(path.relative_to(Path.cwd())) for path in sorted(SOURCE_DIR.glob("*.c"))]
+    if SOURCE_DIR.is_relative_to(Path.cwd())
+    else [str(path) for path in sorted(SOURCE_DIR.glob("*.c"))],
+    include_dirs=[str(SOURCE_DIR)],
+    define_macros=DEFINES,
+    extra_compile_args=["-std=gnu11", "-O3", "-g", "-march=x86-64-v2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"]
+    if os.uname().machine == "x86_64"
+    else ["-std=gnu11", "-O3", "-g", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"],
+    libraries=["uring", "deflate"],
+)
+
+if __name__ == "__main__":
+    ffibuilder.compile(verbose=True)

@@ -1,0 +1,91 @@
+/* plane.h: making, opening and searching the shared-memory plane of layout.h. */
+#ifndef RMQ_PLANE_H
+#define RMQ_PLANE_H
+#include "layout.h"
+
+/* cdef-begin */
+/* One process's view of the plane. Mapped addresses are private to the process. */
+struct rmq_plane {
+    char *base;                              /* struct rmq_plane_header and what follows */
+    struct rmq_watermarks *watermarks;
+    char *arenas[RMQ_READERS_MAX];           /* NULL until mapped */
+    uint64_t arena_bytes[RMQ_READERS_MAX];
+    int event_fds[RMQ_ROLES_MAX];            /* eventfd of each role's bell, -1 where unused */
+};
+
+struct rmq_plane_capacity {
+    uint32_t topics, queues, groups, subscriptions, offsets;
+    uint32_t request_slots;   /* per producer, power of two; bounds the requests in flight of a reader */
+    uint32_t inbox_bytes, verdict_bytes, commit_slots, arrived_slots; /* powers of two */
+};
+
+uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity);
+/* Write the header into zeroed memory of rmq_plane_bytes(). 0 or -EINVAL. */
+int rmq_plane_format(void *base, const struct rmq_plane_capacity *capacity, uint64_t start_id);
+/* 0, or -EPROTO when the header does not say what this build expects. */
+int rmq_plane_check(const void *base, uint64_t bytes);
+struct rmq_plane_header *rmq_plane_header_of(struct rmq_plane *plane);
+
+/* Tables: add and set are for control alone; find is for everybody. Ids or slots >= 1 (slots >= 0), RMQ_NONE when absent;
+ * add returns RMQ_NONE when the table is full. Names are at most RMQ_NAME_MAX bytes. */
+uint32_t rmq_topic_find(struct rmq_plane *plane, const char *name, uint32_t length);
+uint32_t rmq_topic_add(struct rmq_plane *plane, const char *name, uint32_t length, uint64_t config);
+void rmq_topic_set(struct rmq_plane *plane, uint32_t topic_id, uint64_t config);
+struct rmq_topic *rmq_topic_at(struct rmq_plane *plane, uint32_t topic_id);
+uint32_t rmq_queue_find(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id);
+uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id, uint64_t min_offset, uint64_t max_offset);
+struct rmq_queue *rmq_queue_at(struct rmq_plane *plane, uint32_t queue_slot);
+uint32_t rmq_group_find(struct rmq_plane *plane, const char *name, uint32_t length);
+uint32_t rmq_group_add(struct rmq_plane *plane, const char *name, uint32_t length, uint64_t config);
+void rmq_group_set(struct rmq_plane *plane, uint32_t group_id, uint64_t config);
+struct rmq_group *rmq_group_at(struct rmq_plane *plane, uint32_t group_id);
+uint32_t rmq_subscription_find(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id);
+/* 0, -ENOSPC when the table is full, -E2BIG when tag_count > RMQ_TAGS_MAX (store COLD then). */
+int rmq_subscription_set(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, uint32_t kind,
+                         int64_t sub_version, const int32_t *tags, uint32_t tag_count);
+/* Consistent copy of the current version; kind NONE when there is none. */
+void rmq_subscription_get(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, struct rmq_subscription_copy *out);
+int64_t rmq_offset_get(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot);
+int rmq_offset_put(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot, int64_t offset);
+/* Drain all commit rings into the offset table; number of changes, or -ENOSPC. */
+int rmq_offset_drain(struct rmq_plane *plane);
+
+/* What consumers may see: the one place where that bound is decided. */
+uint64_t rmq_confirm_offset(const struct rmq_watermarks *watermarks);
+
+/* Wake a role after publishing something for it. 1 if a system call was needed. */
+int rmq_role_wake(struct rmq_plane *plane, uint32_t role);
+/* Park the calling role until rung or timeout. The caller has published nothing since it last looked:
+ * arm, look again, then wait. 1 = rung. */
+void rmq_role_arm(struct rmq_plane *plane, uint32_t role);
+void rmq_role_disarm(struct rmq_plane *plane, uint32_t role);
+int rmq_role_wait(struct rmq_plane *plane, uint32_t role, int timeout_ms);
+
+/* Control's inbox. take: address of the next complete record or NULL; PAD and orphans are skipped inside.
+ * done: gives its room back. unblock: 1 when the record at the tail was an orphaned claim and is a PAD now, else 0;
+ * exact because the supervisor resets claim_position of a dead role. */
+struct rmq_inbox_record *rmq_inbox_take(struct rmq_plane *plane);
+void rmq_inbox_done(struct rmq_plane *plane, struct rmq_inbox_record *record);
+int rmq_inbox_unblock(struct rmq_plane *plane);
+/* Whole put in one call (Python and rare C events): 0 or -ENOBUFS. Wakes control. head->role says who writes. */
+int rmq_inbox_put(struct rmq_plane *plane, const struct rmq_inbox_record *head, const void *payload, uint32_t length);
+
+/* control -> reader; chunked by the caller to at most a quarter of the ring. 0 or -ENOBUFS. Wakes the reader. */
+int rmq_verdict_put(struct rmq_plane *plane, uint32_t reader, const struct rmq_verdict *head, const void *payload, uint32_t length);
+
+/* Named crash points exist only in the test build: RINGMQ_CRASH_POINT=name[:nth] kills the process there. */
+int rmq_crash_points_built(void);
+void rmq_crash_point(const char *name);
+/* cdef-end */
+
+static inline struct rmq_plane_header *rmq_header(struct rmq_plane *plane)
+{
+    return (struct rmq_plane_header *)plane->base;
+}
+
+#ifdef RMQ_CRASH_POINTS
+#define RMQ_CRASH(name) rmq_crash_point(name)
+#else
+#define RMQ_CRASH(name) ((void)0)
+#endif
+#endif

@@ -1,0 +1,144 @@
+/* ring.h: SPSC rings, the MPSC inbox, and the two halves of going to sleep.
+ *
+ * SPSC (struct rmq_ring): the producer fills slots from head on and publishes with one release store of head;
+ * the consumer reads up to head and gives room back with one release store of tail. A producer that dies
+ * leaves unpublished slots that nobody has seen: its successor goes on at head.
+ *
+ * MPSC byte ring (control's inbox): a writer claims with compare-and-swap on head, marks its record with a
+ * NEGATIVE length, fills it and stores the positive length (release). If it dies in between, the consumer sees a
+ * negative or zero length for ever; rmq_inbox_unblock() turns the claim into a PAD record once the caller knows
+ * that the claiming process is dead. Zero length at a claimed place means: died between claim and mark.
+ * Consumed bytes are zeroed before tail moves, so that a stale length is never taken for a record.
+ */
+#ifndef RMQ_RING_H
+#define RMQ_RING_H
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "layout.h"
+
+#define rmq_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define rmq_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define rmq_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define rmq_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define rmq_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+static inline int64_t rmq_mono_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static inline int64_t rmq_mono_ms(void) { return rmq_mono_ns() / 1000000; }
+
+static inline int64_t rmq_wall_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* --- SPSC ------------------------------------------------------------------------------------------- */
+
+static inline uint64_t rmq_ring_used(const struct rmq_ring *r) { return rmq_load(&r->head) - rmq_load(&r->tail); }
+
+/* Slots the producer may still fill when `head` of them (published or not) are in use up to it. */
+static inline uint64_t rmq_ring_room(const struct rmq_ring *r, uint64_t head)
+{
+    return r->capacity - (head - rmq_load(&r->tail));
+}
+
+static inline void *rmq_ring_slot(void *plane, const struct rmq_ring *r, uint64_t position)
+{
+    return (char *)plane + r->slots_at + (position & (r->capacity - 1)) * r->slot_bytes;
+}
+
+/* --- sleeping ----------------------------------------------------------------------------------------
+ * rmq_bell_arm: say "I sleep", fence. The caller then looks at its inputs once more and either waits on the
+ * eventfd or calls rmq_bell_disarm. rmq_bell_ring: called AFTER publishing. Returns 1 if it had to wake. */
+static inline void rmq_bell_arm(struct rmq_bell *bell)
+{
+    rmq_store_relaxed(&bell->sleeping, 1);
+    rmq_fence();
+}
+
+static inline void rmq_bell_disarm(struct rmq_bell *bell) { rmq_store_relaxed(&bell->sleeping, 0); }
+
+static inline int rmq_bell_ring(struct rmq_bell *bell, int event_fd)
+{
+    rmq_fence();
+    if (!rmq_load_relaxed(&bell->sleeping))
+        return 0;
+    /* exchange: of several wakers only one pays for the system call */
+    if (!__atomic_exchange_n(&bell->sleeping, 0, __ATOMIC_ACQ_REL))
+        return 0;
+    uint64_t one = 1;
+    ssize_t n = write(event_fd, &one, sizeof one);
+    (void)n; /* the counter cannot overflow: each write follows a sleep */
+    return 1;
+}
+
+/* Wait armed: returns 1 when rung, 0 on timeout or signal. timeout_ms < 0 = for ever. */
+static inline int rmq_bell_wait(struct rmq_bell *bell, int event_fd, int timeout_ms)
+{
+    struct pollfd p = {.fd = event_fd, .events = POLLIN};
+    int rung = poll(&p, 1, timeout_ms) > 0;
+    if (rung) {
+        uint64_t count;
+        ssize_t n = read(event_fd, &count, sizeof count);
+        (void)n;
+    }
+    rmq_bell_disarm(bell);
+    return rung;
+}
+
+/* --- MPSC byte ring ---------------------------------------------------------------------------------- */
+
+#define RMQ_ALIGN8(n) (((n) + 7u) & ~7u)
+
+/* Claim room for header + payload, NULL when full. The record's length is negative when this returns.
+ * claim_position is stored first, so that an orphaned claim can be told from a slow one. */
+static inline struct rmq_inbox_record *rmq_inbox_claim(void *plane, struct rmq_ring *r, struct rmq_role *role,
+                                                       uint32_t payload)
+{
+    uint32_t length = (uint32_t)sizeof(struct rmq_inbox_record) + payload;
+    uint32_t need = RMQ_ALIGN8(length);
+    if (need > r->capacity / 2)
+        return NULL;
+    for (;;) {
+        uint64_t head = rmq_load(&r->head);
+        uint32_t at = (uint32_t)(head & (r->capacity - 1));
+        uint32_t to_end = r->capacity - at;
+        uint32_t pad = to_end < need ? to_end : 0;
+        if (head + pad + need - rmq_load(&r->tail) > r->capacity) {
+            rmq_store(&role->claim_position, UINT64_MAX);
+            return NULL;
+        }
+        rmq_store(&role->claim_position, head);
+        rmq_fence();
+        if (!__atomic_compare_exchange_n(&r->head, &head, head + pad + need, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+            continue;
+        char *base = (char *)plane + r->slots_at;
+        if (pad) {
+            struct rmq_inbox_record *filler = (struct rmq_inbox_record *)(base + at);
+            filler->type = RMQ_INBOX_PAD; /* 8 bytes are always there: everything is a multiple of 8 */
+            rmq_store(&filler->length, (int32_t)pad);
+            at = 0;
+        }
+        struct rmq_inbox_record *record = (struct rmq_inbox_record *)(base + at);
+        rmq_store(&record->length, -(int32_t)length);
+        return record;
+    }
+}
+
+static inline void rmq_inbox_commit(struct rmq_role *role, struct rmq_inbox_record *record)
+{
+    rmq_store(&record->length, -record->length);
+    rmq_store(&role->claim_position, UINT64_MAX);
+}
+#endif
