@@ -1,0 +1,68 @@
+/* ConsumeQueue units (20 bytes) and BatchConsumeQueue units (46 bytes), bytes as in RocketMQ 5.3, big-endian.
+ *
+ *   unit         0 offset i64   8 size i32   12 tags code i64
+ *   batch unit   0 offset i64   8 size i32   12 tags code i64   20 store time i64   28 base offset i64
+ *               36 batch size i16   38 compacted offset i32 (-1)   42 reserved i32 (0)
+ *
+ * A unit is valid while offset >= 0 and size > 0, so a unit in the making is kept invalid: the size goes last.
+ */
+#ifndef RMQ_CONSUME_QUEUE_H
+#define RMQ_CONSUME_QUEUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef-begin */
+#define RMQ_CQ_UNIT_BYTES 20
+#define RMQ_CQ_BATCH_UNIT_BYTES 46
+#define RMQ_CQ_FILL_SIZE 0x7FFFFFFF     /* size of the filler units before the first unit of a queue */
+
+struct rmq_cq_unit {
+    int64_t commit_log_offset;
+    int64_t tags_code;
+    int32_t size;
+    int32_t reserved;
+};
+
+struct rmq_cq_batch_unit {
+    int64_t commit_log_offset;
+    int64_t tags_code;
+    int64_t store_time_ms;
+    int64_t base_offset;
+    int32_t size;
+    int32_t batch_size;
+};
+
+/* Encodes `count` units one after another into private memory (a pwrite buffer). */
+void rmq_cq_encode(uint8_t *to, const struct rmq_cq_unit *units, size_t count);
+
+/* Stores one unit into a mapping that others read: offset and tags code first, then the size with release order.
+ * `to` is a multiple of 20 into a page-aligned mapping. */
+void rmq_cq_publish(uint8_t *to, const struct rmq_cq_unit *unit);
+
+/* Filler units (0, 0x7fffffff, 0). */
+void rmq_cq_fill(uint8_t *to, size_t count);
+
+/* Reads one unit; the size is loaded first with acquire order. 1 = valid, 0 = not (yet) written. */
+int rmq_cq_decode(const uint8_t *at, struct rmq_cq_unit *out);
+
+/* Decodes up to `count` units and stops at the first invalid one; returns how many. */
+int64_t rmq_cq_decode_many(const uint8_t *at, size_t count, struct rmq_cq_unit *out);
+
+/* Number of leading valid units; `*end_offset` = end in the log of the last of them, -1 when none. */
+int64_t rmq_cq_valid_units(const uint8_t *at, size_t count, int64_t *end_offset);
+
+/* Number of leading units that are valid and begin below `commit_log_offset` (stock's truncation rule). */
+int64_t rmq_cq_units_below(const uint8_t *at, size_t count, int64_t commit_log_offset);
+
+/* First unit whose offset is >= `commit_log_offset`, by binary search over `count` valid units; `count` when none. */
+int64_t rmq_cq_lower_bound(const uint8_t *at, size_t count, int64_t commit_log_offset);
+
+void rmq_cq_batch_encode(uint8_t *to, const struct rmq_cq_batch_unit *unit);
+int rmq_cq_batch_decode(const uint8_t *at, struct rmq_cq_batch_unit *out);
+/* cdef-end */
+
+_Static_assert(sizeof(struct rmq_cq_unit) == 24, "rmq_cq_unit");
+_Static_assert(sizeof(struct rmq_cq_batch_unit) == 40, "rmq_cq_batch_unit");
+
+#endif
