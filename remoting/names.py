@@ -1,0 +1,150 @@
+"""Names of topics and groups: what is legal, which ones the system owns (`TopicValidator`, spec remoting
+7.10, 7.11).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.errors import RequestError
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+LMQ_PREFIX = "%LMQ%"
+
+MAX_TOPIC_CHARS = 127
+"""In 5.3.3 also for %RETRY% and %DLQ% names on the way of a send."""
+MAX_RETRY_TOPIC_CHARS = 255
+"""What the store takes for retry and DLQ topics, which only a send-back can reach."""
+MAX_GROUP_CHARS = 120
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT_TOPIC = "OFFSET_MOVED_EVENT"
+CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
+WHEEL_TIMER_TOPIC = "rmq_sys_wheel_timer"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        TRACE_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT_TOPIC,
+        CHECKPOINT_TOPIC,
+    }
+)
+NOT_ALLOWED_SEND_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT_TOPIC,
+    }
+)
+"""A client's send to one of these is answered NO_PERMISSION."""
+
+SYSTEM_GROUPS = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_RMQ_SYS_TRANS",
+    }
+)
+"""Groups that every broker has."""
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]*")
+
+
+class InvalidName(RequestError):
+    """A topic or group name that the protocol does not allow; answered INVALID_PARAMETER."""
+
+    def __init__(self, message: str, *, field: str, limit: int | None = None) -> None:
+        super().__init__(message, field=field, code=ResponseCode.INVALID_PARAMETER, limit=limit)
+
+
+def check_topic(topic: str, max_chars: int = MAX_TOPIC_CHARS) -> None:
+    """Raise `InvalidName` unless a client may use this topic name."""
+    _check_name("topic", topic, max_chars)
+
+
+def check_group(group: str, max_chars: int = MAX_GROUP_CHARS) -> None:
+    """Raise `InvalidName` unless this is a legal group name."""
+    _check_name("group", group, max_chars)
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether clients may neither create nor delete it. Broker and cluster names are the broker's to add."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_retry_topic(topic: str) -> bool:
+    """`%RETRY%group`."""
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_dlq_topic(topic: str) -> bool:
+    """`%DLQ%group`."""
+    return topic.startswith(DLQ_PREFIX)
+
+
+def retry_topic(group: str) -> str:
+    """Where the group's failed messages wait."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """Where messages go that the group gave up on."""
+    return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Where request-reply answers are kept."""
+    return f"{cluster}_REPLY_TOPIC"
+
+
+def revive_topic(cluster: str) -> str:
+    """POP's revive log."""
+    return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}"
+
+
+def sync_member_topic(broker_name: str) -> str:
+    """The topic that a broker group shares its members on."""
+    return f"{SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{broker_name}"
+
+
+def _check_name(field: str, name: str, max_chars: int) -> None:
+    if not name.strip():
+        raise InvalidName(f"the specified {field} is blank", field=field)
+    match = _LEGAL.match(name)
+    if match is None or match.end() != len(name):
+        raise InvalidName(
+            f"the specified {field} {name[:max_chars]!r} contains illegal characters, "
+            "allowed are only ^[%|a-zA-Z0-9_-]+$",
+            field=field,
+        )
+    if len(name) > max_chars:
+        raise InvalidName(
+            f"the specified {field} has {len(name)} characters, the limit is {max_chars}",
+            field=field,
+            limit=max_chars,
+        )

@@ -1,0 +1,76 @@
+"""The properties string of a message: `name U+0001 value U+0002`, repeated (spec remoting 7.2), and the
+names in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+NAME_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+MAX_PROPERTIES_BYTES: Final = 32767
+"""The length field is an int16."""
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+WAIT: Final = "WAIT"
+DELAY: Final = "DELAY"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QID: Final = "REAL_QID"
+TRAN_MSG: Final = "TRAN_MSG"
+PGROUP: Final = "PGROUP"
+MIN_OFFSET: Final = "MIN_OFFSET"
+MAX_OFFSET: Final = "MAX_OFFSET"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME: Final = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+MSG_REGION: Final = "MSG_REGION"
+TRACE_ON: Final = "TRACE_ON"
+UNIQ_KEY: Final = "UNIQ_KEY"
+CLUSTER: Final = "CLUSTER"
+TRANSACTION_ID: Final = "__transactionId__"
+TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+INSTANCE_ID: Final = "INSTANCE_ID"
+MSG_TYPE: Final = "MSG_TYPE"
+CORRELATION_ID: Final = "CORRELATION_ID"
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+TTL: Final = "TTL"
+POP_CK: Final = "POP_CK"
+INNER_NUM: Final = "INNER_NUM"
+INNER_BASE: Final = "INNER_BASE"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+
+TIMER_PROPERTIES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+"""Any of these makes a message a timer message."""
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """The properties string, in the mapping's order, each pair closed by U+0002."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+
+
+def decode_properties(text: str) -> dict[str, str]:
+    """Every pair that stock's reader would see: parts without a name, a value or U+0001 are dropped, of equal
+    names the last value stays, and the last U+0002 may be missing."""
+    properties: dict[str, str] = {}
+    for part in text.split(PROPERTY_SEPARATOR):
+        name, separator, value = part.partition(NAME_SEPARATOR)
+        if separator and name and value:
+            properties[name] = value
+    return properties
+
+
+def check_property(name: str, value: str) -> None:
+    """Raise `ValueError` for a pair that the string form cannot carry."""
+    if not name or not value:
+        raise ValueError(f"property {name!r} = {value!r}: name and value must not be empty")
+    for text in (name, value):
+        if NAME_SEPARATOR in text or PROPERTY_SEPARATOR in text:
+            raise ValueError(f"property {name!r}: name and value must not hold U+0001 or U+0002")
