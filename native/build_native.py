@@ -12,10 +12,7 @@ from cffi import FFI
 
 SOURCE_DIR = Path(__file__).parent / "src"
 BLOCK = re.compile(r"/\* cdef-begin \*/(.*?)/\* cdef-end \*/", re.S)
-HEADERS = [
-    path.name
-    for path in sorted(SOURCE_DIR.glob("*.h"), key=lambda path: (path.name != "layout.h", path.name))
-]
+HEADERS = [path.name for path in sorted(SOURCE_DIR.glob("*.h"), key=lambda path: (path.name != "layout.h", path.name))]
 DEFINES = [("_GNU_SOURCE", None)]
 if os.environ.get("RINGMQ_CRASH_POINTS") == "1":
     DEFINES.append(("RMQ_CRASH_POINTS", None))  # test build only: named points where a worker may kill itself
@@ -36,7 +33,16 @@ ffibuilder.set_source(
     else [str(path) for path in sorted(SOURCE_DIR.glob("*.c"))],
     include_dirs=[str(SOURCE_DIR)],
     define_macros=DEFINES,
-    extra_compile_args=["-std=gnu11", "-O3", "-g", "-march=x86-64-v2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"]
+    extra_compile_args=[
+        "-std=gnu11",
+        "-O3",
+        "-g",
+        "-march=x86-64-v2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fvisibility=hidden",
+    ]
     if os.uname().machine == "x86_64"
     else ["-std=gnu11", "-O3", "-g", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"],
     libraries=["uring", "deflate"],

@@ -1,0 +1,279 @@
+"""Python's hands on the shared-memory plane (native/src/layout.h): make it, open it, use its tables.
+
+Who may call what follows the layout's one-writer rule: tables, offsets, inbox-take and verdicts are for
+control alone, creation for the supervisor, find and get for everybody.
+"""
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ringmq.ipc.segment import create_segment, open_segment
+from ringmq.native import ffi, lib
+
+NONE: int = lib.RMQ_NONE
+TAGS_MAX: int = lib.RMQ_TAGS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Table and ring sizes; sparse memory, so generous numbers cost nothing until used."""
+
+    topics: int = 65536
+    queues: int = 262144
+    groups: int = 65536
+    subscriptions: int = 65536
+    offsets: int = 524288
+    request_slots: int = 16384
+    inbox_bytes: int = 16 << 20
+    verdict_bytes: int = 4 << 20
+    commit_slots: int = 16384
+    arrived_slots: int = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRecord:
+    """One record from control's inbox; `payload` is a copy."""
+
+    type: int
+    role: int
+    role_generation: int
+    connection: int
+    connection_generation: int
+    pending: int
+    frame_length: int
+    peer_host: bytes
+    peer_port: int
+    listener: int
+    received_mono_ns: int
+    payload: bytes
+
+
+class PlaneFullError(RuntimeError):
+    """A table of the plane has no room; names the table and its capacity."""
+
+
+class Plane:
+    """The mapped plane of one broker. Keep the object alive as long as its C struct is used."""
+
+    def __init__(self, name: str, base: mmap.mmap, watermarks: mmap.mmap) -> None:
+        self.name = name
+        self._base = base
+        self._watermarks = watermarks
+        self._arenas: list[mmap.mmap] = []
+        self.struct: Any = ffi.new("struct rmq_plane *")
+        self.struct.base = ffi.from_buffer("char *", base, require_writable=True)
+        page = ffi.from_buffer("char *", watermarks, require_writable=True)
+        self.struct.watermarks = ffi.cast("struct rmq_watermarks *", page)
+        for role in range(lib.RMQ_ROLES_MAX):
+            self.struct.event_fds[role] = -1
+        self.header: Any = lib.rmq_plane_header_of(self.struct)
+        self.watermarks: Any = self.struct.watermarks
+
+    @classmethod
+    def create(cls, name: str, capacity: Capacity, store: os.stat_result, start_id: int) -> "Plane":
+        """Make plane and watermark page for the store with the given stat; the supervisor calls it once."""
+        sizes = ffi.new("struct rmq_plane_capacity *")
+        for field in capacity.__slots__:
+            setattr(sizes, field, getattr(capacity, field))
+        base = create_segment(name, "plane", lib.rmq_plane_bytes(sizes))
+        page = create_segment(name, "watermarks", 4096, mode=0o640)
+        code = lib.rmq_plane_format(ffi.from_buffer("char *", base, require_writable=True), sizes, start_id)
+        if code < 0:
+            raise ValueError(f"plane capacities refused: {os.strerror(-code)} ({capacity})")
+        plane = cls(name, base, page)
+        marks = plane.watermarks
+        marks.version, marks.start_id, marks.owner_pid = 1, start_id, os.getpid()
+        marks.store_dev, marks.store_ino = store.st_dev, store.st_ino
+        return plane
+
+    @classmethod
+    def open(cls, name: str) -> "Plane":
+        """Map the plane that the supervisor made; ValueError when it is of another build."""
+        base = open_segment(name, "plane")
+        if lib.rmq_plane_check(ffi.from_buffer("char *", base, require_writable=True), len(base)) < 0:
+            raise ValueError(f"shared-memory plane {name} was made by another build of RingMQ")
+        return cls(name, base, open_segment(name, "watermarks"))
+
+    def publish_watermarks(self) -> None:
+        """Make the page valid for outsiders: the magic goes in last."""
+        self.watermarks.magic = 0x5245544157514D52
+
+    def map_arena(self, reader: int, size_bytes: int | None = None) -> None:
+        """Map reader `reader`'s arena; with a size it is made anew (the supervisor does that)."""
+        part = f"arena{reader}"
+        area = open_segment(self.name, part) if size_bytes is None else create_segment(self.name, part, size_bytes)
+        self._arenas.append(area)
+        self.struct.arenas[reader] = ffi.from_buffer("char *", area, require_writable=True)
+        self.struct.arena_bytes[reader] = len(area)
+
+    def set_event_fds(self, event_fds: dict[int, int]) -> None:
+        """Tell the C side each role's eventfd."""
+        for role, descriptor in event_fds.items():
+            self.struct.event_fds[role] = descriptor
+
+    def role(self, role: int) -> Any:
+        """The role's block (struct rmq_role)."""
+        return self.header.roles[role]
+
+    def confirm_offset(self) -> int:
+        """First commit-log offset that no consumer may see yet."""
+        return int(lib.rmq_confirm_offset(self.watermarks))
+
+    def wake(self, role: int) -> None:
+        """Ring the role's bell if it sleeps."""
+        lib.rmq_role_wake(self.struct, role)
+
+    # -- tables (control writes) -----------------------------------------------------------------------
+
+    def topic_find(self, name: str) -> int | None:
+        """Id of the live topic `name`."""
+        return self._id(lib.rmq_topic_find(self.struct, *_bytes(name)))
+
+    def topic_add(self, name: str, config: int) -> int:
+        """Add a topic with its config word (see topic_config_word); its queues must be added too."""
+        return self._checked(lib.rmq_topic_add(self.struct, *_bytes(name), config), "topics", "topic_capacity")
+
+    def topic_set(self, topic_id: int, config: int) -> None:
+        """Change a topic by one store."""
+        lib.rmq_topic_set(self.struct, topic_id, config)
+
+    def queue_find(self, topic_id: int, queue_id: int) -> int | None:
+        """Queue slot of (topic, queue)."""
+        return self._id(lib.rmq_queue_find(self.struct, topic_id, queue_id))
+
+    def queue_add(self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0) -> int:
+        """Add a queue; slots are never reused."""
+        slot = lib.rmq_queue_add(self.struct, topic_id, queue_id, min_offset, max_offset)
+        return self._checked(slot, "queues", "queue_capacity")
+
+    def queue(self, queue_slot: int) -> Any:
+        """The queue's entry (struct rmq_queue)."""
+        return lib.rmq_queue_at(self.struct, queue_slot)
+
+    def topic(self, topic_id: int) -> Any:
+        """The topic's entry (struct rmq_topic)."""
+        return lib.rmq_topic_at(self.struct, topic_id)
+
+    def group_find(self, name: str) -> int | None:
+        """Id of the group `name`, live or not."""
+        return self._id(lib.rmq_group_find(self.struct, *_bytes(name)))
+
+    def group_add(self, name: str, config: int) -> int:
+        """Add a group with its flags (RMQ_GROUP_*)."""
+        return self._checked(lib.rmq_group_add(self.struct, *_bytes(name), config), "groups", "group_capacity")
+
+    def group_set(self, group_id: int, config: int) -> None:
+        """Change a group's flags by one store."""
+        lib.rmq_group_set(self.struct, group_id, config)
+
+    def subscription_set(
+        self, group_id: int, topic_id: int, kind: int, sub_version: int, tag_hashes: list[int]
+    ) -> None:
+        """Publish what a group wants of a topic; more than TAGS_MAX tags must be stored as COLD."""
+        code = lib.rmq_subscription_set(self.struct, group_id, topic_id, kind, sub_version, tag_hashes, len(tag_hashes))
+        if code < 0:
+            raise PlaneFullError(f"subscription of group {group_id}: {os.strerror(-code)}")
+
+    def offset_get(self, group_id: int, queue_slot: int) -> int:
+        """Committed offset, -1 = none."""
+        return int(lib.rmq_offset_get(self.struct, group_id, queue_slot))
+
+    def offset_put(self, group_id: int, queue_slot: int, offset: int) -> None:
+        """Store a committed offset (-1 erases it)."""
+        if lib.rmq_offset_put(self.struct, group_id, queue_slot, offset) < 0:
+            raise PlaneFullError(f"consumer offsets: the table is full ({self.header.offset_capacity} entries)")
+
+    def offset_drain(self) -> int:
+        """Take over offsets that pulls committed; number of changes."""
+        code = int(lib.rmq_offset_drain(self.struct))
+        if code < 0:
+            raise PlaneFullError(f"consumer offsets: the table is full ({self.header.offset_capacity} entries)")
+        return code
+
+    def offsets(self) -> Iterator[tuple[int, int, int]]:
+        """All (group id, queue slot, offset) with an offset."""
+        entries = ffi.cast("struct rmq_consumer_offset *", self.struct.base + self.header.offsets_at)
+        for index in range(self.header.offset_count):
+            if entries[index].offset >= 0:
+                yield entries[index].group_id, entries[index].queue_slot, entries[index].offset
+
+    # -- inbox and verdicts (control) ---------------------------------------------------------------------
+
+    def inbox_take(self) -> InboxRecord | None:
+        """Copy the next record out and free its room; None when nothing complete waits."""
+        record = lib.rmq_inbox_take(self.struct)
+        if record == ffi.NULL:
+            return None
+        size = ffi.sizeof("struct rmq_inbox_record")
+        host = bytes(ffi.buffer(record.peer_host)[: 16 if record.peer_v6 else 4])
+        taken = InboxRecord(
+            record.type, record.role, record.role_generation, record.connection, record.connection_generation,
+            record.pending, record.frame_length, host, record.peer_port, record.listener,
+            record.received_mono_ns, bytes(ffi.buffer(ffi.cast("char *", record) + size, record.length - size)),
+        )  # fmt: skip
+        lib.rmq_inbox_done(self.struct, record)
+        return taken
+
+    def inbox_blocked(self) -> bool:
+        """Something is claimed in the inbox (complete or not)."""
+        return bool(self.header.inbox.head != self.header.inbox.tail)
+
+    def inbox_unblock(self) -> bool:
+        """Free an orphaned claim at the tail, if there is one."""
+        return bool(lib.rmq_inbox_unblock(self.struct))
+
+    def verdict(
+        self, reader: int, kind: int, connection: tuple[int, int], pending: int = NONE,
+        reader_generation: int = 0, payload: bytes = b"", last: bool = True,
+    ) -> bool:  # fmt: skip
+        """Put one verdict record (chunk it to verdict_chunk_bytes); False when the ring is full now."""
+        head = ffi.new("struct rmq_verdict *")
+        head.type, head.last = kind, int(last)
+        head.connection, head.connection_generation = connection
+        head.pending, head.reader_generation = pending, reader_generation
+        code = int(lib.rmq_verdict_put(self.struct, reader, head, payload, len(payload)))
+        if code == 0:
+            return True
+        if code == -105:  # ENOBUFS
+            return False
+        raise ValueError(f"verdict of {len(payload)} bytes to reader {reader}: {os.strerror(-code)}")
+
+    @property
+    def verdict_chunk_bytes(self) -> int:
+        """Largest payload of one verdict."""
+        return int(self.header.verdict[0].capacity // 4 - ffi.sizeof("struct rmq_verdict"))
+
+    # -- sleeping ------------------------------------------------------------------------------------------
+
+    def arm(self, role: int) -> None:
+        """Say that `role` is about to sleep; look at the inputs once more, then wait() or disarm()."""
+        lib.rmq_role_arm(self.struct, role)
+
+    def disarm(self, role: int) -> None:
+        """Take back arm()."""
+        lib.rmq_role_disarm(self.struct, role)
+
+    def wait(self, role: int, timeout_ms: int) -> bool:
+        """Sleep until rung (True) or timeout."""
+        return bool(lib.rmq_role_wait(self.struct, role, timeout_ms))
+
+    def _id(self, value: int) -> int | None:
+        return None if value == NONE else value
+
+    def _checked(self, value: int, what: str, capacity_field: str) -> int:
+        if value == NONE:
+            raise PlaneFullError(f"{what}: the table is full ({getattr(self.header, capacity_field)} entries)")
+        return value
+
+
+def topic_config_word(perm: int, read_queues: int, write_queues: int, flags: int) -> int:
+    """The one-word form of a topic's settings (struct rmq_topic.config)."""
+    return perm & 0xFF | (read_queues & 0xFFFF) << 8 | (write_queues & 0xFFFF) << 24 | flags << 40
+
+
+def _bytes(name: str) -> tuple[bytes, int]:
+    encoded = name.encode()
+    return encoded, len(encoded)

@@ -1,0 +1,159 @@
+"""Starts the worker processes, watches them, starts them again: the shell around supervisor_core.
+
+Workers are started by exec (a forked process must not inherit a ring). The supervisor owns what has to survive a
+worker: listening sockets, event descriptors, the store's lock, the shared segments.
+"""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.supervisor_core import (
+    Effect,
+    Exited,
+    Finished,
+    Kill,
+    Log,
+    Serving,
+    Spawn,
+    Stop,
+    SupervisorCore,
+    Terminate,
+    Tick,
+)
+from ringmq.ipc.worker import STATE_SERVING, WorkerSpec
+from ringmq.native import lib
+
+POLL_MS = 20
+_NO_CLAIM = 2**64 - 1
+
+
+class Supervisor:
+    """Runs workers by their specs until stopped; `run` returns the exit status."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        specs: list[WorkerSpec],
+        module: str,
+        inherited_fds: tuple[int, ...],
+        log: Callable[[str], None],
+        stop_timeout_ms: int = 10_000,
+    ) -> None:
+        self._plane = plane
+        self._specs = {spec.name: spec for spec in specs}
+        self._module = module
+        self._inherited_fds = inherited_fds
+        self._log = log
+        self._core = SupervisorCore([spec.name for spec in specs], stop_timeout_ms)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._serving: set[str] = set()
+        self._exit_status: int | None = None
+        self._stop_asked = False
+        self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def run(self, on_tick: Callable[[bool], None]) -> int:
+        """Serve until SIGTERM/SIGINT; `on_tick(all_serving)` is called some times a second."""
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop_signal)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # only wakes the selector
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            self._perform(self._core.start(_now_ms()))
+            while self._exit_status is None:
+                if selector.select(POLL_MS / 1000 if not self._core.all_serving() else 0.25):
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._wake_read, 4096)
+                self._look_around()
+                on_tick(self._core.all_serving() and not self._core.stopping)
+        return self._exit_status
+
+    def stop(self) -> None:
+        """Ask for a clean stop."""
+        self._stop_asked = True
+
+    def pids(self) -> dict[str, int]:
+        """Live worker pids by name."""
+        return {name: process.pid for name, process in self._processes.items()}
+
+    def _on_stop_signal(self, number: int, frame: object) -> None:
+        self._stop_asked = True
+
+    def _look_around(self) -> None:
+        now_ms = _now_ms()
+        for name, process in list(self._processes.items()):
+            status = process.poll()
+            if status is not None:
+                self._bury(name)
+                self._perform(self._core.step(Exited(name, status), now_ms))
+            elif name not in self._serving and self._plane.role(self._specs[name].role).state == STATE_SERVING:
+                self._serving.add(name)
+                self._perform(self._core.step(Serving(name), now_ms))
+        if self._stop_asked and not self._core.stopping:
+            self._plane.watermarks.stop_requested = 1
+            self._perform(self._core.step(Stop(), now_ms))
+        self._perform(self._core.step(Tick(), now_ms))
+
+    def _bury(self, name: str) -> None:
+        """Take a dead worker's marks off the plane, then tell control, which looks for orphans."""
+        del self._processes[name]
+        self._serving.discard(name)
+        role = self._plane.role(self._specs[name].role)
+        role.pid = 0
+        role.state = 0
+        role.claim_position = _NO_CLAIM
+        self._plane.wake(lib.RMQ_ROLE_CONTROL)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Spawn(worker=name):
+                    self._spawn(name)
+                case Terminate(worker=name):
+                    self._signal(name, signal.SIGTERM)
+                case Kill(worker=name):
+                    self._signal(name, signal.SIGKILL)
+                case Log(text=text):
+                    self._log(text)
+                case Finished(status=status):
+                    self._exit_status = status
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        process = self._processes.get(name)
+        if process is not None:
+            process.send_signal(number)
+            self._plane.wake(self._specs[name].role)
+
+    def _spawn(self, name: str) -> None:
+        spec = replace(self._specs[name], life_fd=self._life_read, supervisor_pid=os.getpid())
+        role = self._plane.role(spec.role)
+        role.generation += 1
+        role.bell.sleeping = 0
+        role.state = 0
+        role.cpu = spec.cpus[0]
+        fds = (self._life_read, *spec.event_fds.values(), *spec.listen_fds, *self._inherited_fds)
+        process = subprocess.Popen(
+            [sys.executable, "-m", self._module, name, spec.to_json()],
+            pass_fds=sorted(set(fds)),
+            stdin=subprocess.DEVNULL,
+        )
+        self._processes[name] = process
+        role.pid = process.pid
+
+
+def make_event_fds(roles: list[int]) -> dict[int, int]:
+    """One eventfd per role; inherited by every worker."""
+    return {role: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for role in roles}
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,218 @@
+"""Decides when workers start, restart and stop: `step(event, now_ms) -> effects`, no processes in here.
+
+    down --Spawn--> starting --Serving--> serving --Exited--> waiting (back-off) --Tick--> starting ...
+                        |                                        |
+                        +--Exited five times in a row------------+--> Finished(EXIT_WORKER_KEEPS_DYING)
+
+Stop goes in phases (readers, control, write, flush, dispatch): each phase gets SIGTERM and ends before the next
+begins, so that what was taken in is answered, appended, flushed and dispatched. A phase that does not end in
+`stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
+"""
+
+from dataclasses import dataclass, field
+
+EXIT_CLEAN = 0
+EXIT_UNCLEAN_STOP = 71
+EXIT_WORKER_KEEPS_DYING = 70
+EXIT_NOT_RESTARTABLE = (64, 69, 78)  # usage, io_uring refused, configuration: starting again cannot help
+
+BACK_OFF_FIRST_MS = 50
+BACK_OFF_MAX_MS = 2_000
+START_FAILURES_MAX = 5
+STABLE_AFTER_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """The worker says that it serves."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The worker's process ended; `status` as waitpid's exit code, negative for a signal."""
+
+    worker: str
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Someone wants a clean stop."""
+
+
+Event = Serving | Exited | Tick | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Spawn:
+    """Start the worker's process."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """Send SIGTERM."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Send SIGKILL."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Tell the operator."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """All is over; the supervisor exits with this status."""
+
+    status: int
+
+
+Effect = Spawn | Terminate | Kill | Log | Finished
+
+
+@dataclass(slots=True)
+class _Worker:
+    state: str = "down"  # down, starting, serving, waiting, ended
+    started_ms: int = 0
+    due_ms: int = 0
+    start_failures: int = 0
+    deaths: int = 0
+
+
+def stop_phase(worker: str) -> int:
+    """Order of stopping: what takes work in ends first."""
+    return {"control": 1, "write": 2, "flush": 3, "dispatch": 4}.get(worker, 0)
+
+
+@dataclass(slots=True)
+class SupervisorCore:
+    """State of all workers by name."""
+
+    names: list[str]
+    stop_timeout_ms: int = 10_000
+    _workers: dict[str, _Worker] = field(default_factory=dict)
+    _phase: int = -1
+    _phase_started_ms: int = 0
+    _exit_status: int = EXIT_CLEAN
+    _finished: bool = False
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """First start of everybody."""
+        self._workers = {name: _Worker("starting", now_ms) for name in self.names}
+        return [Spawn(name) for name in self.names]
+
+    @property
+    def stopping(self) -> bool:
+        """A stop is under way."""
+        return self._phase >= 0
+
+    def all_serving(self) -> bool:
+        """Every worker serves."""
+        return all(worker.state == "serving" for worker in self._workers.values())
+
+    def deaths(self, name: str) -> int:
+        """How often the worker died without being asked to."""
+        return self._workers[name].deaths
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event, return what is to be done, in order."""
+        if self._finished:
+            return []
+        match event:
+            case Serving(worker=name):
+                if self._workers[name].state == "starting":
+                    self._workers[name].state = "serving"
+                return []
+            case Exited(worker=name, status=status):
+                return self._exited(name, status, now_ms)
+            case Stop():
+                return [] if self.stopping else self._next_phase(now_ms)
+            case Tick():
+                return self._tick(now_ms)
+
+    def _exited(self, name: str, status: int, now_ms: int) -> list[Effect]:
+        worker = self._workers[name]
+        failed_start = worker.state == "starting"
+        if self.stopping:
+            worker.state = "ended"
+            if status != 0 and stop_phase(name) >= self._phase:
+                self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
+            return self._next_phase(now_ms) if self._phase_done() else []
+        if now_ms - worker.started_ms > STABLE_AFTER_MS:
+            worker.start_failures = 0
+        worker.deaths += 1
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        effects: list[Effect] = [Log(f"worker {name} ended with {how}; {self._plan_text(worker, status)}")]
+        worker.start_failures += 1 if failed_start else 0
+        hopeless = status in EXIT_NOT_RESTARTABLE
+        if hopeless or worker.start_failures >= START_FAILURES_MAX:
+            self._exit_status = status if hopeless else EXIT_WORKER_KEEPS_DYING
+            worker.state = "ended"
+            return effects + self._next_phase(now_ms)
+        delay_ms = min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << worker.start_failures) if failed_start else 0
+        worker.state, worker.due_ms = "waiting", now_ms + delay_ms
+        return effects + self._tick(now_ms)
+
+    def _plan_text(self, worker: _Worker, status: int) -> str:
+        if status in EXIT_NOT_RESTARTABLE:
+            return "starting it again cannot help, the broker stops"
+        return f"starting it again (death {worker.deaths})"
+
+    def _tick(self, now_ms: int) -> list[Effect]:
+        if self.stopping:
+            if now_ms - self._phase_started_ms < self.stop_timeout_ms:
+                return []
+            self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
+            self._phase_started_ms = now_ms
+            late = [name for name in self._members() if self._workers[name].state != "ended"]
+            return [
+                effect
+                for name in late
+                for effect in (Log(f"worker {name} did not stop in time, killing it"), Kill(name))
+            ]
+        effects: list[Effect] = []
+        for name, worker in self._workers.items():
+            if worker.state == "waiting" and worker.due_ms <= now_ms:
+                worker.state, worker.started_ms = "starting", now_ms
+                effects.append(Spawn(name))
+        return effects
+
+    def _members(self) -> list[str]:
+        return [name for name in self._workers if stop_phase(name) == self._phase]
+
+    def _phase_done(self) -> bool:
+        return all(self._workers[name].state == "ended" for name in self._members())
+
+    def _next_phase(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        while self._phase < 4:
+            self._phase += 1
+            self._phase_started_ms = now_ms
+            for name in self._members():
+                worker = self._workers[name]
+                if worker.state in ("waiting", "down"):
+                    worker.state = "ended"
+                elif worker.state != "ended":
+                    effects.append(Terminate(name))
+            if not self._phase_done():
+                return effects
+        self._finished = True
+        return [*effects, Finished(self._exit_status)]

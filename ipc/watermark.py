@@ -1,0 +1,81 @@
+"""The watermark page: what a reader from outside (Spark, `ringmq store inspect`) may rely on.
+
+Byte map (native/src/layout.h, struct rmq_watermarks), machine byte order:
+    0 magic u64   8 version u32  12 confirm_policy u32  16 start_id u64  24 owner_pid u32
+   32 store_dev u64  40 store_ino u64
+   64 append_offset u64  128 flushed_offset u64  192 dispatched_offset u64  256 min_offset u64
+  384 store_fault u32  388 store_fault_errno i32
+It says the truth only while byte 0 of <store>/lock is locked (a live owner) and store_dev/store_ino are
+those of the store; otherwise the end of the ConsumeQueues is the bound. Works without the C core.
+"""
+
+import fcntl
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.ipc.segment import open_segment, plane_name
+
+MAGIC = 0x5245544157514D52
+CONFIRM_APPENDED = 0
+CONFIRM_FLUSHED = 1
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, pid
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """One consistent-enough look at the page: every word is valid by itself and only grows."""
+
+    live: bool
+    append_offset: int
+    flushed_offset: int
+    dispatched_offset: int
+    min_offset: int
+    confirm_policy: int
+    store_fault: int
+    store_fault_errno: int
+    owner_pid: int
+    start_id: int
+
+    @property
+    def confirm_offset(self) -> int:
+        """First commit-log offset that consumers may not see yet."""
+        return self.flushed_offset if self.confirm_policy == CONFIRM_FLUSHED else self.append_offset
+
+
+NOT_LIVE = Watermarks(False, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def store_is_locked(store_root: Path) -> bool:
+    """Say whether some process (ours or a stock broker) holds byte 0 of <store>/lock."""
+    try:
+        descriptor = os.open(store_root / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
+        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(descriptor)
+
+
+def read_watermarks(store_root: Path | str) -> Watermarks:
+    """Read the page of the broker that owns `store_root`; `live` is False when there is none."""
+    root = Path(store_root)
+    if not root.is_dir() or not store_is_locked(root):
+        return NOT_LIVE
+    try:
+        page = open_segment(plane_name(root), "watermarks", writable=False)
+    except (FileNotFoundError, ValueError):
+        return NOT_LIVE
+    with page:
+        magic, _, policy, start_id, owner_pid = struct.unpack_from("=QIIQI", page, 0)
+        store_dev, store_ino = struct.unpack_from("=QQ", page, 32)
+        status = root.stat()
+        if magic != MAGIC or (store_dev, store_ino) != (status.st_dev, status.st_ino):
+            return NOT_LIVE
+        append, flushed, dispatched, lowest = (struct.unpack_from("=Q", page, at)[0] for at in (64, 128, 192, 256))
+        fault, fault_errno = struct.unpack_from("=Ii", page, 384)
+        return Watermarks(True, append, flushed, dispatched, lowest, policy, fault, fault_errno, owner_pid, start_id)

@@ -1,0 +1,83 @@
+"""Life of a worker process: it is told everything by one JSON argument, pins itself, and ends with its supervisor.
+
+Two cords tie it to the supervisor: the parent-death signal, which also ends a stopped process, and a pipe whose
+write end only the supervisor holds, for the moment before the signal is set.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import threading
+from dataclasses import asdict, dataclass, field
+
+from ringmq.ipc.plane import Plane
+
+STATE_STARTING, STATE_SERVING, STATE_STOPPING = 1, 2, 3
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """What a worker is told. Descriptors are inherited under the numbers given here."""
+
+    name: str
+    role: int
+    plane_name: str
+    cpus: tuple[int, ...]
+    life_fd: int
+    supervisor_pid: int
+    event_fds: dict[int, int]
+    readers: int
+    reader: int = -1
+    listen_fds: tuple[int, ...] = ()
+    config_path: str = ""
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One-line form for the command line."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "WorkerSpec":
+        """Inverse of to_json."""
+        values = json.loads(text)
+        values["event_fds"] = {int(role): fd for role, fd in values["event_fds"].items()}
+        values["cpus"], values["listen_fds"] = tuple(values["cpus"]), tuple(values["listen_fds"])
+        return cls(**values)
+
+
+class StopFlag:
+    """Set by SIGTERM or SIGINT; a worker's loop looks at it between C calls."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's ^C is the supervisor's business
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        self.is_set = True
+
+
+def bind_to_supervisor(spec: WorkerSpec) -> None:
+    """Make sure that this process cannot outlive its supervisor, however that one dies."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != spec.supervisor_pid:
+        os._exit(1)
+    threading.Thread(target=_die_with_pipe, args=(spec.life_fd,), daemon=True, name="life").start()
+
+
+def _die_with_pipe(life_fd: int) -> None:
+    os.read(life_fd, 1)  # returns only at end of file: nobody ever writes
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def open_worker(spec: WorkerSpec) -> tuple[Plane, StopFlag]:
+    """Pin, bind to the supervisor, map the plane; the role's state becomes STARTING."""
+    stop = StopFlag()
+    bind_to_supervisor(spec)
+    os.sched_setaffinity(0, spec.cpus)
+    plane = Plane.open(spec.plane_name)
+    plane.set_event_fds(spec.event_fds)
+    plane.role(spec.role).state = STATE_STARTING
+    return plane, stop
