@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
@@ -24,10 +25,10 @@ class OptionalBuildExt(build_ext):
             )
 
     def get_outputs(self) -> list[str]:
-        return [path for path in super().get_outputs() if os.path.exists(path)]
+        return [path for path in super().get_outputs() if Path(path).exists()]
 
     def copy_extensions_to_source(self) -> None:
-        self.extensions = [e for e in self.extensions if os.path.exists(self.get_ext_fullpath(e.name)) or self.inplace]
+        self.extensions = [e for e in self.extensions if self.inplace or Path(self.get_ext_fullpath(e.name)).exists()]
         try:
             super().copy_extensions_to_source()
         except (BaseError, CCompilerError):

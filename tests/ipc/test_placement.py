@@ -1,0 +1,32 @@
+"""The placement plan: every CPU count from 1 to 64 gives a sound plan."""
+
+import pytest
+
+from ringmq.ipc.placement import READERS_MAX, default_readers, place
+
+WORKERS = {"write", "flush", "dispatch", "control"}
+
+
+@pytest.mark.parametrize("count", range(1, 65))
+def test_every_cpu_count_has_a_plan(count: int) -> None:
+    plan = place(list(range(count)))
+    assert plan.readers == default_readers(count)
+    assert set(plan.cpus_by_worker) - {f"read-{i}" for i in range(plan.readers)} == WORKERS
+    used = {cpu for cpus in plan.cpus_by_worker.values() for cpu in cpus}
+    assert used <= set(range(count))
+    if count >= plan.readers + 4:
+        assert len(used) == plan.readers + 4, "with enough CPUs nobody shares"
+    else:
+        assert plan.spin_pauses == 0, "nobody spins on a shared CPU"
+
+
+def test_two_cpus_keep_the_data_plane_together() -> None:
+    plan = place([4, 7])
+    assert plan.cpus_by_worker["read-0"] == plan.cpus_by_worker["write"] == (4,)
+    assert plan.cpus_by_worker["flush"] == (7,)
+
+
+@pytest.mark.parametrize("readers", [0, READERS_MAX + 1])
+def test_reader_counts_out_of_range_are_refused(readers: int) -> None:
+    with pytest.raises(ValueError, match=f"readers={readers} is outside 1..16"):
+        place([0, 1], readers)

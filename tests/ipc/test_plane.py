@@ -1,0 +1,155 @@
+"""Tables, inbox and verdicts of the plane, and what outsiders see of it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.ipc.plane import Capacity, Plane, PlaneFullError, topic_config_word
+from ringmq.ipc.segment import plane_name, remove_segments
+from ringmq.ipc.watermark import read_watermarks
+from ringmq.native import ffi, lib
+
+SMALL = Capacity(
+    topics=8, queues=16, groups=8, subscriptions=8, offsets=8, request_slots=64, inbox_bytes=4096,
+    verdict_bytes=4096, commit_slots=8, arrived_slots=8,
+)  # fmt: skip
+NO_CLAIM = 2**64 - 1
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    name = plane_name(tmp_path)
+    yield Plane.create(name, SMALL, tmp_path.stat(), 7)
+    remove_segments(name)
+
+
+def put(plane: Plane, payload: bytes, role: int = 9) -> int:
+    head = ffi.new("struct rmq_inbox_record *")
+    head.type, head.role, head.pending = lib.RMQ_INBOX_COLD_FRAME, role, 5
+    return int(lib.rmq_inbox_put(plane.struct, head, payload, len(payload)))
+
+
+def test_a_second_process_finds_what_control_published(plane: Plane) -> None:
+    topic = plane.topic_add("TopicA", topic_config_word(6, 4, 4, lib.RMQ_TOPIC_LIVE))
+    slot = plane.queue_add(topic, 3, 10, 20)
+    group = plane.group_add("G", lib.RMQ_GROUP_LIVE)
+    plane.subscription_set(group, topic, lib.RMQ_SUBSCRIPTION_TAGS, 99, [1, -5])
+    other = Plane.open(plane.name)
+    assert other.topic_find("TopicA") == topic
+    assert other.topic_find("TopicB") is None
+    assert other.queue_find(topic, 3) == slot
+    assert other.queue_find(topic, 4) is None
+    assert (other.queue(slot).min_offset, other.queue(slot).max_offset) == (10, 20)
+    assert other.group_find("G") == group
+    copy = ffi.new("struct rmq_subscription_copy *")
+    lib.rmq_subscription_get(other.struct, group, topic, copy)
+    assert (copy.kind, copy.sub_version, list(copy.tags[0:2])) == (lib.RMQ_SUBSCRIPTION_TAGS, 99, [1, -5])
+
+
+def test_a_deleted_topic_is_gone_and_its_id_is_not_used_again(plane: Plane) -> None:
+    first = plane.topic_add("T", topic_config_word(6, 1, 1, lib.RMQ_TOPIC_LIVE))
+    plane.topic_set(first, 0)
+    assert plane.topic_find("T") is None
+    second = plane.topic_add("T", topic_config_word(6, 1, 1, lib.RMQ_TOPIC_LIVE))
+    assert second != first
+    assert plane.topic_find("T") == second
+
+
+def test_a_full_table_says_which(plane: Plane) -> None:
+    for number in range(SMALL.topics):
+        plane.topic_add(f"T{number}", topic_config_word(6, 1, 1, lib.RMQ_TOPIC_LIVE))
+    with pytest.raises(PlaneFullError, match="topics: the table is full \\(8 entries\\)"):
+        plane.topic_add("one-more", 0)
+
+
+def test_offsets_of_pulls_are_drained_in_order(plane: Plane) -> None:
+    ring = plane.header.commit[0]
+    slots = ffi.cast("struct rmq_offset_commit *", plane.struct.base + ring.slots_at)
+    for position, offset in enumerate([5, 9, 7]):
+        slots[position].group_id, slots[position].queue_slot, slots[position].offset = 1, 2, offset
+    ring.head = 3
+    assert plane.offset_get(1, 2) == -1
+    assert plane.offset_drain() == 3
+    assert plane.offset_get(1, 2) == 7
+    assert list(plane.offsets()) == [(1, 2, 7)]
+
+
+def test_inbox_keeps_order_over_many_turns_of_the_ring(plane: Plane) -> None:
+    for number in range(200):
+        payload = bytes([number]) * (number * 13 % 700)
+        assert put(plane, payload) == 0
+        record = plane.inbox_take()
+        assert record is not None
+        assert (record.payload, record.pending, record.role) == (payload, 5, 9)
+    assert plane.inbox_take() is None
+
+
+def test_a_full_inbox_refuses_and_recovers(plane: Plane) -> None:
+    taken = 0
+    while put(plane, b"x" * 400) == 0:
+        taken += 1
+    assert 5 <= taken <= 4096 // 456
+    assert plane.inbox_take() is not None
+    assert put(plane, b"y") == 0
+
+
+def claim(plane: Plane, role: int, marked: bool, size: int = 104) -> None:
+    """What a writer leaves that dies after its claim, before (marked=False) or after it wrote the length."""
+    ring = plane.header.inbox
+    if marked:
+        at = plane.struct.base + ring.slots_at + ring.head % ring.capacity
+        ffi.cast("int32_t *", at)[0] = -size
+    plane.role(role).claim_position = ring.head
+    ring.head += size
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_an_orphaned_claim_is_unblocked_only_after_its_writer_is_known_dead(plane: Plane, marked: bool) -> None:
+    claim(plane, 8, marked)
+    assert put(plane, b"behind") == 0
+    assert plane.inbox_take() is None
+    assert not plane.inbox_unblock(), "the writer may be slow"
+    plane.role(8).claim_position = NO_CLAIM  # the supervisor buries it
+    assert plane.inbox_unblock()
+    record = plane.inbox_take()
+    assert record is not None and record.payload == b"behind"
+
+
+def test_unblock_stops_where_somebody_alive_holds_a_claim(plane: Plane) -> None:
+    claim(plane, 8, marked=False)
+    claim(plane, 9, marked=False)
+    plane.role(8).claim_position = NO_CLAIM
+    assert plane.inbox_unblock()
+    assert plane.inbox_take() is None
+    assert plane.header.inbox.tail == 104, "only the dead one's claim is gone"
+    assert not plane.inbox_unblock()
+
+
+def test_verdicts_wrap_and_refuse_when_full(plane: Plane) -> None:
+    count = 0
+    while plane.verdict(0, lib.RMQ_VERDICT_SEND, (1, 2), 3, 4, b"z" * 500):
+        count += 1
+    assert count == 4096 // 536
+    assert len(b"z" * 5000) > plane.verdict_chunk_bytes
+    with pytest.raises(ValueError, match="verdict of 5000 bytes to reader 0"):
+        plane.verdict(0, lib.RMQ_VERDICT_SEND, (1, 2), 3, 4, b"z" * 5000)
+
+
+def test_outsiders_trust_the_page_only_under_a_lock(tmp_path: Path, plane: Plane) -> None:
+    import fcntl
+    import struct
+
+    plane.watermarks.append_offset = 500
+    plane.watermarks.flushed_offset = 300
+    plane.watermarks.confirm_policy = lib.RMQ_CONFIRM_FLUSHED
+    plane.publish_watermarks()
+    assert not read_watermarks(tmp_path).live
+    descriptor = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    assert not read_watermarks(tmp_path).live
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 1, 0))
+    seen = read_watermarks(tmp_path)
+    assert (seen.live, seen.confirm_offset, seen.append_offset, seen.start_id) == (True, 300, 500, 7)
+    os.close(descriptor)
+    assert not read_watermarks(tmp_path).live

@@ -1,0 +1,106 @@
+"""The supervisor's decisions, without processes."""
+
+from ringmq.ipc.supervisor_core import (
+    EXIT_UNCLEAN_STOP,
+    EXIT_WORKER_KEEPS_DYING,
+    START_FAILURES_MAX,
+    Effect,
+    Exited,
+    Finished,
+    Kill,
+    Log,
+    Serving,
+    Spawn,
+    Stop,
+    SupervisorCore,
+    Terminate,
+    Tick,
+)
+
+NAMES = ["read-0", "read-1", "write", "flush", "dispatch", "control"]
+
+
+def serving_core() -> SupervisorCore:
+    core = SupervisorCore(NAMES)
+    assert core.start(0) == [Spawn(name) for name in NAMES]
+    for name in NAMES:
+        core.step(Serving(name), 10)
+    assert core.all_serving()
+    return core
+
+
+def without_logs(effects: list[Effect]) -> list[Effect]:
+    return [effect for effect in effects if not isinstance(effect, Log)]
+
+
+def test_a_dead_worker_is_started_again_at_once() -> None:
+    core = serving_core()
+    assert without_logs(core.step(Exited("write", -9), 20)) == [Spawn("write")]
+    assert not core.all_serving()
+    assert core.deaths("write") == 1
+
+
+def test_a_worker_that_dies_while_starting_waits_longer_each_time() -> None:
+    core = serving_core()
+    now_ms, waits = 20, []
+    core.step(Exited("write", -9), now_ms)
+    for _ in range(START_FAILURES_MAX - 1):
+        assert without_logs(core.step(Exited("write", 1), now_ms)) == []
+        started_ms = now_ms
+        while not core.step(Tick(), now_ms):
+            now_ms += 1
+        waits.append(now_ms - started_ms)
+    assert waits == sorted(set(waits)), waits
+    effects = core.step(Exited("write", 1), now_ms)
+    assert Terminate("read-0") in effects, "it gives up and stops the others"
+
+
+def test_giving_up_ends_with_its_own_status() -> None:
+    core = serving_core()
+    now_ms = 20
+    core.step(Exited("flush", -9), now_ms)
+    for _ in range(START_FAILURES_MAX):
+        core.step(Exited("flush", 1), now_ms)
+        now_ms += 3_000
+        core.step(Tick(), now_ms)
+    for name in ["read-0", "read-1", "control", "write"]:
+        core.step(Exited(name, 0), now_ms)
+    assert core.step(Exited("dispatch", 0), now_ms) == [Finished(EXIT_WORKER_KEEPS_DYING)]
+
+
+def test_a_refused_configuration_is_not_tried_again() -> None:
+    core = serving_core()
+    effects = core.step(Exited("read-0", 69), 20)
+    assert Spawn("read-0") not in effects
+    assert core.stopping
+
+
+def test_stop_goes_in_phases() -> None:
+    core = serving_core()
+    assert core.step(Stop(), 100) == [Terminate("read-0"), Terminate("read-1")]
+    assert core.step(Exited("read-0", 0), 110) == []
+    assert core.step(Exited("read-1", 0), 120) == [Terminate("control")]
+    assert core.step(Exited("control", 0), 130) == [Terminate("write")]
+    assert core.step(Exited("write", 0), 140) == [Terminate("flush")]
+    assert core.step(Exited("flush", 0), 150) == [Terminate("dispatch")]
+    assert core.step(Exited("dispatch", 0), 160) == [Finished(0)]
+
+
+def test_a_worker_that_does_not_stop_is_killed_and_the_stop_is_unclean() -> None:
+    core = serving_core()
+    core.step(Stop(), 0)
+    assert core.step(Tick(), 9_999) == []
+    killed = without_logs(core.step(Tick(), 10_000))
+    assert killed == [Kill("read-0"), Kill("read-1")]
+    for name in ["read-0", "read-1", "control", "write", "flush"]:
+        core.step(Exited(name, -9 if name.startswith("read") else 0), 10_010)
+    assert core.step(Exited("dispatch", 0), 10_020) == [Finished(EXIT_UNCLEAN_STOP)]
+
+
+def test_a_worker_that_waits_for_its_restart_does_not_hold_up_a_stop() -> None:
+    core = serving_core()
+    core.step(Exited("control", -9), 20)
+    core.step(Exited("control", 1), 21)
+    core.step(Stop(), 22)
+    core.step(Exited("read-0", 0), 23)
+    assert core.step(Exited("read-1", 0), 24) == [Terminate("write")]
