@@ -21,6 +21,7 @@ import socket
 import struct
 import zlib
 from dataclasses import dataclass, field
+from typing import Any
 
 from ringmq.remoting import properties as names
 from ringmq.remoting.errors import RemotingError
@@ -172,7 +173,7 @@ def _decode(view: memoryview) -> MessageExt:
     )
 
 
-def _unpack_v6(view: memoryview, sys_flag: int) -> tuple[tuple[int | bytes, ...], int]:
+def _unpack_v6(view: memoryview, sys_flag: int) -> tuple[tuple[Any, ...], int]:
     """The same fields as `_V4`, one or both hosts with 16 bytes."""
     born = 16 if sys_flag & MessageSysFlag.BORN_HOST_V6 else 4
     store = 16 if sys_flag & MessageSysFlag.STORE_HOST_V6 else 4
@@ -214,9 +215,10 @@ def encode_message(message: MessageExt) -> bytes:
     size = 80 + len(born) + len(store) + len(message.body) + (2 if v2 else 1) + len(topic) + 2 + len(text)
     head = struct.pack(
         f">iIiiiqqiq{len(born)}siq{len(store)}siiqi",
-        size, MAGIC_V2 if v2 else MAGIC_V1, zlib.crc32(message.body) & 0x7FFFFFFF, message.queue_id, message.flag,
-        message.queue_offset, message.commit_log_offset, sys_flag, message.born_timestamp_ms, born,
-        message.born_host[1], message.store_timestamp_ms, store, message.store_host[1], message.reconsume_times,
+        size, MAGIC_V2 if v2 else MAGIC_V1, zlib.crc32(message.body) & 0x7FFFFFFF,
+        message.queue_id, message.flag, message.queue_offset, message.commit_log_offset, sys_flag,
+        message.born_timestamp_ms, born, message.born_host[1],
+        message.store_timestamp_ms, store, message.store_host[1], message.reconsume_times,
         message.prepared_transaction_offset, len(message.body),
     )  # fmt: skip
     topic_length = _UINT16.pack(len(topic)) if v2 else bytes((len(topic),))

@@ -1,0 +1,153 @@
+"""How a typed header becomes ext fields and back. The headers themselves are tables: `request_headers`,
+`response_headers`.
+
+A header is a keyword-only dataclass derived from `Header`, made by `@header`. Its fields say everything: the
+wire name is the field's name in camelCase unless `wire(...)` names another, the type is the annotation, and a
+field without a default is required.
+
+Text forms (`RemotingCommand.decodeCommandCustomHeader`): numbers are decimal, "true" in any case is true and
+any other text false. Unknown ext fields are ignored. Where stock only logs a missing or unreadable field and
+fails later with an exception text, we answer the same code (1, SYSTEM_ERROR) with a remark that names the
+field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
+
+from ringmq.remoting.errors import BadField, MissingField
+
+Int32 = Annotated[int, "int32"]
+Int64 = Annotated[int, "int64"]
+
+_RANGES = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
+
+
+def wire(name: str, **kwargs: Any) -> Any:
+    """A field whose wire name is not its own name in camelCase. Takes `dataclasses.field`'s arguments."""
+    return dataclasses.field(metadata={"wire": name}, **kwargs)
+
+
+T = TypeVar("T")
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+def header(cls: type[T]) -> type[T]:
+    """Makes a keyword-only dataclass with slots."""
+    return dataclasses.dataclass(slots=True, kw_only=True)(cls)
+
+
+class _Spec(NamedTuple):
+    attribute: str
+    name: str
+    read: Callable[[str], Any]
+    wanted: str
+    required: bool
+
+
+class Header:
+    """Base of all headers."""
+
+    __slots__ = ()
+
+    @classmethod
+    def decode(cls, ext_fields: Mapping[str, str]) -> Self:
+        """The header in `ext_fields`. Raises `MissingField` and `BadField`."""
+        decoded: Self = _decode(cls, _specs(cls), ext_fields)
+        return decoded
+
+    def encode(self) -> dict[str, str]:
+        """The ext fields; None is left out."""
+        return _encode(self, _specs(type(self)))
+
+
+def decode_renamed(cls: type[Any], names: Mapping[str, str], ext_fields: Mapping[str, str]) -> Any:
+    """As `decode`, under other wire names (attribute -> name), such as the letters of SEND_MESSAGE_V2."""
+    return _decode(cls, [spec._replace(name=names[spec.attribute]) for spec in _specs(cls)], ext_fields)
+
+
+def encode_renamed(header: Any, names: Mapping[str, str]) -> dict[str, str]:
+    """As `encode`, under other wire names."""
+    return _encode(header, [spec._replace(name=names[spec.attribute]) for spec in _specs(type(header))])
+
+
+def wire_names(cls: type[Any]) -> dict[str, bool]:
+    """Wire name -> whether it is required."""
+    return {spec.name: spec.required for spec in _specs(cls)}
+
+
+def _decode(cls: type[Any], specs: list[_Spec], ext_fields: Mapping[str, str]) -> Any:
+    values: dict[str, Any] = {}
+    for attribute, name, read, wanted, required in specs:
+        text = ext_fields.get(name)
+        if text is None:
+            if required:
+                raise MissingField(cls.__name__, name)
+            continue
+        try:
+            values[attribute] = read(text)
+        except ValueError as error:
+            raise BadField(cls.__name__, name, text, wanted) from error
+    return cls(**values)
+
+
+def _encode(header: Any, specs: list[_Spec]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for spec in specs:
+        value = getattr(header, spec.attribute)
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            value = "true" if value else "false"
+        fields[spec.name] = str(value)
+    return fields
+
+
+_spec_cache: dict[type[Any], list[_Spec]] = {}
+
+
+def _specs(cls: type[Any]) -> list[_Spec]:
+    specs = _spec_cache.get(cls)
+    if specs is None:
+        specs = _spec_cache[cls] = _build_specs(cls)
+    return specs
+
+
+def _build_specs(cls: type[Any]) -> list[_Spec]:
+    hints = get_type_hints(cls, include_extras=True)
+    specs = []
+    for field in dataclasses.fields(cls):
+        read, wanted = _reader(hints[field.name])
+        name = field.metadata.get("wire") or _camel(field.name)
+        specs.append(_Spec(field.name, name, read, wanted, field.default is dataclasses.MISSING))
+    return specs
+
+
+def _reader(hint: Any) -> tuple[Callable[[str], Any], str]:
+    """By annotation: Int32, Int64, bool or str, each maybe `| None`."""
+    text = str(hint)
+    for kind, (low, high) in _RANGES.items():
+        if kind in text:
+            return _integer_reader(low, high), f"an integer in {low}..{high}"
+    if "bool" in text:
+        return lambda value: value.lower() == "true", "a boolean"
+    return str, "text"
+
+
+def _integer_reader(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if len(text) > 20 or not text.isascii() or "_" in text or text != text.strip():
+            raise ValueError(text[:32])
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
