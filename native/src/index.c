@@ -222,6 +222,30 @@ uint32_t rmq_index_replayed(const struct rmq_index *newest, const struct rmq_ind
     return done;
 }
 
+int64_t rmq_index_truncate(struct rmq_index *file, int64_t commit_log_offset) {
+    uint8_t *base = file->base;
+    uint32_t next = next_number(file), first = next;
+    while (first > 1) {
+        const uint8_t *entry = entry_at(file, first - 1);
+        if ((int64_t)rmq_get64(entry + ENTRY_OFFSET_AT) < commit_log_offset)
+            break;
+        first--;
+        uint32_t hash = rmq_get32(entry), previous = rmq_get32(entry + ENTRY_PREVIOUS_AT);
+        uint8_t *slot = slot_at(file, hash % file->slots);
+        if (hash > INT32_MAX || observe32(slot) != first)
+            continue;
+        previous = previous < first ? previous : 0;
+        publish32(slot, previous);
+        publish64(base + COUNTS_AT, (uint64_t)(rmq_get32(base + COUNTS_AT) - (previous == 0)) << 32 | first);
+    }
+    if (first == next && (int64_t)rmq_get64(base + END_OFFSET_AT) < commit_log_offset)
+        return 0;
+    publish32(base + NEXT_NUMBER_AT, first);
+    uint64_t end_offset = first > 1 ? rmq_get64(entry_at(file, first - 1) + ENTRY_OFFSET_AT) : 0;
+    publish64(base + END_OFFSET_AT, end_offset);
+    return next - first;
+}
+
 int64_t rmq_index_query(const struct rmq_index *file, int32_t key_hash, int64_t begin_ms, int64_t end_ms,
                         int64_t *offsets, size_t offsets_max) {
     if (key_hash < 0)

@@ -73,6 +73,10 @@ int rmq_index_put_record(struct rmq_index *file, const uint8_t *topic, size_t to
 uint32_t rmq_index_replayed(const struct rmq_index *newest, const struct rmq_index *previous,
                             int64_t commit_log_offset);
 
+/* Recovery only: takes back the newest entries whose record begins at or behind `commit_log_offset` (a log that was
+ * cut). Returns how many. The end time stays, it is an upper bound. */
+int64_t rmq_index_truncate(struct rmq_index *file, int64_t commit_log_offset);
+
 /* Walks the chain of one hash, newest first: offsets whose time lies in [begin_ms, end_ms]. Returns the count. */
 int64_t rmq_index_query(const struct rmq_index *file, int32_t key_hash, int64_t begin_ms, int64_t end_ms,
                         int64_t *offsets, size_t offsets_max);

@@ -1,0 +1,181 @@
+#include "log_recovery.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_BUCKETS = 256 };
+
+struct rmq_queue_table {
+    struct rmq_queue_row **rows;    /* in order of creation */
+    uint32_t *buckets;              /* row number + 1, open addressing, 0 = free */
+    size_t count;
+    size_t buckets_size;            /* power of two, at least twice the rows */
+    struct rmq_queue_row *recent;   /* records of one queue often follow each other */
+};
+
+struct rmq_queue_table *rmq_queue_table_new(void) {
+    struct rmq_queue_table *table = calloc(1, sizeof *table);
+    if (!table)
+        return NULL;
+    table->buckets_size = FIRST_BUCKETS;
+    table->buckets = calloc(FIRST_BUCKETS, sizeof *table->buckets);
+    table->rows = calloc(FIRST_BUCKETS / 2, sizeof *table->rows);
+    if (!table->buckets || !table->rows) {
+        rmq_queue_table_free(table);
+        return NULL;
+    }
+    return table;
+}
+
+void rmq_queue_table_free(struct rmq_queue_table *table) {
+    if (!table)
+        return;
+    for (size_t i = 0; i < table->count; i++)
+        free(table->rows[i]);
+    free(table->rows);
+    free(table->buckets);
+    free(table);
+}
+
+int64_t rmq_queue_table_size(const struct rmq_queue_table *table) {
+    return (int64_t)table->count;
+}
+
+struct rmq_queue_row *rmq_queue_table_at(const struct rmq_queue_table *table, int64_t index) {
+    return index >= 0 && (size_t)index < table->count ? table->rows[index] : NULL;
+}
+
+static uint32_t hash_of(const uint8_t *topic, size_t length, int32_t queue_id) {
+    uint32_t hash = 2166136261u ^ (uint32_t)queue_id;
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ topic[i]) * 16777619u;
+    return hash ^ hash >> 15;
+}
+
+static int is_row(const struct rmq_queue_row *row, const uint8_t *topic, size_t length, int32_t queue_id) {
+    return row->queue_id == queue_id && row->topic_length == length && !memcmp(row->topic, topic, length);
+}
+
+static int grow(struct rmq_queue_table *table) {
+    size_t size = table->buckets_size * 2;
+    uint32_t *buckets = calloc(size, sizeof *buckets);
+    struct rmq_queue_row **rows = realloc(table->rows, size / 2 * sizeof *rows);
+    if (rows)
+        table->rows = rows;
+    if (!buckets || !rows) {
+        free(buckets);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < table->count; i++) {
+        const struct rmq_queue_row *row = rows[i];
+        size_t bucket = hash_of(row->topic, row->topic_length, row->queue_id) & (size - 1);
+        while (buckets[bucket])
+            bucket = (bucket + 1) & (size - 1);
+        buckets[bucket] = (uint32_t)i + 1;
+    }
+    free(table->buckets);
+    table->buckets = buckets;
+    table->buckets_size = size;
+    return 0;
+}
+
+struct rmq_queue_row *rmq_queue_table_row(struct rmq_queue_table *table, const uint8_t *topic, size_t topic_length,
+                                          int32_t queue_id) {
+    if (table->recent && is_row(table->recent, topic, topic_length, queue_id))
+        return table->recent;
+    size_t bucket = hash_of(topic, topic_length, queue_id) & (table->buckets_size - 1);
+    for (; table->buckets[bucket]; bucket = (bucket + 1) & (table->buckets_size - 1)) {
+        struct rmq_queue_row *row = table->rows[table->buckets[bucket] - 1];
+        if (is_row(row, topic, topic_length, queue_id))
+            return table->recent = row;
+    }
+    if (table->count == table->buckets_size / 2) {
+        if (grow(table))
+            return NULL;
+        return rmq_queue_table_row(table, topic, topic_length, queue_id);
+    }
+    struct rmq_queue_row *row = calloc(1, sizeof *row + topic_length + 1);
+    if (!row)
+        return NULL;
+    if (topic_length)
+        memcpy(row + 1, topic, topic_length);
+    row->topic = (const uint8_t *)(row + 1);
+    row->topic_length = (uint32_t)topic_length;
+    row->queue_id = queue_id;
+    row->log_first = row->log_next = row->missing_from = -1;
+    table->rows[table->count++] = row;
+    table->buckets[bucket] = (uint32_t)table->count;
+    return table->recent = row;
+}
+
+void rmq_log_recovery_init(struct rmq_log_recovery *state, struct rmq_queue_table *table) {
+    memset(state, 0, sizeof *state);
+    state->table = table;
+    state->last_offset = -1;
+}
+
+void rmq_log_recovery_finish(struct rmq_log_recovery *state, int keep) {
+    struct rmq_queue_row *row = state->held_row;
+    if (keep && row && state->held_count) {
+        int64_t queue_offset = state->held_queue_offset;
+        if (row->log_first < 0 || queue_offset < row->log_first)
+            row->log_first = queue_offset;
+        if (queue_offset + state->held_count > row->log_next)
+            row->log_next = queue_offset + state->held_count;
+        if (row->missing_from < 0 && queue_offset >= row->queue_max)
+            row->missing_from = state->last_offset;
+    }
+    if (!keep && state->last_offset >= 0)
+        state->records--;
+    state->held_count = 0;
+    state->held_row = NULL;
+}
+
+/* Holds the record back; prepared and rollback records have no queue offset. */
+static int hold(struct rmq_log_recovery *state, const uint8_t *record, const struct rmq_record_view *view) {
+    int32_t transaction = view->sys_flag & RMQ_SYS_TRANSACTION_MASK;
+    state->last_offset = view->position;
+    state->last_size = view->total_size;
+    state->last_store_time_ms = view->store_time_ms;
+    state->records++;
+    if (transaction == RMQ_SYS_TRANSACTION_PREPARED || transaction == RMQ_SYS_TRANSACTION_ROLLBACK
+        || view->queue_offset < 0)
+        return 0;
+    struct rmq_queue_row *row =
+        rmq_queue_table_row(state->table, record + view->topic_at, view->topic_length, view->queue_id);
+    if (!row)
+        return -ENOMEM;
+    state->held_row = row;
+    state->held_queue_offset = view->queue_offset;
+    state->held_count = 1;
+    if (row->is_batch || view->sys_flag & RMQ_SYS_INNER_BATCH) {
+        struct rmq_dispatch_keys keys;
+        rmq_dispatch_keys_find(record + view->properties_at, view->properties_length, &keys);
+        state->held_count = rmq_message_count(&keys, view->sys_flag, row->is_batch);
+    }
+    return 0;
+}
+
+int64_t rmq_log_recovery_scan(struct rmq_log_recovery *state, const uint8_t *file, uint64_t from, uint64_t end,
+                              int64_t file_start, int check_crc) {
+    struct rmq_record_view view;
+    uint64_t last = UINT64_MAX;
+    for (;;) {
+        uint64_t at;
+        int reason;
+        int64_t got = rmq_log_scan(file, from, end, file_start, check_crc, &view, 1, &at, &reason);
+        if (!got) {
+            state->reason = reason;
+            break;
+        }
+        rmq_log_recovery_finish(state, 1);
+        if (hold(state, file + from, &view))
+            return -ENOMEM;
+        last = from;
+        from = at;
+    }
+    if (last != UINT64_MAX && rmq_record_parse(file + last, end - last, 0, &view) == RMQ_RECORD_OK)
+        state->last_properties_state = rmq_properties_state(file + last + view.properties_at, view.properties_length);
+    return (int64_t)from;
+}

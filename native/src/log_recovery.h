@@ -1,0 +1,65 @@
+/* Recovery scan: walks mapped log files record by record and keeps, per queue, what the log says about it.
+ *
+ * The last record met is held back until a valid successor shows up or the caller says to keep it, because the
+ * rule for a torn properties string applies to the very last record of the log only.
+ */
+#ifndef RMQ_LOG_RECOVERY_H
+#define RMQ_LOG_RECOVERY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "record.h"
+
+/* cdef-begin */
+struct rmq_queue_row {
+    const uint8_t *topic;           /* owned by the table */
+    uint32_t topic_length;
+    int32_t queue_id;
+    int64_t queue_max;              /* in: offset after the last unit of the ConsumeQueue */
+    int64_t log_first;              /* out: smallest queue offset met in the log, -1 = none */
+    int64_t log_next;               /* out: offset after the last record met in the log, -1 = none */
+    int64_t missing_from;           /* out: commit log offset of the first record without a unit, -1 = none */
+    int32_t is_batch;               /* in: BatchConsumeQueue, counts INNER_NUM messages */
+    int32_t reserved;
+};
+
+struct rmq_queue_table;
+
+struct rmq_log_recovery {
+    struct rmq_queue_table *table;
+    int64_t records;
+    int64_t last_offset;            /* commit log offset of the newest valid record, -1 = none */
+    int64_t last_store_time_ms;
+    int64_t last_size;
+    int32_t last_properties_state;  /* RMQ_PROPERTIES_* of that record */
+    int32_t reason;                 /* what ended the last rmq_log_recovery_scan call */
+    int64_t held_queue_offset;
+    int64_t held_count;             /* 0 = nothing held back */
+    struct rmq_queue_row *held_row;
+};
+
+struct rmq_queue_table *rmq_queue_table_new(void);          /* NULL without memory */
+void rmq_queue_table_free(struct rmq_queue_table *table);
+int64_t rmq_queue_table_size(const struct rmq_queue_table *table);
+/* Finds or makes a row; NULL without memory. Valid as long as the table. */
+struct rmq_queue_row *rmq_queue_table_row(struct rmq_queue_table *table, const uint8_t *topic, size_t topic_length,
+                                          int32_t queue_id);
+/* Row number `index` in order of creation, NULL behind the end. */
+struct rmq_queue_row *rmq_queue_table_at(const struct rmq_queue_table *table, int64_t index);
+
+void rmq_log_recovery_init(struct rmq_log_recovery *state, struct rmq_queue_table *table);
+
+/* Scans [from, end) of a file; returns the place in the file where it stopped, or -ENOMEM. `state->reason` is
+ * RMQ_SCAN_END, RMQ_RECORD_BLANK (go on in the next file) or why the bytes there are no record. */
+int64_t rmq_log_recovery_scan(struct rmq_log_recovery *state, const uint8_t *file, uint64_t from, uint64_t end,
+                              int64_t file_start, int check_crc);
+
+/* Counts the record held back (keep != 0) or forgets it. */
+void rmq_log_recovery_finish(struct rmq_log_recovery *state, int keep);
+/* cdef-end */
+
+_Static_assert(sizeof(struct rmq_queue_row) == 56, "rmq_queue_row");
+_Static_assert(sizeof(struct rmq_log_recovery) == 72, "rmq_log_recovery");
+
+#endif
