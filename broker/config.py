@@ -1,0 +1,236 @@
+"""The broker's configuration: one table of properties under RocketMQ's names.
+
+Names without a counterpart in RocketMQ begin with `ringmq`. A property of RocketMQ that is not in this table
+is known (`stock_names`) but means nothing here. Where values come from: `config_sources`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from ringmq.broker.property_types import Property, Value, choice, number, switch, words
+from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+
+__all__ = ["BrokerConfig", "ConfigError", "changed", "nearest_name", "property_table"]
+
+_NAME = r"[%|a-zA-Z0-9_.-]{1,127}"
+_NAME_RULE = "1..127 characters of letters, digits, %, |, _, - and ."
+_ADDRESSES = r"(\S+:\d{1,5}(;\S+:\d{1,5})*)?"
+_HOST = r"[^\s;/]{0,255}"
+_DAY_MS = 86_400_000
+_INT32 = 2_147_483_647
+_LATER = "not built yet"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """Every property in use, typed. Times in the unit of the property's name, sizes in bytes."""
+
+    # who we are
+    broker_cluster_name: str = words("brokerClusterName", "DefaultCluster", _NAME, _NAME_RULE)
+    broker_name: str = words("brokerName", "broker-a", _NAME, _NAME_RULE)
+    broker_id: int = number("brokerId", 0, 0, 0)
+    broker_role: str = choice("brokerRole", "ASYNC_MASTER", ("ASYNC_MASTER",), why="replication is " + _LATER)
+    broker_ip1: str = words("brokerIP1", "", _HOST, "an address or host name, empty = found out")
+    broker_ip2: str = words("brokerIP2", "", _HOST, "an address or host name, empty = brokerIP1")
+    bind_address: str = words("bindAddress", "0.0.0.0", _HOST, "an address")
+    listen_port: int = number("listenPort", 10911, 0, 65535)
+    ha_listen_port: int = number("haListenPort", 10912, 0, 65535)
+    namesrv_addr: str = words("namesrvAddr", "", _ADDRESSES, "host:port, several joined by ;")
+    region_id: str = words("regionId", "DefaultRegion", r"[^\x00-\x20]{1,64}", "1..64 characters without blanks")
+    trace_on: bool = switch("traceOn", True)
+    broker_permission: int = number("brokerPermission", 6, 0, 7, live=True)
+
+    # topics and groups
+    auto_create_topic_enable: bool = switch("autoCreateTopicEnable", True, live=True)
+    default_topic_queue_nums: int = number("defaultTopicQueueNums", 8, 1, 65535)
+    cluster_topic_enable: bool = switch("clusterTopicEnable", True)
+    broker_topic_enable: bool = switch("brokerTopicEnable", True)
+    trace_topic_enable: bool = switch("traceTopicEnable", False)
+    msg_trace_topic_name: str = words("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC", _NAME, _NAME_RULE)
+    enable_mixed_message_type: bool = switch("enableMixedMessageType", False, live=True)
+    validate_system_topic_when_update_topic: bool = switch("validateSystemTopicWhenUpdateTopic", True, live=True)
+    clear_retry_topic_when_delete_topic: bool = switch("clearRetryTopicWhenDeleteTopic", True, live=True)
+    auto_create_subscription_group: bool = switch("autoCreateSubscriptionGroup", True, live=True)
+    notify_consumer_ids_changed_enable: bool = switch("notifyConsumerIdsChangedEnable", True, live=True)
+
+    # sends and pulls
+    start_accept_send_request_time_stamp: int = number("startAcceptSendRequestTimeStamp", 0, 0, 1 << 62, live=True)
+    long_polling_enable: bool = switch("longPollingEnable", True)
+    short_polling_time_mills: int = number("shortPollingTimeMills", 1000, 1, _DAY_MS)
+    lite_pull_message_enable: bool = switch("litePullMessageEnable", True)
+    slave_read_enable: bool = switch("slaveReadEnable", False)
+    enable_property_filter: bool = switch("enablePropertyFilter", False, only=False, why="SQL92 is " + _LATER)
+    max_transfer_bytes_on_message_in_memory: int = number("maxTransferBytesOnMessageInMemory", 262_144, 1, 16_777_216)
+    max_transfer_count_on_message_in_memory: int = number("maxTransferCountOnMessageInMemory", 32, 1, 1024)
+    max_transfer_bytes_on_message_in_disk: int = number("maxTransferBytesOnMessageInDisk", 65_536, 1, 16_777_216)
+    max_transfer_count_on_message_in_disk: int = number("maxTransferCountOnMessageInDisk", 8, 1, 1024)
+    access_message_in_memory_max_ratio: int = number("accessMessageInMemoryMaxRatio", 40, 1, 100)
+    default_query_max_num: int = number("defaultQueryMaxNum", 32, 1, 1024, live=True)
+    max_msgs_num_batch: int = number("maxMsgsNumBatch", 64, 1, 1024, live=True)
+    message_delay_level: str = words(
+        "messageDelayLevel",
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        r"\d{1,9}[smhd]( \d{1,9}[smhd]){0,63}",
+        "1..64 times like 10s, 5m, 2h, 1d joined by blanks",
+    )
+
+    # clients
+    channel_expired_timeout: int = number("channelExpiredTimeout", 120_000, 1000, _DAY_MS, live=True)
+    server_channel_max_idle_time_seconds: int = number("serverChannelMaxIdleTimeSeconds", 120, 1, 86_400)
+    flush_consumer_offset_interval: int = number("flushConsumerOffsetInterval", 5000, 10, _DAY_MS, live=True)
+    use_server_side_reset_offset: bool = switch("useServerSideResetOffset", True, live=True)
+    config_black_list: str = words(
+        "configBlackList", "configBlackList;brokerConfigPath", r"[\w;]*", "property names joined by ;"
+    )
+
+    # name servers
+    register_name_server_period: int = number("registerNameServerPeriod", 30_000, 10_000, 60_000, live=True)
+    register_broker_timeout_mills: int = number("registerBrokerTimeoutMills", 24_000, 100, 600_000, live=True)
+    force_register: bool = switch("forceRegister", True)
+
+    # store: places and sizes
+    store_path_root_dir: str = words(
+        "storePathRootDir", "", r"[^\x00]{0,900}", "a folder, empty = the embedded default"
+    )
+    store_path_commit_log: str = words(
+        "storePathCommitLog", "", r"[^\x00]{0,900}", "a folder, empty = commitlog in storePathRootDir"
+    )
+    mapped_file_size_commit_log: int = number(
+        "mappedFileSizeCommitLog", 1_073_741_824, 65_536, 2_147_479_552, step=4096
+    )
+    mapped_file_size_consume_queue: int = number("mappedFileSizeConsumeQueue", 6_000_000, 20, 1_200_000_000, step=20)
+    mapper_file_size_batch_consume_queue: int = number(
+        "mapperFileSizeBatchConsumeQueue", 13_800_000, 46, 1_380_000_000, step=46
+    )
+    max_message_size: int = number("maxMessageSize", 4_194_304, 1, 16_000_000)
+    message_index_enable: bool = switch("messageIndexEnable", True)
+    max_hash_slot_num: int = number("maxHashSlotNum", 5_000_000, 1, 100_000_000)
+    max_index_num: int = number("maxIndexNum", 20_000_000, 2, 100_000_000)
+
+    # store: durability
+    flush_disk_type: str = choice("flushDiskType", "ASYNC_FLUSH", ("ASYNC_FLUSH", "SYNC_FLUSH"))
+    sync_flush_timeout: int = number("syncFlushTimeout", 5000, 1, 3_600_000)
+    flush_interval_commit_log: int = number("flushIntervalCommitLog", 500, 1, _DAY_MS)
+    flush_commit_log_least_pages: int = number("flushCommitLogLeastPages", 4, 0, 262_144)
+    flush_commit_log_thorough_interval: int = number("flushCommitLogThoroughInterval", 10_000, 1, _DAY_MS)
+    flush_interval_consume_queue: int = number("flushIntervalConsumeQueue", 1000, 1, _DAY_MS)
+    flush_consume_queue_least_pages: int = number("flushConsumeQueueLeastPages", 2, 0, 262_144)
+    flush_consume_queue_thorough_interval: int = number("flushConsumeQueueThoroughInterval", 60_000, 1, _DAY_MS)
+    check_crc_on_recover: bool = switch("checkCRCOnRecover", True)
+    max_recovery_commitlog_files: int = number("maxRecoveryCommitlogFiles", 30, 1, 1_000_000)
+    enable_dleger_commit_log: bool = switch("enableDLegerCommitLog", False, only=False, why="DLedger is " + _LATER)
+
+    # store: retention
+    delete_when: str = words("deleteWhen", "04", r"([01]?\d|2[0-3])(;([01]?\d|2[0-3]))*", "hours 00..23 joined by ;")
+    file_reserved_time: int = number("fileReservedTime", 72, 1, 1_000_000)
+    disk_max_used_space_ratio: int = number("diskMaxUsedSpaceRatio", 75, 10, 95)
+    disk_space_warning_level_ratio: int = number("diskSpaceWarningLevelRatio", 90, 35, 99)
+    disk_space_clean_forcibly_ratio: int = number("diskSpaceCleanForciblyRatio", 85, 30, 98)
+    clean_file_forcibly_enable: bool = switch("cleanFileForciblyEnable", True)
+    clean_resource_interval: int = number("cleanResourceInterval", 10_000, 10, _DAY_MS)
+    delete_commit_log_files_interval: int = number("deleteCommitLogFilesInterval", 100, 0, _DAY_MS)
+    delete_file_batch_max: int = number("deleteFileBatchMax", 10, 1, 10_000)
+    destroy_maped_file_interval_forcibly: int = number("destroyMapedFileIntervalForcibly", 120_000, 0, _DAY_MS)
+
+    # features whose absence must not pass silently
+    authentication_enabled: bool = switch("authenticationEnabled", False, only=False, why="ACL is " + _LATER)
+    authorization_enabled: bool = switch("authorizationEnabled", False, only=False, why="ACL is " + _LATER)
+    acl_enable: bool = switch("aclEnable", False, only=False, why="ACL is " + _LATER)
+    enable_controller_mode: bool = switch("enableControllerMode", False, only=False, why="the controller is " + _LATER)
+
+    # RingMQ's own
+    readers: int = number("ringmqReaders", 0, 0, 16)
+    """Read workers; 0 = by the number of CPUs."""
+    connections_max: int = number("ringmqConnectionsMax", 65_536, 16, 1_048_576)
+    """Connections per read worker."""
+    receive_buffer_bytes: int = number("ringmqReceiveBufferBytes", 65_536, 4096, 1_048_576, step=4096)
+    receive_buffer_count: int = number("ringmqReceiveBufferCount", 256, 16, 32_768)
+    reassembly_bytes_max: int = number("ringmqReassemblyBytesMax", 67_108_864, 33_554_432, _INT32)
+    """Memory for frames that do not end in their receive buffer, per read worker."""
+    partial_frame_timeout_ms: int = number("ringmqPartialFrameTimeoutMs", 30_000, 100, _DAY_MS)
+    send_queue_bytes_max: int = number("ringmqSendQueueBytesMax", 33_554_432, 1_048_576, _INT32)
+    send_stall_timeout_ms: int = number("ringmqSendStallTimeoutMs", 30_000, 100, _DAY_MS)
+    populate_window_bytes: int = number("ringmqPopulateWindowBytes", 8_388_608, 65_536, 1_073_741_824, step=4096)
+    spin_pauses: int = number("ringmqSpinPauses", -1, -1, 1_000_000)
+    """Before a worker parks; -1 = 0 where CPUs are shared, else the plan's choice."""
+    topics_max: int = number("ringmqTopicsMax", 65_536, 1024, 16_777_216)
+    queues_max: int = number("ringmqQueuesMax", 262_144, 4096, 16_777_216)
+    groups_max: int = number("ringmqGroupsMax", 65_536, 1024, 16_777_216)
+    subscriptions_max: int = number("ringmqSubscriptionsMax", 131_072, 1024, 16_777_216)
+    offsets_max: int = number("ringmqOffsetsMax", 524_288, 4096, 67_108_864)
+
+    def as_properties(self) -> dict[str, str]:
+        """Every property under its wire name, sorted, as text (GET_BROKER_CONFIG)."""
+        table = property_table()
+        pairs = ((name, entry.text(getattr(self, attribute))) for name, (attribute, entry) in table.items())
+        return dict(sorted(pairs))
+
+
+class ConfigError(ValueError):
+    """A name or value is refused; `name` is the property's."""
+
+    def __init__(self, message: str, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+@cache
+def property_table() -> dict[str, tuple[str, Property]]:
+    """Wire name -> (attribute of BrokerConfig, its rules)."""
+    table: dict[str, tuple[str, Property]] = {}
+    for field in dataclasses.fields(BrokerConfig):
+        entry: Property = field.metadata["property"]
+        table[entry.name] = (field.name, entry)
+    return table
+
+
+def parse_value(name: str, text: str) -> Value:
+    """The value of property `name` from its text. Raises ConfigError naming the accepted range."""
+    _, entry = property_table()[name]
+    try:
+        return entry.parse(text)
+    except (ValueError, KeyError) as error:
+        raise ConfigError(f"{name} = {text[:200]!r} is impossible; accepted: {entry.accepted}", name) from error
+
+
+def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
+    """A copy with the known names of `values` set. Raises ConfigError, also for values that contradict."""
+    table = property_table()
+    parsed: dict[str, Value] = {table[name][0]: parse_value(name, text) for name, text in values.items()}
+    result: BrokerConfig = dataclasses.replace(config, **parsed)  # type: ignore[arg-type]
+    _check_relations(result)
+    return result
+
+
+def nearest_name(name: str) -> str | None:
+    """The known property name most like `name`, or None when nothing is near."""
+    known = {entry.lower(): entry for entry in (*STOCK_PROPERTY_NAMES, *property_table())}
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    return known[near[0]] if near else None
+
+
+def _check_relations(config: BrokerConfig) -> None:
+    if config.listen_port in (1, 2):
+        raise ConfigError("listenPort = 1 or 2 leaves no room for the VIP port listenPort - 2", "listenPort")
+    record_max = config.max_message_size + 65_536
+    if record_max > config.mapped_file_size_commit_log and config.max_message_size != 4_194_304:
+        raise ConfigError(
+            f"maxMessageSize = {config.max_message_size} with its 65536 bytes of overhead does not fit into "
+            f"mappedFileSizeCommitLog = {config.mapped_file_size_commit_log}",
+            "maxMessageSize",
+        )
+    if config.receive_buffer_count & (config.receive_buffer_count - 1):
+        raise ConfigError(
+            f"ringmqReceiveBufferCount = {config.receive_buffer_count} is impossible; accepted: a power of two",
+            "ringmqReceiveBufferCount",
+        )
+    if config.max_index_num < config.max_hash_slot_num // 1000:
+        raise ConfigError(
+            f"maxIndexNum = {config.max_index_num} is impossible; accepted: at least a thousandth of maxHashSlotNum",
+            "maxIndexNum",
+        )

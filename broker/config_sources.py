@@ -1,0 +1,121 @@
+"""Where configuration comes from: `broker.conf`, the environment, `--set name=value`; later ones win.
+
+An environment variable is RINGMQ_ and the property's name, in any case, with or without underscores:
+RINGMQ_LISTEN_PORT sets listenPort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
+from ringmq.broker.properties import BadProperties, parse_properties
+from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+
+MAX_FILE_BYTES = 1_048_576
+_PREFIX = "RINGMQ_"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One assignment as text, and where it stands (for messages)."""
+
+    name: str
+    value: str
+    place: str
+
+
+def read_config(
+    file: Path | None, assignments: Sequence[str], environ: Mapping[str, str]
+) -> tuple[BrokerConfig, list[str]]:
+    """The configuration and the notices about names that mean nothing here.
+
+    Raises ConfigError: unreadable file, unknown name (with the nearest known one), impossible value (with its
+    range), `--set` without `=`.
+    """
+    settings, notices = from_environment(environ)
+    in_file = from_file(file) if file is not None else []
+    config, more = resolve([*in_file, *settings, *from_assignments(assignments)])
+    return config, [*notices, *more]
+
+
+def resolve(settings: Iterable[Setting]) -> tuple[BrokerConfig, list[str]]:
+    """Apply settings in order over the defaults; one notice for each name that means nothing here."""
+    values: dict[str, Setting] = {}
+    nothing: dict[str, str] = {}
+    table = property_table()
+    for setting in settings:
+        if setting.name in table:
+            values[setting.name] = setting
+        elif setting.name in STOCK_PROPERTY_NAMES:
+            nothing.setdefault(setting.name, setting.place)
+        else:
+            raise _unknown(setting)
+    config = BrokerConfig()
+    for setting in values.values():
+        try:
+            changed(config, {setting.name: setting.value})
+        except ConfigError as error:
+            if error.name == setting.name:
+                raise ConfigError(f"{setting.place}: {error}", error.name) from error
+    config = changed(config, {name: setting.value for name, setting in values.items()})
+    notices = [f"{place}: {name} is a RocketMQ property that means nothing here" for name, place in nothing.items()]
+    return config, notices
+
+
+def from_file(path: Path) -> list[Setting]:
+    """The assignments of a properties file. Raises ConfigError when it cannot be read or parsed."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", "") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"{path}: is over the limit of {MAX_FILE_BYTES} bytes", "")
+    try:
+        lines = parse_properties(data.decode("utf-8"))
+    except (BadProperties, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}", "") from error
+    return [Setting(line.name, line.value, f"{path} line {line.line}") for line in lines]
+
+
+def from_assignments(assignments: Sequence[str]) -> list[Setting]:
+    """`name=value` texts of the command line."""
+    settings: list[Setting] = []
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set {text!r}: wanted name=value", name)
+        settings.append(Setting(name.strip(), value, f"--set {text}"))
+    return settings
+
+
+def from_environment(environ: Mapping[str, str]) -> tuple[list[Setting], list[str]]:
+    """Settings from RINGMQ_* variables, and a notice for each that names no property.
+
+    Not refused: other programs of the same machine may use the prefix.
+    """
+    known = {name.lower(): name for name in (*STOCK_PROPERTY_NAMES, *property_table())}
+    known |= {attribute.replace("_", ""): name for name, (attribute, _) in property_table().items()}
+    settings: list[Setting] = []
+    notices: list[str] = []
+    for variable in sorted(environ):
+        if not variable.startswith(_PREFIX) or variable in _NOT_PROPERTIES:
+            continue
+        name = known.get(variable[len(_PREFIX) :].replace("_", "").lower())
+        if name is None:
+            notices.append(f"environment: {variable} names no property")
+        else:
+            settings.append(Setting(name, environ[variable], f"environment {variable}"))
+    return settings, notices
+
+
+_NOT_PROPERTIES = frozenset({"RINGMQ_REQUIRE_NATIVE", "RINGMQ_CRASH_POINT"})
+
+
+def _unknown(setting: Setting) -> ConfigError:
+    near = nearest_name(setting.name)
+    hint = f"; the nearest known name is {near}" if near else ""
+    return ConfigError(f"{setting.place}: {setting.name} is not a known property{hint}", setting.name)

@@ -1,0 +1,90 @@
+"""Java's properties text: `broker.conf`, and the bodies of UPDATE_BROKER_CONFIG and GET_BROKER_CONFIG.
+
+Rules of `java.util.Properties.load`: a line is `name=value`, `name:value` or `name value`; lines that start
+with `#` or `!` are comments; an odd number of backslashes at a line's end joins the next line; escapes are t,
+n, r, f, uXXXX, and any other character for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+MAX_LINES = 10_000
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS = " \t\f"
+
+
+class BadProperties(ValueError):
+    """The text is not properties text; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyLine:
+    """One assignment and the number of the line where it begins (from 1)."""
+
+    name: str
+    value: str
+    line: int
+
+
+def parse_properties(text: str) -> list[PropertyLine]:
+    """The assignments in order; a repeated name appears repeatedly (the last one wins in Java)."""
+    return [_parse_line(line, number) for number, line in _logical_lines(text)]
+
+
+def format_properties(values: Mapping[str, str]) -> str:
+    """`name=value` lines in the given order, as RocketMQ writes them (`MixAll.properties2String`)."""
+    return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if len(lines) > MAX_LINES:
+        raise BadProperties(f"{len(lines)} lines are over the limit of {MAX_LINES}")
+    joined, begun = "", 0
+    for number, raw in enumerate(lines, start=1):
+        line = raw.lstrip(_BLANKS)
+        if not begun and (not line or line[0] in "#!"):
+            continue
+        begun = begun or number
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            joined += line[:-1]
+            continue
+        yield begun, joined + line
+        joined, begun = "", 0
+    if begun:
+        yield begun, joined
+
+
+def _parse_line(line: str, number: int) -> PropertyLine:
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return PropertyLine(_unescape(line[:end], number), _unescape(rest, number), number)
+
+
+def _unescape(text: str, number: int) -> str:
+    if "\\" not in text:
+        return text
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at] != "\\":
+            out.append(text[at])
+            at += 1
+            continue
+        mark = text[at + 1 : at + 2]
+        if mark == "u":
+            digits = text[at + 2 : at + 6]
+            if len(digits) != 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+                raise BadProperties(f"line {number}: \\u needs four hexadecimal digits, got {digits!r}")
+            out.append(chr(int(digits, 16)))
+            at += 6
+        else:
+            out.append(_ESCAPES.get(mark, mark))
+            at += 2
+    return "".join(out)

@@ -1,0 +1,84 @@
+"""What a property may hold: parse text, say the accepted range, print it back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import Field, dataclass, field
+from typing import Any
+
+Value = bool | int | str
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One name: `parse` gives the value or raises ValueError; `accepted` is the range in words."""
+
+    name: str
+    default: Value
+    accepted: str
+    parse: Callable[[str], Value]
+    live: bool = False
+    """May be changed while the broker runs (UPDATE_BROKER_CONFIG)."""
+
+    def text(self, value: Value) -> str:
+        """The value as it stands in a properties file."""
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def number(name: str, default: int, low: int, high: int, *, live: bool = False, step: int = 1) -> Any:
+    """A dataclass field for a whole number in low..high that is a multiple of `step`."""
+    accepted = f"a whole number {low}..{high}" + (f", a multiple of {step}" if step > 1 else "")
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()):
+            raise ValueError(text)
+        value = int(text)
+        if not low <= value <= high or value % step:
+            raise ValueError(text)
+        return value
+
+    return _field(Property(name, default, accepted, parse, live))
+
+
+def switch(name: str, default: bool, *, live: bool = False, only: bool | None = None, why: str = "") -> Any:
+    """A dataclass field for true or false. `only`: the one value that this build can honour, and why."""
+    accepted = "true or false" if only is None else f"{str(only).lower()} ({why})"
+
+    def parse(text: str) -> bool:
+        value = {"true": True, "false": False}[text.strip().lower()]
+        if only is not None and value is not only:
+            raise ValueError(text)
+        return value
+
+    return _field(Property(name, default, accepted, parse, live))
+
+
+def choice(name: str, default: str, choices: tuple[str, ...], *, live: bool = False, why: str = "") -> Any:
+    """A dataclass field for one of some words."""
+    accepted = " or ".join(choices) + (f" ({why})" if why else "")
+
+    def parse(text: str) -> str:
+        if text.strip() not in choices:
+            raise ValueError(text)
+        return text.strip()
+
+    return _field(Property(name, default, accepted, parse, live))
+
+
+def words(name: str, default: str, pattern: str, accepted: str, *, live: bool = False) -> Any:
+    """A dataclass field for text that matches `pattern` as a whole."""
+    compiled = re.compile(pattern)
+
+    def parse(text: str) -> str:
+        if not compiled.fullmatch(text.strip()):
+            raise ValueError(text)
+        return text.strip()
+
+    return _field(Property(name, default, accepted, parse, live))
+
+
+def _field(entry: Property) -> Field[Any]:
+    default: Any = entry.default
+    made: Field[Any] = field(default=default, metadata={"property": entry})
+    return made

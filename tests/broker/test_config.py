@@ -1,0 +1,116 @@
+"""Configuration: every refused value names its range, unknown names their nearest known one."""
+
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
+from ringmq.broker.config_sources import Setting, from_environment, read_config, resolve
+from ringmq.broker.properties import BadProperties, PropertyLine, format_properties, parse_properties
+from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+
+
+def test_every_property_is_stocks_or_carries_our_prefix() -> None:
+    strangers = {name for name in property_table() if name not in STOCK_PROPERTY_NAMES}
+    assert strangers
+    assert all(name.startswith("ringmq") for name in strangers)
+
+
+def test_defaults_survive_a_trip_through_text() -> None:
+    config = BrokerConfig()
+    text = format_properties(config.as_properties())
+    again = changed(config, {line.name: line.value for line in parse_properties(text)})
+    assert again == config
+
+
+def test_sources_override_in_order_file_environment_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("brokerName = from-file\nlistenPort:1234\nregionId file\n")
+    environ = {"RINGMQ_LISTEN_PORT": "2000", "RINGMQ_regionId": "env", "PATH": "/bin"}
+    config, notices = read_config(file, ["regionId=set"], environ)
+    assert (config.broker_name, config.listen_port, config.region_id) == ("from-file", 2000, "set")
+    assert notices == []
+
+
+def test_a_stock_name_without_meaning_gets_one_notice() -> None:
+    setting = Setting("sendMessageThreadPoolNums", "16", "broker.conf line 1")
+    config, notices = resolve([setting, setting])
+    assert config == BrokerConfig()
+    assert len(notices) == 1
+    assert "sendMessageThreadPoolNums" in notices[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("listenport", "listenPort"), ("flushDiskTyp", "flushDiskType"), ("autoCreateTopic", "autoCreateTopicEnable")],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(name: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=f"broker.conf line 7: {name} .*{near}"):
+        resolve([Setting(name, "1", "broker.conf line 7")])
+
+
+def test_nothing_is_near_to_nonsense() -> None:
+    assert nearest_name("zzzzqqqq") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("listenPort", "65536", r"0\.\.65535"),
+        ("listenPort", "1", "VIP port"),
+        ("listenPort", "ten", r"0\.\.65535"),
+        ("listenPort", "９", r"0\.\.65535"),
+        ("flushDiskType", "SYNC", "ASYNC_FLUSH or SYNC_FLUSH"),
+        ("autoCreateTopicEnable", "yes", "true or false"),
+        ("mappedFileSizeConsumeQueue", "21", "multiple of 20"),
+        ("mappedFileSizeCommitLog", "4294967296", r"\.\."),
+        ("brokerRole", "SLAVE", "replication is not built yet"),
+        ("authenticationEnabled", "true", "ACL is not built yet"),
+        ("brokerId", "1", r"0\.\.0"),
+        ("namesrvAddr", "localhost", "host:port"),
+        ("deleteWhen", "24", r"00\.\.23"),
+        ("ringmqReceiveBufferCount", "100", "power of two"),
+        ("maxMessageSize", "16000001", r"1\.\.16000000"),
+    ],
+)
+def test_an_impossible_value_is_refused_with_its_range(name: str, value: str, accepted: str) -> None:
+    with pytest.raises(ConfigError, match=accepted) as caught:
+        resolve([Setting(name, value, "here")])
+    assert caught.value.name == name
+
+
+def test_values_that_fit_only_together_are_judged_together() -> None:
+    config, _ = resolve(
+        [Setting("maxMessageSize", "8000000", "a"), Setting("mappedFileSizeCommitLog", "16777216", "b")]
+    )
+    assert config.max_message_size == 8_000_000
+    with pytest.raises(ConfigError, match="does not fit into mappedFileSizeCommitLog"):
+        resolve([Setting("maxMessageSize", "8000000", "a"), Setting("mappedFileSizeCommitLog", "1048576", "b")])
+
+
+def test_set_without_equals_and_unreadable_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="name=value"):
+        read_config(None, ["listenPort"], {})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_config(tmp_path / "absent.conf", [], {})
+
+
+def test_environment_names_that_are_no_property_get_a_notice() -> None:
+    settings, notices = from_environment({"RINGMQ_READERS_": "1", "RINGMQ_NONSENSE": "1", "RINGMQ_RINGMQREADERS": "2"})
+    assert [(s.name, s.value) for s in settings] == [("ringmqReaders", "1"), ("ringmqReaders", "2")]
+    assert notices == ["environment: RINGMQ_NONSENSE names no property"]
+
+
+def test_properties_text_as_java_reads_it() -> None:
+    text = "# note\n! note\n\n a = 1 \nb:2\nc 3\nd\\=e=f\\\n  g\nh=\\u0041\\t\ni\r\nj=\\\\\n"
+    assert parse_properties(text) == [
+        PropertyLine("a", "1 ", 4),
+        PropertyLine("b", "2", 5),
+        PropertyLine("c", "3", 6),
+        PropertyLine("d=e", "fg", 7),
+        PropertyLine("h", "A\t", 9),
+        PropertyLine("i", "", 10),
+        PropertyLine("j", "\\", 11),
+    ]
+    with pytest.raises(BadProperties, match="line 1"):
+        parse_properties("a=\\u00g0")
