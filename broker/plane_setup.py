@@ -1,0 +1,115 @@
+"""Fills the plane's settings from the configuration: what the C roles need to know, once, before they start."""
+
+import ipaddress
+import os
+import socket
+from pathlib import Path
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.ipc.placement import Placement
+from ringmq.ipc.plane import Capacity, Plane
+from ringmq.native import ffi, lib
+
+FRAME_BYTES_MAX = 16_777_216
+PROPERTY_SEPARATORS = ("\x01", "\x02")
+
+
+def capacity_of(config: BrokerConfig) -> Capacity:
+    """Table sizes by configuration."""
+    return Capacity(
+        topics=config.topics_max,
+        queues=config.queues_max,
+        groups=config.groups_max,
+        subscriptions=config.subscriptions_max,
+        offsets=config.offsets_max,
+    )
+
+
+def arena_bytes(config: BrokerConfig) -> int:
+    """Size of one reader's arena: receive buffers, then frame blocks."""
+    return config.receive_buffer_bytes * config.receive_buffer_count + config.reassembly_bytes_max
+
+
+def advertised_host(config: BrokerConfig) -> str:
+    """The address that routes and message ids carry: brokerIP1, else the bound one, else this host's."""
+    if config.broker_ip1:
+        return config.broker_ip1
+    if config.bind_address not in ("0.0.0.0", "::"):
+        return config.bind_address
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # documentation address: only asks the routing table, sends nothing
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+def additions_of(config: BrokerConfig) -> bytes:
+    """Property pairs that the broker adds to every message, in stored form (`SendMessageProcessor`)."""
+    pairs = {
+        "MSG_REGION": config.region_id,
+        "TRACE_ON": str(config.trace_on).lower(),
+        "CLUSTER": config.broker_cluster_name,
+    }
+    return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
+
+
+def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placement: Placement, port: int) -> None:
+    """Write struct rmq_settings; `port` is the port that was really bound."""
+    settings = plane.header.settings
+    settings.segment_bytes = config.mapped_file_size_commit_log
+    settings.queue_file_bytes = config.mapped_file_size_consume_queue
+    settings.index_slot_count = config.max_hash_slot_num
+    settings.index_entry_count = config.max_index_num
+    settings.message_index_enable = config.message_index_enable
+    settings.sync_flush = config.flush_disk_type == "SYNC_FLUSH"
+    settings.message_bytes_max = config.max_message_size
+    settings.frame_bytes_max = FRAME_BYTES_MAX
+    settings.sync_flush_timeout_ms = config.sync_flush_timeout
+    settings.flush_interval_ms = config.flush_interval_commit_log
+    settings.flush_least_pages = config.flush_commit_log_least_pages
+    settings.flush_thorough_interval_ms = config.flush_commit_log_thorough_interval
+    settings.populate_window_bytes = config.populate_window_bytes
+    settings.idle_connection_ms = config.server_channel_max_idle_time_seconds * 1000
+    settings.long_polling_enable = config.long_polling_enable
+    settings.short_polling_ms = config.short_polling_time_mills
+    settings.pull_memory_bytes_max = config.max_transfer_bytes_on_message_in_memory
+    settings.pull_memory_count_max = config.max_transfer_count_on_message_in_memory
+    settings.pull_disk_bytes_max = config.max_transfer_bytes_on_message_in_disk
+    settings.pull_disk_count_max = config.max_transfer_count_on_message_in_disk
+    ram_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    settings.memory_window_bytes = ram_bytes * config.access_message_in_memory_max_ratio // 100
+    settings.readers = placement.readers
+    settings.spin_pauses = placement.spin_pauses if config.spin_pauses < 0 else config.spin_pauses
+    host = ipaddress.ip_address(socket.gethostbyname(advertised_host(config))).packed
+    settings.store_host_bytes = len(host)
+    ffi.memmove(settings.store_host, host, len(host))
+    settings.store_port = port
+    settings.broker_id = config.broker_id
+    _text(settings, "additions", additions_of(config))
+    settings.additions_length = len(additions_of(config))
+    _text(settings, "region_id", config.region_id.encode())
+    _text(settings, "store_path", os.fsencode(store_root))
+    _text(settings, "commit_log_path", os.fsencode(config.store_path_commit_log or store_root / "commitlog"))
+    settings.lite_pull_enable = config.lite_pull_message_enable
+    settings.trace_on = config.trace_on
+    settings.pull_slow_broker_id = 1
+    settings.slave_read_enable = config.slave_read_enable
+    settings.reassembly_bytes_max = config.reassembly_bytes_max
+    settings.receive_buffer_bytes = config.receive_buffer_bytes
+    settings.receive_buffer_count = config.receive_buffer_count
+    settings.connections_max = config.connections_max
+    settings.partial_frame_timeout_ms = config.partial_frame_timeout_ms
+    settings.send_queue_bytes_max = config.send_queue_bytes_max
+    settings.send_stall_timeout_ms = config.send_stall_timeout_ms
+    policy = lib.RMQ_CONFIRM_FLUSHED if settings.sync_flush else lib.RMQ_CONFIRM_APPENDED
+    plane.watermarks.confirm_policy = policy
+
+
+def _text(settings: object, field: str, value: bytes) -> None:
+    """Copy text into a fixed field, NUL-terminated. ValueError names the field and its limit."""
+    target = getattr(settings, field)
+    limit = len(target) - 1
+    if len(value) > limit:
+        raise ValueError(f"{field} is {len(value)} bytes long, the limit is {limit}")
+    ffi.memmove(target, value + b"\0", len(value) + 1)
