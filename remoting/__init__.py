@@ -1,0 +1,5 @@
+"""What is said: RocketMQ's remoting protocol as pure data and codecs, without IO.
+
+Owns frames, both header serialisations, the table of codes, typed headers, JSON bodies, messages and names.
+May import: ringmq.native (optional; everything works without it).
+"""
