@@ -271,12 +271,15 @@ struct rmq_completion {
 #define RMQ_CAUSE_SEGMENT_LATE 67  /* next segment not ready in time */
 #define RMQ_CAUSE_QUEUE_SLOT 68
 
-/* A parked request: answered by the completer when flushed_offset >= completion.commit_log_end. 64 bytes. */
+/* A parked request: answered by the completer when flushed_offset >= completion.commit_log_end. 64 bytes.
+ * Its answer has a fixed place in the producer's `completed` ring, so that a completer that died between publishing
+ * an answer and giving up the entry cannot answer twice. */
 struct rmq_parked {
     struct rmq_completion completion;
     int64_t deadline_mono_ms;
+    uint64_t completed_position; /* position in completed[producer] */
     uint32_t producer;
-    uint32_t reserved[3];
+    uint32_t reserved;
 };
 
 /* Positions of an SPSC ring. `head` = next to be written (producer), `tail` = next to be read (consumer);
@@ -301,6 +304,7 @@ struct rmq_journal_entry {
     uint64_t completion_head[RMQ_PRODUCERS_MAX];
     uint64_t parked_head;
     uint64_t appended_messages;
+    uint64_t parked_count[RMQ_PRODUCERS_MAX]; /* entries ever parked per producer: the next completed_position */
     uint64_t reserved[4];
 };
 struct rmq_journal {

@@ -4,12 +4,18 @@
 #include "layout.h"
 
 /* cdef-begin */
+/* Why a role's run function came back to Python; negative = -errno, fatal. */
+#define RMQ_RUN_BUDGET 0  /* its time is over: call again */
+#define RMQ_RUN_STOPPED 1 /* stop_requested is set and nothing is left to do */
+#define RMQ_RUN_ROLLED 2  /* flush: the segment behind the current one is missing, make it */
+#define RMQ_RUN_FAULT 3   /* flush, dispatch: a fault was set or went away: look at the watermark page */
+
 /* One process's view of the plane. Mapped addresses are private to the process. */
 struct rmq_plane {
     char *base;                              /* struct rmq_plane_header and what follows */
     struct rmq_watermarks *watermarks;
-    char *arenas[RMQ_READERS_MAX];           /* NULL until mapped */
-    uint64_t arena_bytes[RMQ_READERS_MAX];
+    char *arenas[RMQ_PRODUCERS_MAX];         /* NULL until mapped; [RMQ_CONTROL_PRODUCER] is control's own */
+    uint64_t arena_bytes[RMQ_PRODUCERS_MAX];
     int event_fds[RMQ_ROLES_MAX];            /* eventfd of each role's bell, -1 where unused */
 };
 

@@ -1,0 +1,44 @@
+/* writer.h: the write role. Request rings -> records in the mapped CommitLog -> completions.
+ *
+ * One batch, in this order; a death between any two lines is repaired by the next rmq_writer_open:
+ *   plan      sizes, places and refusals of the requests taken; nothing is stored
+ *   intent    journal.intent_high = end of what this batch may touch
+ *   encode    records, blanks
+ *   answers   completion and parked slots behind the published heads
+ *   journal   entry of generation + 1, then ONE store of journal.generation: the batch has happened
+ *   redo      request tails, completion heads, parked head, append_offset; then the bells
+ * Records read their bodies from the producers' arenas, which stay untouched while their request ring is not empty:
+ * a producer that starts anew waits for rmq_ring_used(request ring) == 0 before it reuses its arena.
+ */
+#ifndef RMQ_WRITER_H
+#define RMQ_WRITER_H
+
+#include "plane.h"
+
+/* cdef-begin */
+/* counters of role WRITE in struct rmq_role */
+#define RMQ_WRITE_BATCHES 0
+#define RMQ_WRITE_REQUESTS 1
+#define RMQ_WRITE_MESSAGES 2
+#define RMQ_WRITE_BYTES 3
+#define RMQ_WRITE_REFUSED 4
+#define RMQ_WRITE_MINOR_FAULTS 5       /* of the appending thread since it runs, in steady state none */
+#define RMQ_WRITE_POPULATED_BYTES 6    /* by the helper thread */
+#define RMQ_WRITE_ROLLS 7
+#define RMQ_WRITE_SEGMENT_WAITS 8      /* batches that had to wait for the next file */
+#define RMQ_WRITE_SLEEPS 9
+#define RMQ_WRITE_STALE_DROPPED 10     /* requests of a dead producer generation */
+#define RMQ_WRITE_WINDOW_MISSES 11     /* batches that reached beyond the populated window */
+
+struct rmq_writer;
+
+/* Repairs what a dead predecessor left: redo of the journal, zeroes [append_offset, intent_high), queue offsets. The
+ * arenas must be mapped; the file of append_offset must exist. NULL with *error = -errno otherwise. */
+struct rmq_writer *rmq_writer_open(struct rmq_plane *plane, int *error);
+/* RMQ_RUN_BUDGET or RMQ_RUN_STOPPED, or -errno. */
+int rmq_writer_run(struct rmq_writer *writer, int64_t budget_ns);
+void rmq_writer_close(struct rmq_writer *writer);
+/* The queue offset that the next message of the slot gets. */
+uint64_t rmq_writer_queue_offset(struct rmq_writer *writer, uint32_t queue_slot);
+/* cdef-end */
+#endif
