@@ -1,0 +1,196 @@
+"""The configuration beans that brokers keep, register and hand out: DataVersion, TopicConfig,
+SubscriptionGroupConfig.
+
+`to_json` gives stock's keys in stock's (alphabetical) order; `from_json` takes any order and missing keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringmq.remoting import json_body
+from ringmq.remoting.flags import PERM_READ_WRITE
+
+DEFAULT_TOPIC_QUEUES = 16
+
+
+@dataclass(slots=True)
+class DataVersion:
+    """Steps at each change of a table. A name server that holds an equal one does not look at the table
+    again.
+    """
+
+    counter: int = 0
+    state_version: int = 0
+    timestamp_ms: int = 0
+
+    def next(self, now_ms: int, state_version: int = 0) -> None:
+        """Step, in place."""
+        self.timestamp_ms = now_ms
+        self.state_version = state_version
+        self.counter += 1
+
+    def copy(self) -> DataVersion:
+        """A snapshot."""
+        return DataVersion(self.counter, self.state_version, self.timestamp_ms)
+
+    def to_json(self) -> dict[str, int]:
+        """Stock's bean."""
+        return {"counter": self.counter, "stateVersion": self.state_version, "timestamp": self.timestamp_ms}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> DataVersion:
+        """From stock's bean; disk forms may hold the counter as an object."""
+        counter = value.get("counter")
+        return cls(
+            counter=json_body.integer(value, "counter") if not isinstance(counter, dict) else 0,
+            state_version=json_body.integer(value, "stateVersion"),
+            timestamp_ms=json_body.integer(value, "timestamp"),
+        )
+
+
+@dataclass(slots=True)
+class TopicConfig:
+    """A topic on one broker. `perm` is a `Perm` set."""
+
+    topic_name: str
+    read_queue_nums: int = DEFAULT_TOPIC_QUEUES
+    write_queue_nums: int = DEFAULT_TOPIC_QUEUES
+    perm: int = int(PERM_READ_WRITE)
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def queue_count(self) -> int:
+        """Queues that exist for reading or writing."""
+        return max(self.read_queue_nums, self.write_queue_nums)
+
+    def to_json(self) -> dict[str, Any]:
+        """Stock's bean."""
+        return {
+            "attributes": self.attributes,
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queue_nums,
+            "topicFilterType": self.topic_filter_type,
+            "topicName": self.topic_name,
+            "topicSysFlag": self.topic_sys_flag,
+            "writeQueueNums": self.write_queue_nums,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TopicConfig:
+        """From stock's bean. Raises `BadBody`."""
+        return cls(
+            topic_name=json_body.text(value, "topicName"),
+            read_queue_nums=json_body.integer(value, "readQueueNums", DEFAULT_TOPIC_QUEUES),
+            write_queue_nums=json_body.integer(value, "writeQueueNums", DEFAULT_TOPIC_QUEUES),
+            perm=json_body.integer(value, "perm", PERM_READ_WRITE),
+            topic_filter_type=json_body.text(value, "topicFilterType", "SINGLE_TAG"),
+            topic_sys_flag=json_body.integer(value, "topicSysFlag"),
+            order=json_body.boolean(value, "order"),
+            attributes=json_body.text_mapping(value, "attributes"),
+        )
+
+
+@dataclass(slots=True)
+class SubscriptionGroupConfig:
+    """A consumer group on one broker."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    group_retry_policy: dict[str, Any] = field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: int = 0
+    consume_timeout_minute: int = 15
+    subscription_data_set: list[Any] | None = None
+    attributes: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Stock's bean."""
+        bean: dict[str, Any] = {
+            "attributes": self.attributes,
+            "brokerId": self.broker_id,
+            "consumeBroadcastEnable": self.consume_broadcast_enable,
+            "consumeEnable": self.consume_enable,
+            "consumeFromMinEnable": self.consume_from_min_enable,
+            "consumeMessageOrderly": self.consume_message_orderly,
+            "consumeTimeoutMinute": self.consume_timeout_minute,
+            "groupName": self.group_name,
+            "groupRetryPolicy": self.group_retry_policy,
+            "groupSysFlag": self.group_sys_flag,
+            "notifyConsumerIdsChangedEnable": self.notify_consumer_ids_changed_enable,
+            "retryMaxTimes": self.retry_max_times,
+            "retryQueueNums": self.retry_queue_nums,
+        }
+        if self.subscription_data_set is not None:
+            bean["subscriptionDataSet"] = self.subscription_data_set
+        bean["whichBrokerWhenConsumeSlowly"] = self.which_broker_when_consume_slowly
+        return bean
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> SubscriptionGroupConfig:
+        """From stock's bean. Raises `BadBody`."""
+        read_int, read_bool = json_body.integer, json_body.boolean
+        subscriptions = value.get("subscriptionDataSet")
+        return cls(
+            group_name=json_body.text(value, "groupName"),
+            consume_enable=read_bool(value, "consumeEnable", True),
+            consume_from_min_enable=read_bool(value, "consumeFromMinEnable", True),
+            consume_broadcast_enable=read_bool(value, "consumeBroadcastEnable", True),
+            consume_message_orderly=read_bool(value, "consumeMessageOrderly"),
+            retry_queue_nums=read_int(value, "retryQueueNums", 1),
+            retry_max_times=read_int(value, "retryMaxTimes", 16),
+            group_retry_policy=json_body.mapping(value, "groupRetryPolicy") or {"type": "CUSTOMIZED"},
+            broker_id=read_int(value, "brokerId"),
+            which_broker_when_consume_slowly=read_int(value, "whichBrokerWhenConsumeSlowly", 1),
+            notify_consumer_ids_changed_enable=read_bool(value, "notifyConsumerIdsChangedEnable", True),
+            group_sys_flag=read_int(value, "groupSysFlag"),
+            consume_timeout_minute=read_int(value, "consumeTimeoutMinute", 15),
+            subscription_data_set=None
+            if subscriptions is None
+            else json_body.items(value, "subscriptionDataSet"),
+            attributes=json_body.text_mapping(value, "attributes"),
+        )
+
+
+@dataclass(slots=True)
+class TopicConfigTable:
+    """The body of code 21 and the inner part of a registration (`TopicConfigAndMappingSerializeWrapper`)."""
+
+    topics: dict[str, TopicConfig]
+    data_version: DataVersion
+    mapping_data_version: DataVersion = field(default_factory=DataVersion)
+
+    def to_json(self) -> dict[str, Any]:
+        """Stock's bean; static topics do not exist here."""
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "mappingDataVersion": self.mapping_data_version.to_json(),
+            "topicConfigTable": {name: topic.to_json() for name, topic in self.topics.items()},
+            "topicQueueMappingDetailMap": {},
+            "topicQueueMappingInfoMap": {},
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> TopicConfigTable:
+        """From stock's bean. Raises `BadBody`."""
+        table = json_body.mapping(value, "topicConfigTable")
+        topics = {name: TopicConfig.from_json(json_body.mapping(table, name)) for name in table}
+        for name, topic in topics.items():
+            topic.topic_name = topic.topic_name or name
+        return cls(
+            topics=topics,
+            data_version=DataVersion.from_json(json_body.mapping(value, "dataVersion")),
+            mapping_data_version=DataVersion.from_json(json_body.mapping(value, "mappingDataVersion")),
+        )

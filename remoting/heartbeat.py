@@ -1,0 +1,158 @@
+"""HEART_BEAT bodies and the other group membership bodies (spec remoting 4.6, 4.7, 4.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringmq.remoting import json_body
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.subscription import SubscriptionData
+
+CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+CONSUME_POP = "CONSUME_POP"
+BROADCASTING = "BROADCASTING"
+CLUSTERING = "CLUSTERING"
+CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+@dataclass(slots=True)
+class ConsumerData:
+    """One consumer group of a client."""
+
+    group_name: str
+    consume_type: str = CONSUME_PASSIVELY
+    message_model: str = CLUSTERING
+    consume_from_where: str = CONSUME_FROM_LAST_OFFSET
+    subscriptions: list[SubscriptionData] = field(default_factory=list)
+    unit_mode: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Stock's bean."""
+        return {
+            "consumeFromWhere": self.consume_from_where,
+            "consumeType": self.consume_type,
+            "groupName": self.group_name,
+            "messageModel": self.message_model,
+            "subscriptionDataSet": [subscription.to_json() for subscription in self.subscriptions],
+            "unitMode": self.unit_mode,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> ConsumerData:
+        """From stock's bean. Raises `BadBody`."""
+        return cls(
+            group_name=json_body.text(value, "groupName"),
+            consume_type=json_body.text(value, "consumeType", CONSUME_PASSIVELY),
+            message_model=json_body.text(value, "messageModel", CLUSTERING),
+            consume_from_where=json_body.text(value, "consumeFromWhere", CONSUME_FROM_LAST_OFFSET),
+            subscriptions=[
+                subscription_from_json(entry) for entry in json_body.objects(value, "subscriptionDataSet")
+            ],
+            unit_mode=json_body.boolean(value, "unitMode"),
+        )
+
+
+@dataclass(slots=True)
+class HeartbeatData:
+    """The whole body. `fingerprint` 0 is the V1 form; `without_sub` marks V2's short form."""
+
+    client_id: str
+    producer_groups: list[str] = field(default_factory=list)
+    consumers: list[ConsumerData] = field(default_factory=list)
+    fingerprint: int = 0
+    without_sub: bool = False
+
+    def encode(self) -> bytes:
+        """Stock's body."""
+        return json_body.write_body(
+            {
+                "clientID": self.client_id,
+                "consumerDataSet": [consumer.to_json() for consumer in self.consumers],
+                "heartbeatFingerprint": self.fingerprint,
+                "producerDataSet": [{"groupName": group} for group in self.producer_groups],
+                "withoutSub": self.without_sub,
+            }
+        )
+
+    @classmethod
+    def decode(cls, body: bytes) -> HeartbeatData:
+        """From stock's body. Raises `BadBody`."""
+        value = json_body.read_object(body, "HeartbeatData")
+        return cls(
+            client_id=json_body.text(value, "clientID"),
+            producer_groups=[
+                json_body.text(entry, "groupName") for entry in json_body.objects(value, "producerDataSet")
+            ],
+            consumers=[
+                ConsumerData.from_json(entry) for entry in json_body.objects(value, "consumerDataSet")
+            ],
+            fingerprint=json_body.integer(value, "heartbeatFingerprint"),
+            without_sub=json_body.boolean(value, "withoutSub"),
+        )
+
+
+def subscription_from_json(value: dict[str, Any]) -> SubscriptionData:
+    """A SubscriptionData bean. Raises `BadBody`."""
+    try:
+        return SubscriptionData.from_json(value)
+    except (TypeError, ValueError) as error:
+        raise json_body.bad_body(f"SubscriptionData does not read: {error}", "subscriptionDataSet") from error
+
+
+@dataclass(slots=True)
+class LockBatch:
+    """The request body of LOCK_BATCH_MQ and UNLOCK_BATCH_MQ."""
+
+    consumer_group: str
+    client_id: str
+    queues: list[MessageQueue]
+    only_this_broker: bool = False
+
+    def encode(self) -> bytes:
+        """Stock's body."""
+        return json_body.write_body(
+            {
+                "clientId": self.client_id,
+                "consumerGroup": self.consumer_group,
+                "mqSet": self.queues,
+                "onlyThisBroker": self.only_this_broker,
+            }
+        )
+
+    @classmethod
+    def decode(cls, body: bytes) -> LockBatch:
+        """From stock's body. Raises `BadBody`."""
+        value = json_body.read_object(body, "LockBatch")
+        return cls(
+            consumer_group=json_body.text(value, "consumerGroup"),
+            client_id=json_body.text(value, "clientId"),
+            queues=[json_body.queue_from_json(entry) for entry in json_body.items(value, "mqSet")],
+            only_this_broker=json_body.boolean(value, "onlyThisBroker"),
+        )
+
+
+def encode_locked(queues: Iterable[MessageQueue]) -> bytes:
+    """The answer to LOCK_BATCH_MQ: the queues that the client holds now."""
+    return json_body.write_body({"lockOKMQSet": list(queues)})
+
+
+def decode_locked(body: bytes) -> list[MessageQueue]:
+    """The queues in the answer to LOCK_BATCH_MQ. Raises `BadBody`."""
+    value = json_body.read_object(body, "LockBatchResponseBody")
+    return [json_body.queue_from_json(entry) for entry in json_body.items(value, "lockOKMQSet")]
+
+
+def encode_consumer_ids(client_ids: Iterable[str]) -> bytes:
+    """The answer to GET_CONSUMER_LIST_BY_GROUP."""
+    return json_body.write_body({"consumerIdList": list(client_ids)})
+
+
+def decode_consumer_ids(body: bytes) -> list[str]:
+    """The members in the answer to GET_CONSUMER_LIST_BY_GROUP. Raises `BadBody`."""
+    value = json_body.read_object(body, "GetConsumerListByGroupResponseBody")
+    return [str(client_id) for client_id in json_body.items(value, "consumerIdList")]

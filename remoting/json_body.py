@@ -1,0 +1,279 @@
+"""JSON bodies in stock's dialect: what we read is bounded and typed, what we write has exactly the forms
+stock reads.
+
+Reading: `read_object` gives a dict whose keys are text (object keys as compact JSON text, see `json_reader`)
+and whose `$ref`s are resolved; `text`, `integer`, `boolean`, `items`, `mapping` pick fields as forgivingly as
+fastjson casts them.
+
+Writing: `write_body` is standard JSON, except that integer keys leave unquoted and `MessageQueue` keys as
+objects, which is what Java's `Map<Long, ...>` and `Map<MessageQueue, ...>` look like on the wire.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.errors import BadBody
+from ringmq.remoting.json_text import load_json
+from ringmq.remoting.message_queue import MessageQueue
+
+MAX_REFS = 4096
+"""References in one body; more are refused, since each may stand for a large object."""
+
+_encode_string = json.encoder.encode_basestring
+
+
+def bad_body(message: str, field: str, code: int = ResponseCode.SYSTEM_ERROR) -> BadBody:
+    """The error for a body that does not read."""
+    return BadBody(message, field=field, code=code)
+
+
+# ---- reading ----
+
+
+def read_object(body: bytes, name: str) -> dict[str, Any]:
+    """The JSON object that `body` is. `name` says in errors what was being read. Raises `BadBody`."""
+    try:
+        value = load_json(body)
+    except ValueError as error:
+        raise bad_body(f"{name}: body does not parse: {error}", name) from error
+    if not isinstance(value, dict):
+        raise bad_body(f"{name}: body is a {type(value).__name__}, not an object", name)
+    if b'"$ref"' in body:
+        _resolve(value, name)
+    return value
+
+
+def text(value: dict[str, Any], key: str, default: str = "") -> str:
+    """A text field; null and absent are `default`."""
+    found = value.get(key)
+    if found is None:
+        return default
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if isinstance(found, str | int | float):
+        return str(found)
+    raise bad_body(f"field {key} is a {type(found).__name__}, not text", key)
+
+
+def integer(value: dict[str, Any], key: str, default: int = 0) -> int:
+    """An integer of at most 64 bits; text that holds one passes."""
+    found = value.get(key)
+    if found is None:
+        return default
+    return as_integer(found, key)
+
+
+def as_integer(found: object, key: str) -> int:
+    """`found` as an integer of at most 64 bits."""
+    if isinstance(found, int | float | str):
+        try:
+            number = int(found)
+        except (ValueError, OverflowError):
+            number = 1 << 64
+        if -(1 << 63) <= number < 1 << 63:
+            return number
+    raise bad_body(f"field {key} = {str(found)[:64]!r} is not a 64-bit integer", key)
+
+
+def number(value: dict[str, Any], key: str, default: float = 0.0) -> float:
+    """A number, maybe with a fraction."""
+    found = value.get(key)
+    if found is None:
+        return default
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return float(found)
+    raise bad_body(f"field {key} = {str(found)[:64]!r} is not a number", key)
+
+
+def boolean(value: dict[str, Any], key: str, default: bool = False) -> bool:
+    """A boolean; the words true and false and the numbers 1 and 0 pass."""
+    found = value.get(key)
+    if found is None:
+        return default
+    if found in (True, 1, "true", "True", "TRUE"):
+        return True
+    if found in (False, 0, "false", "False", "FALSE"):
+        return False
+    raise bad_body(f"field {key} = {str(found)[:64]!r} is not a boolean", key)
+
+
+def items(value: dict[str, Any], key: str) -> list[Any]:
+    """A list field; null and absent are empty."""
+    found = value.get(key)
+    if found is None:
+        return []
+    if isinstance(found, list):
+        return found
+    raise bad_body(f"field {key} is a {type(found).__name__}, not a list", key)
+
+
+def objects(value: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
+    """The objects in a list field."""
+    for entry in items(value, key):
+        if not isinstance(entry, dict):
+            raise bad_body(f"field {key} holds a {type(entry).__name__}, not an object", key)
+        yield entry
+
+
+def mapping(value: dict[str, Any], key: str) -> dict[str, Any]:
+    """An object field; null and absent are empty."""
+    found = value.get(key)
+    if found is None:
+        return {}
+    if isinstance(found, dict):
+        return found
+    raise bad_body(f"field {key} is a {type(found).__name__}, not an object", key)
+
+
+def text_mapping(value: dict[str, Any], key: str) -> dict[str, str]:
+    """An object field with text values; nulls are left out."""
+    found = mapping(value, key)
+    return {name: text(found, name) for name in found if found[name] is not None}
+
+
+def queue_mapping(value: dict[str, Any], key: str) -> dict[MessageQueue, Any]:
+    """A `Map<MessageQueue, X>` field in any of its forms: object keys, quoted object keys, list of pairs."""
+    found = value.get(key)
+    if isinstance(found, list):
+        pairs = [(pair[0], pair[1]) for pair in found if isinstance(pair, list) and len(pair) == 2]
+        return {queue_from_json(queue): entry for queue, entry in pairs}
+    result: dict[MessageQueue, Any] = {}
+    for name, entry in mapping(value, key).items():
+        result[queue_from_json(read_object(name.encode(), "MessageQueue"))] = entry
+    return result
+
+
+def queue_objects(value: dict[str, Any], key: str) -> dict[MessageQueue, dict[str, Any]]:
+    """A `Map<MessageQueue, bean>` field."""
+    found = queue_mapping(value, key)
+    for entry in found.values():
+        if not isinstance(entry, dict):
+            raise bad_body(f"field {key} holds a {type(entry).__name__}, not an object", key)
+    return found
+
+
+def queue_from_json(value: object) -> MessageQueue:
+    """The MessageQueue bean."""
+    if not isinstance(value, dict):
+        raise bad_body(f"a MessageQueue is a {type(value).__name__}, not an object", "MessageQueue")
+    return MessageQueue(text(value, "topic"), text(value, "brokerName"), integer(value, "queueId"))
+
+
+def _resolve(root: dict[str, Any], name: str) -> None:
+    """Replace every `{"$ref": path}` by the object it names. Only objects that are complete before it may be
+    named, so nothing becomes cyclic."""
+    complete: set[int] = set()
+    count = 0
+
+    def settle(value: Any) -> Any:
+        nonlocal count
+        if isinstance(value, dict):
+            reference = value.get("$ref")
+            if isinstance(reference, str) and len(value) == 1:
+                count += 1
+                if count > MAX_REFS:
+                    raise bad_body(f"{name}: more than {MAX_REFS} $ref", "$ref")
+                target = _follow(root, reference)
+                if id(target) not in complete:
+                    raise bad_body(
+                        f"{name}: $ref {reference[:64]!r} names nothing that stands before it", "$ref"
+                    )
+                return target
+            for key in value:
+                value[key] = settle(value[key])
+            complete.add(id(value))
+        elif isinstance(value, list):
+            for index, entry in enumerate(value):
+                value[index] = settle(entry)
+            complete.add(id(value))
+        return value
+
+    settle(root)
+
+
+def _follow(root: Any, path: str) -> Any:
+    """The object at a path like `$.consumerDataSet[0].subscriptionDataSet[1]`, None if there is none."""
+    if not path.startswith("$"):
+        return None
+    value = root
+    for step in path[1:].replace("[", ".").replace("]", "").split(".")[1:]:
+        if isinstance(value, list) and step.isdecimal() and int(step[:9]) < len(value):
+            value = value[int(step[:9])]
+        elif isinstance(value, dict):
+            value = value.get(step)
+        else:
+            return None
+    return value
+
+
+# ---- writing ----
+
+
+def write_body(value: Any) -> bytes:
+    """Compact JSON with unquoted integer keys and objects for MessageQueue keys."""
+    return _write(value).encode("utf-8", "replace")
+
+
+def write_browser_body(value: Any) -> bytes:
+    """As stock writes a route for new clients: every key quoted, maps sorted by key, text escaped for
+    browsers (non-ASCII as upper-case \\uXXXX, "/" as "\\/")."""
+    return _write_browser(value).encode()
+
+
+def _write_browser(value: Any) -> str:
+    if isinstance(value, str):
+        return _encode_browser(value)
+    if isinstance(value, dict):
+        pairs = sorted(((str(key), entry) for key, entry in value.items()), key=lambda pair: pair[0])
+        return (
+            "{" + ",".join([f"{_encode_browser(key)}:{_write_browser(entry)}" for key, entry in pairs]) + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ",".join([_write_browser(entry) for entry in value]) + "]"
+    return _write(value)
+
+
+def _encode_browser(value: str) -> str:
+    plain = _encode_string(value)
+    if plain.isascii() and "/" not in plain and "\x7f" not in plain:
+        return plain
+    units = plain.replace("/", "\\/").encode("utf-16-be", "surrogatepass")
+    codes = [units[at] << 8 | units[at + 1] for at in range(0, len(units), 2)]
+    return "".join([chr(code) if code < 0x7F else f"\\u{code:04X}" for code in codes])
+
+
+def _write(value: Any) -> str:
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, str):
+        return _encode_string(value)
+    if isinstance(value, int):
+        return str(int(value))
+    if isinstance(value, float):
+        return json.dumps(value)
+    if isinstance(value, dict):
+        return "{" + ",".join([f"{_write_key(key)}:{_write(entry)}" for key, entry in value.items()]) + "}"
+    if isinstance(value, MessageQueue):
+        return _write_queue(value)
+    return "[" + ",".join([_write(entry) for entry in value]) + "]"
+
+
+def _write_key(key: Any) -> str:
+    if isinstance(key, str):
+        return _encode_string(key)
+    if isinstance(key, MessageQueue):
+        return _write_queue(key)
+    return str(int(key))
+
+
+def _write_queue(queue: MessageQueue) -> str:
+    name, topic = _encode_string(queue.broker_name), _encode_string(queue.topic)
+    return f'{{"brokerName":{name},"queueId":{queue.queue_id},"topic":{topic}}}'
