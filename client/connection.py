@@ -1,0 +1,242 @@
+"""One TCP connection to a broker or name server: many requests in flight, answers matched by opaque.
+
+Everything runs on the event loop that made the connection. Frames written in one loop iteration leave in one system
+call; time-outs are kept in one queue per distinct duration, so that a request costs an append instead of a timer.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ringmq.client.errors import ConnectError, RequestTimeoutError
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.errors import FrameError
+from ringmq.remoting.frame import FrameDecoder
+
+log = logging.getLogger("ringmq.client")
+
+SWEEP_INTERVAL_S = 0.05  # a time-out is noticed this late at most
+WRITE_BUFFER_HIGH_BYTES = 1 << 20
+
+ResponseFuture = asyncio.Future[RemotingCommand]
+
+
+class RequestHandler(Protocol):
+    """Answers a request that the server sends to us; None when there is nothing to send back."""
+
+    def __call__(self, connection: "BrokerConnection", request: RemotingCommand) -> RemotingCommand | None: ...
+
+
+class BrokerConnection(asyncio.Protocol):
+    """Requests and answers over one socket. Made by `open_connection`.
+
+    A waiting request fails with `ConnectError(sent=True)` when the socket breaks, with `RequestTimeoutError` when its
+    answer does not come in time; a late answer is dropped.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        on_request: RequestHandler,
+        on_lost: Callable[["BrokerConnection"], None],
+    ) -> None:
+        self.address = address
+        self._on_request = on_request
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder()
+        self._waiting: dict[int, ResponseFuture] = {}
+        self._deadlines: dict[int, deque[tuple[float, int]]] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._outgoing: list[bytes] = []
+        self._room: asyncio.Future[None] | None = None
+        self._writing_paused = False
+        self._draining = False
+        self._failure: str | None = None
+
+    # ---- use ----
+
+    @property
+    def is_open(self) -> bool:
+        """Whether new requests may go out."""
+        return self._transport is not None and self._failure is None and not self._draining
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._waiting)
+
+    @property
+    def writing_paused(self) -> bool:
+        """The peer does not read as fast as we write."""
+        return self._writing_paused
+
+    def request(self, opaque: int, frame: bytes, timeout_ms: int) -> ResponseFuture:
+        """Send an encoded request; the future gives the answer. `opaque` must be the one in the frame."""
+        if self._failure is not None or self._transport is None:
+            raise ConnectError(self.address, self._failure or "not connected")
+        future: ResponseFuture = self._loop.create_future()
+        self._waiting[opaque] = future
+        deadlines = self._deadlines.get(timeout_ms)
+        if deadlines is None:
+            deadlines = self._deadlines[timeout_ms] = deque()
+        deadlines.append((self._loop.time() + timeout_ms / 1000, opaque))
+        if self._sweep_timer is None:
+            self._sweep_timer = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        self.write(frame)
+        return future
+
+    def write(self, frame: bytes) -> None:
+        """Send a frame that nobody waits for (one-way requests, answers to the server)."""
+        if self._failure is not None or self._transport is None:
+            raise ConnectError(self.address, self._failure or "not connected")
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(frame)
+
+    async def wait_writable(self) -> None:
+        """Until the peer has taken what is buffered (returns at once when it keeps up)."""
+        while self._writing_paused and self._failure is None:
+            if self._room is None:
+                self._room = self._loop.create_future()
+            await asyncio.shield(self._room)
+
+    def drain_and_close(self) -> None:
+        """Send nothing new; close when the last waiting request is answered (what GO_AWAY asks for)."""
+        self._draining = True
+        self._close_if_drained()
+
+    def close(self, reason: str = "closed by us") -> None:
+        """Close at once; waiting requests fail."""
+        if self._transport is not None and self._failure is None:
+            self._flush()
+            self._fail(reason)
+            self._transport.close()
+
+    # ---- asyncio.Protocol ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the server: complete waiting requests, hand requests of the server to the handler."""
+        try:
+            commands = self._decoder.feed(data)
+        except FrameError as error:
+            log.warning("%s sent a broken frame: %s; closing the connection", self.address, error)
+            self.close(f"broken frame: {error}")
+            return
+        waiting = self._waiting
+        for command in commands:
+            if command.flag & 1:
+                future = waiting.pop(command.opaque, None)
+                if future is not None and not future.done():
+                    future.set_result(command)
+            else:
+                self._serve(command)
+        if self._draining:
+            self._close_if_drained()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._fail(str(exc) if exc else "closed by the server")
+        self._transport = None
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        """The write buffer is over its high mark."""
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        """The write buffer has drained."""
+        self._writing_paused = False
+        self._wake_writers()
+
+    # ---- inside ----
+
+    def _flush(self) -> None:
+        if self._outgoing and self._transport is not None and not self._transport.is_closing():
+            outgoing, self._outgoing = self._outgoing, []
+            self._transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
+
+    def _serve(self, command: RemotingCommand) -> None:
+        answer = self._on_request(self, command)
+        if answer is not None and not command.is_oneway and self._failure is None:
+            self.write(encode_frame(answer))
+
+    def _sweep(self) -> None:
+        """Fail what is over its deadline. Each queue is in deadline order because all its time-outs are equal."""
+        now = self._loop.time()
+        for timeout_ms, deadlines in list(self._deadlines.items()):
+            while deadlines:
+                deadline, opaque = deadlines[0]
+                if opaque in self._waiting:
+                    if deadline > now:
+                        break
+                    future = self._waiting.pop(opaque)
+                    if not future.done():
+                        future.set_exception(RequestTimeoutError(self.address, timeout_ms))
+                deadlines.popleft()
+            if not deadlines:
+                del self._deadlines[timeout_ms]
+        self._sweep_timer = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep) if self._deadlines else None
+        if self._draining:
+            self._close_if_drained()
+
+    def _close_if_drained(self) -> None:
+        if not self._waiting:
+            self.close("the server asked us to go away")
+
+    def _wake_writers(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._room = None
+
+    def _fail(self, reason: str) -> None:
+        if self._failure is not None:
+            return
+        self._failure = reason
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        waiting, self._waiting = self._waiting, {}
+        self._deadlines.clear()
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(ConnectError(self.address, reason, sent=True))
+        self._wake_writers()
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """("host", port) of "host:port"; an IPv6 host may stand in brackets. Raises ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"address {address!r} is not of the form host:port")
+    return host.strip("[]"), int(port)
+
+
+async def open_connection(
+    address: str,
+    on_request: RequestHandler,
+    on_lost: Callable[[BrokerConnection], None],
+    timeout_ms: int,
+) -> BrokerConnection:
+    """Connect to "host:port". Raises `ConnectError`."""
+    host, port = split_address(address)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            _, connection = await loop.create_connection(
+                lambda: BrokerConnection(address, on_request, on_lost), host, port
+            )
+    except TimeoutError:
+        raise ConnectError(address, f"no answer to connect within {timeout_ms} ms") from None
+    except OSError as error:
+        raise ConnectError(address, error.strerror or str(error)) from error
+    return connection

@@ -1,0 +1,68 @@
+"""What goes wrong, said so that the caller knows what to do next.
+
+Everything the SDK raises on purpose derives from `RingmqError`. The caller's own faults (an empty topic, a body over
+the limit) are plain `ValueError`s raised at once, before anything is sent.
+"""
+
+
+class RingmqError(Exception):
+    """Base of all errors that come from talking to a broker or name server."""
+
+
+class ClientClosedError(RingmqError):
+    """The client was closed (or never started); nothing was sent."""
+
+
+class ConnectError(RingmqError):
+    """No connection to `address`. With `sent` the request went out before it broke and may have been served."""
+
+    def __init__(self, address: str, reason: str, *, sent: bool = False) -> None:
+        super().__init__(
+            f"connection to {address} broke: {reason}" if sent else f"no connection to {address}: {reason}"
+        )
+        self.address = address
+        self.reason = reason
+        self.sent = sent
+
+
+class RequestTimeoutError(RingmqError):
+    """`address` did not answer in time; the request may still have been served."""
+
+    def __init__(self, address: str, timeout_ms: int) -> None:
+        super().__init__(f"{address} did not answer within {timeout_ms} ms")
+        self.address = address
+        self.timeout_ms = timeout_ms
+
+
+class BackPressureError(RingmqError):
+    """More requests are in flight than the bound allows; await some of them first."""
+
+
+class BrokerError(RingmqError):
+    """A server answered with an error code."""
+
+    def __init__(self, address: str, code: int, remark: str | None) -> None:
+        super().__init__(f"{address} answered {code}: {remark or 'no remark'}")
+        self.address = address
+        self.code = code
+        self.remark = remark
+
+
+class RouteError(RingmqError):
+    """No broker serves the topic as asked; create the topic or give the broker time to register."""
+
+
+class SendError(RingmqError):
+    """A message was not stored, as far as known; `code` is the broker's last answer, or None when none came.
+
+    With `code is None` (time-outs, lost connections) a copy may have been stored: sending again can make a duplicate
+    with the same UNIQ_KEY.
+    """
+
+    def __init__(self, topic: str, attempts: int, cause: RingmqError) -> None:
+        self.code: int | None = cause.code if isinstance(cause, BrokerError) else None
+        self.remark: str | None = cause.remark if isinstance(cause, BrokerError) else None
+        super().__init__(f"sending to topic {topic} failed after {attempts} attempt(s): {cause}")
+        self.topic = topic
+        self.attempts = attempts
+        self.cause = cause

@@ -1,0 +1,82 @@
+"""Heartbeats: how brokers know which groups and subscriptions a connection speaks for.
+
+Every broker of every known route gets one at once when a connection to it is made, and every 30 s after that; a broker
+forgets a connection that was silent for 120 s.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ringmq.client.errors import BrokerError, RingmqError
+from ringmq.client.name_servers import RouteTable
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.heartbeat import HeartbeatData
+
+log = logging.getLogger("ringmq.client")
+
+HEARTBEAT_INTERVAL_S = 30.0
+HEARTBEAT_TIMEOUT_MS = 3000
+
+
+class Heartbeats:
+    """Sends the content that `describe` gives to the brokers of the route table."""
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        routes: RouteTable,
+        describe: Callable[[], HeartbeatData],
+        *,
+        masters_only: bool = False,
+    ) -> None:
+        self._client = client
+        self._routes = routes
+        self._describe = describe
+        self._masters_only = masters_only
+        self._tasks: set[asyncio.Task[None]] = set()
+        client.on_connected = self._greet
+
+    async def send_to(self, address: str) -> bool:
+        """One heartbeat now; False (and a log line) when the broker did not take it."""
+        body = self._describe().encode()
+        try:
+            await self._client.call(address, RequestCode.HEART_BEAT, body=body, timeout_ms=HEARTBEAT_TIMEOUT_MS)
+        except RingmqError as error:
+            level = logging.WARNING if isinstance(error, BrokerError) else logging.INFO
+            log.log(level, "heartbeat to %s failed: %s", address, error)
+            return False
+        return True
+
+    async def send_to_all(self) -> None:
+        """One heartbeat to every broker of the known routes, all at the same time."""
+        await asyncio.gather(*(self.send_to(address) for address in self._addresses()))
+
+    async def keep_sending(self) -> None:
+        """A heartbeat round every 30 s for ever; the owner cancels it."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_INTERVAL_S)
+            await self.send_to_all()
+
+    async def close(self) -> None:
+        """Stop the heartbeats that new connections started."""
+        self._client.on_connected = None
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _addresses(self) -> set[str]:
+        if self._masters_only:
+            return self._routes.master_addresses()
+        return self._routes.all_addresses()
+
+    def _greet(self, address: str) -> None:
+        """A connection is new, so the broker does not know whose it is."""
+        if address in self._addresses():
+            task = asyncio.create_task(self._greet_quietly(address))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _greet_quietly(self, address: str) -> None:
+        await self.send_to(address)

@@ -1,0 +1,138 @@
+"""Asking name servers for routes, and keeping the answers fresh.
+
+Name servers share nothing; a client sticks to one and goes to the next when it fails (`NettyRemotingClient`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from ringmq.client.connection import split_address
+from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.routes import TopicRoute, parse_route, route_from_template
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.errors import BadBody
+from ringmq.remoting.names import AUTO_CREATE_TOPIC
+
+log = logging.getLogger("ringmq.client")
+
+REFRESH_INTERVAL_S = 30.0
+NEW_TOPIC_QUEUES = 4  # what clients ask for when the broker makes the topic (`defaultTopicQueueNums` of the producer)
+
+
+def parse_name_servers(text: str | Sequence[str]) -> tuple[str, ...]:
+    """("host:port", ...) of "host:port;host:port" or a sequence. Raises ValueError."""
+    addresses = text.split(";") if isinstance(text, str) else list(text)
+    cleaned = tuple(address.strip() for address in addresses if address.strip())
+    if not cleaned:
+        raise ValueError("no name server address given")
+    for address in cleaned:
+        split_address(address)
+    return cleaned
+
+
+class NameServers:
+    """Requests to whichever name server answers."""
+
+    def __init__(self, client: RemotingClient, addresses: Sequence[str], timeout_ms: int = 3000) -> None:
+        self._client = client
+        self._addresses = list(addresses)
+        self._timeout_ms = timeout_ms
+
+    async def fetch_route(self, topic: str) -> TopicRoute | None:
+        """The topic's route now; None when no broker has registered it. Raises `RingmqError` when none answers."""
+        error: RingmqError | None = None
+        for address in list(self._addresses):
+            try:
+                answer = await self._client.call(
+                    address,
+                    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                    {"topic": topic, "acceptStandardJsonOnly": "true"},
+                    timeout_ms=self._timeout_ms,
+                )
+                return parse_route(topic, answer.body)
+            except BrokerError as refused:
+                if refused.code == ResponseCode.TOPIC_NOT_EXIST:
+                    return None
+                error = refused
+            except (ConnectError, RequestTimeoutError) as failed:
+                error = failed
+            except BadBody as garbled:
+                error = RouteError(f"name server {address}: {garbled}")
+            self._addresses.remove(address)  # the next call starts with another one
+            self._addresses.append(address)
+        assert error is not None
+        raise error
+
+
+class RouteTable:
+    """Routes of the topics in use: fetched on first use, refreshed every 30 s and when a request hints at a change."""
+
+    def __init__(self, name_servers: NameServers) -> None:
+        self._name_servers = name_servers
+        self._routes: dict[str, TopicRoute] = {}
+        self._fetching: dict[str, asyncio.Task[TopicRoute | None]] = {}
+
+    def known(self, topic: str) -> TopicRoute | None:
+        """The route in the table, without asking anybody."""
+        return self._routes.get(topic)
+
+    def topics(self) -> list[str]:
+        """Topics in the table."""
+        return list(self._routes)
+
+    def all_addresses(self) -> set[str]:
+        """Broker addresses of all routes in the table."""
+        return {address for route in self._routes.values() for address in route.all_addresses()}
+
+    def master_addresses(self) -> set[str]:
+        """Addresses of the masters of all routes in the table."""
+        return {
+            address
+            for route in self._routes.values()
+            for name in route.addresses
+            if (address := route.master_address(name)) is not None
+        }
+
+    async def fetch(self, topic: str) -> TopicRoute | None:
+        """Ask now (calls at the same time share one request); keeps the old route when nobody answers."""
+        task = self._fetching.get(topic)
+        if task is None:
+            task = self._fetching[topic] = asyncio.create_task(self._name_servers.fetch_route(topic))
+            task.add_done_callback(lambda _: self._fetching.pop(topic, None))
+        route = await asyncio.shield(task)
+        if route is not None:
+            self._routes[topic] = route
+        return route
+
+    async def for_sending(self, topic: str) -> TopicRoute:
+        """The topic's route, or for an unknown topic the one that its first send will make it. Raises `RouteError`."""
+        route = self._routes.get(topic) or await self.fetch(topic)
+        if route is not None and route.write_queues:
+            return route
+        if route is None:
+            template = await self.fetch(AUTO_CREATE_TOPIC)
+            if template is not None:
+                route = route_from_template(topic, template, NEW_TOPIC_QUEUES)
+                if route.write_queues:
+                    self._routes[topic] = route
+                    return route
+        raise RouteError(
+            f"no broker takes messages for topic {topic}: it does not exist (and automatic creation is off), "
+            "or no master that allows writing is registered"
+        )
+
+    async def refresh(self) -> None:
+        """Ask for every topic in the table once; failures keep the old routes."""
+        for topic in self.topics():
+            try:
+                await self.fetch(topic)
+            except RingmqError as error:
+                log.warning("route of topic %s could not be refreshed: %s", topic, error)
+
+    async def keep_fresh(self) -> None:
+        """Refresh for ever; the owner cancels it."""
+        while True:
+            await asyncio.sleep(REFRESH_INTERVAL_S)
+            await self.refresh()

@@ -1,0 +1,388 @@
+"""Sending: `async with Producer(...) as producer: await producer.send(message)`.
+
+Many sends may be in flight: each is its own request on the broker's one connection, answers come in any order, and
+frames of one loop iteration leave together. A send that fails is tried again by `RetryPolicy`, with its UNIQ_KEY
+unchanged, so that a consumer can tell a duplicate.
+"""
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import AsyncIterable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Self
+
+from ringmq.client.connection import BrokerConnection, ResponseFuture
+from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError, RingmqError, RouteError, SendError
+from ringmq.client.heartbeat import Heartbeats
+from ringmq.client.identity import new_client_id, new_key_generator, now_ms
+from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.retry import RetryPolicy
+from ringmq.client.routes import QueueChooser
+from ringmq.client.send_request import BodyRules, SendRequest, TopicHeader, prepare_batch, prepare_message
+from ringmq.remoting.codes import SEND_STORED_CODES, RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.heartbeat import HeartbeatData
+from ringmq.remoting.message import Message
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.names import InvalidName, check_group
+
+log = logging.getLogger("ringmq.client")
+
+IN_FLIGHT_REQUESTS_MAX = 4096
+IN_FLIGHT_BYTES_MAX = 64 << 20
+
+
+class SendStatus(Enum):
+    """The message is stored; all but OK mean that a wait for disk or replicas ran out of time."""
+
+    OK = ResponseCode.SUCCESS
+    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
+    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
+    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """Where a message (or the first one of a batch) was stored.
+
+    `message_ids` are the UNIQ_KEYs, one per message; `offset_message_ids` name the places in the broker's log.
+    """
+
+    status: SendStatus
+    queue: MessageQueue
+    queue_offset: int
+    message_ids: tuple[str, ...]
+    offset_message_ids: tuple[str, ...]
+
+    @property
+    def message_id(self) -> str:
+        """The UNIQ_KEY of the (first) message."""
+        return self.message_ids[0]
+
+
+class Producer:
+    """Sends messages for one producer group. Use it on one event loop, as an async context manager.
+
+    `in_flight_max` and `in_flight_bytes_max` bound what is sent and not answered; a send over the bound waits.
+    """
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "ringmq_producer",
+        *,
+        retry: RetryPolicy | None = None,
+        body_rules: BodyRules | None = None,
+        in_flight_max: int = IN_FLIGHT_REQUESTS_MAX,
+        in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
+        connect_timeout_ms: int = 3000,
+    ) -> None:
+        try:
+            check_group(group)
+        except InvalidName as error:
+            raise ValueError(str(error)) from error
+        self.group = group
+        self.client_id = new_client_id()
+        self._name_server_addresses = parse_name_servers(namesrv)
+        self._retry = retry or RetryPolicy()
+        self._body_rules = body_rules or BodyRules()
+        self._in_flight_max = in_flight_max
+        self._in_flight_bytes_max = in_flight_bytes_max
+        self._connect_timeout_ms = connect_timeout_ms
+        self._keys = new_key_generator()
+        self._headers: dict[str, TopicHeader] = {}
+        self._choosers: dict[str, QueueChooser] = {}
+        self._in_flight_count = 0
+        self._in_flight_bytes = 0
+        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._started = False
+
+    # ---- life ----
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def start(self) -> None:
+        """Begin; connections are made by the first send. To be called on the event loop."""
+        if self._started:
+            return
+        self._client = RemotingClient(connect_timeout_ms=self._connect_timeout_ms)
+        self._routes = RouteTable(NameServers(self._client, self._name_server_addresses))
+        self._heartbeats = Heartbeats(self._client, self._routes, self._describe, masters_only=True)
+        self._tasks = [
+            asyncio.create_task(self._routes.keep_fresh()),
+            asyncio.create_task(self._heartbeats.keep_sending()),
+        ]
+        self._loop = asyncio.get_running_loop()
+        self._started = True
+
+    async def close(self) -> None:
+        """Wait for what is in flight (their time-outs bound it), take leave of the brokers, close."""
+        if not self._started:
+            return
+        self._started = False
+        while self._in_flight_count:
+            await self._next_room()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._heartbeats.close()
+        leave = {"clientID": self.client_id, "producerGroup": self.group}
+        connected = set(self._client.connected_addresses()) & self._routes.master_addresses()
+        answers = await asyncio.gather(
+            *(self._client.call(a, RequestCode.UNREGISTER_CLIENT, leave, timeout_ms=1000) for a in connected),
+            return_exceptions=True,
+        )
+        for answer in answers:
+            if isinstance(answer, Exception):
+                log.info("leaving producer group %s: %s", self.group, answer)
+        await self._client.close()
+
+    # ---- sending ----
+
+    async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
+        """Send one message and return where it is stored. Raises `SendError`, or ValueError for a bad message."""
+        request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
+        request.queue = queue
+        return await self._deliver(request)
+
+    async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
+        """Send messages of one topic in one request: stored together with consecutive offsets, or not at all."""
+        request = prepare_batch(messages, self._keys.next_key, now_ms(), self._body_rules)
+        request.queue = queue
+        return await self._deliver(request)
+
+    async def send_all(
+        self, messages: Iterable[Message] | AsyncIterable[Message], *, pipeline: int = 256
+    ) -> list[SendResult]:
+        """Send each message as its own request, up to `pipeline` of them in flight; results in the given order.
+
+        The first failure is raised after everything in flight has come back.
+        """
+        if isinstance(messages, AsyncIterable):
+            return await self._send_all([message async for message in messages], pipeline)
+        return await self._send_all(messages, pipeline)
+
+    async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send without an answer: whether it was stored is not known. Raises `SendError` when it could not leave."""
+        request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
+        request.queue = queue
+        try:
+            chosen, address = await self._target(request, None)
+            connection = await self._connection(address)
+        except RingmqError as error:
+            raise SendError(request.topic, 1, error) from error
+        connection.write(self._frame(request, chosen, self._client.next_opaque(), oneway=True))
+        await connection.wait_writable()
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The topic's write queues, to choose one for `queue=` (messages of one queue keep their order)."""
+        self._check_started()
+        return (await self._routes.for_sending(topic)).write_queues
+
+    # ---- inside ----
+
+    async def _send_all(self, messages: Iterable[Message], pipeline: int) -> list[SendResult]:
+        results: list[SendResult] = []
+        waiting: deque[tuple[SendRequest, MessageQueue, BrokerConnection, ResponseFuture]] = deque()
+        failure: Exception | None = None
+
+        async def finish_oldest() -> None:
+            nonlocal failure
+            request, chosen, connection, future = waiting.popleft()
+            try:
+                try:
+                    answer = await future
+                except RingmqError as error:
+                    self._release(request)
+                    results.append(await self._deliver(request, error, chosen))
+                    return
+                self._release(request)
+                if answer.code in SEND_STORED_CODES:
+                    results.append(_result(request, chosen, answer))
+                    return
+                refusal = BrokerError(connection.address, answer.code, answer.remark)
+                results.append(await self._deliver(request, refusal, chosen))
+            except SendError as error:
+                failure = failure or error
+
+        try:
+            for message in messages:
+                request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
+                while len(waiting) >= pipeline or (waiting and not self._has_room(request)):
+                    await finish_oldest()
+                if failure is not None:
+                    break
+                begun = self._begin_nowait(request)
+                if begun is None:  # no route or connection yet: the slow way makes them for those that follow
+                    while waiting:
+                        await finish_oldest()
+                    results.append(await self._deliver(request))
+                else:
+                    waiting.append((request, *begun))
+            while waiting:
+                await finish_oldest()
+        finally:  # empty unless cancelled or refused a bad message
+            for request, *_ in waiting:
+                self._release(request)
+        if failure is not None:
+            raise failure
+        return results
+
+    def _begin_nowait(self, request: SendRequest) -> tuple[MessageQueue, BrokerConnection, ResponseFuture] | None:
+        """Send at once if route, connection and room are there; else None and nothing was done."""
+        self._check_started()
+        route = self._routes.known(request.topic)
+        if route is None or not self._has_room(request):
+            return None
+        chosen = request.queue or self._chooser(request.topic).choose(route)
+        address = None if chosen is None else route.master_address(chosen.broker_name)
+        connection = None if address is None else self._client.open_connection_to(address)
+        if chosen is None or connection is None or connection.writing_paused:
+            return None
+        opaque = self._client.next_opaque()
+        frame = self._frame(request, chosen, opaque)
+        future = connection.request(opaque, frame, self._retry.budget_ms)
+        self._in_flight_count += 1
+        self._in_flight_bytes += len(request.body)
+        return chosen, connection, future
+
+    async def _deliver(
+        self, request: SendRequest, error: RingmqError | None = None, failed_queue: MessageQueue | None = None
+    ) -> SendResult:
+        """Send until stored or given up. With `error` one attempt (to `failed_queue`) has failed already."""
+        self._check_started()
+        started = self._loop.time()
+        attempts = 0 if error is None else 1
+        avoid = failed_queue.broker_name if failed_queue else None
+        while True:
+            if error is not None:
+                if not self._retry.may_retry(error, attempts, (self._loop.time() - started) * 1000):
+                    raise SendError(request.topic, attempts, error) from error
+                await self._prepare_retry(request.topic, error)
+            chosen: MessageQueue | None = None
+            try:
+                chosen, address = await self._target(request, avoid)
+                connection = await self._connection(address)
+                answer = await self._attempt(request, chosen, connection, started)
+                attempts += 1
+                if answer.code in SEND_STORED_CODES:
+                    return _result(request, chosen, answer)
+                error = BrokerError(address, answer.code, answer.remark)
+            except RingmqError as failed:
+                if not isinstance(failed, ConnectError) or failed.sent:
+                    attempts += 1
+                error = failed
+            avoid = chosen.broker_name if chosen else None
+
+    async def _attempt(
+        self, request: SendRequest, chosen: MessageQueue, connection: BrokerConnection, started: float
+    ) -> RemotingCommand:
+        while not self._has_room(request):
+            await self._next_room()
+        if connection.writing_paused:
+            await connection.wait_writable()
+        budget_ms = self._retry.budget_ms
+        elapsed_ms = int((self._loop.time() - started) * 1000)
+        timeout_ms = budget_ms if elapsed_ms < budget_ms // 10 else max(100, (budget_ms - elapsed_ms) // 100 * 100)
+        opaque = self._client.next_opaque()
+        future = connection.request(opaque, self._frame(request, chosen, opaque), timeout_ms)
+        self._in_flight_count += 1
+        self._in_flight_bytes += len(request.body)
+        try:
+            return await future
+        finally:
+            self._release(request)
+
+    async def _prepare_retry(self, topic: str, error: RingmqError) -> None:
+        """Look where the topic is now, unless the failure says nothing about that."""
+        if isinstance(error, BrokerError) and error.code == ResponseCode.GO_AWAY:
+            self._client.go_away(error.address)
+            return
+        try:
+            await self._routes.fetch(topic)
+        except RingmqError as refused:
+            log.info("route of topic %s could not be refreshed: %s", topic, refused)
+
+    async def _target(self, request: SendRequest, avoid_broker: str | None) -> tuple[MessageQueue, str]:
+        self._check_started()
+        route = self._routes.known(request.topic)
+        if route is None or not route.write_queues:
+            route = await self._routes.for_sending(request.topic)
+        chosen = request.queue or self._chooser(request.topic).choose(route, avoid_broker)
+        address = None if chosen is None else route.master_address(chosen.broker_name)
+        if chosen is None or address is None:
+            raise RouteError(f"topic {request.topic}: no master is registered for queue {chosen}")
+        return chosen, address
+
+    async def _connection(self, address: str) -> BrokerConnection:
+        connection = self._client.open_connection_to(address)
+        if connection is None:
+            connection = await self._client.connection(address)
+        return connection
+
+    def _frame(self, request: SendRequest, queue: MessageQueue, opaque: int, *, oneway: bool = False) -> bytes:
+        header = self._headers.get(request.topic)
+        if header is None:
+            header = self._headers[request.topic] = TopicHeader(self.group, request.topic)
+        return header.encode(request, queue.queue_id, opaque, oneway=oneway)
+
+    def _chooser(self, topic: str) -> QueueChooser:
+        chooser = self._choosers.get(topic)
+        if chooser is None:
+            chooser = self._choosers[topic] = QueueChooser(int.from_bytes(os.urandom(2), "big"))
+        return chooser
+
+    def _has_room(self, request: SendRequest) -> bool:
+        """One request always fits, however large."""
+        return self._in_flight_count < self._in_flight_max and (
+            self._in_flight_count == 0 or self._in_flight_bytes + len(request.body) <= self._in_flight_bytes_max
+        )
+
+    def _release(self, request: SendRequest) -> None:
+        self._in_flight_count -= 1
+        self._in_flight_bytes -= len(request.body)
+        while self._room_waiters:
+            waiter = self._room_waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                if self._in_flight_count:  # the others are woken by those that still are in flight
+                    break
+
+    async def _next_room(self) -> None:
+        """Until one request in flight has come back."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._room_waiters.append(waiter)
+        await waiter
+
+    def _check_started(self) -> None:
+        if not self._started:
+            raise ClientClosedError("the producer is not started or is closed")
+
+    def _describe(self) -> HeartbeatData:
+        return HeartbeatData(self.client_id, producer_groups=[self.group])
+
+
+def _result(request: SendRequest, chosen: MessageQueue, answer: RemotingCommand) -> SendResult:
+    fields = answer.ext_fields
+    queue_id = int(fields.get("queueId", chosen.queue_id))
+    queue = chosen if queue_id == chosen.queue_id else MessageQueue(chosen.topic, chosen.broker_name, queue_id)
+    return SendResult(
+        SendStatus.OK if answer.code == 0 else SendStatus(answer.code),
+        queue,
+        int(fields.get("queueOffset", -1)),
+        request.message_ids,
+        tuple(fields.get("msgId", "").split(",")),
+    )

@@ -1,0 +1,175 @@
+"""Requests to any server by address: connections made on demand, reconnected with backoff, replaced on GO_AWAY."""
+
+import asyncio
+import itertools
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ringmq.client.connection import BrokerConnection, open_connection
+from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError
+from ringmq.client.retry import backoff_ms
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand, encode_frame
+
+log = logging.getLogger("ringmq.client")
+
+OPAQUE_MASK = 0x7FFFFFFF
+
+ServerRequestHandler = Callable[[str, RemotingCommand], RemotingCommand | None]
+"""(address, request) of a server -> our answer, or None."""
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    """What is known about one address."""
+
+    connection: BrokerConnection | None = None
+    connecting: asyncio.Task[BrokerConnection] | None = None
+    failures: int = 0
+    retry_at: float = 0.0  # loop time before which no new attempt starts
+
+
+class RemotingClient:
+    """Connections of one client, by address. Lives on one event loop; `close` ends it."""
+
+    def __init__(
+        self, *, connect_timeout_ms: int = 3000, on_server_request: ServerRequestHandler | None = None
+    ) -> None:
+        self._connect_timeout_ms = connect_timeout_ms
+        self._on_server_request = on_server_request
+        self._endpoints: dict[str, _Endpoint] = {}
+        self._draining: set[BrokerConnection] = set()
+        self._opaques = itertools.count(1)
+        self._closed = False
+        self.on_connected: Callable[[str], None] | None = None
+        self.on_disconnected: Callable[[str], None] | None = None
+
+    def next_opaque(self) -> int:
+        """A request id, unique among those in flight."""
+        return next(self._opaques) & OPAQUE_MASK
+
+    def open_connection_to(self, address: str) -> BrokerConnection | None:
+        """The open connection to `address`, None when one would have to be made first."""
+        endpoint = self._endpoints.get(address)
+        if endpoint is None or endpoint.connection is None or not endpoint.connection.is_open:
+            return None
+        return endpoint.connection
+
+    def connected_addresses(self) -> list[str]:
+        """Addresses with an open connection."""
+        return [a for a, e in self._endpoints.items() if e.connection is not None and e.connection.is_open]
+
+    async def connection(self, address: str) -> BrokerConnection:
+        """An open connection to `address`, made when there is none. Raises `ConnectError`.
+
+        After a failure the next attempt waits for its backoff; callers that came in between share one attempt.
+        """
+        if self._closed:
+            raise ClientClosedError("the client is closed")
+        found = self.open_connection_to(address)
+        if found is not None:
+            return found
+        endpoint = self._endpoints.setdefault(address, _Endpoint())
+        if endpoint.connecting is None:
+            endpoint.connecting = asyncio.create_task(self._connect(address, endpoint))
+        # shielded: a caller that gives up must not take the attempt away from the others
+        return await asyncio.shield(endpoint.connecting)
+
+    async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
+        """Send `request` (its opaque is set here) and return the answer, whatever its code.
+
+        GO_AWAY is answered by one repetition over a new connection. Raises `ConnectError`, `RequestTimeoutError`.
+        """
+        answer = await self._invoke_once(address, request, timeout_ms)
+        if answer.code == ResponseCode.GO_AWAY:
+            self.go_away(address)
+            answer = await self._invoke_once(address, request, timeout_ms)
+        return answer
+
+    async def call(
+        self,
+        address: str,
+        code: RequestCode,
+        ext_fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout_ms: int = 3000,
+    ) -> RemotingCommand:
+        """A request that must end in SUCCESS; any other code raises `BrokerError`."""
+        request = RemotingCommand.request(code, ext_fields, body)
+        answer = await self.invoke(address, request, timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(address, answer.code, answer.remark)
+        return answer
+
+    async def send_oneway(self, address: str, request: RemotingCommand) -> None:
+        """Send without waiting for an answer; only the connection can fail. `request` must carry the one-way flag."""
+        connection = await self.connection(address)
+        request.opaque = self.next_opaque()
+        connection.write(encode_frame(request))
+        await connection.wait_writable()
+
+    def go_away(self, address: str) -> None:
+        """The server is leaving: new requests get a new connection, those in flight are waited for."""
+        endpoint = self._endpoints.get(address)
+        if endpoint is not None and endpoint.connection is not None:
+            leaving, endpoint.connection = endpoint.connection, None
+            self._draining.add(leaving)
+            leaving.drain_and_close()
+
+    async def close(self) -> None:
+        """Close every connection; requests in flight fail."""
+        self._closed = True
+        connecting = [e.connecting for e in self._endpoints.values() if e.connecting is not None]
+        for task in connecting:
+            task.cancel()
+        for connection in [e.connection for e in self._endpoints.values() if e.connection] + list(self._draining):
+            connection.close()
+        await asyncio.gather(*connecting, return_exceptions=True)
+        await asyncio.sleep(0)  # lets the transports report their end
+
+    async def _invoke_once(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        connection = await self.connection(address)
+        await connection.wait_writable()
+        request.opaque = self.next_opaque()
+        return await connection.request(request.opaque, encode_frame(request), timeout_ms)
+
+    async def _connect(self, address: str, endpoint: _Endpoint) -> BrokerConnection:
+        loop = asyncio.get_running_loop()
+        try:
+            await asyncio.sleep(max(0.0, endpoint.retry_at - loop.time()))
+            connection = await open_connection(
+                address, self._handle_server_request, self._forget, self._connect_timeout_ms
+            )
+        except ConnectError:
+            endpoint.failures += 1
+            endpoint.retry_at = loop.time() + backoff_ms(endpoint.failures, random.random()) / 1000
+            raise
+        finally:
+            endpoint.connecting = None
+        endpoint.failures = 0
+        endpoint.connection = connection
+        if self.on_connected is not None:
+            self.on_connected(address)
+        return connection
+
+    def _forget(self, connection: BrokerConnection) -> None:
+        """The connection is gone: the next request makes a new one."""
+        self._draining.discard(connection)
+        endpoint = self._endpoints.get(connection.address)
+        if endpoint is not None and endpoint.connection is connection:
+            endpoint.connection = None
+            if self.on_disconnected is not None and not self._closed:
+                self.on_disconnected(connection.address)
+
+    def _handle_server_request(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand | None:
+        if self._on_server_request is not None:
+            answer = self._on_server_request(connection.address, request)
+            if answer is not None:
+                return answer
+        return RemotingCommand.response_to(
+            request,
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f" request type {request.code} not supported",
+        )

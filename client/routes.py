@@ -1,0 +1,90 @@
+"""Where the queues of a topic are, and which one the next message goes to. No IO.
+
+Reading rules of RocketMQ's clients (`MQClientInstance.topicRouteData2TopicPublishInfo`): write queues count only where
+the queue data allows writing and the broker has an address for id 0; read queues where it allows reading.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ringmq.remoting.flags import Perm
+from ringmq.remoting.json_body import bad_body
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.route import MASTER_ID, TopicRouteData
+
+QUEUES_PER_TOPIC_MAX = 65536  # a lying name server must not make us build an endless list
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """One topic's queues; `addresses` maps broker name to broker id to "host:port"."""
+
+    topic: str
+    write_queues: tuple[MessageQueue, ...]
+    read_queues: tuple[MessageQueue, ...]
+    addresses: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    def master_address(self, broker_name: str) -> str | None:
+        """The address of the broker's master, if one is registered."""
+        return self.addresses.get(broker_name, {}).get(MASTER_ID)
+
+    def read_address(self, broker_name: str, suggested_id: int = MASTER_ID) -> str | None:
+        """Where to pull: the suggested member, else the master, else any."""
+        members = self.addresses.get(broker_name, {})
+        if suggested_id in members:
+            return members[suggested_id]
+        return members.get(MASTER_ID) or next(iter(members.values()), None)
+
+    def all_addresses(self) -> set[str]:
+        """Every broker address of the topic, slaves included."""
+        return {address for members in self.addresses.values() for address in members.values()}
+
+
+def parse_route(topic: str, body: bytes) -> TopicRoute:
+    """The route in an answer to request 105. Raises `BadBody` naming what is wrong with it."""
+    data = TopicRouteData.decode(body)
+    addresses = {broker.broker_name: broker.broker_addrs for broker in data.broker_datas}
+    write: list[MessageQueue] = []
+    read: list[MessageQueue] = []
+    for entry in sorted(data.queue_datas, key=lambda entry: entry.broker_name):
+        name = entry.broker_name
+        if max(entry.write_queue_nums, entry.read_queue_nums) > QUEUES_PER_TOPIC_MAX:
+            raise bad_body(f"route of topic {topic}: over {QUEUES_PER_TOPIC_MAX} queues on {name}", "queueDatas")
+        if entry.perm & Perm.WRITE and MASTER_ID in addresses.get(name, {}):
+            write += [MessageQueue(topic, name, i) for i in range(entry.write_queue_nums)]
+        if entry.perm & Perm.READ and addresses.get(name):
+            read += [MessageQueue(topic, name, i) for i in range(entry.read_queue_nums)]
+    return TopicRoute(topic, tuple(write), tuple(read), addresses)
+
+
+def route_from_template(topic: str, template: TopicRoute, queue_count_max: int) -> TopicRoute:
+    """The route that a new topic gets by its first send: the template's, with at most `queue_count_max` queues each."""
+    write = tuple(
+        MessageQueue(topic, q.broker_name, q.queue_id) for q in template.write_queues if q.queue_id < queue_count_max
+    )
+    return TopicRoute(topic, write, (), template.addresses)
+
+
+class QueueChooser:
+    """Takes a topic's write queues in turn. `start` (random per process) keeps producers from marching in step."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, start: int) -> None:
+        self._turn = start
+
+    def choose(self, route: TopicRoute, avoid_broker: str | None = None) -> MessageQueue | None:
+        """The next queue, of another broker than `avoid_broker` where there is one; None without write queues."""
+        queues = route.write_queues
+        if not queues:
+            return None
+        self._turn += 1
+        chosen = queues[self._turn % len(queues)]
+        if avoid_broker is None or chosen.broker_name != avoid_broker:
+            return chosen
+        for _ in range(len(queues) - 1):
+            self._turn += 1
+            other = queues[self._turn % len(queues)]
+            if other.broker_name != avoid_broker:
+                return other
+        return chosen

@@ -1,0 +1,223 @@
+"""What a send puts on the wire: checks, compression, the properties string, and the header of requests 310 and 320.
+
+The header is the hot part of a producer, so it is written here directly in the binary form (byte map in
+`ringmq.remoting.command`): everything that does not change between two sends of a topic is encoded once, by
+`TopicHeader`. `tests/client` holds it equal to the general encoder.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, compress_body
+from ringmq.client.name_servers import NEW_TOPIC_QUEUES
+from ringmq.remoting import properties as names
+from ringmq.remoting.batch import BadBatch, encode_batch
+from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode
+from ringmq.remoting.command import FLAG_ONEWAY
+from ringmq.remoting.flags import Compression
+from ringmq.remoting.message import MAX_BODY_BYTES, Message
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.names import AUTO_CREATE_TOPIC, InvalidName, check_topic
+from ringmq.remoting.properties import MAX_PROPERTIES_BYTES, encode_properties
+
+_HEAD: Final = struct.Struct(">iIhBhiiii")  # total length, type and header length, the fixed header, ext length
+_ENTRY: Final = struct.Struct(">hci")  # of a one-letter key
+_BINARY_TYPE: Final = 1 << 24
+_MULTI_MESSAGE_PROPERTIES: Final = frozenset({names.DELAY, names.TRAN_MSG}) | names.TIMER_PROPERTIES
+
+
+@dataclass(slots=True)
+class SendRequest:
+    """One send, ready but for its queue; the same object serves every retry, so its UNIQ_KEY never changes."""
+
+    topic: str
+    body: bytes
+    properties: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    message_ids: tuple[str, ...]
+    is_batch: bool = False
+    queue: MessageQueue | None = None  # the caller's choice; None takes the queues in turn
+
+
+@dataclass(frozen=True, slots=True)
+class BodyRules:
+    """Limits and compression of bodies. `compression` None sends them as they are."""
+
+    body_bytes_max: int = MAX_BODY_BYTES
+    compression: Compression | None = Compression.ZLIB
+    compress_over_bytes: int = COMPRESS_OVER_BYTES
+    compression_level: int = COMPRESSION_LEVEL
+
+
+def compose_message(
+    topic: str,
+    body: bytes,
+    *,
+    tags: str | None = None,
+    keys: str | Sequence[str] = (),
+    properties: dict[str, str] | None = None,
+    flag: int = 0,
+) -> Message:
+    """A message from its parts. Several keys are separated by a blank, so a key holds none. Raises ValueError."""
+    all_properties: dict[str, str] = {}
+    key_list = [keys] if isinstance(keys, str) else list(keys)
+    if key_list:
+        for key in key_list:
+            if not key or " " in key:
+                raise ValueError(f"key {key!r} is empty or holds a blank, which separates keys")
+        all_properties[names.KEYS] = " ".join(key_list)
+    if tags:
+        all_properties[names.TAGS] = tags
+    for name, value in (properties or {}).items():
+        names.check_property(name, value)
+        all_properties[name] = value
+    return Message(topic, body, all_properties, flag)
+
+
+def prepare_message(message: Message, next_key: Callable[[int], str], now_ms: int, rules: BodyRules) -> SendRequest:
+    """The request for one message, which gets its UNIQ_KEY here if it has none.
+
+    Raises ValueError for the caller's faults.
+    """
+    _check_topic(message.topic)
+    properties = message.properties
+    uniq_key = properties.get(names.UNIQ_KEY)
+    if uniq_key is None:
+        uniq_key = properties[names.UNIQ_KEY] = next_key(now_ms)
+    properties.setdefault(names.WAIT, "true")
+    body, sys_flag = message.body, 0
+    _check_body(body, rules)
+    if rules.compression is not None and len(body) >= rules.compress_over_bytes:
+        body, sys_flag = compress_body(body, rules.compression, rules.compression_level)
+    return SendRequest(message.topic, body, _properties_bytes(properties), message.flag, sys_flag, now_ms, (uniq_key,))
+
+
+def prepare_batch(
+    messages: Sequence[Message], next_key: Callable[[int], str], now_ms: int, rules: BodyRules
+) -> SendRequest:
+    """The request for a batch, which the broker stores whole or not at all. Raises ValueError.
+
+    Rules of `MessageBatch.generateFromList`: one topic, no retry topic, no delayed messages, one value of WAIT.
+    """
+    if not messages:
+        raise ValueError("a batch needs at least one message")
+    topic = messages[0].topic
+    _check_topic(topic)
+    if topic.startswith("%RETRY%"):
+        raise ValueError(f"messages of retry topic {topic} cannot be sent in a batch")
+    wait = messages[0].properties.get(names.WAIT, "true")
+    for message in messages:
+        if message.topic != topic:
+            raise ValueError(f"a batch has one topic, not {topic} and {message.topic}")
+        properties = message.properties
+        if not _MULTI_MESSAGE_PROPERTIES.isdisjoint(properties):
+            raise ValueError("delayed, timer and transactional messages cannot be sent in a batch")
+        if names.UNIQ_KEY not in properties:
+            properties[names.UNIQ_KEY] = next_key(now_ms)
+        if properties.setdefault(names.WAIT, "true") != wait:
+            raise ValueError("all messages of a batch have the same WAIT property")
+        _check_text(properties, encode_properties(properties))
+    try:
+        body = encode_batch(messages)
+    except BadBatch as error:
+        raise ValueError(str(error)) from error
+    _check_body(body, rules)
+    batch_properties = {names.UNIQ_KEY: next_key(now_ms), names.WAIT: wait}
+    ids = tuple([message.properties[names.UNIQ_KEY] for message in messages])
+    return SendRequest(topic, body, _properties_bytes(batch_properties), 0, 0, now_ms, ids, is_batch=True)
+
+
+class TopicHeader:
+    """The header entries of one topic that stay the same from send to send."""
+
+    __slots__ = ("_batch", "_queue_entries", "_single")
+
+    def __init__(self, producer_group: str, topic: str) -> None:
+        fixed = b"".join(
+            (
+                _entry(b"a", producer_group.encode()),
+                _entry(b"b", topic.encode()),
+                _entry(b"c", AUTO_CREATE_TOPIC.encode()),
+                _entry(b"d", str(NEW_TOPIC_QUEUES).encode()),
+                _entry(b"j", b"0"),
+                _entry(b"k", b"false"),
+            )
+        )
+        self._single = fixed + _entry(b"m", b"false")
+        self._batch = fixed + _entry(b"m", b"true")
+        self._queue_entries: dict[int, bytes] = {}
+
+    def encode(self, request: SendRequest, queue_id: int, opaque: int, *, oneway: bool = False) -> bytes:
+        """The complete frame of `request` for one queue."""
+        queue_entry = self._queue_entries.get(queue_id)
+        if queue_entry is None:
+            queue_entry = self._queue_entries[queue_id] = _entry(b"e", b"%d" % queue_id)
+        properties, body = request.properties, request.body
+        entries = b"%b%b\0\1f%b\0\1g%b\0\1h%b\0\1i%b%b" % (
+            self._batch if request.is_batch else self._single,
+            queue_entry,
+            _value(b"%d" % request.sys_flag),
+            _value(b"%d" % request.born_timestamp_ms),
+            _value(b"%d" % request.flag),
+            len(properties).to_bytes(4, "big"),
+            properties,
+        )
+        header_length = 21 + len(entries)
+        head = _HEAD.pack(
+            4 + header_length + len(body),
+            _BINARY_TYPE | header_length,
+            RequestCode.SEND_BATCH_MESSAGE if request.is_batch else RequestCode.SEND_MESSAGE_V2,
+            LanguageCode.PYTHON,
+            VERSION_V5_3_3,
+            opaque,
+            FLAG_ONEWAY if oneway else 0,
+            0,
+            len(entries),
+        )
+        return b"".join((head, entries, body))
+
+
+def _value(value: bytes) -> bytes:
+    return len(value).to_bytes(4, "big") + value
+
+
+def _entry(letter: bytes, value: bytes) -> bytes:
+    return _ENTRY.pack(1, letter, len(value)) + value
+
+
+def _check_topic(topic: str) -> None:
+    if topic not in _checked_topics:
+        try:
+            check_topic(topic)
+        except InvalidName as error:
+            raise ValueError(str(error)) from error
+        if len(_checked_topics) < 10_000:  # bounded: names may come from outside
+            _checked_topics.add(topic)
+
+
+_checked_topics: set[str] = set()
+
+
+def _check_body(body: bytes, rules: BodyRules) -> None:
+    if len(body) > rules.body_bytes_max:
+        raise ValueError(f"body of {len(body)} bytes is over the limit of {rules.body_bytes_max}")
+
+
+def _check_text(properties: dict[str, str], text: str) -> None:
+    """Names and values must not hold the two separators: then each occurs once per property."""
+    if not text.count(names.NAME_SEPARATOR) == text.count(names.PROPERTY_SEPARATOR) == len(properties):
+        for name, value in properties.items():
+            names.check_property(name, value)
+
+
+def _properties_bytes(properties: dict[str, str]) -> bytes:
+    text = encode_properties(properties)
+    _check_text(properties, text)
+    encoded = text.encode()
+    if len(encoded) > MAX_PROPERTIES_BYTES:
+        raise ValueError(f"properties of {len(encoded)} bytes are over the limit of {MAX_PROPERTIES_BYTES}")
+    return encoded
