@@ -27,6 +27,7 @@ from ringmq.ipc.supervisor_core import (
     SupervisorCore,
     Terminate,
     Tick,
+    stop_phase,
 )
 from ringmq.ipc.worker import STATE_SERVING, WorkerSpec
 from ringmq.native import lib
@@ -99,7 +100,6 @@ class Supervisor:
                 self._serving.add(name)
                 self._perform(self._core.step(Serving(name), now_ms))
         if self._stop_asked and not self._core.stopping:
-            self._plane.watermarks.stop_requested = 1
             self._perform(self._core.step(Stop(), now_ms))
         self._perform(self._core.step(Tick(), now_ms))
 
@@ -119,6 +119,7 @@ class Supervisor:
                 case Spawn(worker=name):
                     self._spawn(name)
                 case Terminate(worker=name):
+                    self._plane.watermarks.stop_requested = stop_phase(name) + 1
                     self._signal(name, signal.SIGTERM)
                 case Kill(worker=name):
                     self._signal(name, signal.SIGKILL)
@@ -142,7 +143,7 @@ class Supervisor:
         role.cpu = spec.cpus[0]
         fds = (self._life_read, *spec.event_fds.values(), *spec.listen_fds, *self._inherited_fds)
         process = subprocess.Popen(
-            [sys.executable, "-m", self._module, name, spec.to_json()],
+            [sys.executable, "-m", spec.module or self._module, name, spec.to_json()],
             pass_fds=sorted(set(fds)),
             stdin=subprocess.DEVNULL,
         )

@@ -4,7 +4,7 @@
                         |                                        |
                         +--Exited five times in a row------------+--> Finished(EXIT_WORKER_KEEPS_DYING)
 
-Stop goes in phases (readers, control, write, flush, dispatch): each phase gets SIGTERM and ends before the next
+Stop goes in phases (readers, control, write, flush, dispatch, name server): each phase gets SIGTERM and ends before the next
 begins, so that what was taken in is answered, appended, flushed and dispatched. A phase that does not end in
 `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
 """
@@ -20,6 +20,7 @@ BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000
 START_FAILURES_MAX = 5
 STABLE_AFTER_MS = 5_000
+LAST_PHASE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class _Worker:
 
 def stop_phase(worker: str) -> int:
     """Order of stopping: what takes work in ends first."""
-    return {"control": 1, "write": 2, "flush": 3, "dispatch": 4}.get(worker, 0)
+    return {"control": 1, "write": 2, "flush": 3, "dispatch": 4, "namesrv": 5}.get(worker, 0)
 
 
 @dataclass(slots=True)
@@ -203,7 +204,7 @@ class SupervisorCore:
 
     def _next_phase(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        while self._phase < 4:
+        while self._phase < LAST_PHASE:
             self._phase += 1
             self._phase_started_ms = now_ms
             for name in self._members():

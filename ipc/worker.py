@@ -32,6 +32,7 @@ class WorkerSpec:
     reader: int = -1
     listen_fds: tuple[int, ...] = ()
     config_path: str = ""
+    module: str = ""
     extra: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:

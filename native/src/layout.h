@@ -49,11 +49,19 @@
 #define RMQ_FAULT_SHUTDOWN 4     /* clean stop under way */
 #define RMQ_FAULT_QUEUE_IO 5     /* dispatch could not write a consume queue or index */
 
+/* stop_requested: the phase of a clean stop, 0 = none. A role stops once it is at or beyond its own phase and has
+ * finished what earlier phases gave it. */
+#define RMQ_STOP_READ 1
+#define RMQ_STOP_CONTROL 2
+#define RMQ_STOP_WRITE 3
+#define RMQ_STOP_FLUSH 4
+#define RMQ_STOP_DISPATCH 5
+
 /* The page that outsiders may map: 4096 bytes, one word per cache line.
  *   0 magic "RMQWATER"  8 version  12 confirm_policy  16 start_id  24 owner_pid  32 store_dev  40 store_ino
  *  64 append_offset (write)      128 flushed_offset (flush)     192 dispatched_offset (dispatch)
  * 256 min_offset (flush)         320 replicated_offset (ha)     384 store_fault, store_fault_errno (flush)
- * 448 dispatch_fault, dispatch_fault_errno (dispatch)           512 stop_requested (supervisor)
+ * 448 dispatch_fault, dispatch_fault_errno (dispatch)           512 stop_requested (supervisor): RMQ_STOP_*
  * A reader from outside trusts it only while byte 0 of <store>/lock is locked and store_dev/ino match. */
 struct rmq_watermarks {
     uint64_t magic;

@@ -1,0 +1,80 @@
+"""What the dispatch worker decides between two slices of its C loop: cleaning behind the log, values for the checkpoint."""
+
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from ringmq.broker.flush_shell import COUNTER_INDEX_SYNCED_MS, COUNTER_QUEUES_SYNCED_MS
+from ringmq.broker.run_config import read_run_config
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker import WorkerSpec
+from ringmq.native import ffi, lib
+from ringmq.store.config import parse_delay_levels
+
+QUEUES_PER_SLICE = 256
+OPEN_FILES_MAX = 16_384
+
+
+class DispatchShell:
+    """Owned by the dispatch worker; all calls on its main thread."""
+
+    def __init__(self, plane: Plane, spec: WorkerSpec) -> None:
+        self.config = read_run_config(Path(spec.config_path))
+        self.dispatcher: Any = None
+        self._plane = plane
+        self._cleaned_min_offset = int(plane.watermarks.min_offset)
+        self._next_slot = 0
+        self._cleaning_to: int | None = None
+        self._fault_told = 0
+
+    def open_files_max(self) -> int:
+        """Half of the descriptors this process may have, at most OPEN_FILES_MAX; raises the soft limit first."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 2 * OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, 2 * OPEN_FILES_MAX)
+        if soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return max(16, min(OPEN_FILES_MAX, max(soft, wanted) // 2))
+
+    def idle(self, reason: int) -> None:
+        """Called after each slice."""
+        state = ffi.new("struct rmq_dispatch_state *")
+        lib.rmq_dispatcher_state(self.dispatcher, state)
+        counters = self._plane.role(lib.RMQ_ROLE_DISPATCH).counters
+        counters[COUNTER_QUEUES_SYNCED_MS] = state.synced_store_time_ms
+        counters[COUNTER_INDEX_SYNCED_MS] = state.full_index_synced_time_ms
+        if state.dispatch_fault and not self._fault_told:
+            cause = os.strerror(state.dispatch_fault_errno)
+            print(f"ringmq: a consume queue or index cannot be written: {cause}", file=sys.stderr, flush=True)
+        self._fault_told = state.dispatch_fault
+        self._clean_a_little()
+
+    def _clean_a_little(self) -> None:
+        """Follow the log's beginning, some queues per slice, so that dispatch never stops for it."""
+        if self._cleaning_to is None:
+            low = int(self._plane.watermarks.min_offset)
+            if low <= self._cleaned_min_offset:
+                return
+            self._cleaning_to, self._next_slot = low, 0
+        end = min(self._next_slot + QUEUES_PER_SLICE, self._plane.header.queue_count)
+        for slot in range(self._next_slot, end):
+            self._tell(lib.rmq_dispatcher_clean_queue(self.dispatcher, slot, self._cleaning_to))
+        self._next_slot = end
+        if end == self._plane.header.queue_count:
+            self._tell(lib.rmq_dispatcher_clean_index(self.dispatcher, self._cleaning_to))
+            self._cleaned_min_offset, self._cleaning_to = self._cleaning_to, None
+
+    def _tell(self, code: int) -> None:
+        if code < 0:
+            print(f"ringmq: cleaning behind the log: {os.strerror(-code)}", file=sys.stderr, flush=True)
+
+
+def delay_levels(text: str) -> Any:
+    """struct rmq_delay_levels of messageDelayLevel."""
+    milliseconds = parse_delay_levels(text)
+    levels = ffi.new("struct rmq_delay_levels *")
+    levels.count = len(milliseconds)
+    for index, value in enumerate(milliseconds):
+        levels.delay_ms[index] = value
+    return levels

@@ -1,0 +1,150 @@
+"""What the flush worker decides between two slices of its C loop: next segment, checkpoint, retention, fault marker.
+
+Files are made and deleted on a thread of their own, because making 1 GiB of blocks must not hold up a group commit.
+"""
+
+import errno
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from ringmq.broker.run_config import read_run_config, store_config
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker import WorkerSpec
+from ringmq.native import ffi, lib
+from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from ringmq.store.markers import write_failed_marker
+from ringmq.store.retention import CommitLogRetention
+
+CHECKPOINT_EVERY_MS = 1000
+SEGMENT_RETRY_MS = 1000
+SEGMENTS_LEFT_MIN = 1
+
+# Where the dispatch worker's shell leaves its values for the checkpoint, in its own role block.
+COUNTER_QUEUES_SYNCED_MS = 18
+COUNTER_INDEX_SYNCED_MS = 19
+
+
+class FlushShell:
+    """Owned by the flush worker; `idle` runs on its main thread, `_house_keeping` on a helper thread."""
+
+    def __init__(self, plane: Plane, flusher: Any, spec: WorkerSpec) -> None:
+        config = read_run_config(Path(spec.config_path))
+        self._plane = plane
+        self._flusher = flusher
+        self._root = Path(config.store_path_root_dir)
+        self._store_config = store_config(config)
+        self._directory = self._store_config.commit_log_directories[0]
+        self._retention = CommitLogRetention(config.as_properties(), self._store_config)
+        self._clean_every_s = config.clean_resource_interval / 1000
+        self._checkpoint_due_ms = 0
+        self._marker_written = False
+        self._work = threading.Event()
+        self._closing = False
+        self._thread = threading.Thread(target=self._house_keeping, name="segments", daemon=True)
+        self._thread.start()
+
+    def idle(self, reason: int) -> None:
+        """Called after each slice with the C loop's reason."""
+        state = self._state()
+        if not state.next_segment_exists:
+            self._work.set()
+        if state.store_fault == lib.RMQ_FAULT_FSYNC and not self._marker_written:
+            self._leave_marker(state.store_fault_errno)
+        now_ms = time.monotonic_ns() // 1_000_000
+        if now_ms >= self._checkpoint_due_ms:
+            self._checkpoint_due_ms = now_ms + CHECKPOINT_EVERY_MS
+            self._write_checkpoint(state)
+
+    def close(self) -> None:
+        """End the helper thread and leave a last checkpoint."""
+        self._closing = True
+        self._work.set()
+        self._thread.join(timeout=5)
+        self._write_checkpoint(self._state())
+
+    def _state(self) -> Any:
+        state = ffi.new("struct rmq_flush_state *")
+        lib.rmq_flusher_state(self._flusher, state)
+        return state
+
+    def _leave_marker(self, number: int) -> None:
+        self._marker_written = True
+        cause = f"fdatasync of the commit log failed: {os.strerror(number)}"
+        print(f"ringmq: {cause}; the store refuses writes until it is restarted", file=sys.stderr, flush=True)
+        try:
+            write_failed_marker(self._root, cause)
+        except OSError as error:
+            print(f"ringmq: cannot leave {self._root}/ringmq.failed: {error}", file=sys.stderr, flush=True)
+
+    def _write_checkpoint(self, state: Any) -> None:
+        if state.store_fault == lib.RMQ_FAULT_FSYNC:
+            return  # nothing that was not durable before may be called durable now
+        old = read_checkpoint(self._root)
+        dispatch = self._plane.role(lib.RMQ_ROLE_DISPATCH).counters
+        new = Checkpoint(
+            physic_time_ms=max(old.physic_time_ms, state.flushed_store_time_ms),
+            logics_time_ms=max(old.logics_time_ms, dispatch[COUNTER_QUEUES_SYNCED_MS]),
+            index_time_ms=max(old.index_time_ms, dispatch[COUNTER_INDEX_SYNCED_MS]),
+            master_flushed_offset=old.master_flushed_offset,
+            confirm_offset=old.confirm_offset,
+        )
+        if new != old:
+            try:
+                write_checkpoint(self._root, new)
+            except OSError as error:
+                print(f"ringmq: the checkpoint cannot be written: {error}", file=sys.stderr, flush=True)
+
+    # -- helper thread -------------------------------------------------------------------------------------
+
+    def _house_keeping(self) -> None:
+        clean_due = time.monotonic() + self._clean_every_s
+        while not self._closing:
+            self._work.wait(timeout=min(self._clean_every_s, 1.0))
+            self._work.clear()
+            if self._closing:
+                return
+            made = self._make_next_segment()
+            if time.monotonic() >= clean_due:
+                clean_due = time.monotonic() + self._clean_every_s
+                self._clean()
+            if not made:
+                self._work.wait(timeout=SEGMENT_RETRY_MS / 1000)
+
+    def _make_next_segment(self) -> bool:
+        """True unless a file is missing and cannot be made now."""
+        state = self._state()
+        if state.next_segment_exists:
+            return True
+        size = self._store_config.commit_log_file_bytes
+        code = lib.rmq_segment_create(os.fsencode(self._root), os.fsencode(self._directory), state.next_segment, size)
+        if code == 0:
+            if state.store_fault in (lib.RMQ_FAULT_CREATE_FILE, lib.RMQ_FAULT_DISK_FULL):
+                lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_NONE, 0)
+            self._plane.wake(lib.RMQ_ROLE_WRITE)
+            return True
+        full = -code in (errno.ENOSPC, errno.EDQUOT)
+        kind = lib.RMQ_FAULT_DISK_FULL if full else lib.RMQ_FAULT_CREATE_FILE
+        if state.store_fault != kind:
+            path = self._directory / f"{state.next_segment:020d}"
+            print(f"ringmq: {path} cannot be made: {os.strerror(-code)}", file=sys.stderr, flush=True)
+        # Writes go on in the current file; only when it is full too is there nothing left to do but refuse.
+        if self._plane.watermarks.append_offset + size // 16 >= state.next_segment:
+            lib.rmq_flusher_set_fault(self._flusher, kind, -code)
+        return False
+
+    def _clean(self) -> None:
+        outcome = self._retention.run(time.time())
+        for path in outcome.deleted:
+            print(f"ringmq: retention deleted {path}", file=sys.stderr, flush=True)
+        if outcome.min_offset is not None:
+            lib.rmq_flusher_set_min_offset(self._flusher, outcome.min_offset)
+            self._plane.wake(lib.RMQ_ROLE_DISPATCH)
+        fault = self._state().store_fault
+        if outcome.disk_full and fault == lib.RMQ_FAULT_NONE:
+            lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_DISK_FULL, errno.ENOSPC)
+        elif not outcome.disk_full and fault == lib.RMQ_FAULT_DISK_FULL and self._state().next_segment_exists:
+            lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_NONE, 0)

@@ -1,0 +1,29 @@
+"""The resolved configuration on its way from the server to its workers: one private file beside the plane."""
+
+import json
+import os
+from pathlib import Path
+
+from ringmq.broker.config import BrokerConfig, changed
+from ringmq.ipc.segment import segment_path
+from ringmq.store.config import StoreConfig
+
+
+def write_run_config(plane_name: str, config: BrokerConfig) -> Path:
+    """Write every property; only the owner may read it."""
+    path = segment_path(plane_name, "config")
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(config.as_properties(), file)
+    return path
+
+
+def read_run_config(path: Path) -> BrokerConfig:
+    """The configuration that the server resolved."""
+    return changed(BrokerConfig(), json.loads(path.read_text()))
+
+
+def store_config(config: BrokerConfig) -> StoreConfig:
+    """What the store has to know of it. storePathRootDir must be set."""
+    return StoreConfig.from_properties(Path(config.store_path_root_dir), config.as_properties())

@@ -1,0 +1,243 @@
+"""The broker's main process: lock, recovery, shared memory, listeners, workers, clean stop.
+
+Order at start: refuse what cannot work (engine, configuration, a locked store) -> recover -> plane -> tables -> workers.
+Order at stop: workers by phases -> checkpoint -> abort marker off -> segments away -> lock off.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ringmq.broker import plane_setup
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.run_config import store_config, write_run_config
+from ringmq.broker.tables import load_into
+from ringmq.ipc.placement import Placement, place
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import plane_name, remove_segments
+from ringmq.ipc.supervisor import Supervisor, make_event_fds
+from ringmq.ipc.supervisor_core import EXIT_CLEAN
+from ringmq.ipc.worker import WorkerSpec
+from ringmq.native import ffi, lib
+from ringmq.store import markers
+from ringmq.store.recovery import RecoveredStore, recover
+from ringmq.store.store_lock import StoreLock
+
+LISTEN_BACKLOG = 1024
+NAMESRV_ROLE = 5
+ROLES = {"control": 1, "write": 2, "flush": 3, "dispatch": 4, "namesrv": NAMESRV_ROLE}
+
+
+class StartError(RuntimeError):
+    """The broker cannot start; the message says what to do. `status` is the exit status."""
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What the command line decides beside the configuration."""
+
+    config: BrokerConfig
+    namesrv_port: int | None = None
+    """Run a name server in the same go on this port (0 = any); None = do not."""
+    cpus: tuple[int, ...] = ()
+    """CPUs to use; empty = those of the process's affinity mask."""
+    announce: Callable[[str], None] = print
+
+
+def log(text: str) -> None:
+    """One line for the operator, with the time."""
+    print(f"{time.strftime('%H:%M:%S')} ringmq: {text}", file=sys.stderr, flush=True)
+
+
+def probe_engine() -> None:
+    """Raise StartError naming the refused call and the setting that allows it."""
+    why = ffi.new("char[512]")
+    if lib.rmq_engine_probe(why, len(why)) < 0:
+        raise StartError(ffi.string(why).decode(), status=69)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening TCP socket; StartError names address and cause."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    deadline = time.monotonic() + 1.0
+    while True:
+        try:
+            listener.bind((host, port))
+            break
+        except OSError as error:
+            # A port may stay bound for some ms after kill -9 of its last owner (multishot requests in flight).
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                listener.close()
+                raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+            time.sleep(0.005)
+    listener.listen(LISTEN_BACKLOG)
+    return listener
+
+
+def listen_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
+    """The broker's port and its VIP port (port - 2). Port 0 = any pair that is free."""
+    if port:
+        return listen(host, port), listen(host, port - 2)
+    for _ in range(64):
+        main = listen(host, 0)
+        with contextlib.suppress(StartError):
+            return main, listen(host, main.getsockname()[1] - 2)
+        main.close()
+    raise StartError("no two free ports n and n - 2 were found")
+
+
+def recover_store(config: BrokerConfig) -> RecoveredStore:
+    """Bring the store into a state that the workers can continue; tells what was done."""
+    began = time.monotonic()
+    recovered = recover(Path(config.store_path_root_dir), store_config(config))
+    stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in recovered.stage_seconds.items())
+    log(f"store recovered in {time.monotonic() - began:.2f} s up to offset {recovered.append_offset} ({stages})")
+    for reason in recovered.reasons:
+        log(f"recovery: {reason}")
+    return recovered
+
+
+def make_plane(config: BrokerConfig, root: Path, recovered: RecoveredStore, placement: Placement, port: int) -> Plane:
+    """Shared memory with settings, tables and watermarks; no worker runs yet."""
+    name = plane_name(root)
+    remove_segments(name)
+    plane = Plane.create(name, plane_setup.capacity_of(config), root.stat(), secrets.randbits(63))
+    plane_setup.fill_settings(plane, config, root, placement, port)
+    for reader in range(placement.readers):
+        plane.map_arena(reader, plane_setup.arena_bytes(config))
+    marks = plane.watermarks
+    marks.append_offset = marks.flushed_offset = recovered.append_offset
+    marks.dispatched_offset = recovered.dispatched_offset
+    marks.min_offset = recovered.min_offset
+    plane.header.journal.entry[0].append_offset = recovered.append_offset
+    plane.header.journal.intent_high = recovered.append_offset
+    load_into(plane, config, recovered)
+    return plane
+
+
+def ensure_first_segments(config: BrokerConfig, root: Path, append_offset: int) -> None:
+    """The file that the next append goes to must exist before write starts."""
+    store = store_config(config)
+    directory = store.commit_log_directories[0]
+    size = store.commit_log_file_bytes
+    lib.rmq_folder_make(os.fsencode(directory))
+    code = lib.rmq_segment_create(os.fsencode(root), os.fsencode(directory), append_offset // size * size, size)
+    if code < 0:
+        raise StartError(f"{directory}: the log file of {size} bytes cannot be made: {os.strerror(-code)}")
+
+
+def worker_specs(
+    plane: Plane, placement: Placement, listeners: tuple[socket.socket, socket.socket], config_path: Path
+) -> list[WorkerSpec]:
+    """One spec per worker, hot ones last so that they find everybody up."""
+    roles = {name: ROLES.get(name, 0) for name in placement.cpus_by_worker}
+    for reader in range(placement.readers):
+        roles[f"read-{reader}"] = lib.RMQ_ROLE_READ + reader
+    event_fds = make_event_fds(sorted(roles.values()))
+    order = sorted(roles, key=lambda name: (name.startswith("read-"), name))
+    specs = []
+    for name in order:
+        reading = name.startswith("read-")
+        specs.append(
+            WorkerSpec(
+                name=name,
+                role=roles[name],
+                plane_name=plane.name,
+                cpus=placement.cpus_by_worker[name],
+                life_fd=-1,
+                supervisor_pid=0,
+                event_fds=event_fds,
+                readers=placement.readers,
+                reader=int(name.removeprefix("read-")) if reading else -1,
+                listen_fds=tuple(listener.fileno() for listener in listeners) if reading else (),
+                config_path=str(config_path),
+            )
+        )
+    plane.set_event_fds(event_fds)
+    return specs
+
+
+class Announcer:
+    """Prints the one line containing `ready` when every worker serves and all that was recovered can be read."""
+
+    def __init__(self, plane: Plane, readable_from: int, text: str, announce: Callable[[str], None]) -> None:
+        self._plane = plane
+        self._readable_from = readable_from
+        self._text = text
+        self._announce = announce
+        self._done = False
+
+    def tick(self, all_serving: bool) -> None:
+        """Called by the supervisor some times a second."""
+        marks = self._plane.watermarks
+        readable = marks.dispatched_offset >= self._readable_from or marks.dispatch_fault
+        if not self._done and all_serving and readable:
+            self._done = True
+            self._announce(self._text)
+
+
+def serve(options: ServeOptions) -> int:
+    """Run a broker until SIGTERM; the exit status. Raises StartError before anything was changed for good."""
+    probe_engine()
+    config = options.config
+    root = Path(config.store_path_root_dir)
+    lock = StoreLock(root)
+    listeners = listen_pair(config.bind_address, config.listen_port)
+    port = int(listeners[0].getsockname()[1])
+    config = replace(config, listen_port=port, broker_ip1=plane_setup.advertised_host(config))
+    recovered = recover_store(config)
+    ensure_first_segments(config, root, recovered.append_offset)
+    cpus = list(options.cpus) or sorted(os.sched_getaffinity(0))
+    placement = place(cpus, config.readers or None)
+    namesrv = None
+    if options.namesrv_port is not None:
+        namesrv = listen(config.bind_address, options.namesrv_port)
+        address = f"{config.broker_ip1}:{namesrv.getsockname()[1]}"
+        config = replace(config, namesrv_addr=";".join(filter(None, [config.namesrv_addr, address])))
+        placement.cpus_by_worker["namesrv"] = placement.cpus_by_worker["control"]
+    plane = make_plane(config, root, recovered, placement, port)
+    specs = worker_specs(plane, placement, listeners, write_run_config(plane.name, config))
+    specs = [_with_namesrv(spec, namesrv) for spec in specs]
+    markers.write_boot_marker(root)
+    markers.write_abort(root, os.getpid())
+    plane.publish_watermarks()
+    supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (lock.descriptor,), log)
+    where = f"broker {config.broker_name} on {config.broker_ip1}:{port}"
+    where += f", name server on {config.broker_ip1}:{namesrv.getsockname()[1]}" if namesrv else ""
+    announcer = Announcer(plane, recovered.append_offset, f"ready: {where}, store {root}", options.announce)
+    status = supervisor.run(announcer.tick)
+    return finish(plane, root, lock, status)
+
+
+def finish(plane: Plane, root: Path, lock: StoreLock, status: int) -> int:
+    """After the last worker: say whether the stop was clean, take the marks away."""
+    marks = plane.watermarks
+    complete = marks.flushed_offset == marks.append_offset == marks.dispatched_offset
+    writable = not marks.store_fault and not marks.dispatch_fault
+    if status == EXIT_CLEAN and complete and writable:
+        markers.remove_abort(root)
+        log(f"stopped cleanly at offset {marks.append_offset}")
+    else:
+        log(f"stopped with work left (status {status}): the next start recovers")
+    remove_segments(plane.name)
+    lock.close()
+    return status
+
+
+def _with_namesrv(spec: WorkerSpec, listener: socket.socket | None) -> WorkerSpec:
+    if spec.name != "namesrv" or listener is None:
+        return spec
+    return replace(spec, listen_fds=(listener.fileno(),), module="ringmq.namesrv.worker")

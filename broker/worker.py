@@ -1,0 +1,125 @@
+"""Entry point of the broker's worker processes: `python -m ringmq.broker.worker NAME SPEC`.
+
+A hot worker's loop is in C and comes back here when its time slice is over, a file is wanted or a fault was set; what is
+decided then is in `flush_shell` and `dispatch_shell`. NAME stands in the process table for the operator.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.supervisor_core import EXIT_NOT_RESTARTABLE
+from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, WorkerSpec, open_worker
+from ringmq.native import ffi, lib
+
+SLICE_NS = 250_000_000
+EXIT_ENGINE_REFUSED = EXIT_NOT_RESTARTABLE[1]
+
+
+class RoleError(RuntimeError):
+    """A C role could not start or had to end; names the role and the system's error."""
+
+
+def run_role(
+    name: str, run: Callable[[Any, int], int], role: Any, idle: Callable[[int], None] = lambda reason: None
+) -> None:
+    """Call the C loop until it says that the clean stop is complete; `idle` is called between its slices."""
+    while True:
+        reason = int(run(role, SLICE_NS))
+        if reason < 0:
+            raise RoleError(f"{name}: {os.strerror(-reason)}")
+        idle(reason)
+        if reason == lib.RMQ_RUN_STOPPED:
+            return
+
+
+def opened(name: str, handle: Any, error: Any) -> Any:
+    """The handle, or RoleError with the cause."""
+    if handle == ffi.NULL:
+        raise RoleError(f"{name} cannot start: {os.strerror(-error[0])}")
+    return handle
+
+
+def serve_read(spec: WorkerSpec, plane: Plane) -> None:
+    """A read worker: sockets, frames, pulls."""
+    error = ffi.new("int *")
+    plane.map_arena(spec.reader)
+    reader = opened(spec.name, lib.rmq_reader_open(plane.struct, spec.reader, *spec.listen_fds, error), error)
+    plane.role(spec.role).state = STATE_SERVING
+    run_role(spec.name, lib.rmq_reader_run, reader)
+    plane.role(spec.role).state = STATE_STOPPING
+    lib.rmq_reader_close(reader)
+
+
+def serve_write(spec: WorkerSpec, plane: Plane) -> None:
+    """The write worker: requests into the log."""
+    error = ffi.new("int *")
+    for reader in range(spec.readers):
+        plane.map_arena(reader)
+    writer = opened(spec.name, lib.rmq_writer_open(plane.struct, error), error)
+    plane.role(spec.role).state = STATE_SERVING
+    run_role(spec.name, lib.rmq_writer_run, writer)
+    plane.role(spec.role).state = STATE_STOPPING
+    lib.rmq_writer_close(writer)
+
+
+def serve_flush(spec: WorkerSpec, plane: Plane) -> None:
+    """The flush worker: durability, next segments, checkpoint, retention of the log."""
+    from ringmq.broker.flush_shell import FlushShell
+
+    error = ffi.new("int *")
+    flusher = opened(spec.name, lib.rmq_flusher_open(plane.struct, error), error)
+    shell = FlushShell(plane, flusher, spec)
+    plane.role(spec.role).state = STATE_SERVING
+    run_role(spec.name, lib.rmq_flusher_run, flusher, shell.idle)
+    plane.role(spec.role).state = STATE_STOPPING
+    shell.close()
+    lib.rmq_flusher_close(flusher)
+
+
+def serve_dispatch(spec: WorkerSpec, plane: Plane) -> None:
+    """The dispatch worker: consume queues, index, arrivals."""
+    from ringmq.broker.dispatch_shell import DispatchShell, delay_levels
+
+    error = ffi.new("int *")
+    shell = DispatchShell(plane, spec)
+    levels = delay_levels(shell.config.message_delay_level)
+    handle = lib.rmq_dispatcher_open(plane.struct, shell.open_files_max(), levels, error)
+    shell.dispatcher = opened(spec.name, handle, error)
+    plane.role(spec.role).state = STATE_SERVING
+    run_role(spec.name, lib.rmq_dispatcher_run, shell.dispatcher, shell.idle)
+    plane.role(spec.role).state = STATE_STOPPING
+    lib.rmq_dispatcher_close(shell.dispatcher)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the worker that the arguments describe; the exit status is for the supervisor."""
+    spec = WorkerSpec.from_json(arguments[1])
+    plane, stop = open_worker(spec)
+    try:
+        match spec.name.partition("-")[0]:
+            case "read":
+                serve_read(spec, plane)
+            case "write":
+                serve_write(spec, plane)
+            case "flush":
+                serve_flush(spec, plane)
+            case "dispatch":
+                serve_dispatch(spec, plane)
+            case "control":
+                from ringmq.broker.control_shell import serve_control
+
+                serve_control(spec, plane, stop)
+            case _:
+                print(f"ringmq: there is no worker {spec.name}", file=sys.stderr)
+                return EXIT_NOT_RESTARTABLE[0]
+    except RoleError as error:
+        print(f"ringmq: {error}", file=sys.stderr, flush=True)
+        return EXIT_ENGINE_REFUSED if "refused" in str(error) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
