@@ -11,18 +11,20 @@ from collections.abc import Iterable
 
 
 class AckWindow:
-    """Acknowledgements of one queue. `next_offset` is where the first read begins.
+    """Acknowledgements of one queue. `next_offset` is where the first read begins, `committed_offset` what the
+    broker has.
 
     Each message enters and leaves both collections once, so every call is constant time on average.
     """
 
     __slots__ = ("_delivered", "_open", "_read_offset", "committed_offset")
 
-    def __init__(self, next_offset: int) -> None:
+    def __init__(self, next_offset: int, committed_offset: int | None = None) -> None:
         self._delivered: deque[int] = deque()  # ascending; its first element is always open
         self._open: set[int] = set()  # delivered and not acknowledged
         self._read_offset = next_offset  # where the next read begins: nothing above it was seen
-        self.committed_offset = next_offset  # the last value given out by `take_commit`
+        # None until known: a start position that was only computed is committed too, or a restart computes another
+        self.committed_offset = committed_offset
 
     def deliver(self, offsets: Iterable[int], next_offset: int) -> None:
         """`offsets` (ascending) go to the application; the next read begins at `next_offset`, above all of them."""
@@ -67,6 +69,10 @@ class AckWindow:
             return None
         self.committed_offset = offset
         return offset
+
+    def commit_failed(self) -> None:
+        """What `take_commit` gave out did not reach the broker: give it out again."""
+        self.committed_offset = None
 
     def seek(self, offset: int) -> None:
         """Forget what is open and go on at `offset`, which may lie below."""

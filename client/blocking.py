@@ -1,0 +1,223 @@
+"""The SDK for code without an event loop: each client runs its own loop in its own thread.
+
+Same names, same arguments, same errors as the asyncio classes; a client may be used from several threads.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ringmq.client import consumer as async_consumer
+from ringmq.client import producer as async_producer
+from ringmq.client.errors import ClientClosedError
+from ringmq.client.offsets import ConsumeFrom
+from ringmq.client.producer import SendResult
+from ringmq.client.queue_reader import PullOptions
+from ringmq.client.retry import RetryPolicy
+from ringmq.client.send_request import BodyRules
+from ringmq.remoting.message import Message, MessageExt
+from ringmq.remoting.message_queue import MessageQueue
+
+__all__ = ["Consumer", "Producer"]
+
+T = TypeVar("T")
+
+
+class _LoopThread:
+    """An event loop in a daemon thread, from `open` to `close`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self) -> None:
+        loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
+        self._thread.start()
+        self._loop = loop
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the loop and wait for it. Interrupting the wait (Ctrl-C) cancels the work."""
+        if self._loop is None:
+            work.close()
+            raise ClientClosedError("the client is not started or is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        if self._loop is not None:
+            loop, self._loop = self._loop, None
+            asyncio.run_coroutine_threadsafe(_let_others_end(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
+            loop.close()
+
+
+async def _let_others_end() -> None:
+    """Other threads may still wait for work on this loop: let it come to its end before the loop stops."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        _, pending = await asyncio.wait(others, timeout=1.0)
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+
+class Producer:
+    """Blocking twin of `ringmq.client.Producer`."""
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "ringmq_producer",
+        *,
+        retry: RetryPolicy | None = None,
+        body_rules: BodyRules | None = None,
+    ) -> None:
+        self._producer = async_producer.Producer(namesrv, group, retry=retry, body_rules=body_rules)
+        self._thread = _LoopThread(f"ringmq producer {group}")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Begin; connections are made by the first send."""
+        self._thread.open()
+        self._thread.run(self._producer.__aenter__())
+
+    def close(self) -> None:
+        """Wait for what is in flight and close."""
+        try:
+            self._thread.run(self._producer.close())
+        finally:
+            self._thread.close()
+
+    def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
+        """Send one message and wait until it is stored."""
+        return self._thread.run(self._producer.send(message, queue=queue))
+
+    def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
+        """Send messages of one topic in one request."""
+        return self._thread.run(self._producer.send_batch(messages, queue=queue))
+
+    def send_all(self, messages: Iterable[Message], *, pipeline: int = 256) -> list[SendResult]:
+        """Send many messages, up to `pipeline` in flight. `messages` is read on the client's thread."""
+        return self._thread.run(self._producer.send_all(messages, pipeline=pipeline))
+
+    def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
+        """Send without an answer."""
+        self._thread.run(self._producer.send_oneway(message, queue=queue))
+
+    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The topic's write queues."""
+        return self._thread.run(self._producer.queues(topic))
+
+
+class Consumer:
+    """Blocking twin of `ringmq.client.Consumer`: `for message in consumer`."""
+
+    def __init__(
+        self,
+        topics: str | Iterable[str] | Mapping[str, str],
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "ringmq_consumer",
+        *,
+        auto_ack: bool = True,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        timestamp_ms: int = 0,
+        options: PullOptions | None = None,
+    ) -> None:
+        self._consumer = async_consumer.Consumer(
+            topics,
+            namesrv,
+            group,
+            auto_ack=auto_ack,
+            consume_from=consume_from,
+            timestamp_ms=timestamp_ms,
+            options=options,
+        )
+        self._thread = _LoopThread(f"ringmq consumer {group}")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Join the group; returns with the first assignment."""
+        self._thread.open()
+        self._thread.run(self._consumer.start())
+
+    def close(self) -> None:
+        """Commit, leave the group, close. A `for` loop in another thread ends."""
+        try:
+            self._thread.run(self._consumer.close())
+        finally:
+            self._thread.close()
+
+    def __iter__(self) -> Iterator[MessageExt]:
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX) -> Iterator[list[MessageExt]]:
+        """Batches of at least one message, each of one queue."""
+        while messages := self.poll(max_messages):
+            yield messages
+
+    def poll(
+        self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX, timeout_ms: int | None = None
+    ) -> list[MessageExt]:
+        """Up to `max_messages` of one queue; empty after `timeout_ms` without any, or when closed."""
+        return self._thread.run(self._consumer.poll(max_messages, timeout_ms))
+
+    def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
+        """Acknowledge messages; returns how many were open."""
+
+        async def ack() -> int:
+            return self._consumer.ack(messages)
+
+        return self._thread.run(ack())
+
+    def commit(self) -> None:
+        """Commit what is acknowledged now."""
+        self._thread.run(self._consumer.commit())
+
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that this member reads now."""
+
+        async def assignment() -> list[MessageQueue]:
+            return self._consumer.assignment()
+
+        return self._thread.run(assignment())
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on reading an assigned queue at `offset`."""
+        self._thread.run(self._consumer.seek(queue, offset))
+
+    def seek_to_beginning(self, queue: MessageQueue) -> None:
+        """Go on at the queue's first message."""
+        self._thread.run(self._consumer.seek_to_beginning(queue))
+
+    def seek_to_end(self, queue: MessageQueue) -> None:
+        """Go on behind the queue's last message."""
+        self._thread.run(self._consumer.seek_to_end(queue))
+
+    def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
+        """Go on at the first message stored at or after `timestamp_ms`."""
+        self._thread.run(self._consumer.seek_to_timestamp(queue, timestamp_ms))

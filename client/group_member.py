@@ -1,0 +1,144 @@
+"""Membership of a consumer group: which of the subscribed queues are ours, now.
+
+Asks for the members (38) of each topic and takes this client's share, at start, when the broker says that the
+members changed (40), when a connection broke, and every 20 s. What the broker does not answer changes nothing.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from ringmq.client.allocation import allocate_averagely
+from ringmq.client.errors import BrokerError, RingmqError, RouteError
+from ringmq.client.heartbeat import Heartbeats
+from ringmq.client.name_servers import RouteTable
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.routes import TopicRoute
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.errors import BadBody
+from ringmq.remoting.heartbeat import decode_consumer_ids
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.names import is_retry_topic
+
+log = logging.getLogger("ringmq.client")
+
+REBALANCE_INTERVAL_S = 20.0
+MISSING_TOPIC_INTERVAL_S = 0.5  # a topic that the first send makes should not wait for the next round
+
+Assignment = dict[MessageQueue, bool]
+"""Queue -> whether it appeared after the start."""
+
+
+class GroupMember:
+    """One client's place in one group. `on_assignment` is called, and awaited, with each new assignment."""
+
+    def __init__(
+        self,
+        group: str,
+        client_id: str,
+        client: RemotingClient,
+        routes: RouteTable,
+        heartbeats: Heartbeats,
+        topics: Callable[[], list[str]],
+        on_assignment: Callable[[Assignment], Awaitable[None]],
+    ) -> None:
+        self._group = group
+        self._client_id = client_id
+        self._client = client
+        self._routes = routes
+        self._heartbeats = heartbeats
+        self._topics = topics
+        self._on_assignment = on_assignment
+        self._again = asyncio.Event()
+        self._greeted: set[str] = set()  # brokers that have our heartbeat on the present connection
+        self._owned: dict[str, list[MessageQueue]] = {}
+        self._seen_at_start: set[MessageQueue] | None = None
+        client.on_disconnected = self._note_disconnected
+
+    def trigger(self) -> None:
+        """Look at the members again, soon."""
+        self._again.set()
+
+    async def run(self) -> None:
+        """Keep the assignment up to date for ever; the owner cancels it."""
+        while True:
+            complete = await self.rebalance()
+            try:
+                async with asyncio.timeout(REBALANCE_INTERVAL_S if complete else MISSING_TOPIC_INTERVAL_S):
+                    await self._again.wait()
+            except TimeoutError:
+                pass
+
+    async def rebalance(self) -> bool:
+        """One round. False when a topic has no route yet or somebody did not answer, so that another one comes soon."""
+        self._again.clear()
+        complete = True
+        routes: list[TopicRoute] = []
+        for topic in self._topics():
+            route = await self._route(topic)
+            if route is not None:
+                routes.append(route)
+            elif not is_retry_topic(topic):
+                complete = False
+        await self._greet({address for route in routes for address in route.all_addresses()})
+        if self._seen_at_start is None:
+            self._seen_at_start = {queue for route in routes for queue in route.read_queues}
+        for route in routes:
+            try:
+                members = await self._members(route)
+            except RingmqError as error:
+                log.info("members of group %s on topic %s: %s", self._group, route.topic, error)
+                complete = False
+                continue
+            self._owned[route.topic] = allocate_averagely(self._client_id, route.read_queues, members)
+        queues = [queue for topic in self._topics() for queue in self._owned.get(topic, [])]
+        await self._on_assignment({queue: queue not in self._seen_at_start for queue in queues})
+        return complete
+
+    async def leave(self) -> None:
+        """Tell every broker that we go, so that the others take over at once."""
+        leave = {"clientID": self._client_id, "consumerGroup": self._group}
+        connected = set(self._client.connected_addresses()) & self._routes.all_addresses()
+        results = await asyncio.gather(
+            *(self._client.call(a, RequestCode.UNREGISTER_CLIENT, leave, timeout_ms=1000) for a in connected),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, Exception):
+                log.info("leaving consumer group %s: %s", self._group, result)
+
+    async def _route(self, topic: str) -> TopicRoute | None:
+        route = self._routes.known(topic)
+        if route is None:
+            try:
+                route = await self._routes.fetch(topic)
+            except RingmqError as error:
+                log.warning("route of topic %s: %s", topic, error)
+        return route
+
+    async def _greet(self, addresses: set[str]) -> None:
+        """Heartbeat before asking for members: a list without us would take all our queues away."""
+        missing = [address for address in addresses if address not in self._greeted]
+        for address, accepted in zip(
+            missing, await asyncio.gather(*(self._heartbeats.send_to(a) for a in missing)), strict=True
+        ):
+            if accepted:
+                self._greeted.add(address)
+
+    async def _members(self, route: TopicRoute) -> list[str]:
+        addresses = sorted(route.all_addresses())
+        if not addresses:
+            raise RouteError(f"no broker of topic {route.topic} is registered")
+        address = random.choice(addresses)
+        answer = await self._client.call(
+            address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": self._group}
+        )
+        try:
+            return decode_consumer_ids(answer.body)
+        except BadBody as error:
+            raise BrokerError(address, answer.code, f"member list does not read: {error}") from error
+
+    def _note_disconnected(self, address: str) -> None:
+        self._greeted.discard(address)
+        self._again.set()

@@ -1,0 +1,143 @@
+"""Offsets of a queue: asking for them, committing them, and the rule where a group begins to read."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ringmq.client.errors import BrokerError, RouteError
+from ringmq.client.name_servers import RouteTable
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.heartbeat import (
+    CONSUME_FROM_FIRST_OFFSET,
+    CONSUME_FROM_LAST_OFFSET,
+    CONSUME_FROM_TIMESTAMP,
+)
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.names import is_retry_topic
+
+LATE_QUEUE_MARGIN_MS = 600_000  # clocks of client and broker may differ this much
+
+
+class ConsumeFrom(Enum):
+    """Where a group without a committed offset begins."""
+
+    LAST = CONSUME_FROM_LAST_OFFSET
+    FIRST = CONSUME_FROM_FIRST_OFFSET
+    TIMESTAMP = CONSUME_FROM_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class StartRule:
+    """`consume_from` with its time (ms, TIMESTAMP only), and when the consumer was started (ms)."""
+
+    consume_from: ConsumeFrom
+    timestamp_ms: int
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What was asked about a queue when a member took it over. `max_offset` was asked before `committed_offset`."""
+
+    max_offset: int
+    committed_offset: int | None
+    appeared_late: bool  # the topic had no such queue when the consumer started
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFrom:
+    """Begin at the first message stored at or after this time."""
+
+    timestamp_ms: int
+
+
+class FromMinimum(Enum):
+    """Begin at the queue's first message."""
+
+    MINIMUM = 0
+
+
+def choose_start(queue: MessageQueue, facts: QueueFacts, rule: StartRule) -> int | SearchFrom | FromMinimum:
+    """Where to begin reading `queue`: an offset, or what to ask the broker for it. No IO.
+
+    As RocketMQ's `RebalancePushImpl.computePullFromWhere`, with two additions, so that a consumer started in the same
+    instant as the first send misses nothing. A broker may say "no offset" (22) about an empty queue, get the first
+    message, and then name 1 as maximum; therefore the maximum is asked first, and what arrives in between lies above
+    it. And a queue that was not there when the consumer started is read from the start time on, whenever it is seen.
+    """
+    if facts.committed_offset is not None:
+        return facts.committed_offset
+    if is_retry_topic(queue.topic):
+        return 0
+    if rule.consume_from is ConsumeFrom.FIRST:
+        return FromMinimum.MINIMUM
+    if rule.consume_from is ConsumeFrom.TIMESTAMP:
+        return SearchFrom(rule.timestamp_ms)
+    if facts.appeared_late:
+        return SearchFrom(rule.started_ms - LATE_QUEUE_MARGIN_MS)
+    return facts.max_offset
+
+
+class QueueOffsets:
+    """Offset requests about queues, sent to their master. All raise `RingmqError`."""
+
+    def __init__(self, client: RemotingClient, routes: RouteTable, timeout_ms: int = 3000) -> None:
+        self._client = client
+        self._routes = routes
+        self._timeout_ms = timeout_ms
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        return await self._ask(queue, RequestCode.GET_MAX_OFFSET)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the first message that is still there."""
+        return await self._ask(queue, RequestCode.GET_MIN_OFFSET)
+
+    async def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The first message stored at or after `timestamp_ms`, the maximum when all are older."""
+        return await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, timestamp=str(timestamp_ms))
+
+    async def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """The group's committed offset, None when it has none."""
+        try:
+            return await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup=group)
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+
+    async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Set the group's committed offset."""
+        await self._call(
+            queue, RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": group, "commitOffset": str(offset)}
+        )
+
+    async def start(
+        self, group: str, queue: MessageQueue, rule: StartRule, *, appeared_late: bool
+    ) -> tuple[int, int | None]:
+        """(where to begin, the committed offset if there is one), by `choose_start`."""
+        maximum = await self.max_offset(queue)  # before the committed offset, see choose_start
+        committed = await self.committed(group, queue)
+        start = choose_start(queue, QueueFacts(maximum, committed, appeared_late), rule)
+        if isinstance(start, SearchFrom):
+            return await self.search(queue, max(0, start.timestamp_ms)), committed
+        if isinstance(start, FromMinimum):
+            return await self.min_offset(queue), committed
+        return start, committed
+
+    async def _ask(self, queue: MessageQueue, code: RequestCode, **fields: str) -> int:
+        answer = await self._call(queue, code, fields)
+        try:
+            return int(answer.ext_fields["offset"])
+        except (KeyError, ValueError):
+            raise BrokerError(queue.broker_name, answer.code, f"answer to {code.name} has no offset") from None
+
+    async def _call(self, queue: MessageQueue, code: RequestCode, fields: dict[str, str]) -> RemotingCommand:
+        route = self._routes.known(queue.topic) or await self._routes.fetch(queue.topic)
+        address = None if route is None else route.read_address(queue.broker_name)
+        if address is None:
+            raise RouteError(f"broker {queue.broker_name} of topic {queue.topic} is not registered")
+        ext_fields = {"topic": queue.topic, "queueId": str(queue.queue_id)} | fields
+        return await self._client.call(address, code, ext_fields, timeout_ms=self._timeout_ms)

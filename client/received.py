@@ -1,0 +1,80 @@
+"""From the body of a pull answer to the messages that the application sees. No IO."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ringmq.client.compression import DecompressionError, decompress_body
+from ringmq.remoting import properties as names
+from ringmq.remoting.batch import BadBatch, decode_batch
+from ringmq.remoting.flags import MessageSysFlag, without_compression
+from ringmq.remoting.message import MessageExt, decode_messages
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.names import retry_topic
+from ringmq.remoting.properties import decode_properties
+from ringmq.remoting.subscription import SubscriptionData
+
+log = logging.getLogger("ringmq.client")
+
+
+def read_messages(
+    body: bytes, queue: MessageQueue, first_offset: int, subscription: SubscriptionData
+) -> list[MessageExt]:
+    """The messages of a pull answer that are for us, in queue order.
+
+    Bodies are decompressed, inner batches split, tags compared as text (the broker compares hashes), and messages that
+    come back from the group's retry topic carry their first topic again. Offsets below `first_offset` (the front
+    of a batch that was read in part) are left out. A body that cannot be decompressed is handed over as it is, with its
+    sysFlag still saying so.
+    """
+    messages: list[MessageExt] = []
+    for stored in decode_messages(body):
+        for message in _unwrap(stored):
+            if message.queue_offset < first_offset or not subscription.matches_tags(message.tags):
+                continue
+            message.broker_name = queue.broker_name
+            if message.sys_flag & MessageSysFlag.COMPRESSED:
+                _decompress(message)
+            original_topic = message.properties.get(names.RETRY_TOPIC)
+            if original_topic is not None and message.topic == queue.topic:
+                message.topic = original_topic
+            messages.append(message)
+    return messages
+
+
+def queue_of(message: MessageExt, group: str) -> tuple[MessageQueue, MessageQueue]:
+    """The queues that `message` can have been read from by `group`: that of its topic, that of the retry topic."""
+    own = MessageQueue(message.topic, message.broker_name, message.queue_id)
+    return own, own._replace(topic=retry_topic(group))
+
+
+def _unwrap(stored: MessageExt) -> Iterable[MessageExt]:
+    """The messages of an inner batch (BatchCQ topics), or the message itself."""
+    both = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
+    if stored.sys_flag & both != both:
+        return (stored,)
+    try:
+        elements = decode_batch(decompress_body(stored.body, stored.sys_flag))
+        base_offset = int(stored.properties.get(names.INNER_BASE, stored.queue_offset))
+    except (BadBatch, DecompressionError, ValueError) as error:
+        log.error("inner batch at %d of %s cannot be split: %s", stored.commit_log_offset, stored.topic, error)
+        return (stored,)
+    return [
+        replace(
+            stored,
+            body=element.body,
+            flag=element.flag,
+            properties=decode_properties(element.properties.decode("utf-8", "replace")),
+            queue_offset=base_offset + index,
+            sys_flag=without_compression(stored.sys_flag) & ~both,
+        )
+        for index, element in enumerate(elements)
+    ]
+
+
+def _decompress(message: MessageExt) -> None:
+    try:
+        message.body = decompress_body(message.body, message.sys_flag)
+        message.sys_flag = without_compression(message.sys_flag)
+    except DecompressionError as error:
+        log.error("body of message %s of %s: %s", message.msg_id, message.topic, error)
