@@ -1,0 +1,150 @@
+#include "check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { LAST_KEYS = 8, READ_CONNECTIONS = 8 };
+/* Beyond the allowed time it goes on looking for a while, to tell late from lost. */
+static const double PATIENCE_MS = 20000;
+
+static double ms_since(uint64_t then)
+{
+    uint64_t now = now_ns();
+    return now > then ? (double)(now - then) / 1e6 : 0;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+int check_offsets(struct control *c, int code, const char *topic, uint32_t queues, uint64_t *offsets)
+{
+    for (uint32_t q = 0; q < queues; q++) {
+        int64_t value = 0;
+        int rc = control_offset(c, code, topic, q, &value);
+        if (rc != 0)
+            return rc;
+        offsets[q] = value > 0 ? (uint64_t)value : 0;
+    }
+    return 0;
+}
+
+static int wait_for_queues(struct check *k, struct control *c, const struct check_plan *plan,
+                           const struct send_scenario *sent, uint64_t since_ns)
+{
+    for (;;) {
+        double at_ms = ms_since(since_ns);
+        int rc = check_offsets(c, CODE_MAX_OFFSET, plan->topic, plan->queues, k->after);
+        if (rc != 0) {
+            snprintf(k->trouble, sizeof k->trouble, "maximum offset of %.80s: %d %.80s", plan->topic, rc, c->remark);
+            return -1;
+        }
+        k->in_queues = 0;
+        k->queues_wrong = 0;
+        for (uint32_t q = 0; q < plan->queues; q++) {
+            k->in_queues += k->after[q] - k->before[q];
+            k->queues_wrong += k->after[q] - k->before[q] != sent->acked_of_queue[q];
+        }
+        if (k->in_queues >= sent->acked) {
+            k->queue_ms = at_ms;
+            return 0;
+        }
+        if (at_ms > plan->settle_ms + PATIENCE_MS) {
+            snprintf(k->trouble, sizeof k->trouble, "the queues hold %llu of %llu messages",
+                     (unsigned long long)k->in_queues, (unsigned long long)sent->acked);
+            return -1;
+        }
+        nap();
+    }
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+void check_keys(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id, uint64_t count,
+                uint64_t since_ns)
+{
+    k->index_ms = 0;
+    for (uint32_t i = 0; i < plan->keys && count > 0; i++) {
+        uint64_t sequence = i < LAST_KEYS && i < count ? count - 1 - i : mix(run_id + (uint64_t)i) % count;
+        char key[KEY_TEXT + 1];
+        messages_key(run_id, sequence, key);
+        k->keys_asked++;
+        for (;;) {
+            double at_ms = ms_since(since_ns);
+            int rc = control_has_key(c, plan->topic, key);
+            if (rc == 1) {
+                k->keys_found++;
+                break;
+            }
+            if (rc < 0) {
+                snprintf(k->trouble, sizeof k->trouble, "query of key %s: %d %.80s", key, rc, c->remark);
+                return;
+            }
+            if (at_ms > plan->settle_ms + PATIENCE_MS) {
+                k->index_ms = -1;
+                snprintf(k->trouble, sizeof k->trouble, "key %s is not in the index", key);
+                break;
+            }
+            /* Time of the last look in vain: looking up many keys takes time of its own, which is not the index's. */
+            if (k->index_ms >= 0)
+                k->index_ms = at_ms;
+            nap();
+        }
+    }
+}
+
+void check_read_back(struct check *k, const struct check_plan *plan, const uint64_t *min, const uint64_t *max)
+{
+    struct pull_scenario *p = &k->read_back;
+    struct scenario scenario;
+    *p = (struct pull_scenario){
+        .topic = plan->topic,
+        .group = plan->group,
+        .queues = plan->queues,
+        .max_messages = 32,
+        .json = plan->json,
+        .read_all = 1,
+        .subscription_in_pull = 1,
+    };
+    memcpy(p->min, min, plan->queues * sizeof *min);
+    memcpy(p->max, max, plan->queues * sizeof *max);
+    k->read_asked = 1;
+    if (pull_init(p, &scenario) == -ENODATA)
+        return;
+    struct engine_config config = {
+        .host = plan->host,
+        .port = plan->port,
+        .connections = plan->queues < READ_CONNECTIONS ? plan->queues : READ_CONNECTIONS,
+        .depth = (plan->queues + READ_CONNECTIONS - 1) / READ_CONNECTIONS,
+        .drain_s = 10,
+    };
+    if (engine_run(&config, &scenario, &k->read_result) < 0 || k->read_result.trouble[0])
+        snprintf(k->trouble, sizeof k->trouble, "reading back: %.150s", k->read_result.trouble);
+    else if (k->read_result.code_count)
+        snprintf(k->trouble, sizeof k->trouble, "reading back: code %d %.150s", k->read_result.codes[0].code,
+                 k->read_result.remark);
+}
+
+void check_after_send(struct check *k, struct control *c, const struct check_plan *plan, const struct send_scenario *sent,
+                      uint64_t last_answer_ns)
+{
+    k->queue_ms = k->index_ms = -1;
+    if (wait_for_queues(k, c, plan, sent, last_answer_ns) == 0) {
+        check_keys(k, c, plan, sent->messages.plan.run_id, sent->next_sequence, last_answer_ns);
+        if (plan->read_back)
+            check_read_back(k, plan, k->before, k->after);
+    }
+    int in_time = k->queue_ms >= 0 && k->queue_ms <= plan->settle_ms && k->index_ms >= 0 && k->index_ms <= plan->settle_ms;
+    int read_ok = !plan->read_back || (k->read_back.read == sent->acked && k->read_back.crc_sum == sent->acked_crc_sum &&
+                                       k->read_back.wrong_crc == 0 && k->read_back.wrong_offset == 0);
+    k->ok = in_time && read_ok && k->queues_wrong == 0 && k->in_queues == sent->acked &&
+            k->keys_found == k->keys_asked && k->trouble[0] == 0;
+}

@@ -1,0 +1,34 @@
+/* One connection of the load loop: its requests on the way, what is to be sent, what was received. */
+#ifndef RINGMQ_LOAD_CONNECTION_H
+#define RINGMQ_LOAD_CONNECTION_H
+
+#include "engine.h"
+#include "mirror.h"
+
+struct connection {
+    int fd; /* -1 once closed */
+    uint32_t index;
+    struct mirror rx;
+    uint8_t *tx;
+    size_t tx_cap, tx_len, tx_sent;
+    int sending, dirty;
+    struct slot *slots;
+    uint32_t *free_slots;
+    uint32_t free_count, depth, generation;
+    uint64_t due; /* open loop: requests whose time has come and that are not written yet */
+    uint64_t next; /* open loop: number of the next request of this connection */
+};
+
+int connection_open(struct connection *c, uint32_t index, const struct engine_config *config, const struct scenario *s);
+void connection_close(struct connection *c);
+
+/* Takes a free slot and gives it a fresh opaque; NULL when `depth` requests are on their way. */
+struct slot *connection_take(struct connection *c);
+
+/* Gives a slot back that was taken last and not used. */
+void connection_untake(struct connection *c, struct slot *slot);
+
+/* Slot of an answer's opaque, freed; NULL for an opaque that nobody waits for. The content stays until the next take. */
+struct slot *connection_release(struct connection *c, uint32_t opaque);
+
+#endif

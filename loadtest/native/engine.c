@@ -1,0 +1,437 @@
+#include "engine.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "connection.h"
+
+enum { OP_RECV = 0, OP_SEND = 1, RING_ENTRIES = 4096, CQE_BATCH = 256 };
+static const uint64_t NS = 1000000000u;
+static const uint64_t FOREVER = UINT64_MAX;
+
+struct engine {
+    const struct engine_config *config;
+    const struct scenario *scenario;
+    struct engine_result *result;
+    struct io_uring ring;
+    struct connection *connections;
+    uint32_t *dirty;
+    uint32_t dirty_count;
+    uint64_t start_ns, window_begin_ns, stop_ns, drain_end_ns;
+    uint64_t outstanding, frames_limit;
+    uint64_t due_next; /* open loop: number of the next request over all connections */
+    double interval_ns; /* open loop */
+    int window_open, stopping;
+    struct rusage usage_begin;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * NS + (uint64_t)t.tv_nsec;
+}
+
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
+static void mark_dirty(struct engine *e, struct connection *c)
+{
+    if (!c->dirty) {
+        c->dirty = 1;
+        e->dirty[e->dirty_count++] = c->index;
+    }
+}
+
+static struct io_uring_sqe *sqe_of(struct engine *e, struct connection *c, unsigned op)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&e->ring);
+    if (sqe == NULL) {
+        io_uring_submit(&e->ring);
+        sqe = io_uring_get_sqe(&e->ring);
+    }
+    io_uring_sqe_set_data64(sqe, (uint64_t)c->index << 1 | op);
+    return sqe;
+}
+
+static void arm_recv(struct engine *e, struct connection *c, int more)
+{
+    static uint8_t nothing[16]; /* idle connections have no buffer; whatever arrives there is dropped */
+    struct io_uring_sqe *sqe = sqe_of(e, c, OP_RECV);
+    uint64_t data = sqe->user_data;
+    if (c->rx.base == NULL)
+        io_uring_prep_recv(sqe, c->fd, nothing, sizeof nothing, 0);
+    else
+        io_uring_prep_recv(sqe, c->fd, c->rx.base + c->rx.tail, c->rx.cap - mirror_used(&c->rx), 0);
+    if (!more)
+        sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
+    sqe->user_data = data;
+}
+
+static void arm_send(struct engine *e, struct connection *c)
+{
+    struct io_uring_sqe *sqe = sqe_of(e, c, OP_SEND);
+    uint64_t data = sqe->user_data;
+    io_uring_prep_send(sqe, c->fd, c->tx + c->tx_sent, c->tx_len - c->tx_sent, MSG_NOSIGNAL | MSG_WAITALL);
+    sqe->user_data = data;
+    c->sending = 1;
+}
+
+static uint64_t due_time(const struct engine *e, uint64_t number)
+{
+    return e->start_ns + (uint64_t)((double)number * e->interval_ns);
+}
+
+/* Stamps a request of the open loop with the time it was due, however late it is written. */
+static uint64_t start_of(struct engine *e, struct connection *c, uint64_t now)
+{
+    if (e->interval_ns == 0)
+        return now;
+    uint64_t due = due_time(e, c->index + c->next * e->config->connections);
+    if (e->window_open && c->free_count)
+        hist_add(&e->result->lag, now > due ? now - due : 0);
+    c->next++;
+    c->due--;
+    return due;
+}
+
+/* Writes as many requests as the connection may have on its way, and sends them together. */
+static void fill(struct engine *e, struct connection *c, uint64_t now)
+{
+    if (c->sending || c->fd < 0 || e->stopping || e->scenario->frame_max == 0)
+        return;
+    c->tx_len = c->tx_sent = 0;
+    while (c->tx_len + e->scenario->frame_max <= c->tx_cap && e->result->frames_sent < e->frames_limit) {
+        if (e->interval_ns != 0 && c->due == 0)
+            break;
+        struct slot *slot = connection_take(c);
+        if (slot == NULL)
+            break;
+        slot->start_ns = now;
+        uint32_t len = e->scenario->write(e->scenario->self, c->index, slot, c->tx + c->tx_len);
+        if (len == 0) {
+            connection_untake(c, slot);
+            break;
+        }
+        slot->start_ns = start_of(e, c, now);
+        c->tx_len += len;
+        e->outstanding++;
+        e->result->frames_sent++;
+    }
+    if (c->tx_len == 0)
+        return;
+    if (e->window_open)
+        e->result->bytes_out += c->tx_len;
+    arm_send(e, c);
+}
+
+static void count_code(struct engine_result *r, int code)
+{
+    for (uint32_t i = 0; i < r->code_count; i++)
+        if (r->codes[i].code == code) {
+            r->codes[i].count++;
+            return;
+        }
+    if (r->code_count < CODES_MAX)
+        r->codes[r->code_count++] = (struct code_count){code, 1};
+}
+
+static void take_answer(struct engine *e, struct connection *c, const struct answer *answer, uint64_t now)
+{
+    struct engine_result *r = e->result;
+    if (answer->is_request)
+        return;
+    struct slot *slot = connection_release(c, answer->opaque);
+    if (slot == NULL) {
+        r->bad_answers++;
+        return;
+    }
+    e->outstanding--;
+    int messages = 0;
+    if (answer->code == ANSWER_SUCCESS) {
+        messages = e->scenario->answer(e->scenario->self, slot, answer);
+        if (messages < 0)
+            r->bad_answers++;
+    } else if (e->scenario->refused == NULL || !e->scenario->refused(e->scenario->self, slot, answer)) {
+        if (r->code_count == 0)
+            wire_remark(answer, r->remark, sizeof r->remark);
+        count_code(r, answer->code);
+    }
+    if (messages > 0)
+        r->all_messages += (uint64_t)messages;
+    r->last_answer_ns = now;
+    if (!e->window_open)
+        return;
+    r->answers++;
+    if (messages > 0)
+        r->messages += (uint64_t)messages;
+    hist_add(&r->latency, now > slot->start_ns ? now - slot->start_ns : 0);
+}
+
+static void drop(struct engine *e, struct connection *c, const char *why)
+{
+    if (c->fd < 0)
+        return;
+    close(c->fd);
+    c->fd = -1;
+    uint32_t lost = e->scenario->frame_max ? c->depth - c->free_count : 0;
+    e->outstanding -= lost;
+    e->result->unanswered += lost;
+    e->result->disconnects++;
+    e->result->still_open--;
+    if (e->result->trouble[0] == 0)
+        snprintf(e->result->trouble, sizeof e->result->trouble, "connection %u: %s", c->index, why);
+    if (e->result->still_open == 0)
+        e->stopping = 1;
+}
+
+static void on_received(struct engine *e, struct connection *c, const struct io_uring_cqe *cqe, uint64_t now)
+{
+    if (c->fd < 0)
+        return;
+    if (cqe->res <= 0) {
+        drop(e, c, cqe->res == 0 ? "closed by the server" : strerror(-cqe->res));
+        return;
+    }
+    if (e->window_open)
+        e->result->bytes_in += (uint64_t)cqe->res;
+    if (c->rx.base != NULL) {
+        c->rx.tail += (size_t)cqe->res;
+        while (mirror_used(&c->rx) >= 4) {
+            size_t len = 4 + (size_t)get32(mirror_data(&c->rx));
+            if (len > c->rx.cap) {
+                drop(e, c, "an answer is larger than the receive buffer");
+                return;
+            }
+            if (mirror_used(&c->rx) < len)
+                break;
+            struct answer answer;
+            if (wire_decode(mirror_data(&c->rx), len, &answer) < 0) {
+                drop(e, c, "an answer is no remoting frame");
+                return;
+            }
+            take_answer(e, c, &answer, now);
+            mirror_consume(&c->rx, len);
+        }
+        mark_dirty(e, c);
+    }
+    arm_recv(e, c, cqe->flags & IORING_CQE_F_SOCK_NONEMPTY);
+}
+
+static void on_sent(struct engine *e, struct connection *c, const struct io_uring_cqe *cqe)
+{
+    c->sending = 0;
+    if (c->fd < 0)
+        return;
+    if (cqe->res <= 0) {
+        drop(e, c, strerror(-cqe->res));
+        return;
+    }
+    c->tx_sent += (size_t)cqe->res;
+    if (c->tx_sent < c->tx_len)
+        arm_send(e, c);
+    else
+        mark_dirty(e, c);
+}
+
+static void open_window(struct engine *e)
+{
+    e->window_open = 1;
+    e->window_begin_ns = now_ns();
+    getrusage(RUSAGE_SELF, &e->usage_begin);
+}
+
+static void close_window(struct engine *e, uint64_t end_ns)
+{
+    if (!e->window_open)
+        return;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    e->window_open = 0;
+    e->result->window_s = (double)(end_ns - e->window_begin_ns) / 1e9;
+    e->result->user_s = seconds_of(usage.ru_utime) - seconds_of(e->usage_begin.ru_utime);
+    e->result->system_s = seconds_of(usage.ru_stime) - seconds_of(e->usage_begin.ru_stime);
+}
+
+/* Hands every request whose time has come to its connection. */
+static void release_due(struct engine *e, uint64_t now)
+{
+    while (due_time(e, e->due_next) <= now) {
+        struct connection *c = &e->connections[e->due_next++ % e->config->connections];
+        c->due++;
+        mark_dirty(e, c);
+    }
+}
+
+/* Moves the run from warm-up to measuring to draining; returns when to look again. */
+static uint64_t advance(struct engine *e, uint64_t now)
+{
+    const struct scenario *s = e->scenario;
+    int all_asked = e->result->frames_sent >= e->frames_limit || (s->done != NULL && s->done(s->self));
+    if (!e->stopping && (interrupted || now >= e->stop_ns || all_asked)) {
+        e->stopping = 1;
+        /* A run of fixed length ends now; one of fixed size ends with its last answer. */
+        if (e->config->seconds > 0)
+            close_window(e, now);
+    }
+    if (e->stopping) {
+        if (e->drain_end_ns == 0)
+            e->drain_end_ns = now + (uint64_t)(e->config->drain_s * 1e9);
+        return e->drain_end_ns;
+    }
+    uint64_t begin = e->start_ns + (uint64_t)(e->config->warmup_s * 1e9);
+    if (!e->window_open && now >= begin)
+        open_window(e);
+    uint64_t next = e->window_open ? e->stop_ns : begin;
+    if (e->interval_ns != 0) {
+        release_due(e, now);
+        uint64_t due = due_time(e, e->due_next);
+        next = due < next ? due : next;
+    }
+    return next;
+}
+
+static int wait_for_events(struct engine *e, uint64_t until)
+{
+    struct io_uring_cqe *cqe;
+    uint64_t now = now_ns();
+    uint64_t ns = until == FOREVER || until > now + NS ? NS : until > now ? until - now : 0;
+    struct __kernel_timespec limit = {.tv_sec = (long long)(ns / NS), .tv_nsec = (long long)(ns % NS)};
+    int rc = io_uring_submit_and_wait_timeout(&e->ring, &cqe, 1, &limit, NULL);
+    return rc < 0 && rc != -ETIME && rc != -EINTR && rc != -EAGAIN ? rc : 0;
+}
+
+static void handle_events(struct engine *e)
+{
+    struct io_uring_cqe *cqes[CQE_BATCH];
+    unsigned n;
+    while ((n = io_uring_peek_batch_cqe(&e->ring, cqes, CQE_BATCH)) > 0) {
+        uint64_t now = now_ns();
+        for (unsigned i = 0; i < n; i++) {
+            uint64_t data = io_uring_cqe_get_data64(cqes[i]);
+            struct connection *c = &e->connections[data >> 1];
+            if ((data & 1) == OP_RECV)
+                on_received(e, c, cqes[i], now);
+            else
+                on_sent(e, c, cqes[i]);
+        }
+        io_uring_cq_advance(&e->ring, n);
+        if (n < CQE_BATCH)
+            break;
+    }
+}
+
+static int loop(struct engine *e)
+{
+    for (;;) {
+        uint64_t now = now_ns();
+        uint64_t until = advance(e, now);
+        uint32_t count = e->dirty_count;
+        e->dirty_count = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            struct connection *c = &e->connections[e->dirty[i]];
+            c->dirty = 0;
+            fill(e, c, now);
+        }
+        if (e->stopping && (e->outstanding == 0 || now >= e->drain_end_ns))
+            return 0;
+        int rc = wait_for_events(e, until);
+        if (rc < 0)
+            return rc;
+        handle_events(e);
+    }
+}
+
+static int ring_open(struct io_uring *ring)
+{
+    struct io_uring_params p = {.flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_CQSIZE};
+    p.cq_entries = 4 * RING_ENTRIES;
+    int rc = io_uring_queue_init_params(RING_ENTRIES, ring, &p);
+    if (rc != -EINVAL)
+        return rc;
+    memset(&p, 0, sizeof p);
+    return io_uring_queue_init_params(RING_ENTRIES, ring, &p);
+}
+
+static int start(struct engine *e)
+{
+    const struct engine_config *config = e->config;
+    struct engine_result *r = e->result;
+    int rc = ring_open(&e->ring);
+    if (rc < 0) {
+        snprintf(r->trouble, sizeof r->trouble, "io_uring_setup: %s", strerror(-rc));
+        return rc;
+    }
+    e->connections = calloc(config->connections, sizeof *e->connections);
+    e->dirty = calloc(config->connections, sizeof *e->dirty);
+    if (e->connections == NULL || e->dirty == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < config->connections; i++) {
+        rc = connection_open(&e->connections[i], i, config, e->scenario);
+        if (rc < 0) {
+            snprintf(r->trouble, sizeof r->trouble, "connect to %s:%d: %s", config->host, config->port, strerror(-rc));
+            return rc;
+        }
+        r->connected = r->still_open = i + 1;
+    }
+    for (uint32_t i = 0; i < config->connections; i++) {
+        arm_recv(e, &e->connections[i], 0);
+        mark_dirty(e, &e->connections[i]);
+    }
+    return 0;
+}
+
+static void finish(struct engine *e)
+{
+    close_window(e, e->config->seconds > 0 || e->result->last_answer_ns == 0 ? now_ns() : e->result->last_answer_ns);
+    e->result->unanswered += e->outstanding;
+    /* The ring goes first: it may still point into the buffers. */
+    io_uring_queue_exit(&e->ring);
+    for (uint32_t i = 0; e->connections != NULL && i < e->result->connected; i++)
+        connection_close(&e->connections[i]);
+    free(e->connections);
+    free(e->dirty);
+}
+
+int engine_run(const struct engine_config *config, const struct scenario *scenario, struct engine_result *out)
+{
+    struct engine e = {.config = config, .scenario = scenario, .result = out};
+    memset(out, 0, sizeof *out);
+    hist_init(&out->latency);
+    hist_init(&out->lag);
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    /* The default slack of 50 us would make an open loop late. */
+    prctl(PR_SET_TIMERSLACK, 1);
+    uint32_t per_frame = scenario->messages_per_frame ? scenario->messages_per_frame : 1;
+    e.frames_limit = config->messages ? (config->messages + per_frame - 1) / per_frame : FOREVER;
+    e.interval_ns = config->rate > 0 ? 1e9 * per_frame / config->rate : 0;
+    e.ring.ring_fd = -1;
+    int rc = start(&e);
+    if (rc == 0) {
+        e.start_ns = now_ns();
+        double length_s = config->warmup_s + config->seconds;
+        e.stop_ns = config->seconds > 0 ? e.start_ns + (uint64_t)(length_s * 1e9) : FOREVER;
+        rc = loop(&e);
+    }
+    if (e.ring.ring_fd >= 0)
+        finish(&e);
+    return rc;
+}

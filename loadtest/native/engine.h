@@ -1,0 +1,72 @@
+/* The load loop: one thread, one io_uring, many connections; closed loop or open loop at a fixed rate. */
+#ifndef RINGMQ_LOAD_ENGINE_H
+#define RINGMQ_LOAD_ENGINE_H
+
+#include <stdint.h>
+
+#include "hist.h"
+#include "wire.h"
+
+enum { CODES_MAX = 32, DEPTH_MAX = 65535, CONNECTIONS_MAX = 20000 };
+
+/* One request on its way. The scenario owns tag, queue and want. */
+struct slot {
+    uint64_t start_ns; /* closed loop: when it was written; open loop: when it was due */
+    uint64_t tag;
+    uint32_t queue, want;
+    uint32_t opaque;
+    int busy;
+};
+
+/* What is asked, and what an answer means. Callbacks get `self`. */
+struct scenario {
+    void *self;
+    uint32_t frame_max; /* bytes of the largest request; 0: the connections stay idle */
+    size_t answer_max; /* bytes of the largest answer */
+    uint32_t messages_per_frame; /* sent by one frame; 0 for pulls, whose answers decide */
+    /* Writes a request into `out` and returns its length; 0 when there is nothing to ask now. start_ns is the loop's time. */
+    uint32_t (*write)(void *self, uint32_t connection, struct slot *slot, uint8_t *out);
+    /* Takes an answer with code 0; returns its messages, or -EBADMSG when it is not what was asked for. */
+    int (*answer)(void *self, const struct slot *slot, const struct answer *answer);
+    /* Takes an answer with another code; 1 when that is no error. NULL: every other code is one. */
+    int (*refused)(void *self, const struct slot *slot, const struct answer *answer);
+    /* True when everything was asked. NULL: never. */
+    int (*done)(void *self);
+};
+
+struct engine_config {
+    const char *host;
+    int port;
+    uint32_t connections, depth;
+    double warmup_s, seconds; /* seconds 0: until `messages` are sent or the scenario is done */
+    uint64_t messages; /* 0: no limit */
+    double rate; /* messages/s of an open loop; 0: closed loop */
+    double drain_s; /* how long to wait for late answers */
+};
+
+struct code_count {
+    int code;
+    uint64_t count;
+};
+
+struct engine_result {
+    /* Within the measured window, that is after the warm-up and before the stop. */
+    uint64_t answers, messages, bytes_in, bytes_out;
+    double window_s, user_s, system_s;
+    struct hist latency, lag; /* lag: open loop, how late the loader itself was */
+    /* Over the whole run. */
+    uint64_t frames_sent, all_messages, bad_answers, unanswered, disconnects;
+    uint32_t connected, still_open;
+    struct code_count codes[CODES_MAX]; /* of answers other than 0 */
+    uint32_t code_count;
+    uint64_t last_answer_ns; /* CLOCK_MONOTONIC */
+    char remark[256]; /* of the first refused answer */
+    char trouble[160]; /* why the run ended early; empty when it did not */
+};
+
+uint64_t now_ns(void);
+
+/* Runs `scenario`; 0, or negative errno when it could not start (trouble says what failed). */
+int engine_run(const struct engine_config *config, const struct scenario *scenario, struct engine_result *out);
+
+#endif

@@ -1,0 +1,300 @@
+/* ringmq-load: load generator for any RocketMQ broker, speaking the remoting protocol. */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+
+#include "check.h"
+#include "crc32.h"
+#include "options.h"
+#include "report.h"
+
+static struct send_scenario sending;
+static struct pull_scenario pulling;
+static struct engine_result result;
+static struct check check;
+
+static int fail(const char *what, int rc, const char *detail)
+{
+    fprintf(stderr, "ringmq-load: %s: ", what);
+    if (rc < 0)
+        fprintf(stderr, "%s", strerror(-rc));
+    else
+        fprintf(stderr, "response code %d", rc);
+    fprintf(stderr, "%s%s\n", detail[0] ? ": " : "", detail);
+    return 1;
+}
+
+static int pin_to(int cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    return sched_setaffinity(0, sizeof set, &set) < 0 ? -errno : 0;
+}
+
+static struct engine_config config_of(const struct options *o)
+{
+    return (struct engine_config){
+        .host = o->host, .port = (int)o->port, .connections = o->connections, .depth = o->depth,
+        .warmup_s = o->warmup, .seconds = o->seconds, .messages = o->messages, .rate = o->rate, .drain_s = o->drain,
+    };
+}
+
+static struct check_plan check_plan_of(const struct options *o)
+{
+    return (struct check_plan){
+        .host = o->host, .topic = o->topic, .group = o->group, .port = (int)o->port, .json = o->json,
+        .queues = o->queues, .keys = o->keys, .settle_ms = o->settle_ms, .read_back = o->read_back,
+    };
+}
+
+static struct message_plan message_plan_of(const struct options *o)
+{
+    return (struct message_plan){
+        .topic = o->topic, .broker_name = o->broker_name, .group = o->group, .run_id = o->run_id,
+        .body_size = o->size, .batch = o->batch, .queues = o->queues, .json = o->json,
+    };
+}
+
+static void print_head(const struct options *o)
+{
+    printf("{\"scenario\":\"%s\",\"host\":\"%s\",\"port\":%u,\"topic\":\"%s\",\"queues\":%u,", o->command, o->host,
+           o->port, o->topic, o->queues);
+    printf("\"connections\":%u,\"depth\":%u,\"size\":%u,\"batch\":%u,\"rate\":%.1f,\"run_id\":\"%08X\",", o->connections,
+           o->depth, o->size, o->batch, o->rate, o->run_id);
+    printf("\"serialization\":\"%s\",", o->json ? "JSON" : "ROCKETMQ");
+}
+
+static int run_send(const struct options *o)
+{
+    struct message_plan plan = message_plan_of(o);
+    struct scenario scenario;
+    struct control control = {.fd = -1};
+    int rc = send_init(&sending, &plan, &scenario);
+    if (rc < 0)
+        return fail("message template", rc, "frame too large or plan impossible");
+    if (o->create || o->check) {
+        rc = control_open(&control, o->host, (int)o->port, o->json);
+        if (rc == 0 && o->create)
+            rc = control_create_topic(&control, o->topic, o->queues);
+        if (rc == 0 && o->check)
+            rc = check_offsets(&control, CODE_MAX_OFFSET, o->topic, o->queues, check.before);
+        if (rc != 0)
+            return fail("prepare the topic", rc, control.remark);
+    }
+    struct engine_config config = config_of(o);
+    rc = engine_run(&config, &scenario, &result);
+    if (rc < 0)
+        return fail("run", rc, result.trouble);
+    int ok = report_clean(&result);
+    if (o->check) {
+        struct check_plan check_plan = check_plan_of(o);
+        check.asked = 1;
+        check_after_send(&check, &control, &check_plan, &sending, result.last_answer_ns);
+        ok = ok && check.ok;
+    }
+    print_head(o);
+    report_run(stdout, &result);
+    printf("\"acked\":%llu,", (unsigned long long)sending.acked);
+    report_check(stdout, &check, &sending);
+    printf(",\"ok\":%s}\n", ok ? "true" : "false");
+    control_close(&control);
+    send_free(&sending);
+    return ok ? 0 : 2;
+}
+
+/* Learns what the queues hold and announces the consumer group. */
+static int prepare_pull(const struct options *o, struct control *control)
+{
+    for (uint32_t q = 0; q < o->queues; q++)
+        pulling.max[q] = o->assume;
+    if (o->assume)
+        return 0;
+    int rc = control_open(control, o->host, (int)o->port, o->json);
+    if (rc == 0)
+        rc = check_offsets(control, CODE_MIN_OFFSET, o->topic, o->queues, pulling.min);
+    if (rc == 0)
+        rc = check_offsets(control, CODE_MAX_OFFSET, o->topic, o->queues, pulling.max);
+    if (rc == 0 && !o->subscription_in_pull)
+        rc = control_heartbeat(control, o->group, o->topic);
+    return rc;
+}
+
+static int run_pull(const struct options *o)
+{
+    struct scenario scenario;
+    struct control control = {.fd = -1};
+    pulling = (struct pull_scenario){
+        .topic = o->topic, .group = o->group, .queues = o->queues, .max_messages = o->count, .json = o->json,
+        .subscription_in_pull = o->subscription_in_pull,
+    };
+    int rc = prepare_pull(o, &control);
+    if (rc != 0)
+        return fail("prepare the pulls", rc, control.remark);
+    rc = pull_init(&pulling, &scenario);
+    if (rc < 0)
+        return fail("pull", rc, "the topic holds no messages");
+    struct engine_config config = config_of(o);
+    config.messages = 0;
+    rc = engine_run(&config, &scenario, &result);
+    if (rc < 0)
+        return fail("run", rc, result.trouble);
+    int ok = report_clean(&result) && pulling.short_answers == 0;
+    print_head(o);
+    report_run(stdout, &result);
+    printf("\"short_answers\":%llu,\"ok\":%s}\n", (unsigned long long)pulling.short_answers, ok ? "true" : "false");
+    control_close(&control);
+    return ok ? 0 : 2;
+}
+
+static int run_idle(const struct options *o)
+{
+    struct scenario scenario = {.frame_max = 0};
+    struct engine_config config = config_of(o);
+    int rc = engine_run(&config, &scenario, &result);
+    if (rc < 0)
+        return fail("run", rc, result.trouble);
+    int ok = result.still_open == o->connections;
+    print_head(o);
+    report_run(stdout, &result);
+    printf("\"ok\":%s}\n", ok ? "true" : "false");
+    return ok ? 0 : 2;
+}
+
+static int run_verify(const struct options *o)
+{
+    static uint64_t min[QUEUES_MAX], max[QUEUES_MAX];
+    struct control control;
+    int rc = control_open(&control, o->host, (int)o->port, o->json);
+    if (rc == 0)
+        rc = check_offsets(&control, CODE_MIN_OFFSET, o->topic, o->queues, min);
+    if (rc == 0)
+        rc = check_offsets(&control, CODE_MAX_OFFSET, o->topic, o->queues, max);
+    if (rc != 0)
+        return fail("offsets", rc, control.remark);
+    uint64_t expected = 0;
+    for (uint32_t q = 0; q < o->queues; q++)
+        expected += max[q] - min[q];
+    struct check_plan plan = check_plan_of(o);
+    check_read_back(&check, &plan, min, max);
+    const struct pull_scenario *p = &check.read_back;
+    int ok = p->read == expected && p->wrong_crc == 0 && p->wrong_offset == 0 && check.trouble[0] == 0;
+    print_head(o);
+    printf("\"expected\":%llu,\"read\":%llu,\"read_crc_sum\":%llu,", (unsigned long long)expected,
+           (unsigned long long)p->read, (unsigned long long)p->crc_sum);
+    printf("\"wrong_crc\":%llu,\"wrong_offset\":%llu,\"window_s\":%.6f,\"trouble\":", (unsigned long long)p->wrong_crc,
+           (unsigned long long)p->wrong_offset, check.read_result.window_s);
+    report_text(stdout, check.trouble);
+    printf(",\"ok\":%s}\n", ok ? "true" : "false");
+    control_close(&control);
+    return ok ? 0 : 2;
+}
+
+static int run_keys(const struct options *o)
+{
+    struct control control;
+    int rc = control_open(&control, o->host, (int)o->port, o->json);
+    if (rc != 0)
+        return fail("connect", rc, "");
+    struct check_plan plan = check_plan_of(o);
+    check_keys(&check, &control, &plan, o->run_id, o->messages, now_ns());
+    int ok = check.keys_found == check.keys_asked && check.keys_asked > 0;
+    print_head(o);
+    printf("\"keys_asked\":%u,\"keys_found\":%u,\"index_ms\":%.3f,\"trouble\":", check.keys_asked, check.keys_found,
+           check.index_ms);
+    report_text(stdout, check.trouble);
+    printf(",\"ok\":%s}\n", ok ? "true" : "false");
+    control_close(&control);
+    return ok ? 0 : 2;
+}
+
+static int run_create(const struct options *o)
+{
+    struct control control;
+    int rc = control_open(&control, o->host, (int)o->port, o->json);
+    if (rc == 0)
+        rc = control_create_topic(&control, o->topic, o->queues);
+    if (rc != 0)
+        return fail("create topic", rc, control.remark);
+    print_head(o);
+    printf("\"ok\":true}\n");
+    control_close(&control);
+    return 0;
+}
+
+static int run_frame(const struct options *o)
+{
+    struct message_plan plan = message_plan_of(o);
+    struct scenario scenario;
+    int rc = send_init(&sending, &plan, &scenario);
+    uint8_t *frame = rc < 0 ? NULL : malloc(scenario.frame_max);
+    if (frame == NULL)
+        return fail("message template", rc < 0 ? rc : -ENOMEM, "");
+    uint32_t len = messages_write(&sending.messages, frame, 0, 7, 0xabc, "1700000000123");
+    printf("{\"hex\":\"");
+    for (uint32_t i = 0; i < len; i++)
+        printf("%02x", frame[i]);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < o->batch; i++)
+        sum += messages_crc(&sending.messages, 0xabc + i);
+    printf("\",\"crc_sum\":%llu}\n", (unsigned long long)sum);
+    free(frame);
+    send_free(&sending);
+    return 0;
+}
+
+static int run_hist(void)
+{
+    static struct hist h;
+    unsigned long long value;
+    hist_init(&h);
+    while (scanf("%llu", &value) == 1)
+        hist_add(&h, value);
+    printf("{");
+    report_latency(stdout, "latency_us", &h);
+    printf("}\n");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    int rc = options_parse(&o, argc, argv);
+    if (rc != 0) {
+        fputs(rc > 0 ? OPTIONS_HELP : "", stdout);
+        return rc > 0 ? 0 : 1;
+    }
+    if (o.pin >= 0 && (rc = pin_to(o.pin)) < 0)
+        return fail("pin", rc, "");
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    while (o.run_id == 0)
+        if (getrandom(&o.run_id, sizeof o.run_id, 0) != sizeof o.run_id)
+            return fail("random run id", -errno, "");
+    crc32_init();
+    if (strcmp(o.command, "send") == 0 || strcmp(o.command, "batch") == 0)
+        return run_send(&o);
+    if (strcmp(o.command, "pull") == 0)
+        return run_pull(&o);
+    if (strcmp(o.command, "idle") == 0)
+        return run_idle(&o);
+    if (strcmp(o.command, "verify") == 0)
+        return run_verify(&o);
+    if (strcmp(o.command, "keys") == 0)
+        return run_keys(&o);
+    if (strcmp(o.command, "create") == 0)
+        return run_create(&o);
+    if (strcmp(o.command, "frame") == 0)
+        return run_frame(&o);
+    if (strcmp(o.command, "hist") == 0)
+        return run_hist();
+    fprintf(stderr, "ringmq-load: unknown command %s (--help lists them)\n", o.command);
+    return 1;
+}

@@ -1,0 +1,209 @@
+#include "message.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "crc32.h"
+#include "wire.h"
+
+static const char SEQUENCE_MARK[] = "##SEQUENCE##";
+static const char BORN_MARK[] = "##BORN-TIME##";
+enum { BORN_DIGITS = 13, PROPERTIES_MAX = 256 };
+static const char FILLER[] = "127.0.0.1 - - [17/May/2026:10:05:03 +0000] \"GET /presentations/logstash HTTP/1.1\" 200 7697 ";
+
+static void hex_digits(uint64_t sequence, char out[SEQUENCE_DIGITS])
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (int i = SEQUENCE_DIGITS - 1; i >= 0; i--) {
+        out[i] = digits[sequence & 15];
+        sequence >>= 4;
+    }
+}
+
+static void fill_body(char *body, uint32_t size)
+{
+    memcpy(body, SEQUENCE_MARK, SEQUENCE_DIGITS);
+    for (uint32_t i = SEQUENCE_DIGITS; i < size; i++)
+        body[i] = FILLER[(i - SEQUENCE_DIGITS) % (sizeof FILLER - 1)];
+}
+
+/* UNIQ_KEY has Java's 32 digits: address, process, 8 digits of the run (Java: class loader), sequence (time, counter). */
+static int properties_text(char *out, const struct message_plan *plan, int with_keys)
+{
+    if (!with_keys)
+        return sprintf(out, "UNIQ_KEY\x01" "7F0000FE%04X%08X%s\x02WAIT\x01true\x02", getpid() & 0xffff, plan->run_id,
+                       SEQUENCE_MARK);
+    return sprintf(out, "KEYS\x01K%08X-%s\x02UNIQ_KEY\x01" "7F000001%04X%08X%s\x02WAIT\x01true\x02TAGS\x01TagA\x02",
+                   plan->run_id, SEQUENCE_MARK, getpid() & 0xffff, plan->run_id, SEQUENCE_MARK);
+}
+
+/* Body of the frame: the message itself, or the elements of a batch. */
+static size_t frame_body(const struct message_plan *plan, uint8_t *out)
+{
+    if (plan->batch == 1) {
+        fill_body((char *)out, plan->body_size);
+        return plan->body_size;
+    }
+    uint8_t *p = out;
+    for (uint32_t i = 0; i < plan->batch; i++) {
+        char properties[PROPERTIES_MAX];
+        uint32_t len = (uint32_t)properties_text(properties, plan, 1);
+        put32(p, 22 + plan->body_size + len);
+        memset(p + 4, 0, 12);
+        put32(p + 16, plan->body_size);
+        fill_body((char *)p + 20, plan->body_size);
+        p += 20 + plan->body_size;
+        put16(p, (uint16_t)len);
+        memcpy(p + 2, properties, len);
+        p += 2 + len;
+    }
+    return (size_t)(p - out);
+}
+
+/* Notes where the marks stand. In a batch the header's UNIQ_KEY comes first, then three marks per element. */
+static int find_marks(struct template *t, uint32_t batch)
+{
+    t->patch_count = batch == 1 ? 3 : 1 + 3 * batch;
+    t->patches = calloc(t->patch_count, sizeof *t->patches);
+    if (t->patches == NULL)
+        return -ENOMEM;
+    uint8_t *at = t->bytes;
+    for (uint32_t i = 0; i < t->patch_count; i++) {
+        at = memmem(at, (size_t)(t->bytes + t->len - at), SEQUENCE_MARK, SEQUENCE_DIGITS);
+        if (at == NULL)
+            return -EINVAL;
+        t->patches[i].at = (uint32_t)(at - t->bytes);
+        t->patches[i].element = batch == 1 || i == 0 ? 0 : (i - 1) / 3;
+        at += SEQUENCE_DIGITS;
+    }
+    uint8_t *born = memmem(t->bytes, t->len, BORN_MARK, BORN_DIGITS);
+    if (born == NULL)
+        return -EINVAL;
+    t->born_at = (uint32_t)(born - t->bytes);
+    return 0;
+}
+
+static int build_template(struct template *t, const struct message_plan *plan, uint32_t queue, const uint8_t *body,
+                          size_t body_len)
+{
+    char properties[PROPERTIES_MAX], queue_text[12], queues_text[12];
+    properties_text(properties, plan, plan->batch == 1);
+    snprintf(queue_text, sizeof queue_text, "%u", queue);
+    snprintf(queues_text, sizeof queues_text, "%u", plan->queues);
+    /* Names and order as the Java client sends them. */
+    struct ext ext[] = {
+        {"a", plan->group}, {"b", plan->topic}, {"c", "TBW102"}, {"d", queues_text}, {"e", queue_text}, {"f", "0"},
+        {"g", BORN_MARK}, {"h", "0"}, {"i", properties}, {"j", "0"}, {"k", "false"},
+        {"m", plan->batch == 1 ? "false" : "true"}, {"n", plan->broker_name},
+    };
+    struct request r = {
+        .code = plan->batch == 1 ? CODE_SEND_V2 : CODE_SEND_BATCH,
+        .ext = ext,
+        .ext_count = sizeof ext / sizeof *ext,
+        .body = body,
+        .body_len = body_len,
+    };
+    t->bytes = malloc(wire_bound(&r));
+    if (t->bytes == NULL)
+        return -ENOMEM;
+    t->len = (uint32_t)wire_encode(t->bytes, &r, plan->json);
+    if (t->len > WIRE_FRAME_MAX)
+        return -EMSGSIZE;
+    return find_marks(t, plan->batch);
+}
+
+/* CRC-32 is affine over GF(2): each digit changes the result on its own, whatever the other digits are. */
+static int learn_crc(struct messages *m)
+{
+    char *body = malloc(m->plan.body_size);
+    if (body == NULL)
+        return -ENOMEM;
+    fill_body(body, m->plan.body_size);
+    memset(body, '0', SEQUENCE_DIGITS);
+    m->crc_base = crc32_of((uint8_t *)body, m->plan.body_size);
+    for (int i = 0; i < SEQUENCE_DIGITS; i++) {
+        for (int d = 0; d < 16; d++) {
+            body[i] = "0123456789ABCDEF"[d];
+            m->crc_step[i][d] = crc32_of((uint8_t *)body, m->plan.body_size) ^ m->crc_base;
+        }
+        body[i] = '0';
+    }
+    free(body);
+    return 0;
+}
+
+int messages_init(struct messages *m, const struct message_plan *plan)
+{
+    memset(m, 0, sizeof *m);
+    m->plan = *plan;
+    if (plan->body_size < BODY_MIN || plan->batch == 0 || plan->queues == 0)
+        return -EINVAL;
+    int rc = learn_crc(m);
+    m->templates = calloc(plan->queues, sizeof *m->templates);
+    uint8_t *body = malloc((size_t)plan->batch * (plan->body_size + PROPERTIES_MAX + 22));
+    if (body == NULL || m->templates == NULL)
+        rc = -ENOMEM;
+    size_t body_len = rc < 0 ? 0 : frame_body(plan, body);
+    for (uint32_t q = 0; rc == 0 && q < plan->queues; q++)
+        rc = build_template(&m->templates[q], plan, q, body, body_len);
+    free(body);
+    return rc;
+}
+
+void messages_free(struct messages *m)
+{
+    for (uint32_t q = 0; m->templates != NULL && q < m->plan.queues; q++) {
+        free(m->templates[q].bytes);
+        free(m->templates[q].patches);
+    }
+    free(m->templates);
+    m->templates = NULL;
+}
+
+uint32_t messages_frame_max(const struct messages *m)
+{
+    uint32_t max = 0;
+    for (uint32_t q = 0; q < m->plan.queues; q++)
+        max = m->templates[q].len > max ? m->templates[q].len : max;
+    return max;
+}
+
+uint32_t messages_write(const struct messages *m, uint8_t *out, uint32_t queue, uint32_t opaque, uint64_t sequence,
+                        const char born[13])
+{
+    const struct template *t = &m->templates[queue];
+    memcpy(out, t->bytes, t->len);
+    wire_set_opaque(out, m->plan.json, opaque);
+    memcpy(out + t->born_at, born, BORN_DIGITS);
+    char digits[SEQUENCE_DIGITS];
+    uint32_t element = 0;
+    hex_digits(sequence, digits);
+    for (uint32_t i = 0; i < t->patch_count; i++) {
+        if (t->patches[i].element != element) {
+            element = t->patches[i].element;
+            hex_digits(sequence + element, digits);
+        }
+        memcpy(out + t->patches[i].at, digits, SEQUENCE_DIGITS);
+    }
+    return t->len;
+}
+
+uint32_t messages_crc(const struct messages *m, uint64_t sequence)
+{
+    uint32_t crc = m->crc_base;
+    for (int i = SEQUENCE_DIGITS - 1; i >= 0; i--) {
+        crc ^= m->crc_step[i][sequence & 15];
+        sequence >>= 4;
+    }
+    return crc;
+}
+
+void messages_key(uint32_t run_id, uint64_t sequence, char *out)
+{
+    sprintf(out, "K%08X-", run_id);
+    hex_digits(sequence, out + 10);
+    out[KEY_TEXT] = 0;
+}

@@ -1,0 +1,143 @@
+#include "options.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "message.h"
+#include "scenarios.h"
+
+const char OPTIONS_HELP[] =
+    "usage: ringmq-load COMMAND [options]     (prints one JSON object)\n"
+    "\n"
+    "  send     single messages, code 310\n"
+    "  batch    --batch messages in one frame, code 320\n"
+    "  pull     --count messages a pull, code 11, over and over\n"
+    "  idle     connections that say nothing\n"
+    "  verify   reads the topic back: messages and the sum of the CRC-32 of their bodies\n"
+    "  keys     looks up --check-keys keys of messages 0 .. --messages - 1 of run --run-id\n"
+    "  create   creates the topic\n"
+    "  frame    prints the request that would be sent, in hex\n"
+    "  hist     reads numbers (ns) and prints their percentiles\n"
+    "\n"
+    "  --host 127.0.0.1 --port 10911    broker\n"
+    "  --topic LoadTest --queues 4 --group load_group --broker-name broker\n"
+    "  --connections 1 --depth 1        closed loop: requests on their way per connection\n"
+    "  --rate 0                         messages/s of an open loop; latency counts from the intended time\n"
+    "  --size 200 --batch 32 --count 32 bytes of a body, messages of a batch, messages of a pull\n"
+    "  --seconds 5 | --messages N       length of the measured part\n"
+    "  --warmup 0 --drain 10            seconds before it, seconds to wait for late answers\n"
+    "  --create                         create the topic first\n"
+    "  --check --check-keys 64 --settle-ms 1000 --read-back\n"
+    "                                   after sending: queue maxima, index, and everything read back\n"
+    "  --json                           JSON headers instead of binary ones\n"
+    "  --subscription-in-pull           instead of a heartbeat before the pulls\n"
+    "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
+    "  --run-id HEX                     8 digits in UNIQ_KEY and KEYS (default: random)\n"
+    "  --pin CPU\n";
+
+enum kind { TEXT, WHOLE, REAL, FLAG, HEX };
+
+struct known {
+    const char *name;
+    enum kind kind;
+    size_t at;
+    double min, max;
+};
+
+#define AT(field) offsetof(struct options, field)
+static const struct known known[] = {
+    {"--host", TEXT, AT(host), 0, 0},
+    {"--topic", TEXT, AT(topic), 0, 0},
+    {"--group", TEXT, AT(group), 0, 0},
+    {"--broker-name", TEXT, AT(broker_name), 0, 0},
+    {"--port", WHOLE, AT(port), 1, 65535},
+    {"--queues", WHOLE, AT(queues), 1, QUEUES_MAX},
+    {"--connections", WHOLE, AT(connections), 1, CONNECTIONS_MAX},
+    {"--depth", WHOLE, AT(depth), 1, DEPTH_MAX},
+    {"--size", WHOLE, AT(size), BODY_MIN, 4194304},
+    {"--batch", WHOLE, AT(batch), 1, 8192},
+    {"--count", WHOLE, AT(count), 1, 1024},
+    {"--check-keys", WHOLE, AT(keys), 0, 1000000},
+    {"--run-id", HEX, AT(run_id), 0, 4294967295.0},
+    {"--messages", REAL, AT(messages), 1, 1e12},
+    {"--assume", REAL, AT(assume), 1, 1e12},
+    {"--seconds", REAL, AT(seconds), 0, 86400},
+    {"--warmup", REAL, AT(warmup), 0, 86400},
+    {"--rate", REAL, AT(rate), 0, 1e9},
+    {"--drain", REAL, AT(drain), 0, 3600},
+    {"--settle-ms", REAL, AT(settle_ms), 0, 3600000},
+    {"--pin", WHOLE, AT(pin), 0, 1023},
+    {"--json", FLAG, AT(json), 0, 0},
+    {"--create", FLAG, AT(create), 0, 0},
+    {"--check", FLAG, AT(check), 0, 0},
+    {"--read-back", FLAG, AT(read_back), 0, 0},
+    {"--subscription-in-pull", FLAG, AT(subscription_in_pull), 0, 0},
+};
+
+static int set(struct options *o, const struct known *k, const char *text)
+{
+    char *field = (char *)o + k->at, *end;
+    if (k->kind == FLAG) {
+        *(int *)field = 1;
+        return 0;
+    }
+    if (text == NULL) {
+        fprintf(stderr, "ringmq-load: %s needs a value\n", k->name);
+        return -1;
+    }
+    if (k->kind == TEXT) {
+        if (text[0] == 0 || strlen(text) > 127 || strpbrk(text, "\"\\#\x01\x02") != NULL) {
+            fprintf(stderr, "ringmq-load: %s: 1 to 127 characters without quotes, backslash and #\n", k->name);
+            return -1;
+        }
+        *(const char **)field = text;
+        return 0;
+    }
+    double value = k->kind == HEX ? (double)strtoull(text, &end, 16) : strtod(text, &end);
+    if (*end != 0 || end == text || !(value >= k->min && value <= k->max)) {
+        fprintf(stderr, "ringmq-load: %s %s: a number from %.0f to %.0f is needed\n", k->name, text, k->min, k->max);
+        return -1;
+    }
+    if (k->at == AT(messages) || k->at == AT(assume))
+        *(uint64_t *)field = (uint64_t)value;
+    else if (k->kind == REAL)
+        *(double *)field = value;
+    else
+        *(uint32_t *)field = (uint32_t)value;
+    return 0;
+}
+
+int options_parse(struct options *o, int argc, char **argv)
+{
+    *o = (struct options){
+        .host = "127.0.0.1", .topic = "LoadTest", .group = "load_group", .broker_name = "broker", .port = 10911,
+        .queues = 4, .connections = 1, .depth = 1, .size = 200, .batch = 32, .count = 32, .keys = 64,
+        .seconds = -1, .drain = 10, .settle_ms = 1000, .pin = -1,
+    };
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return 1;
+    o->command = argv[1];
+    for (int i = 2; i < argc; i++) {
+        const struct known *k = NULL;
+        for (size_t j = 0; j < sizeof known / sizeof *known; j++)
+            if (strcmp(argv[i], known[j].name) == 0)
+                k = &known[j];
+        if (k == NULL) {
+            fprintf(stderr, "ringmq-load: unknown option %s (--help lists them)\n", argv[i]);
+            return -1;
+        }
+        if (set(o, k, i + 1 < argc ? argv[i + 1] : NULL) < 0)
+            return -1;
+        if (k->kind != FLAG)
+            i++;
+    }
+    if (o->seconds < 0)
+        o->seconds = o->messages ? 0 : 5;
+    if (strcmp(o->command, "batch") != 0 && strcmp(o->command, "frame") != 0)
+        o->batch = 1;
+    return 0;
+}

@@ -1,0 +1,21 @@
+/* Command line of ringmq-load. */
+#ifndef RINGMQ_LOAD_OPTIONS_H
+#define RINGMQ_LOAD_OPTIONS_H
+
+#include <stdint.h>
+
+struct options {
+    const char *command, *host, *topic, *group, *broker_name;
+    uint32_t port, queues, connections, depth, size, batch, count, keys, run_id;
+    uint64_t messages, assume;
+    double seconds, warmup, rate, drain, settle_ms;
+    int pin; /* CPU, -1: none */
+    int json, create, check, read_back, subscription_in_pull;
+};
+
+/* Fills `o`; 0, or -1 after saying on standard error which option is wrong and why. 1: help was asked for. */
+int options_parse(struct options *o, int argc, char **argv);
+
+extern const char OPTIONS_HELP[];
+
+#endif

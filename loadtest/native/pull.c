@@ -1,0 +1,147 @@
+#include <errno.h>
+#include <stdio.h>
+
+#include "crc32.h"
+#include "scenarios.h"
+
+enum { SYS_SUSPEND = 2, SYS_SUBSCRIPTION = 4, FRAME_ROOM = 4096, ANSWER_ROOM = 5 << 20 };
+
+/* Full speed: the queues in turn, each range of max_messages, from the start again when the end is near. */
+static int choose_any(struct pull_scenario *p, struct slot *slot)
+{
+    for (uint32_t tries = 0; tries < p->queues; tries++) {
+        uint32_t q = p->turn++ % p->queues;
+        if (p->max[q] - p->min[q] < p->max_messages)
+            continue;
+        if (p->next[q] + p->max_messages > p->max[q])
+            p->next[q] = p->min[q];
+        slot->queue = q;
+        slot->tag = p->next[q];
+        slot->want = p->max_messages;
+        p->next[q] += p->max_messages;
+        return 1;
+    }
+    return 0;
+}
+
+/* Read back: a queue that is neither finished nor asked already. */
+static int choose_unread(struct pull_scenario *p, struct slot *slot)
+{
+    for (uint32_t tries = 0; tries < p->queues; tries++) {
+        uint32_t q = p->turn++ % p->queues;
+        if (p->in_flight[q] || p->next[q] >= p->max[q])
+            continue;
+        p->in_flight[q] = 1;
+        slot->queue = q;
+        slot->tag = p->next[q];
+        slot->want = 0;
+        return 1;
+    }
+    return 0;
+}
+
+static uint32_t pull_write(void *self, uint32_t connection, struct slot *slot, uint8_t *out)
+{
+    struct pull_scenario *p = self;
+    (void)connection;
+    if (!(p->read_all ? choose_unread(p, slot) : choose_any(p, slot)))
+        return 0;
+    char queue[12], offset[24], count[12], flag[12];
+    snprintf(queue, sizeof queue, "%u", slot->queue);
+    snprintf(offset, sizeof offset, "%llu", (unsigned long long)slot->tag);
+    snprintf(count, sizeof count, "%u", p->max_messages);
+    snprintf(flag, sizeof flag, "%d", p->subscription_in_pull ? SYS_SUBSCRIPTION : SYS_SUSPEND);
+    struct ext ext[] = {
+        {"consumerGroup", p->group}, {"topic", p->topic}, {"queueId", queue}, {"queueOffset", offset},
+        {"maxMsgNums", count}, {"sysFlag", flag}, {"commitOffset", "0"}, {"suspendTimeoutMillis", "15000"},
+        {"subVersion", "1"}, {"expressionType", "TAG"}, {"maxMsgBytes", "262144"},
+        {"subscription", p->subscription_in_pull ? "*" : ""},
+    };
+    struct request r = {
+        .code = CODE_PULL_MESSAGE, .opaque = slot->opaque, .ext = ext, .ext_count = sizeof ext / sizeof *ext};
+    return (uint32_t)wire_encode(out, &r, p->json);
+}
+
+static int read_back(struct pull_scenario *p, const struct slot *slot, const struct answer *answer)
+{
+    int count = 0;
+    struct record record;
+    for (size_t at = 0; at < answer->body_len; at += record.size) {
+        if (wire_record(answer->body + at, answer->body_len - at, &record) < 0) {
+            p->finished = p->queues;
+            return -EBADMSG;
+        }
+        uint32_t crc = crc32_of(record.body, record.body_len);
+        if ((crc & 0x7fffffffu) != record.body_crc)
+            p->wrong_crc++;
+        if (record.queue_offset != slot->tag + (uint64_t)count || record.queue_id != slot->queue)
+            p->wrong_offset++;
+        p->crc_sum += crc;
+        count++;
+    }
+    p->read += (uint64_t)count;
+    p->next[slot->queue] += (uint64_t)count;
+    p->in_flight[slot->queue] = 0;
+    if (count == 0)
+        p->finished = p->queues; /* success without a message would be asked for ever */
+    return count > 0 ? count : -EBADMSG;
+}
+
+static int pull_answer(void *self, const struct slot *slot, const struct answer *answer)
+{
+    struct pull_scenario *p = self;
+    if (p->read_all)
+        return read_back(p, slot, answer);
+    int count = wire_count_records(answer->body, answer->body_len);
+    if (count >= 0 && (uint32_t)count != slot->want)
+        p->short_answers++;
+    return count;
+}
+
+static int pull_refused(void *self, const struct slot *slot, const struct answer *answer)
+{
+    struct pull_scenario *p = self;
+    (void)answer;
+    /* A queue that does not answer is left alone, so that a read back always ends. */
+    if (p->read_all) {
+        p->next[slot->queue] = p->max[slot->queue];
+        p->in_flight[slot->queue] = 0;
+    }
+    return 0;
+}
+
+static int pull_done(void *self)
+{
+    struct pull_scenario *p = self;
+    if (!p->read_all)
+        return 0;
+    if (p->finished >= p->queues)
+        return 1;
+    for (uint32_t q = 0; q < p->queues; q++)
+        if (p->in_flight[q] || p->next[q] < p->max[q])
+            return 0;
+    return 1;
+}
+
+int pull_init(struct pull_scenario *p, struct scenario *out)
+{
+    uint64_t messages = 0;
+    for (uint32_t q = 0; q < p->queues; q++) {
+        p->next[q] = p->min[q];
+        p->in_flight[q] = 0;
+        messages += p->max[q] - p->min[q];
+    }
+    p->turn = p->finished = 0;
+    p->read = p->crc_sum = p->wrong_crc = p->wrong_offset = p->short_answers = 0;
+    *out = (struct scenario){
+        .self = p,
+        .frame_max = FRAME_ROOM,
+        .answer_max = p->read_all ? ANSWER_ROOM : 1 << 20,
+        .messages_per_frame = 0,
+        .write = pull_write,
+        .answer = pull_answer,
+        .refused = pull_refused,
+        .done = pull_done,
+    };
+    return messages == 0 ? -ENODATA : 0;
+}

@@ -1,0 +1,66 @@
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "scenarios.h"
+
+/* Born time in ms as text; the wall clock is read at most once a millisecond of the loop's own time. */
+static void refresh_born(struct send_scenario *s, uint64_t now)
+{
+    if (s->born_at_ns != 0 && now - s->born_at_ns < 1000000)
+        return;
+    struct timespec t;
+    char text[32];
+    clock_gettime(CLOCK_REALTIME, &t);
+    snprintf(text, sizeof text, "%013lld", (long long)t.tv_sec * 1000 + t.tv_nsec / 1000000);
+    memcpy(s->born, text, sizeof s->born);
+    s->born_at_ns = now;
+}
+
+static uint32_t send_write(void *self, uint32_t connection, struct slot *slot, uint8_t *out)
+{
+    struct send_scenario *s = self;
+    uint64_t turn = s->written_frames[connection]++;
+    slot->queue = (uint32_t)((connection + turn) % s->messages.plan.queues);
+    slot->tag = s->next_sequence;
+    slot->want = s->messages.plan.batch;
+    s->next_sequence += slot->want;
+    refresh_born(s, slot->start_ns);
+    return messages_write(&s->messages, out, slot->queue, slot->opaque, slot->tag, s->born);
+}
+
+static int send_answer(void *self, const struct slot *slot, const struct answer *answer)
+{
+    struct send_scenario *s = self;
+    (void)answer;
+    for (uint32_t i = 0; i < slot->want; i++)
+        s->acked_crc_sum += messages_crc(&s->messages, slot->tag + i);
+    s->acked += slot->want;
+    s->acked_of_queue[slot->queue] += slot->want;
+    return (int)slot->want;
+}
+
+int send_init(struct send_scenario *s, const struct message_plan *plan, struct scenario *out)
+{
+    memset(s, 0, sizeof *s);
+    if (plan->queues > QUEUES_MAX)
+        return -EINVAL;
+    int rc = messages_init(&s->messages, plan);
+    if (rc < 0)
+        return rc;
+    *out = (struct scenario){
+        .self = s,
+        .frame_max = messages_frame_max(&s->messages),
+        /* A batch is answered with one id of 32 digits (IPv6: 56) and a comma per message. */
+        .answer_max = 4096 + 64 * (size_t)plan->batch,
+        .messages_per_frame = plan->batch,
+        .write = send_write,
+        .answer = send_answer,
+    };
+    return 0;
+}
+
+void send_free(struct send_scenario *s)
+{
+    messages_free(&s->messages);
+}
