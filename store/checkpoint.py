@@ -1,0 +1,61 @@
+"""`<root>/checkpoint`: five i64 in a 4096-byte file (StoreCheckpoint). Written by the flush role, read at start."""
+
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.store import layout
+
+_FIELDS = struct.Struct(">qqqqq")
+SAFETY_MS = 3000  # records this much older than the checkpoint are on disk, StoreCheckpoint.getMinTimestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Store times (ms) up to which log, queues and index are on disk, and two offsets used by replication."""
+
+    physic_time_ms: int = 0
+    logics_time_ms: int = 0
+    index_time_ms: int = 0
+    master_flushed_offset: int = 0
+    confirm_offset: int = 0
+
+    @property
+    def min_time_ms(self) -> int:
+        """Return the store time up to which both log and queues are safe."""
+        return max(0, min(self.physic_time_ms, self.logics_time_ms) - SAFETY_MS)
+
+    @property
+    def min_time_with_index_ms(self) -> int:
+        """Return the same with the index."""
+        return max(0, min(self.min_time_ms, self.index_time_ms))
+
+    def encode(self) -> bytes:
+        """Return the whole file."""
+        fields = _FIELDS.pack(
+            self.physic_time_ms, self.logics_time_ms, self.index_time_ms, self.master_flushed_offset,
+            self.confirm_offset,
+        )  # fmt: skip
+        return fields.ljust(layout.CHECKPOINT_BYTES, b"\x00")
+
+
+def read_checkpoint(root: Path) -> Checkpoint:
+    """Read the checkpoint; a missing or short one counts as all zero."""
+    try:
+        raw = (root / layout.CHECKPOINT).read_bytes()
+    except FileNotFoundError:
+        return Checkpoint()
+    return Checkpoint(*_FIELDS.unpack(raw[: _FIELDS.size].ljust(_FIELDS.size, b"\x00")))
+
+
+def write_checkpoint(root: Path, checkpoint: Checkpoint) -> None:
+    """Write in place (the file may be mapped) and sync. Raises OSError."""
+    descriptor = os.open(root / layout.CHECKPOINT, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        if os.fstat(descriptor).st_size != layout.CHECKPOINT_BYTES:
+            os.ftruncate(descriptor, layout.CHECKPOINT_BYTES)
+        os.pwrite(descriptor, checkpoint.encode()[: _FIELDS.size], 0)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,101 @@
+"""The message log as a reader sees it: whole records that end at or below a `readable_offset`."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from ringmq.native import ffi, lib
+from ringmq.store import record as records
+from ringmq.store.config import StoreConfig
+from ringmq.store.mapped_file import FileQueue, MappedFileCache
+from ringmq.store.record import Record
+
+SCAN_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStop:
+    """Where and why a scan ended."""
+
+    offset: int
+    reason: int
+
+
+class CommitLog:
+    """Read access by commit log offset. Nothing here writes."""
+
+    def __init__(self, config: StoreConfig, cache: MappedFileCache) -> None:
+        self.files = FileQueue(config.commit_log_directories, config.commit_log_file_bytes, cache)
+
+    @property
+    def min_offset(self) -> int:
+        """Return the start of the first available file."""
+        return self.files.min_offset
+
+    def raw_at(self, offset: int, readable_offset: int, size: int | None = None) -> memoryview | None:
+        """Return the bytes of the record at `offset` without a copy; None when it is not there or not readable.
+
+        `size` (from a ConsumeQueue unit) is checked against the record's own.
+        """
+        rest = self.files.rest(offset, readable_offset) if 0 <= offset < readable_offset else None
+        if rest is None or len(rest) < 8:
+            return None
+        total = int.from_bytes(rest[:4], "big", signed=True)
+        if total <= 0 or total > len(rest) or (size is not None and total != size):
+            return None
+        return rest[:total]
+
+    def record_at(
+        self, offset: int, readable_offset: int, size: int | None = None, *, check_crc: bool = False
+    ) -> Record | None:
+        """Decode the record at `offset`; None when there is no valid one, it is not readable or lies elsewhere."""
+        raw = self.raw_at(offset, readable_offset, size)
+        if raw is None:
+            return None
+        result, record = records.parse_record(raw, offset, check_crc=check_crc)
+        if result != records.OK or record is None or record.physical_offset != offset:
+            return None
+        return record
+
+    def store_time_at(self, offset: int, readable_offset: int) -> int | None:
+        """Return the store time of the record at `offset` in ms, None when it is not there."""
+        raw = self.raw_at(offset, readable_offset)
+        if raw is None or len(raw) < 91:
+            return None
+        at = 56 if not raw[39] & 0x10 else 68
+        return int.from_bytes(raw[at : at + 8], "big", signed=True)
+
+    def scan(self, from_offset: int, end_offset: int, *, check_crc: bool = True) -> Iterator[tuple[memoryview, Record]]:
+        """Yield (raw bytes, record) one after another up to `end_offset`; decoded in Python, for cold use."""
+        for offset, size in self.places(from_offset, end_offset, check_crc=check_crc):
+            raw = self.raw_at(offset, end_offset, size)
+            record = self.record_at(offset, end_offset, size)
+            if raw is None or record is None:
+                return
+            yield raw, record
+
+    def places(
+        self, from_offset: int, end_offset: int, *, check_crc: bool = True
+    ) -> Generator[tuple[int, int], None, ScanStop]:
+        """Yield (offset, size) of each valid record from a record border on; stops at the first invalid one.
+
+        The generator's return value is a `ScanStop`.
+        """
+        rows = ffi.new("struct rmq_record_view[]", SCAN_ROWS)
+        at, reason = ffi.new("uint64_t *"), ffi.new("int *")
+        offset = from_offset
+        while offset < end_offset:
+            found = self.files.find(offset)
+            if found is None:
+                return ScanStop(offset, records.END)
+            start, mapped = found
+            end = min(end_offset - start, len(mapped))
+            data = ffi.from_buffer(mapped)
+            count = lib.rmq_log_scan(data, offset - start, end, start, int(check_crc), rows, SCAN_ROWS, at, reason)
+            for i in range(count):
+                yield rows[i].position, rows[i].total_size
+            offset = start + at[0]
+            if reason[0] == records.BLANK:
+                offset = start + self.files.file_bytes
+            elif reason[0] not in (records.FULL, records.END):
+                return ScanStop(offset, reason[0])
+        return ScanStop(offset, records.END)

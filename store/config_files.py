@@ -1,0 +1,75 @@
+"""Config files under `<root>/config`: RocketMQ's text, its `.bak` habit, tolerant loading (ConfigManager, MixAll)."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ringmq.store import fastjson, layout
+from ringmq.store.markers import sync_directory
+
+COMPACT_FILES = frozenset({"timermetrics", "transactionMetrics"})
+
+
+class ConfigFileError(Exception):
+    """Neither the file nor its `.bak` can be read; the message names both reasons."""
+
+
+def int_keys(table: dict[Any, Any]) -> dict[int, Any]:
+    """Return a map of numbers whose keys may have been written quoted."""
+    return {int(key): value for key, value in table.items()}
+
+
+def data_version(counter: int, state_version: int, timestamp_ms: int) -> dict[str, int]:
+    """Return a DataVersion bean in field order."""
+    return {"counter": counter, "stateVersion": state_version, "timestamp": timestamp_ms}
+
+
+def load_config(root: Path, name: str) -> dict[str, Any]:
+    """Load `<root>/config/<name>`; missing, empty or unreadable means the `.bak`, both missing an empty dict.
+
+    Raises ConfigFileError when something is there but neither file can be decoded.
+    """
+    path = root / layout.CONFIG / name
+    problems = []
+    for candidate in (path, path.with_name(name + ".bak")):
+        try:
+            text = candidate.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue
+        except UnicodeDecodeError as error:
+            problems.append(f"{candidate}: {error}")
+            continue
+        if not text.strip():
+            continue
+        try:
+            value = fastjson.loads(text)
+        except fastjson.FastJsonError as error:
+            problems.append(f"{candidate}: {error}")
+            continue
+        if isinstance(value, dict):
+            return value
+        problems.append(f"{candidate}: holds no object")
+    if problems:
+        raise ConfigFileError("; ".join(problems))
+    return {}
+
+
+def encode_config(name: str, value: dict[str, Any]) -> str:
+    """Return the text of a config file, byte for byte as RocketMQ writes it (no newline at the end)."""
+    return fastjson.dumps(value, pretty=name not in COMPACT_FILES)
+
+
+def persist_config(root: Path, name: str, value: dict[str, Any]) -> None:
+    """Move the current file to `.bak`, sync the folder, write and sync the new one, sync again. Raises OSError."""
+    directory = root / layout.CONFIG
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    text = encode_config(name, value).encode()
+    if path.exists():
+        path.replace(path.with_name(name + ".bak"))
+        sync_directory(directory)
+    with path.open("wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_directory(directory)

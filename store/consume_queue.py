@@ -1,0 +1,148 @@
+"""ConsumeQueues: for each queue offset the place, size and tags code of one record (20-byte units).
+
+Max and min are never stored: the end is the last valid unit (offset >= 0 and size > 0) whose record is readable,
+the begin is the first unit whose record the log still has. Bytes and rules: RocketMQ's ConsumeQueue.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ringmq.native import ffi, lib
+from ringmq.store import layout
+from ringmq.store.mapped_file import FileQueue, MappedFileCache
+
+UNIT_BYTES = layout.CONSUME_QUEUE_UNIT.size
+
+
+class Unit(NamedTuple):
+    """One entry of a queue."""
+
+    queue_offset: int
+    commit_log_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def end(self) -> int:
+        """Return the commit log offset behind the record."""
+        return self.commit_log_offset + self.size
+
+
+def first_index(low: int, high: int, is_behind: Callable[[int], bool]) -> int:
+    """Return the first index in [low, high) for which `is_behind` holds, `high` when none (binary search)."""
+    while low < high:
+        middle = (low + high) // 2
+        if is_behind(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+class ConsumeQueue:
+    """Reader of one queue. `queue_offset` counts units from the start of the queue's life."""
+
+    unit_bytes = UNIT_BYTES
+
+    def __init__(self, directory: Path, topic: str, queue_id: int, file_bytes: int, cache: MappedFileCache) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = FileQueue((directory,), file_bytes, cache)
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """Return the unit, None when it is not written (yet) or its file is gone."""
+        if queue_offset < 0:
+            return None
+        raw = self.files.read(queue_offset * UNIT_BYTES, UNIT_BYTES)
+        if raw is None:
+            return None
+        commit_log_offset, size, tags_code = layout.CONSUME_QUEUE_UNIT.unpack(raw)
+        if commit_log_offset < 0 or size <= 0:
+            return None
+        return Unit(queue_offset, commit_log_offset, size, tags_code)
+
+    def _is_filler(self, unit: Unit) -> bool:
+        return unit.size == layout.FILLER_SIZE and unit.commit_log_offset == 0
+
+    def max_offset(self, readable_offset: int) -> int:
+        """Return the queue offset behind the last unit whose record ends at or below `readable_offset`."""
+        self.files.refresh()
+        for start in reversed(self.files.starts):
+            first = start // UNIT_BYTES
+
+            def is_behind(index: int) -> bool:
+                unit = self.unit(index)
+                return unit is None or (unit.end > readable_offset and not self._is_filler(unit))
+
+            end = first_index(first, first + self.files.file_bytes // UNIT_BYTES, is_behind)
+            if end > first or start == self.files.starts[0]:
+                return end
+        return 0
+
+    def min_offset(self, log_min_offset: int, max_offset: int) -> int:
+        """Return the first queue offset whose record lies at or behind the log's first byte (correctMinOffset)."""
+        first = self.files.min_offset // UNIT_BYTES
+
+        def is_behind(index: int) -> bool:
+            unit = self.unit(index)
+            return unit is not None and unit.commit_log_offset >= log_min_offset and not self._is_filler(unit)
+
+        return first_index(min(first, max_offset), max_offset, is_behind)
+
+    def units(self, from_offset: int, max_offset: int) -> Iterator[Unit]:
+        """Yield units from `from_offset` up to `max_offset`, file by file; stops at an unwritten one."""
+        at = from_offset
+        while at < max_offset:
+            rest = self.files.rest(at * UNIT_BYTES, max_offset * UNIT_BYTES)
+            if rest is None or len(rest) < UNIT_BYTES:
+                return
+            for commit_log_offset, size, tags_code in layout.CONSUME_QUEUE_UNIT.iter_unpack(
+                rest[: len(rest) // UNIT_BYTES * UNIT_BYTES]
+            ):
+                if commit_log_offset < 0 or size <= 0:
+                    return
+                yield Unit(at, commit_log_offset, size, tags_code)
+                at += 1
+
+    # ---- recovery -----------------------------------------------------------------------------------------
+
+    def recovered_end(self) -> tuple[int, int]:
+        """Find the end as stock does: from the third newest file on, up to the first invalid unit.
+
+        Returns (queue offset behind the last valid unit, end of that unit's record in the log or -1).
+        """
+        starts = self.files.starts
+        end_offset, physical_end = 0, -1
+        last = ffi.new("int64_t *")
+        for start in starts[-3:]:
+            found = self.files.find(start)
+            if found is None:
+                break
+            units = len(found[1]) // UNIT_BYTES
+            valid = lib.rmq_cq_valid_units(ffi.from_buffer(found[1]), units, last)
+            end_offset = start // UNIT_BYTES + valid
+            physical_end = last[0] if valid else physical_end
+            if valid < units:
+                break
+        return end_offset, physical_end
+
+    def trusted_end(self) -> tuple[int, int]:
+        """Like `recovered_end`, by binary search: units written in one boot are valid up to the end."""
+        end_offset = self.max_offset(1 << 62)
+        unit = self.unit(end_offset - 1)
+        if unit is None or self._is_filler(unit):
+            return end_offset, -1
+        return end_offset, unit.end
+
+    def end_below(self, commit_log_offset: int) -> int:
+        """Return the queue offset behind the last valid unit that begins below `commit_log_offset`."""
+        for start in reversed(self.files.starts):
+            found = self.files.find(start)
+            if found is None:
+                continue
+            units = len(found[1]) // UNIT_BYTES
+            kept = lib.rmq_cq_units_below(ffi.from_buffer(found[1]), units, commit_log_offset)
+            if kept or start == self.files.starts[0]:
+                return start // UNIT_BYTES + int(kept)
+        return 0

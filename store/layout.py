@@ -1,0 +1,65 @@
+"""Names, sizes and byte offsets of the store's files; bytes as in RocketMQ 5.3, big-endian.
+
+Directory map: `commitlog/`, `consumequeue/<topic>/<queueId>/`, `batchconsumequeue/<topic>/<queueId>/`, `index/`,
+`config/`, `checkpoint`, `abort`, `lock`; ours besides: `ringmq.boot`, `ringmq.failed` (see `markers`).
+"""
+
+import struct
+
+from ringmq.native import ffi, lib
+
+COMMIT_LOG_FILE_BYTES = 1 << 30
+CONSUME_QUEUE_UNIT = struct.Struct(">qiq")  # commit log offset, size, tags code
+CONSUME_QUEUE_FILE_BYTES = 300_000 * CONSUME_QUEUE_UNIT.size
+BATCH_UNIT = struct.Struct(">qiqqqhii")  # offset, size, tags code, store time, base offset, batch size, -1, 0
+BATCH_FILE_BYTES = 300_000 * BATCH_UNIT.size
+FILLER_SIZE = 0x7FFFFFFF
+INDEX_SLOTS = 5_000_000
+INDEX_ENTRIES = 20_000_000
+CHECKPOINT_BYTES = 4096
+END_OF_FILE_BLANK_BYTES = 8
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+MAGIC_BLANK = 0xCBD43194
+
+COMMIT_LOG = "commitlog"
+CONSUME_QUEUE = "consumequeue"
+BATCH_CONSUME_QUEUE = "batchconsumequeue"
+INDEX = "index"
+CONFIG = "config"
+CHECKPOINT = "checkpoint"
+ABORT = "abort"
+LOCK = "lock"
+BOOT_MARKER = "ringmq.boot"
+FAILED_MARKER = "ringmq.failed"
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TRANSACTION_MASK = 0xC
+TRANSACTION_PREPARED = 0x4
+TRANSACTION_COMMIT = 0x8
+TRANSACTION_ROLLBACK = 0xC
+BORN_HOST_V6 = 0x10
+STORE_HOST_V6 = 0x20
+INNER_BATCH = 0x80
+
+# The C side asserts the same numbers at compile time: a mismatch here means another build of the extension.
+for _name, _size in {
+    "struct rmq_record_in": 160,
+    "struct rmq_record_view": 112,
+    "struct rmq_cq_unit": 24,
+    "struct rmq_cq_batch_unit": 40,
+    "struct rmq_index": 16,
+    "struct rmq_index_header": 40,
+    "struct rmq_queue_row": 56,
+    "struct rmq_log_recovery": 72,
+}.items():
+    if ffi.sizeof(_name) != _size:
+        raise ImportError(f"{_name} has {ffi.sizeof(_name)} bytes in the C core, {_size} expected: rebuild it")
+if (CONSUME_QUEUE_UNIT.size, BATCH_UNIT.size) != (lib.RMQ_CQ_UNIT_BYTES, lib.RMQ_CQ_BATCH_UNIT_BYTES):
+    raise ImportError("unit sizes of the C core differ from ringmq.store.layout: rebuild it")
+
+
+def file_name(offset: int) -> str:
+    """Return the name of the file whose first byte has this offset: 20 decimal digits."""
+    return f"{offset:020d}"

@@ -1,0 +1,178 @@
+"""Queues of files of one size, named by the offset of their first byte, mapped on demand and read-only.
+
+A file that anyone may map is never truncated here: it is unlinked, and live mappings go on showing its bytes.
+"""
+
+import bisect
+import mmap
+import os
+from collections import OrderedDict
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class StoreLoadError(Exception):
+    """The files on disk cannot be a RocketMQ store; the message names file and expectation."""
+
+
+class MappedFileCache:
+    """Least recently used read-only mappings, shared by all file queues of a store.
+
+    Dropping an entry only drops our reference: slices handed out keep their mapping alive.
+    """
+
+    def __init__(self, capacity: int = 256) -> None:
+        self._capacity = capacity
+        self._maps: OrderedDict[Path, mmap.mmap] = OrderedDict()
+
+    def get(self, path: Path) -> mmap.mmap:
+        """Return the mapping of a whole, non-empty file; raises FileNotFoundError or StoreLoadError."""
+        found = self._maps.get(path)
+        if found is not None:
+            self._maps.move_to_end(path)
+            return found
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                raise StoreLoadError(f"{path}: the file is empty")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._maps[path] = mapped
+        if len(self._maps) > self._capacity:
+            self._maps.popitem(last=False)
+        return mapped
+
+    def forget(self, path: Path) -> None:
+        """Drop a mapping whose file was unlinked or replaced."""
+        self._maps.pop(path, None)
+
+    def clear(self) -> None:
+        """Drop all mappings."""
+        self._maps.clear()
+
+
+class FileQueue:
+    """Files of `file_bytes` each in one or several directories; addresses are offsets over the whole queue."""
+
+    def __init__(self, directories: Iterable[Path], file_bytes: int, cache: MappedFileCache) -> None:
+        self.directories = tuple(directories)
+        self.file_bytes = file_bytes
+        self._cache = cache
+        self._paths: dict[int, Path] = {}
+        self.starts: list[int] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List the directories again; sub-directories and foreign names are passed over."""
+        paths = {}
+        for directory in self.directories:
+            try:
+                entries = list(os.scandir(directory))
+            except FileNotFoundError:
+                continue
+            for entry in entries:
+                if len(entry.name) == 20 and entry.name.isdigit() and entry.is_file():
+                    paths[int(entry.name)] = Path(entry.path)
+        for start in self._paths.keys() - paths.keys():
+            self._cache.forget(self._paths[start])
+        self._paths = paths
+        self.starts = sorted(paths)
+
+    def check_sizes(self) -> None:
+        """Raise StoreLoadError for a file of another length or a name that is no multiple of it.
+
+        A newest file of length 0 is what a crash between create and resize leaves; recovery removes it.
+        """
+        for start in self.starts:
+            path = self._paths[start]
+            size = path.stat().st_size
+            if size == 0 and start == self.starts[-1]:
+                continue
+            if size != self.file_bytes:
+                raise StoreLoadError(f"{path}: {size} bytes, but files of this queue have {self.file_bytes}")
+            if start % self.file_bytes:
+                raise StoreLoadError(f"{path}: the name is no multiple of the file size {self.file_bytes}")
+
+    def path(self, start: int) -> Path:
+        """Return the path of the file that starts at `start`."""
+        return self._paths[start]
+
+    def start_of(self, offset: int) -> int | None:
+        """Return the start of the file that holds this offset, None when there is none."""
+        index = bisect.bisect_right(self.starts, offset) - 1
+        if index < 0 or offset >= self.starts[index] + self.file_bytes:
+            return None
+        return self.starts[index]
+
+    def find(self, offset: int) -> tuple[int, mmap.mmap] | None:
+        """Return (start, mapping) of the file with this offset; looks at the disk again before giving up."""
+        for attempt in (0, 1):
+            start = self.start_of(offset)
+            if start is not None:
+                try:
+                    return start, self._cache.get(self._paths[start])
+                except FileNotFoundError:
+                    pass  # unlinked by retention since the listing
+            if attempt == 0:
+                self.refresh()
+        return None
+
+    def read(self, offset: int, length: int) -> memoryview | None:
+        """Return bytes of one file without a copy, None when they do not lie in one existing file."""
+        found = self.find(offset)
+        if found is None or length < 0:
+            return None
+        at = offset - found[0]
+        if at + length > len(found[1]):
+            return None
+        return memoryview(found[1])[at : at + length]
+
+    def rest(self, offset: int, end: int) -> memoryview | None:
+        """Return the bytes from `offset` to the end of its file, but not behind `end`."""
+        found = self.find(offset)
+        if found is None:
+            return None
+        return memoryview(found[1])[offset - found[0] : max(offset, min(end, found[0] + len(found[1]))) - found[0]]
+
+    @property
+    def min_offset(self) -> int:
+        """Return the first byte's offset, 0 for an empty queue."""
+        return self.starts[0] if self.starts else 0
+
+    @property
+    def end_offset(self) -> int:
+        """Return the offset behind the newest file."""
+        return self.starts[-1] + self.file_bytes if self.starts else 0
+
+    def unlink(self, start: int) -> None:
+        """Remove one file from the disk and from the list."""
+        path = self._paths.pop(start)
+        self.starts.remove(start)
+        self._cache.forget(path)
+        path.unlink()
+
+
+def write_zeros(path: Path, start: int, end: int) -> int:
+    """Overwrite the non-zero data of a file range with zeros in place, skipping holes; returns bytes written.
+
+    Used behind a cut of the log: old bytes must never look like records again. Raises OSError.
+    """
+    written = 0
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        at = start
+        while at < end:
+            try:
+                at = os.lseek(descriptor, at, os.SEEK_DATA)
+            except OSError:
+                break  # ENXIO: nothing but a hole up to the end
+            chunk = os.pread(descriptor, min(1 << 20, end - at), at) if at < end else b""
+            if not chunk:
+                break
+            if chunk.strip(b"\x00"):
+                os.pwrite(descriptor, bytes(len(chunk)), at)
+                written += len(chunk)
+            at += len(chunk)
+        if written:
+            os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+    return written

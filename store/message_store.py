@@ -1,0 +1,276 @@
+"""Read facade over a store on disk: queues, log, index, times. Used by control, inspect, verify and Spark.
+
+Every question takes `readable_offset`, the first commit log offset that the caller may not see (confirm offset of the
+live owner, or the end of the ConsumeQueues without one). Nothing here writes.
+"""
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.store import layout
+from ringmq.store.batch_consume_queue import BatchConsumeQueue, BatchUnit
+from ringmq.store.commit_log import CommitLog
+from ringmq.store.config import StoreConfig
+from ringmq.store.consume_queue import ConsumeQueue, Unit
+from ringmq.store.index_file import IndexStore
+from ringmq.store.mapped_file import MappedFileCache
+from ringmq.store.record import Record
+from ringmq.store.search import Boundary, offset_by_time
+
+AnyQueue = ConsumeQueue | BatchConsumeQueue
+AnyUnit = Unit | BatchUnit
+UnitFilter = Callable[[AnyUnit], bool]
+TIME_MAX_MS = (1 << 63) - 1
+
+
+class GetStatus(enum.Enum):
+    """Outcome of `get_messages`, names of RocketMQ's GetMessageStatus."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class GetResult:
+    """What a read of a queue gave. `records` are raw record bytes borrowed from the mapped log."""
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: tuple[memoryview, ...] = ()
+    units: tuple[AnyUnit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueName:
+    """A queue found on disk."""
+
+    topic: str
+    queue_id: int
+    is_batch: bool
+
+
+class MessageStore:
+    """Opens nothing until asked; safe beside a live owner in another process."""
+
+    def __init__(self, config: StoreConfig, map_capacity: int = 256) -> None:
+        self.config = config
+        self.cache = MappedFileCache(map_capacity)
+        self.commit_log = CommitLog(config, self.cache)
+        self.index = IndexStore(config.root / layout.INDEX, config.index_slots, config.index_entries)
+        self._queues: dict[tuple[str, int], AnyQueue] = {}
+
+    # ---- queues -------------------------------------------------------------------------------------------
+
+    def queue_names(self) -> Iterator[QueueName]:
+        """Yield every `topic/queueId` folder of both kinds."""
+        for folder, is_batch in ((layout.CONSUME_QUEUE, False), (layout.BATCH_CONSUME_QUEUE, True)):
+            for topic in _sub_directories(self.config.root / folder):
+                for queue in _sub_directories(topic):
+                    if queue.name.isdigit():
+                        yield QueueName(topic.name, int(queue.name), is_batch)
+
+    def queue(self, topic: str, queue_id: int) -> AnyQueue | None:
+        """Return the reader of a queue, None when it has no folder."""
+        known = self._queues.get((topic, queue_id))
+        if known is not None:
+            return known
+        if "/" in topic or topic in ("", ".", "..") or queue_id < 0:
+            return None
+        found: AnyQueue
+        batch = self.config.root / layout.BATCH_CONSUME_QUEUE / topic / str(queue_id)
+        plain = self.config.root / layout.CONSUME_QUEUE / topic / str(queue_id)
+        if plain.is_dir():
+            found = ConsumeQueue(plain, topic, queue_id, self.config.consume_queue_file_bytes, self.cache)
+        elif batch.is_dir():
+            size = self.config.batch_consume_queue_file_bytes
+            found = BatchConsumeQueue(batch, topic, queue_id, size, self.cache)
+        else:
+            return None
+        self._queues[(topic, queue_id)] = found
+        return found
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop cached readers of a deleted topic."""
+        for key in [key for key in self._queues if key[0] == topic]:
+            del self._queues[key]
+
+    def max_offset(self, topic: str, queue_id: int, readable_offset: int) -> int:
+        """Return the offset behind the last readable message, 0 for an unknown queue."""
+        queue = self.queue(topic, queue_id)
+        return queue.max_offset(readable_offset) if queue else 0
+
+    def min_offset(self, topic: str, queue_id: int, readable_offset: int) -> int:
+        """Return the first offset that the log still has; -1 for an unknown queue as RocketMQ answers."""
+        queue = self.queue(topic, queue_id)
+        if queue is None:
+            return -1
+        return queue.min_offset(self.commit_log.min_offset, queue.max_offset(readable_offset))
+
+    def queue_end(self) -> int:
+        """Return the end of the ConsumeQueues in the log: the readable bound of a store without a live owner."""
+        ends = [0]
+        for name in self.queue_names():
+            queue = self.queue(name.topic, name.queue_id)
+            if queue is not None:
+                ends.append(queue.trusted_end()[1])
+        return max(ends)
+
+    # ---- messages -----------------------------------------------------------------------------------------
+
+    def get_messages(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        readable_offset: int,
+        *,
+        accepts: UnitFilter | None = None,
+        bytes_max: int = 128 << 20,
+        scan_max: int = 16000,
+    ) -> GetResult:
+        """Read up to `count_max` records of a queue (DefaultMessageStore.getMessage, statuses and next offsets).
+
+        `accepts` filters by unit before the log is touched. One record at least is returned whatever `bytes_max` says.
+        """
+        queue = self.queue(topic, queue_id)
+        if queue is None:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        max_offset = queue.max_offset(readable_offset)
+        min_offset = queue.min_offset(self.commit_log.min_offset, max_offset)
+        if max_offset == 0:
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        if offset < min_offset:
+            return GetResult(GetStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset)
+        if offset == max_offset:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, offset, min_offset, max_offset)
+        if offset > max_offset:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
+        status, next_offset = GetStatus.OFFSET_FOUND_NULL, offset
+        taken: list[tuple[memoryview, AnyUnit]] = []
+        total = scanned = 0
+        for unit in queue.units(offset, max_offset):
+            end = unit.queue_offset + getattr(unit, "batch_size", 1)
+            if scanned >= scan_max or len(taken) >= count_max or (taken and total + unit.size > bytes_max):
+                break
+            scanned += 1
+            next_offset = end
+            if status is GetStatus.OFFSET_FOUND_NULL:
+                status = GetStatus.NO_MATCHED_MESSAGE
+            if accepts is not None and not accepts(unit):
+                continue
+            raw = self.commit_log.raw_at(unit.commit_log_offset, readable_offset, unit.size)
+            if raw is None:
+                status = GetStatus.MESSAGE_WAS_REMOVING
+                continue
+            taken.append((raw, unit))
+            total += unit.size
+        if taken:
+            status = GetStatus.FOUND
+        elif status is GetStatus.OFFSET_FOUND_NULL:
+            next_offset = self._next_file_offset(queue, offset, max_offset)
+        records, units = tuple(raw for raw, _ in taken), tuple(unit for _, unit in taken)
+        return GetResult(status, next_offset, min_offset, max_offset, records, units)
+
+    @staticmethod
+    def _next_file_offset(queue: AnyQueue, offset: int, max_offset: int) -> int:
+        """Return the first offset of the next ConsumeQueue file, so that a damaged stretch is passed over."""
+        if isinstance(queue, BatchConsumeQueue):
+            return max_offset
+        per_file = queue.files.file_bytes // queue.unit_bytes
+        return min((offset // per_file + 1) * per_file, max_offset)
+
+    def message_at(self, commit_log_offset: int, readable_offset: int) -> Record | None:
+        """Return the record at a commit log offset (view by id), None when no readable one begins there."""
+        return self.commit_log.record_at(commit_log_offset, readable_offset)
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        readable_offset: int,
+        begin_ms: int = 0,
+        end_ms: int = TIME_MAX_MS,
+    ) -> list[Record]:
+        """Return records by key, ascending. Hash collisions are returned too, as RocketMQ's store does."""
+        offsets = self.index.query(topic, key, count_max, begin_ms, end_ms)
+        found = (self.message_at(offset, readable_offset) for offset in offsets)
+        return [record for record in found if record is not None]
+
+    # ---- times --------------------------------------------------------------------------------------------
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, time_ms: int, readable_offset: int, boundary: Boundary = Boundary.LOWER
+    ) -> int:
+        """Return the queue offset at a store time (see `search`), 0 for an unknown queue."""
+        queue = self.queue(topic, queue_id)
+        if queue is None:
+            return 0
+        max_offset = queue.max_offset(readable_offset)
+        min_offset = queue.min_offset(self.commit_log.min_offset, max_offset)
+        if isinstance(queue, BatchConsumeQueue):
+            return self._batch_offset_by_time(queue, min_offset, max_offset, time_ms, readable_offset, boundary)
+
+        def store_time(queue_offset: int) -> int | None:
+            unit = queue.unit(queue_offset)
+            if unit is None:
+                return None
+            return self.commit_log.store_time_at(unit.commit_log_offset, readable_offset)
+
+        return offset_by_time(store_time, min_offset, max_offset, time_ms, boundary)
+
+    @staticmethod
+    def _batch_offset_by_time(
+        queue: BatchConsumeQueue,
+        min_offset: int,
+        max_offset: int,
+        time_ms: int,
+        readable_offset: int,
+        boundary: Boundary,
+    ) -> int:
+        """Search by unit, answer with its first message. (Stock's UPPER of a time between two units is not copied:
+        it gives 0 or the right neighbour, depending on where its binary search ends.)"""
+
+        def store_time(number: int) -> int | None:
+            unit = queue.unit_number(number)
+            return unit.store_time_ms if unit and unit.queue_offset >= min_offset else None
+
+        number = offset_by_time(store_time, *queue.numbers(readable_offset), time_ms, boundary)
+        unit = queue.unit_number(number)
+        return max_offset if unit is None else max(min_offset, min(unit.queue_offset, max_offset))
+
+    def store_time(self, topic: str, queue_id: int, queue_offset: int, readable_offset: int) -> int:
+        """Return the store time of one message in ms, -1 when it is not there."""
+        queue = self.queue(topic, queue_id)
+        unit = queue.unit(queue_offset) if queue else None
+        if unit is None or unit.end > readable_offset:
+            return -1
+        time_ms = self.commit_log.store_time_at(unit.commit_log_offset, readable_offset)
+        return -1 if time_ms is None else time_ms
+
+    def earliest_store_time(self, readable_offset: int) -> int:
+        """Return the store time of the first record of the log, -1 for an empty log."""
+        time_ms = self.commit_log.store_time_at(self.commit_log.min_offset, readable_offset)
+        return -1 if time_ms is None else time_ms
+
+    def earliest_queue_time(self, topic: str, queue_id: int, readable_offset: int) -> int:
+        """Return the store time of a queue's first message, -1 when it has none."""
+        return self.store_time(topic, queue_id, self.min_offset(topic, queue_id, readable_offset), readable_offset)
+
+
+def _sub_directories(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        return []
+    return sorted((path for path in directory.iterdir() if path.is_dir()), key=lambda path: path.name)

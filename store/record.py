@@ -1,0 +1,185 @@
+"""Commit log records in Python: decode for readers, and a plain reference of the C parser.
+
+`parse_record` follows CommitLog.checkMessageAndReturnSize result for result; the test suite holds it against
+`rmq_record_parse` on golden, cut and corrupted bytes.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from ringmq.store import layout
+
+OK = 1
+BLANK = 0
+SHORT = -1
+BAD_MAGIC = -2
+BAD_CRC = -3
+MALFORMED = -4
+BAD_LENGTH = -5
+END = 2
+FULL = 3
+BAD_PLACE = -6
+
+REASONS = {
+    OK: "valid",
+    BLANK: "end-of-file blank",
+    SHORT: "fewer bytes left than the record claims",
+    BAD_MAGIC: "neither a record nor a blank",
+    BAD_CRC: "body CRC differs",
+    MALFORMED: "an inner length leads out of the record",
+    BAD_LENGTH: "inner lengths do not add up to the total size",
+    END: "end of the range",
+    BAD_PLACE: "the record names another physical offset",
+}
+
+_HEAD = struct.Struct(">IIIiiqqiq")  # up to and with the born time: 48 bytes
+_TAIL = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, body length
+_I64 = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as stored. `body` is not decompressed; `properties` holds the last value of each name."""
+
+    commit_log_offset: int
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_time_ms: int
+    born_host: str
+    store_time_ms: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    properties_raw: bytes
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Return names and values; pairs without name or value are left out as Java's decoder does."""
+        return parse_properties(self.properties_raw)
+
+    @property
+    def transaction_type(self) -> int:
+        """Return the transaction bits of the sys flag (0, prepared 4, commit 8, rollback 12)."""
+        return self.sys_flag & layout.TRANSACTION_MASK
+
+
+def parse_properties(raw: bytes) -> dict[str, str]:
+    """Decode `name 0x01 value 0x02 ...`; of a name that occurs twice the last value counts."""
+    pairs: dict[str, str] = {}
+    for pair in raw.decode("utf-8", "replace").split("\x02"):
+        name, split, value = pair.partition("\x01")
+        if split and name and value:
+            pairs[name] = value
+    return pairs
+
+
+def crc32(data: bytes | memoryview) -> int:
+    """Return the CRC of a body as stored: zlib's, without the sign bit."""
+    return zlib.crc32(data) & 0x7FFFFFFF
+
+
+def java_hash(text: str) -> int:
+    """Return `String.hashCode()` of the text."""
+    value = 0
+    for (unit,) in struct.iter_unpack("<H", text.encode("utf-16-le", "surrogatepass")):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def _host(data: memoryview, at: int, is_v6: bool) -> tuple[str, int]:
+    length = 16 if is_v6 else 4
+    address = ip_address(bytes(data[at : at + length]))
+    port = int.from_bytes(data[at + length : at + length + 4], "big", signed=True)
+    return (f"[{address}]:{port}" if is_v6 else f"{address}:{port}"), at + length + 4
+
+
+def parse_record(
+    data: bytes | memoryview, commit_log_offset: int = 0, *, check_crc: bool = True
+) -> tuple[int, Record | None]:
+    """Parse the record at the start of `data` (all bytes that are left in its file).
+
+    Returns (result, record): OK with a record, BLANK, or why the bytes are no record.
+    """
+    data = memoryview(data)
+    if len(data) <= 4:
+        return SHORT, None
+    size = int.from_bytes(data[:4], "big", signed=True)
+    if size < 0:
+        return MALFORMED, None
+    if size > len(data) or len(data) < layout.END_OF_FILE_BLANK_BYTES:
+        return SHORT, None
+    magic = int.from_bytes(data[4:8], "big")
+    if magic == layout.MAGIC_BLANK:
+        return BLANK, None
+    if magic not in (layout.MAGIC_V1, layout.MAGIC_V2):
+        return BAD_MAGIC, None
+    try:
+        return _parse_fields(data, commit_log_offset, check_crc)
+    except (struct.error, IndexError, ValueError):
+        return MALFORMED, None
+
+
+def _take(data: memoryview, at: int, length: int, length_max: int) -> bytes:
+    if not 0 <= length <= length_max or at + length > len(data):
+        raise ValueError(f"length {length} at {at} leads out of {len(data)} bytes")
+    return bytes(data[at : at + length])
+
+
+def _parse_fields(data: memoryview, offset: int, check_crc: bool) -> tuple[int, Record | None]:
+    size, magic, body_crc, queue_id, flag, queue_offset, physical, sys_flag, born_time = _HEAD.unpack_from(data, 0)
+    born_host, at = _host(data, 48, bool(sys_flag & layout.BORN_HOST_V6))
+    (store_time,) = _I64.unpack_from(data, at)
+    store_host, at = _host(data, at + 8, bool(sys_flag & layout.STORE_HOST_V6))
+    reconsume_times, prepared_offset, body_length = _TAIL.unpack_from(data, at)
+    at += _TAIL.size
+    body = _take(data, at, body_length, len(data))
+    at += body_length
+    width, limit = (2, 0x7FFF) if magic == layout.MAGIC_V2 else (1, 0x7F)
+    topic_length = int.from_bytes(_take(data, at, width, width), "big")
+    topic = _take(data, at + width, topic_length, limit)
+    at += width + topic_length
+    properties_length = int.from_bytes(_take(data, at, 2, 2), "big")
+    properties = _take(data, at + 2, properties_length, 0x7FFF)
+    at += 2 + properties_length
+    if check_crc and body and crc32(body) != body_crc:
+        return BAD_CRC, None
+    if at != size:
+        return BAD_LENGTH, None
+    return OK, Record(
+        offset, size, magic, body_crc, queue_id, flag, queue_offset, physical, sys_flag, born_time, born_host,
+        store_time, store_host, reconsume_times, prepared_offset, body, topic.decode("utf-8", "replace"), properties,
+    )  # fmt: skip
+
+
+def offset_message_id(record: Record) -> str:
+    """Return the upper-case hex of store host, port and offset: 32 digits for IPv4, 56 for IPv6."""
+    host, _, port = record.store_host.rpartition(":")
+    packed = ip_address(host.strip("[]")).packed + int(port).to_bytes(4, "big", signed=True)
+    return (packed + record.commit_log_offset.to_bytes(8, "big")).hex().upper()
+
+
+def torn_properties(raw: bytes) -> str | None:
+    """Say why the string cannot be what an encoder wrote, None when it can.
+
+    The rule for the last record of a log: no CRC covers the properties, but an encoder never writes a NUL, always
+    ends with 0x02 and always writes 0x01 in a pair.
+    """
+    if not raw:
+        return None
+    if b"\x00" in raw:
+        return "the properties hold a NUL byte"
+    if raw[-1] != 2:
+        return "the properties lack their final 0x02"
+    if any(b"\x01" not in pair for pair in raw[:-1].split(b"\x02")):
+        return "the properties hold a pair without 0x01"
+    return None

@@ -1,0 +1,57 @@
+"""The one owner of a store: an open-file-description lock on byte 0 of `<root>/lock`.
+
+It conflicts with the POSIX lock that a stock broker takes on the same byte, in both directions. Unlike a POSIX lock it
+belongs to the open file, so every worker that inherits the descriptor keeps it until the last of them is gone.
+"""
+
+import errno
+import fcntl
+import os
+import struct
+from pathlib import Path
+
+from ringmq.store import layout
+
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, pid
+CONTENT = b"lock"
+
+
+class StoreLockedError(Exception):
+    """Another broker owns the store."""
+
+
+def _flock(kind: int) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, 0, 1, 0)
+
+
+class StoreLock:
+    """Holds the lock while `descriptor` (or an inherited copy of it) is open."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the lock at once or raise StoreLockedError naming the folder and, where known, the owner."""
+        root.mkdir(parents=True, exist_ok=True)
+        path = root / layout.LOCK
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
+        except OSError as error:
+            owner = self._owner()
+            os.close(self.descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise StoreLockedError(
+                    f"{root}: another broker{owner} has this store open ({path} is locked)"
+                ) from error
+            raise
+        if os.pread(self.descriptor, 5, 0) != CONTENT:
+            os.pwrite(self.descriptor, CONTENT, 0)
+            os.ftruncate(self.descriptor, len(CONTENT))
+        os.set_inheritable(self.descriptor, True)
+
+    def _owner(self) -> str:
+        answer = fcntl.fcntl(self.descriptor, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK))
+        pid = int(_FLOCK.unpack(answer)[4])
+        return f" (process {pid})" if pid > 0 else ""
+
+    def close(self) -> None:
+        """Close our descriptor; the lock ends with the last inherited copy."""
+        os.close(self.descriptor)

@@ -1,0 +1,86 @@
+"""Config files: golden texts written again byte for byte, `.bak`, damaged and odd input."""
+
+from pathlib import Path
+
+import pytest
+
+from ringmq.store import fastjson
+from ringmq.store.config_files import ConfigFileError, encode_config, int_keys, load_config, persist_config
+
+JSON_FILES = [
+    "topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json", "consumerFilter.json",
+    "consumerOrderInfo.json", "messageRequestMode.json", "timermetrics", "transactionMetrics",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JSON_FILES)
+def test_golden_text_round_trip(golden_basic: Path, name: str) -> None:
+    for path in (golden_basic / "config" / name, golden_basic / "config" / f"{name}.bak"):
+        if path.exists():
+            assert encode_config(name, fastjson.loads(path.read_text("utf-8"))) == path.read_text("utf-8")
+
+
+def test_the_example_of_integer_keys() -> None:
+    value = {
+        "dataVersion": {"counter": 3, "stateVersion": 0, "timestamp": 1700000000000},
+        "groupTopicMap": {"G": ("T",)},
+        "offsetTable": {"T@G": {0: 10, 1: 20}},
+    }
+    assert fastjson.dumps(value) == (
+        '{\n\t"dataVersion":{\n\t\t"counter":3,\n\t\t"stateVersion":0,\n\t\t"timestamp":1700000000000\n\t},\n'
+        '\t"groupTopicMap":{\n\t\t"G":["T"]\n\t},\n\t"offsetTable":{\n\t\t"T@G":{0:10,1:20\n\t\t}\n\t}\n}'
+    )
+
+
+def test_quoted_and_bare_number_keys_mean_the_same() -> None:
+    assert int_keys(fastjson.loads('{"0":1, "12" : 5}')) == int_keys(fastjson.loads("{0:1,12:5\n}")) == {0: 1, 12: 5}
+
+
+def test_strings_survive() -> None:
+    for text in ('quo"te\\', "tab\tline\n\x00\x1f", "schlüssel 键 😀", "\u2028\x7f\x85"):
+        assert fastjson.loads(fastjson.dumps({text: text})) == {text: text}
+
+
+def test_nulls_are_left_out() -> None:
+    assert fastjson.dumps({"a": None, "b": 1}, pretty=False) == '{"b":1}'
+    assert fastjson.dumps({"a": None}) == "{}"
+
+
+DAMAGED = [
+    "", "{", '{"a"', '{"a":', '{"a":1', '{"a":1 "b":2}', "{true:1}", '{"a":nope}', '{"a":"x', '{"a":"\\q"}', "[1,2",
+    "{}x", "[" * 100,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_damaged_text_is_refused_with_a_place(text: str) -> None:
+    with pytest.raises(fastjson.FastJsonError, match=r"character|ends"):
+        fastjson.loads(text)
+
+
+def test_persist_keeps_the_old_file_as_bak(tmp_path: Path) -> None:
+    persist_config(tmp_path, "topics.json", {"a": 1})
+    persist_config(tmp_path, "topics.json", {"a": 2})
+    assert load_config(tmp_path, "topics.json") == {"a": 2}
+    assert fastjson.loads((tmp_path / "config" / "topics.json.bak").read_text()) == {"a": 1}
+
+
+@pytest.mark.parametrize("damage", [b"", b"  \n", b'{"a":', b"\xff\xfe", b"[1]", None])
+def test_bak_is_loaded_when_the_file_is_no_good(tmp_path: Path, damage: bytes | None) -> None:
+    persist_config(tmp_path, "topics.json", {"a": 1})
+    persist_config(tmp_path, "topics.json", {"a": 2})
+    path = tmp_path / "config" / "topics.json"
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    assert load_config(tmp_path, "topics.json") == {"a": 1}
+
+
+def test_missing_files_are_an_empty_table_and_two_damaged_ones_an_error(tmp_path: Path) -> None:
+    assert load_config(tmp_path, "topics.json") == {}
+    (tmp_path / "config").mkdir()
+    for name in ("topics.json", "topics.json.bak"):
+        (tmp_path / "config" / name).write_text("{")
+    with pytest.raises(ConfigFileError, match=r"topics.json.*topics.json.bak"):
+        load_config(tmp_path, "topics.json")
