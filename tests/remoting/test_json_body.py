@@ -1,0 +1,195 @@
+"""fastjson's dialect, read and written; readers that stay bounded."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringmq.remoting import json_body, json_text
+from ringmq.remoting.errors import BadBody
+from ringmq.remoting.heartbeat import HeartbeatData
+from ringmq.remoting.json_body import read_object, write_body, write_browser_body
+from ringmq.remoting.json_reader import read_json
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.register_body import MAX_INFLATED_BYTES, decode_register_body
+from ringmq.remoting.route import TopicRouteData
+
+QUEUE = MessageQueue("T", "b", 3)
+
+
+@pytest.fixture(params=["orjson", "stdlib"])
+def _engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "stdlib":
+        monkeypatch.setattr(json_text, "orjson", None)
+
+
+@pytest.mark.usefixtures("_engine")
+def test_unquoted_and_object_keys() -> None:
+    assert read_object(b'{0:"a",1:"b","c":-1}', "x") == {"0": "a", "1": "b", "c": -1}
+    table = read_object(b'{"t":{{"brokerName":"b","queueId":3,"topic":"T"}:12}}', "x")
+    assert json_body.queue_mapping(table, "t") == {QUEUE: 12}
+    quoted = read_object(b'{"t":{"{\\"brokerName\\":\\"b\\",\\"queueId\\":3,\\"topic\\":\\"T\\"}":12}}', "x")
+    assert json_body.queue_mapping(quoted, "t") == {QUEUE: 12}
+    pairs = read_object(b'{"t":[[{"brokerName":"b","queueId":3,"topic":"T"},12]]}', "x")
+    assert json_body.queue_mapping(pairs, "t") == {QUEUE: 12}
+
+
+def test_writing_stock_forms() -> None:
+    value = {"t": {QUEUE: {0: 'q"\n'}}, "n": None, "b": [True, False], "f": 0.0, "q": [QUEUE]}
+    queue = '{"brokerName":"b","queueId":3,"topic":"T"}'
+    text = '{"t":{Q:{0:"q\\"\\n"}},"n":null,"b":[true,false],"f":0.0,"q":[Q]}'.replace("Q", queue)
+    assert write_body(value).decode() == text
+
+
+def test_route_for_browsers_is_sorted_quoted_and_escaped() -> None:
+    body = write_browser_body({"b": {1: "x/y", 0: "中😀"}, "a": "\x7f"})
+    assert body == b'{"a":"\\u007F","b":{"0":"\\u4E2D\\uD83D\\uDE00","1":"x\\/y"}}'
+    assert json.loads(body) == {"a": "\x7f", "b": {"0": "中😀", "1": "x/y"}}
+
+
+def test_route_in_both_forms_reads_the_same() -> None:
+    old = (
+        b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"},"brokerName":"b-a",'
+        b'"cluster":"DefaultCluster","enableActingMaster":false}],"filterServerTable":{},"queueDatas":'
+        b'[{"brokerName":"b-a","perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}'
+    )
+    route = TopicRouteData.decode(old)
+    assert route.encode(standard_json=False) == old
+    assert TopicRouteData.decode(route.encode(standard_json=True)) == route
+    assert route.broker_datas[0].broker_addrs == {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}
+
+
+SHARED = (
+    b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"T","subString":"*"}]},'
+    b'{"groupName":"h","subscriptionDataSet":[{"$ref":"$.consumerDataSet[0].subscriptionDataSet[0]"}]}]}'
+)
+
+
+@pytest.mark.usefixtures("_engine")
+def test_shared_objects_are_resolved() -> None:
+    heartbeat = HeartbeatData.decode(SHARED)
+    assert [s.topic for consumer in heartbeat.consumers for s in consumer.subscriptions] == ["T", "T"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":{"$ref":"$"}}',
+        b'{"a":{"b":{"$ref":"$.a"}}}',
+        b'{"a":{"$ref":"$.b"},"b":{"c":1}}',
+        b'{"a":{"$ref":"$.nowhere[7]"}}',
+        b'{"a":{"$ref":""}}',
+        b'{"x":{},"a":[' + b",".join([b'{"$ref":"$.x"}'] * (json_body.MAX_REFS + 1)) + b"]}",
+    ],
+)
+def test_references_that_cycle_or_flood_are_refused(body: bytes) -> None:
+    with pytest.raises(BadBody):
+        read_object(body, "x")
+
+
+@pytest.mark.usefixtures("_engine")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"a"}',
+        b'{"a":}',
+        b'{"a":1',
+        b'{"a":tru}',
+        b'{"a":"\\x"}',
+        b'{"a":1}}',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"{" * 100_000,
+    ],
+)
+def test_bodies_that_do_not_parse(body: bytes) -> None:
+    with pytest.raises(BadBody) as caught:
+        read_object(body, "HeartbeatData")
+    assert "HeartbeatData" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"consumerDataSet":{}}', "consumerDataSet"),
+        (b'{"consumerDataSet":[1]}', "consumerDataSet"),
+        (b'{"consumerDataSet":[{"subscriptionDataSet":[{"codeSet":["x"]}]}]}', "subscriptionDataSet"),
+        (b'{"heartbeatFingerprint":"x"}', "heartbeatFingerprint"),
+        (b'{"withoutSub":"maybe"}', "withoutSub"),
+        (b'{"clientID":{}}', "clientID"),
+    ],
+)
+def test_wrongly_typed_fields_are_named(body: bytes, field: str) -> None:
+    with pytest.raises(BadBody) as caught:
+        HeartbeatData.decode(body)
+    assert caught.value.field == field
+    assert caught.value.code == 1
+
+
+def test_go_hashes_its_tags_over_other_bytes() -> None:
+    body = (
+        '{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":'
+        '[{"topic":"T","subString":"中文","codeSet":["-1"],"tagsSet":["中文"]}]}]}'
+    )
+    subscription = HeartbeatData.decode(body.encode()).consumers[0].subscriptions[0]
+    assert subscription.code_set == {646394}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"junk", b"\x78\x9c", b"", b'{"topicConfigSerializeWrapper":[]}', b'{"topicConfigSerializeWrapper":7}'],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_registrations_that_do_not_read(body: bytes, compressed: bool) -> None:
+    try:
+        table = decode_register_body(body, compressed=compressed)
+    except BadBody:
+        return
+    assert table.topics == {}
+
+
+def test_a_registration_that_inflates_without_end_is_cut() -> None:
+    import zlib
+
+    with pytest.raises(BadBody) as caught:
+        decode_register_body(zlib.compress(b"\0" * (MAX_INFLATED_BYTES + 1), 1), compressed=True)
+    assert str(MAX_INFLATED_BYTES) in str(caught.value)
+
+
+JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.text(st.characters(codec="utf-8"), max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=5), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(JSON_VALUES)
+def test_both_writers_write_json(value: Any) -> None:
+    assert json.loads(write_body(value)) == value
+    assert json.loads(write_browser_body(value)) == value
+    assert read_json(write_body(value).decode()) == value
+    assert read_json(json.dumps(value, indent=1)) == value
+
+
+@given(st.text(max_size=60))
+def test_any_text_reads_or_raises(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        read_json(text)
+
+
+@given(st.text(alphabet='{}[]":,0123456789.-eEtrufalsn\\u$ref ', max_size=60))
+def test_any_json_like_text_reads_or_raises(text: str) -> None:
+    with contextlib.suppress(BadBody):
+        read_object(text.encode(), "x")
