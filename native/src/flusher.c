@@ -1,15 +1,446 @@
 #include "flusher.h"
 
-#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <liburing.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "ring.h"
+#include "segment.h"
+
+enum {
+    CODE_FLUSH_DISK_TIMEOUT = 10,
+    CODE_SERVICE_NOT_AVAILABLE = 14,
+    PARK_MS = 100,
+    BLOCKED_MS = 1,     /* a producer's ring is full: it is being taken from, or its process starts anew */
+    SYNC_WAIT_MS = 200, /* while a sync runs, deadlines are looked at at least this often */
+    SYNCS_AT_ONCE = 8,
+    PAGE = 4096,
+};
+
+struct open_file {
+    uint64_t number; /* segment number + 1, 0 = free */
+    int fd;
+};
+
+struct rmq_flusher {
+    struct rmq_plane *plane;
+    struct rmq_plane_header *header;
+    struct rmq_watermarks *marks;
+    struct rmq_role *role;
+    struct io_uring ring;
+    int ring_open;
+    struct open_file files[SYNCS_AT_ONCE];
+    int64_t last_thorough_ms;
+    int64_t last_flush_ms;
+    int64_t flushed_store_time_ms;
+    int blocked;              /* parked answers wait for room */
+    uint32_t fault_told;      /* fault that run has returned for */
+    uint64_t missing_told;    /* segment that run has asked for */
+};
+
+/* --- faults --------------------------------------------------------------------------------------------- */
+
+static void wake_everybody(struct rmq_flusher *f)
+{
+    for (uint32_t role = 0; role < RMQ_ROLES_MAX; role++)
+        if (f->plane->event_fds[role] >= 0 && role != RMQ_ROLE_FLUSH)
+            rmq_role_wake(f->plane, role);
+}
+
+int rmq_flusher_set_fault(struct rmq_flusher *f, uint32_t fault, int32_t fault_errno)
+{
+    uint32_t old = rmq_load(&f->marks->store_fault);
+    do {
+        if (old == RMQ_FAULT_FSYNC)
+            return fault == RMQ_FAULT_FSYNC ? 0 : -EBUSY;
+        if (fault)
+            rmq_store(&f->marks->store_fault_errno, fault_errno);
+        RMQ_CRASH("flush-fault-errno");
+    } while (!__atomic_compare_exchange_n(&f->marks->store_fault, &old, fault, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    RMQ_CRASH("flush-fault");
+    if (old != fault)
+        wake_everybody(f);
+    return 0;
+}
+
+void rmq_flusher_set_min_offset(struct rmq_flusher *f, uint64_t min_offset)
+{
+    if (min_offset > rmq_load(&f->marks->min_offset))
+        rmq_store(&f->marks->min_offset, min_offset);
+}
+
+/* --- files ---------------------------------------------------------------------------------------------- */
+
+static int file_of(struct rmq_flusher *f, uint64_t number)
+{
+    struct open_file *file = &f->files[number % SYNCS_AT_ONCE];
+    char path[PATH_MAX];
+    if (file->number == number + 1)
+        return file->fd;
+    if (file->number)
+        close(file->fd);
+    file->number = 0;
+    const struct rmq_settings *settings = &f->header->settings;
+    int n = snprintf(path, sizeof path, "%s/%020" PRIu64, settings->commit_log_path, number * settings->segment_bytes);
+    if (n < 0 || (size_t)n >= sizeof path)
+        return -ENAMETOOLONG;
+    file->fd = open(path, O_RDWR | O_CLOEXEC);
+    if (file->fd < 0)
+        return -errno;
+    file->number = number + 1;
+    return file->fd;
+}
+
+static int next_is_missing(struct rmq_flusher *f, uint64_t *next)
+{
+    uint64_t bytes = f->header->settings.segment_bytes, append = rmq_load(&f->marks->append_offset);
+    *next = append - append % bytes + bytes;
+    return rmq_segment_exists(f->header->settings.commit_log_path, *next, bytes) != 1;
+}
+
+/* --- completer ------------------------------------------------------------------------------------------ */
+
+/* The entry's answer: code 0, a refusal, or -1 = it goes on waiting. */
+static int verdict(struct rmq_flusher *f, const struct rmq_parked *entry, uint64_t flushed, int64_t now_ms)
+{
+    if (entry->completion.commit_log_end <= flushed)
+        return 0;
+    if (rmq_load(&f->marks->store_fault) == RMQ_FAULT_FSYNC)
+        return CODE_SERVICE_NOT_AVAILABLE;
+    return now_ms >= entry->deadline_mono_ms ? CODE_FLUSH_DISK_TIMEOUT : -1;
+}
+
+static void fill_answer(struct rmq_flusher *f, struct rmq_completion *out, const struct rmq_parked *entry, int code)
+{
+    *out = entry->completion;
+    out->code = (int16_t)code;
+    if (code == CODE_FLUSH_DISK_TIMEOUT) {
+        out->cause = RMQ_CAUSE_FLUSH_TIMEOUT;
+        f->role->counters[RMQ_FLUSH_TIMEOUTS]++;
+    } else if (code) {
+        out->cause = RMQ_FAULT_FSYNC;
+        out->cause_errno = f->marks->store_fault_errno;
+        f->role->counters[RMQ_FLUSH_FAILED]++;
+    }
+}
+
+/* Answers parked requests from the head of the ring on. Each answer has its place, so an entry whose answer is out
+ * already (a predecessor died before it gave the entry up) is only given up. Returns how many were given up. */
+static uint64_t complete(struct rmq_flusher *f)
+{
+    struct rmq_plane_header *h = f->header;
+    uint64_t tail = h->parked.tail, first = tail, parked = rmq_load(&h->parked.head);
+    uint64_t heads[RMQ_PRODUCERS_MAX], flushed = f->marks->flushed_offset;
+    int64_t now_ms = tail < parked ? rmq_mono_ms() : 0;
+    f->blocked = 0;
+    if (tail == parked)
+        return 0;
+    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
+        heads[p] = h->completed[p].head;
+    for (; tail < parked; tail++) {
+        const struct rmq_parked *entry = rmq_ring_slot(f->plane->base, &h->parked, tail);
+        uint32_t p = entry->producer < RMQ_PRODUCERS_MAX ? entry->producer : RMQ_CONTROL_PRODUCER;
+        if (entry->completed_position < heads[p])
+            continue;
+        int code = verdict(f, entry, flushed, now_ms);
+        if (code < 0)
+            break;
+        if (!rmq_ring_room(&h->completed[p], heads[p])) {
+            f->blocked = 1;
+            break;
+        }
+        fill_answer(f, rmq_ring_slot(f->plane->base, &h->completed[p], heads[p]), entry, code);
+        RMQ_CRASH("flush-answer");
+        heads[p]++;
+    }
+    for (uint32_t p = 0; p < RMQ_PRODUCERS_MAX; p++) {
+        if (heads[p] == h->completed[p].head)
+            continue;
+        rmq_store(&h->completed[p].head, heads[p]);
+        RMQ_CRASH("flush-completed-head");
+        rmq_role_wake(f->plane, p == RMQ_CONTROL_PRODUCER ? RMQ_ROLE_CONTROL : RMQ_ROLE_READ + p);
+    }
+    rmq_store(&h->parked.tail, tail);
+    RMQ_CRASH("flush-parked-tail");
+    f->role->counters[RMQ_FLUSH_COMPLETED] += tail - first;
+    return tail - first;
+}
+
+/* Milliseconds to the next deadline, at most `limit_ms`. The timeout is one for all, so the head is due first. */
+static int until_deadline_ms(struct rmq_flusher *f, int limit_ms)
+{
+    struct rmq_ring *ring = &f->header->parked;
+    if (f->blocked)
+        return BLOCKED_MS;
+    if (ring->tail == rmq_load(&ring->head))
+        return limit_ms;
+    const struct rmq_parked *entry = rmq_ring_slot(f->plane->base, ring, ring->tail);
+    int64_t left = entry->deadline_mono_ms - rmq_mono_ms();
+    return left < 1 ? 1 : left < limit_ms ? (int)left : limit_ms;
+}
+
+/* --- sync ----------------------------------------------------------------------------------------------- */
+
+#ifdef RMQ_CRASH_POINTS
+/* Test build: RINGMQ_SYNC_SWITCH names a file whose first letter stalls (s) or fails (f) the sync. */
+static int test_switch(struct rmq_flusher *f, int result)
+{
+    const char *path = getenv("RINGMQ_SYNC_SWITCH");
+    for (;;) {
+        int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        char what = 0;
+        if (fd < 0)
+            return result;
+        ssize_t n = read(fd, &what, 1);
+        close(fd);
+        if (n != 1 || (what != 's' && what != 'f'))
+            return result;
+        if (what == 'f')
+            return -EIO;
+        complete(f);
+        rmq_store_relaxed(&f->role->progress, f->role->progress + 1);
+        poll(NULL, 0, 2);
+        if (rmq_load(&f->marks->stop_requested))
+            return -ECANCELED;
+    }
+}
+#else
+static int test_switch(struct rmq_flusher *f, int result)
+{
+    (void)f;
+    return result;
+}
+#endif
+
+/* Syncs up to SYNCS_AT_ONCE files and returns the first error; goes on answering deadlines while it waits.
+ * The second kind of error is the caller's to report as fatal: the ring itself is broken. */
+static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int *fatal)
+{
+    unsigned waiting = 0;
+    int result = 0;
+    for (uint64_t number = first; number <= last; number++) {
+        int fd = file_of(f, number);
+        if (fd < 0) {
+            result = fd;
+            continue;
+        }
+        struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
+        io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
+        waiting++;
+    }
+    int rc = waiting ? io_uring_submit(&f->ring) : 0;
+    if (rc < 0 || (unsigned)rc != waiting) {
+        *fatal = rc < 0 ? rc : -EIO;
+        return 0;
+    }
+    while (waiting) {
+        struct io_uring_cqe *cqe;
+        int64_t wait_ms = until_deadline_ms(f, SYNC_WAIT_MS);
+        struct __kernel_timespec limit = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
+        rc = io_uring_wait_cqe_timeout(&f->ring, &cqe, &limit);
+        if (rc == -ETIME || rc == -EINTR) {
+            complete(f);
+            rmq_store_relaxed(&f->role->progress, f->role->progress + 1);
+            continue;
+        }
+        if (rc < 0) {
+            *fatal = rc;
+            return 0;
+        }
+        if (cqe->res < 0 && !result)
+            result = cqe->res;
+        io_uring_cqe_seen(&f->ring, cqe);
+        waiting--;
+    }
+    return test_switch(f, result);
+}
+
+/* Store time of the newest batch whose end the append position has passed; 0 = cannot tell now. */
+static int64_t appended_store_time(struct rmq_flusher *f)
+{
+    const struct rmq_journal *journal = &f->header->journal;
+    uint64_t generation = rmq_load(&journal->generation);
+    if (!generation)
+        return 0;
+    struct rmq_journal_entry entry = journal->entry[generation & 1];
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (rmq_load_relaxed(&journal->generation) != generation || entry.generation != generation ||
+        rmq_load(&f->marks->append_offset) < entry.append_offset)
+        return 0;
+    return (int64_t)entry.store_time_ms;
+}
+
+/* Everything appended up to now goes to disk. 0, or -errno that is fatal for the worker; a sync that failed is a fault of
+ * the store and not of the worker. */
+static int sync_all(struct rmq_flusher *f)
+{
+    uint64_t bytes = f->header->settings.segment_bytes, *counters = f->role->counters;
+    int64_t store_time = appended_store_time(f), start_ns = rmq_mono_ns();
+    uint64_t target = rmq_load(&f->marks->append_offset), at = f->marks->flushed_offset;
+    while (at < target) {
+        uint64_t first = at / bytes, last = (target - 1) / bytes;
+        int fatal = 0;
+        if (last - first >= SYNCS_AT_ONCE)
+            last = first + SYNCS_AT_ONCE - 1;
+        int rc = sync_files(f, first, last, &fatal);
+        if (fatal)
+            return fatal;
+        if (rc == -ECANCELED)
+            return 0;
+        if (rc < 0) {
+            rmq_flusher_set_fault(f, RMQ_FAULT_FSYNC, -rc);
+            return 0;
+        }
+        RMQ_CRASH("flush-synced");
+        at = (last + 1) * bytes < target ? (last + 1) * bytes : target;
+        rmq_store(&f->marks->flushed_offset, at);
+        RMQ_CRASH("flush-flushed-offset");
+        counters[RMQ_FLUSH_SYNCS]++;
+    }
+    if (store_time)
+        f->flushed_store_time_ms = store_time;
+    uint64_t took_ns = (uint64_t)(rmq_mono_ns() - start_ns);
+    counters[RMQ_FLUSH_SYNC_NS] += took_ns;
+    if (took_ns > counters[RMQ_FLUSH_SYNC_NS_MAX])
+        counters[RMQ_FLUSH_SYNC_NS_MAX] = took_ns;
+    f->last_flush_ms = rmq_mono_ms();
+    return 0;
+}
+
+/* Whether the policy asks for a sync now; else `*wait_ms` says when to look again. */
+static int sync_is_due(struct rmq_flusher *f, int *wait_ms)
+{
+    const struct rmq_settings *settings = &f->header->settings;
+    uint64_t append = rmq_load(&f->marks->append_offset), flushed = f->marks->flushed_offset;
+    *wait_ms = PARK_MS;
+    if (append <= flushed || rmq_load(&f->marks->store_fault) == RMQ_FAULT_FSYNC)
+        return 0;
+    if (settings->sync_flush || rmq_load(&f->marks->stop_requested))
+        return 1;
+    int64_t now_ms = rmq_mono_ms(), left = f->last_flush_ms + settings->flush_interval_ms - now_ms;
+    if (left > 0) {
+        *wait_ms = left < PARK_MS ? (int)left : PARK_MS;
+        return 0;
+    }
+    int thorough = now_ms - f->last_thorough_ms >= settings->flush_thorough_interval_ms;
+    if (thorough)
+        f->last_thorough_ms = now_ms;
+    if (thorough || append / PAGE - flushed / PAGE >= settings->flush_least_pages)
+        return 1;
+    f->last_flush_ms = now_ms;
+    return 0;
+}
+
+/* --- life ----------------------------------------------------------------------------------------------- */
 
 struct rmq_flusher *rmq_flusher_open(struct rmq_plane *plane, int *error)
 {
-    (void)plane;
-    *error = -ENOSYS;
-    return 0;
+    struct rmq_flusher *f = calloc(1, sizeof *f);
+    if (!f) {
+        *error = -ENOMEM;
+        return NULL;
+    }
+    f->plane = plane;
+    f->header = rmq_header(plane);
+    f->marks = plane->watermarks;
+    f->role = &f->header->roles[RMQ_ROLE_FLUSH];
+    f->last_thorough_ms = f->last_flush_ms = rmq_mono_ms();
+    *error = f->header->settings.segment_bytes ? io_uring_queue_init(2 * SYNCS_AT_ONCE, &f->ring, 0) : -EINVAL;
+    f->ring_open = *error == 0;
+    if (*error < 0) {
+        rmq_flusher_close(f);
+        return NULL;
+    }
+    return f;
 }
-int rmq_flusher_run(struct rmq_flusher *flusher, int64_t budget_ns) { (void)flusher; (void)budget_ns; return -ENOSYS; }
-void rmq_flusher_close(struct rmq_flusher *flusher) { (void)flusher; }
-void rmq_flusher_state(struct rmq_flusher *flusher, struct rmq_flush_state *out) { (void)flusher; (void)out; }
-int rmq_flusher_set_fault(struct rmq_flusher *flusher, uint32_t fault, int32_t fault_errno) { (void)flusher; (void)fault; return fault_errno; }
-void rmq_flusher_set_min_offset(struct rmq_flusher *flusher, uint64_t min_offset) { (void)flusher; (void)min_offset; }
+
+void rmq_flusher_close(struct rmq_flusher *f)
+{
+    if (!f)
+        return;
+    for (int i = 0; i < SYNCS_AT_ONCE; i++)
+        if (f->files[i].number)
+            close(f->files[i].fd);
+    if (f->ring_open)
+        io_uring_queue_exit(&f->ring);
+    free(f);
+}
+
+void rmq_flusher_state(struct rmq_flusher *f, struct rmq_flush_state *out)
+{
+    memset(out, 0, sizeof *out);
+    out->flushed_store_time_ms = f->flushed_store_time_ms;
+    out->flushed_offset = rmq_load(&f->marks->flushed_offset);
+    out->next_segment_exists = !next_is_missing(f, &out->next_segment);
+    out->store_fault = rmq_load(&f->marks->store_fault);
+    out->store_fault_errno = f->marks->store_fault_errno;
+    out->parked = (uint32_t)rmq_ring_used(&f->header->parked);
+}
+
+static int has_work(struct rmq_flusher *f)
+{
+    const struct rmq_ring *parked = &f->header->parked;
+    if (f->header->settings.sync_flush && rmq_load(&f->marks->append_offset) > f->marks->flushed_offset &&
+        rmq_load(&f->marks->store_fault) != RMQ_FAULT_FSYNC)
+        return 1;
+    return parked->tail != rmq_load(&parked->head) && !f->blocked &&
+           verdict(f, rmq_ring_slot(f->plane->base, parked, parked->tail), f->marks->flushed_offset, rmq_mono_ms()) >= 0;
+}
+
+/* What the shell must hear about, once each: 0, RMQ_RUN_FAULT or RMQ_RUN_ROLLED. */
+static int news(struct rmq_flusher *f)
+{
+    uint32_t fault = rmq_load(&f->marks->store_fault);
+    uint64_t bytes = f->header->settings.segment_bytes, append = rmq_load(&f->marks->append_offset);
+    if (fault != f->fault_told) {
+        f->fault_told = fault;
+        return RMQ_RUN_FAULT;
+    }
+    if (append / bytes + 1 == f->missing_told)
+        return 0;
+    f->missing_told = append / bytes + 1;
+    return next_is_missing(f, &append) ? RMQ_RUN_ROLLED : 0;
+}
+
+static void park(struct rmq_flusher *f, int64_t left_ns, int wait_ms)
+{
+    int64_t left_ms = left_ns / 1000000 + 1;
+    wait_ms = until_deadline_ms(f, wait_ms);
+    rmq_role_arm(f->plane, RMQ_ROLE_FLUSH);
+    if (has_work(f)) {
+        rmq_role_disarm(f->plane, RMQ_ROLE_FLUSH);
+        return;
+    }
+    f->role->counters[RMQ_FLUSH_SLEEPS]++;
+    rmq_role_wait(f->plane, RMQ_ROLE_FLUSH, (int)(left_ms < wait_ms ? left_ms : wait_ms));
+}
+
+int rmq_flusher_run(struct rmq_flusher *f, int64_t budget_ns)
+{
+    int64_t end_ns = rmq_mono_ns() + budget_ns;
+    for (;;) {
+        int wait_ms = 0, rc = 0;
+        rmq_store_relaxed(&f->role->progress, f->role->progress + 1);
+        int due = sync_is_due(f, &wait_ms);
+        uint64_t flushed = f->marks->flushed_offset;
+        if (due && (rc = sync_all(f)) < 0)
+            return rc;
+        uint64_t answered = complete(f);
+        if (f->marks->flushed_offset != flushed && f->marks->confirm_policy == RMQ_CONFIRM_FLUSHED)
+            rmq_role_wake(f->plane, RMQ_ROLE_DISPATCH);
+        if ((rc = news(f)))
+            return rc;
+        int64_t left_ns = end_ns - rmq_mono_ns();
+        if (left_ns <= 0)
+            return RMQ_RUN_BUDGET;
+        if (due || answered)
+            continue;
+        if (rmq_load(&f->marks->stop_requested) && !has_work(f) && !rmq_ring_used(&f->header->parked))
+            return RMQ_RUN_STOPPED;
+        park(f, left_ns, wait_ms);
+    }
+}

@@ -1,13 +1,338 @@
 #include "writer.h"
 
-#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "append_window.h"
+#include "bytes.h"
+#include "record.h"
+#include "ring.h"
+#include "write_batch.h"
+
+enum {
+    PARK_MS = 100,
+    SEGMENT_POLL_MS = 5,
+    SEGMENT_WAIT_MS = 5000, /* as stock waits for a new file */
+    CLOCK_EVERY = 16,       /* busy batches between two looks at the clock */
+};
+
+/* --- journal ------------------------------------------------------------------------------------------ */
+
+/* What a committed batch promised, as absolute values: any number of times gives the same. */
+static void redo(struct rmq_writer *w, const struct rmq_journal_entry *entry)
+{
+    struct rmq_plane_header *h = w->header;
+    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
+        if (h->request[p].tail != entry->request_tail[p]) {
+            rmq_store(&h->request[p].tail, entry->request_tail[p]);
+            RMQ_CRASH("write-request-tail");
+        }
+    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
+        if (h->appended[p].head != entry->completion_head[p]) {
+            rmq_store(&h->appended[p].head, entry->completion_head[p]);
+            RMQ_CRASH("write-completion-head");
+        }
+    if (h->parked.head != entry->parked_head)
+        rmq_store(&h->parked.head, entry->parked_head);
+    RMQ_CRASH("write-parked-head");
+    rmq_store(&w->plane->watermarks->append_offset, entry->append_offset);
+    RMQ_CRASH("write-append-offset");
+}
+
+static void commit(struct rmq_writer *w)
+{
+    struct rmq_journal *journal = &w->header->journal;
+    uint64_t generation = journal->generation + 1;
+    struct rmq_journal_entry *entry = &journal->entry[generation & 1];
+    w->next.generation = generation;
+    *entry = w->next;
+    RMQ_CRASH("write-journal-entry");
+    rmq_store(&journal->generation, generation);
+    RMQ_CRASH("write-journal");
+    redo(w, entry);
+}
+
+/* The state as of the last commit; a plane without one says it in its rings and watermarks. */
+static int load_journal(struct rmq_writer *w)
+{
+    struct rmq_plane_header *h = w->header;
+    uint64_t generation = rmq_load(&h->journal.generation);
+    if (generation) {
+        struct rmq_journal_entry *entry = &h->journal.entry[generation & 1];
+        if (entry->generation != generation)
+            return -EPROTO;
+        redo(w, entry);
+        w->next = *entry;
+        return 0;
+    }
+    memset(&w->next, 0, sizeof w->next);
+    w->next.append_offset = rmq_load(&w->plane->watermarks->append_offset);
+    w->next.parked_head = h->parked.head;
+    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++) {
+        w->next.request_tail[p] = h->request[p].tail;
+        w->next.completion_head[p] = h->appended[p].head;
+        w->next.parked_count[p] = h->completed[p].head;
+    }
+    return 0;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------ */
+
+/* A predecessor that died in a batch left bytes above the append position: nobody may take them for records. */
+static int wipe_intent(struct rmq_writer *w)
+{
+    struct rmq_journal *journal = &w->header->journal;
+    uint64_t from = w->next.append_offset, high = rmq_load(&journal->intent_high);
+    while (from < high) {
+        struct rmq_segment segment;
+        uint64_t start = from - from % w->segment_bytes, end = start + w->segment_bytes;
+        uint64_t to = high < end ? high : end;
+        int rc = rmq_segment_map(&segment, w->header->settings.commit_log_path, start, w->segment_bytes, 1);
+        if (rc < 0)
+            return rc;
+        memset(segment.base + (from - start), 0, to - from);
+        rmq_segment_unmap(&segment);
+        from = to;
+    }
+    rmq_store(&journal->intent_high, w->next.append_offset);
+    return 0;
+}
+
+static void count_record(struct rmq_writer *w, const uint8_t *record, const struct rmq_record_view *view)
+{
+    int transaction = view->sys_flag & RMQ_SYS_TRANSACTION_MASK;
+    if (transaction == RMQ_SYS_TRANSACTION_PREPARED || transaction == RMQ_SYS_TRANSACTION_ROLLBACK)
+        return;
+    uint32_t topic = rmq_topic_find(w->plane, (const char *)record + view->topic_at, view->topic_length);
+    uint32_t slot = topic == RMQ_NONE ? RMQ_NONE : rmq_queue_find(w->plane, topic, (uint32_t)view->queue_id);
+    if (slot == RMQ_NONE || slot >= w->queues_known)
+        return;
+    uint64_t next = (uint64_t)view->queue_offset + 1;
+    if (next > w->queue_offsets[slot])
+        w->queue_offsets[slot] = next;
+}
+
+/* Queue offsets = what dispatch has published plus the records that it has not reached. dispatched_offset is read
+ * first: whatever dispatch does meanwhile, every record is in one of the two. */
+static int rebuild_queue_offsets(struct rmq_writer *w)
+{
+    uint64_t at = rmq_load(&w->plane->watermarks->dispatched_offset), end = w->next.append_offset;
+    rmq_writer_queues_learn(w);
+    while (at < end) {
+        struct rmq_segment segment;
+        struct rmq_record_view view;
+        uint64_t start = at - at % w->segment_bytes, limit = start + w->segment_bytes;
+        uint64_t stop = end < limit ? end : limit;
+        int rc = rmq_segment_map(&segment, w->header->settings.commit_log_path, start, w->segment_bytes, 0);
+        if (rc < 0)
+            return rc;
+        for (rc = RMQ_RECORD_OK; at < stop;) {
+            const uint8_t *record = (const uint8_t *)segment.base + (at - start);
+            rc = rmq_record_parse(record, stop - at, 0, &view);
+            if (rc != RMQ_RECORD_OK)
+                break;
+            count_record(w, record, &view);
+            at += view.total_size;
+        }
+        rmq_segment_unmap(&segment);
+        if (rc == RMQ_RECORD_BLANK || at == limit)
+            at = limit;
+        else if (rc != RMQ_RECORD_OK)
+            return -EILSEQ;
+    }
+    return 0;
+}
+
+static int open_parts(struct rmq_writer *w)
+{
+    w->segment_bytes = w->header->settings.segment_bytes;
+    if (!w->segment_bytes)
+        return -EINVAL;
+    w->queue_offsets = calloc(w->header->queue_capacity, sizeof *w->queue_offsets);
+    if (!w->queue_offsets)
+        return -ENOMEM;
+    int rc = load_journal(w);
+    if (rc >= 0)
+        rc = wipe_intent(w);
+    if (rc >= 0)
+        rc = rebuild_queue_offsets(w);
+    if (rc >= 0)
+        rc = rmq_append_window_open(&w->window, &w->header->settings, w->next.append_offset);
+    return rc;
+}
 
 struct rmq_writer *rmq_writer_open(struct rmq_plane *plane, int *error)
 {
-    (void)plane;
-    *error = -ENOSYS;
+    struct rmq_writer *w = calloc(1, sizeof *w);
+    if (!w) {
+        *error = -ENOMEM;
+        return NULL;
+    }
+    w->plane = plane;
+    w->header = rmq_header(plane);
+    w->role = &w->header->roles[RMQ_ROLE_WRITE];
+    *error = open_parts(w);
+    if (*error < 0) {
+        rmq_writer_close(w);
+        return NULL;
+    }
+    return w;
+}
+
+void rmq_writer_close(struct rmq_writer *w)
+{
+    if (!w)
+        return;
+    if (w->window.started)
+        rmq_append_window_close(&w->window);
+    free(w->queue_offsets);
+    free(w);
+}
+
+uint64_t rmq_writer_queue_offset(struct rmq_writer *w, uint32_t queue_slot)
+{
+    rmq_writer_queues_learn(w);
+    return queue_slot < w->queues_known ? w->queue_offsets[queue_slot] : 0;
+}
+
+/* --- one batch ---------------------------------------------------------------------------------------- */
+
+static void ring_bells(struct rmq_writer *w)
+{
+    struct rmq_watermarks *marks = w->plane->watermarks;
+    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
+        if (w->answered[p])
+            rmq_role_wake(w->plane, p == RMQ_CONTROL_PRODUCER ? RMQ_ROLE_CONTROL : RMQ_ROLE_READ + (uint32_t)p);
+    if (w->rolled || (w->appended && w->header->settings.sync_flush))
+        rmq_role_wake(w->plane, RMQ_ROLE_FLUSH);
+    if (w->appended && marks->confirm_policy == RMQ_CONFIRM_APPENDED)
+        rmq_role_wake(w->plane, RMQ_ROLE_DISPATCH);
+}
+
+static void count_batch(struct rmq_writer *w)
+{
+    uint64_t *counters = w->role->counters;
+    counters[RMQ_WRITE_BATCHES]++;
+    counters[RMQ_WRITE_REQUESTS] += w->plans;
+    counters[RMQ_WRITE_MESSAGES] += w->messages;
+    counters[RMQ_WRITE_BYTES] += w->appended;
+    counters[RMQ_WRITE_REFUSED] += w->refused;
+    counters[RMQ_WRITE_ROLLS] += w->rolled;
+    counters[RMQ_WRITE_STALE_DROPPED] += w->stale;
+    if (w->appended && w->window.window_bytes && rmq_load_relaxed(&w->window.populated) < w->next.append_offset)
+        counters[RMQ_WRITE_WINDOW_MISSES]++;
+}
+
+/* Says whether requests that need a file which is not there have waited long enough. */
+static void watch_segment(struct rmq_writer *w)
+{
+    if (!w->needs_segment) {
+        w->waiting_since_ms = 0;
+        w->segment_late = 0;
+    } else if (!w->waiting_since_ms) {
+        w->waiting_since_ms = rmq_mono_ms();
+        w->role->counters[RMQ_WRITE_SEGMENT_WAITS]++;
+        rmq_role_wake(w->plane, RMQ_ROLE_FLUSH);
+    } else if (rmq_mono_ms() - w->waiting_since_ms >= SEGMENT_WAIT_MS) {
+        w->segment_late = 1;
+    }
+    rmq_append_window_want_next(&w->window, w->needs_segment);
+}
+
+/* Number of requests taken. */
+static int step(struct rmq_writer *w)
+{
+    rmq_writer_plan(w);
+    watch_segment(w);
+    if (!w->plans)
+        return 0;
+    int64_t now = rmq_wall_ms();
+    if (now > (int64_t)w->next.store_time_ms)
+        w->next.store_time_ms = (uint64_t)now;
+    if (w->plan_end > w->next.append_offset) {
+        rmq_store(&w->header->journal.intent_high, w->plan_end);
+        RMQ_CRASH("write-intent");
+    }
+    rmq_writer_encode(w);
+    rmq_writer_answer(w);
+    commit(w);
+    ring_bells(w);
+    rmq_append_window_move(&w->window, w->next.append_offset);
+    count_batch(w);
+    return (int)w->plans;
+}
+
+/* --- loop --------------------------------------------------------------------------------------------- */
+
+static int has_work(struct rmq_writer *w)
+{
+    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
+        if (rmq_load(&w->header->request[p].head) != w->next.request_tail[p])
+            return 1;
     return 0;
 }
-int rmq_writer_run(struct rmq_writer *writer, int64_t budget_ns) { (void)writer; (void)budget_ns; return -ENOSYS; }
-void rmq_writer_close(struct rmq_writer *writer) { (void)writer; }
-uint64_t rmq_writer_queue_offset(struct rmq_writer *writer, uint32_t queue_slot) { (void)writer; return queue_slot; }
+
+static void count_faults(struct rmq_writer *w)
+{
+    struct rusage usage;
+    if (!getrusage(RUSAGE_THREAD, &usage)) {
+        if (!w->faults_known)
+            w->faults_before = usage.ru_minflt;
+        w->faults_known = 1;
+        w->role->counters[RMQ_WRITE_MINOR_FAULTS] = (uint64_t)(usage.ru_minflt - w->faults_before);
+    }
+    w->role->counters[RMQ_WRITE_POPULATED_BYTES] = rmq_load_relaxed(&w->window.populated_bytes);
+}
+
+static int spin(struct rmq_writer *w)
+{
+    for (uint32_t i = 0; i < w->header->settings.spin_pauses; i++) {
+        if (has_work(w))
+            return 1;
+        __asm__ volatile("" ::: "memory");
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    return 0;
+}
+
+static void park(struct rmq_writer *w, int64_t left_ns)
+{
+    int64_t limit_ms = w->needs_segment || w->blocked ? SEGMENT_POLL_MS : PARK_MS;
+    int64_t left_ms = left_ns / 1000000 + 1;
+    int timeout_ms = (int)(left_ms < limit_ms ? left_ms : limit_ms);
+    if (!w->needs_segment && !w->blocked && spin(w))
+        return;
+    rmq_role_arm(w->plane, RMQ_ROLE_WRITE);
+    if (!w->needs_segment && !w->blocked && has_work(w)) {
+        rmq_role_disarm(w->plane, RMQ_ROLE_WRITE);
+        return;
+    }
+    w->role->counters[RMQ_WRITE_SLEEPS]++;
+    rmq_role_wait(w->plane, RMQ_ROLE_WRITE, timeout_ms);
+}
+
+int rmq_writer_run(struct rmq_writer *w, int64_t budget_ns)
+{
+    int64_t end_ns = rmq_mono_ns() + budget_ns;
+    count_faults(w);
+    for (unsigned turn = 1;; turn++) {
+        rmq_store_relaxed(&w->role->progress, w->role->progress + 1);
+        int taken = step(w);
+        if (taken && turn % CLOCK_EVERY)
+            continue;
+        int64_t left_ns = end_ns - rmq_mono_ns();
+        if (left_ns <= 0) {
+            count_faults(w);
+            return RMQ_RUN_BUDGET;
+        }
+        if (taken)
+            continue;
+        if (rmq_load(&w->plane->watermarks->stop_requested) >= RMQ_STOP_WRITE && !has_work(w)) {
+            count_faults(w);
+            return RMQ_RUN_STOPPED;
+        }
+        park(w, left_ns);
+    }
+}

@@ -1,0 +1,146 @@
+#include "append_window.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include "ring.h"
+
+enum {
+    POPULATE_CHUNK = 256 << 10,
+    PAGE = 4096,
+    IDLE_WAIT_MS = 200,
+    WANTED_WAIT_MS = 5,
+};
+
+static int slot_of(uint64_t number) { return (int)(number % RMQ_WINDOW_SLOTS); }
+
+static int is_mapped(struct rmq_append_window *window, uint64_t number)
+{
+    return rmq_load_relaxed(&window->published[slot_of(number)]) == number + 1;
+}
+
+static int map_segment(struct rmq_append_window *window, uint64_t number)
+{
+    struct rmq_segment *slot = &window->slots[slot_of(number)];
+    int rc = rmq_segment_map(slot, window->directory, number * window->segment_bytes, window->segment_bytes, 1);
+    if (rc < 0)
+        return rc;
+    rmq_store(&window->published[slot_of(number)], number + 1);
+    return 0;
+}
+
+static void unmap_below(struct rmq_append_window *window, uint64_t number)
+{
+    for (int i = 0; i < RMQ_WINDOW_SLOTS; i++) {
+        uint64_t held = rmq_load_relaxed(&window->published[i]);
+        if (!held || held - 1 >= number)
+            continue;
+        rmq_store(&window->published[i], 0);
+        rmq_segment_unmap(&window->slots[i]);
+    }
+}
+
+/* One chunk; 1 = populated something, 0 = nothing to do. */
+static int populate(struct rmq_append_window *window, uint64_t position)
+{
+    uint64_t from = window->populated > position ? window->populated : position & ~(uint64_t)(PAGE - 1);
+    if (!window->window_bytes || from >= position + window->window_bytes)
+        return 0;
+    uint64_t number = from / window->segment_bytes, end = (number + 1) * window->segment_bytes;
+    if (!is_mapped(window, number))
+        return 0;
+    const struct rmq_segment *segment = &window->slots[slot_of(number)];
+    uint64_t to = from + POPULATE_CHUNK < end ? from + POPULATE_CHUNK : end;
+    /* a refusal (old kernel, sick disk) only means that the appender meets the pages itself */
+    if (!madvise(segment->base + (from - segment->offset), to - from, MADV_POPULATE_WRITE))
+        rmq_store_relaxed(&window->populated_bytes, window->populated_bytes + (to - from));
+    rmq_store(&window->populated, to);
+    return 1;
+}
+
+static void serve(struct rmq_append_window *window)
+{
+    uint64_t position = rmq_load(&window->position), number = position / window->segment_bytes;
+    unmap_below(window, number);
+    for (uint64_t wanted = number; wanted <= number + 1; wanted++) {
+        int rc = is_mapped(window, wanted) ? 0 : map_segment(window, wanted);
+        rmq_store(&window->error, rc == -ENOENT ? 0 : rc);
+    }
+    while (!rmq_load_relaxed(&window->stop) && populate(window, rmq_load(&window->position)))
+        ;
+}
+
+static void *helper_main(void *argument)
+{
+    struct rmq_append_window *window = argument;
+    struct sched_param none = {0};
+    sched_setscheduler(0, SCHED_BATCH, &none); /* never preempts the appender on its CPU by waking up */
+    while (!rmq_load(&window->stop)) {
+        serve(window);
+        rmq_bell_arm(&window->bell);
+        if (rmq_load(&window->stop))
+            break;
+        rmq_bell_wait(&window->bell, window->event_fd, rmq_load(&window->next_wanted) ? WANTED_WAIT_MS : IDLE_WAIT_MS);
+    }
+    return NULL;
+}
+
+int rmq_append_window_open(struct rmq_append_window *window, const struct rmq_settings *settings, uint64_t position)
+{
+    memset(window, 0, sizeof *window);
+    window->directory = settings->commit_log_path;
+    window->segment_bytes = settings->segment_bytes;
+    window->window_bytes = settings->populate_window_bytes;
+    window->position = position;
+    window->event_fd = -1;
+    if (!window->segment_bytes || window->segment_bytes % PAGE)
+        return -EINVAL;
+    int rc = map_segment(window, position / window->segment_bytes);
+    if (rc < 0)
+        return rc;
+    window->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (window->event_fd < 0)
+        rc = -errno;
+    else
+        rc = -pthread_create(&window->thread, NULL, helper_main, window);
+    if (rc < 0)
+        rmq_append_window_close(window);
+    else
+        window->started = 1;
+    return rc;
+}
+
+void rmq_append_window_close(struct rmq_append_window *window)
+{
+    if (window->started) {
+        rmq_store(&window->stop, 1);
+        rmq_bell_ring(&window->bell, window->event_fd);
+        pthread_join(window->thread, NULL);
+        window->started = 0;
+    }
+    unmap_below(window, UINT64_MAX);
+    if (window->event_fd >= 0)
+        close(window->event_fd);
+    window->event_fd = -1;
+}
+
+void rmq_append_window_move(struct rmq_append_window *window, uint64_t position)
+{
+    uint64_t old = window->position;
+    rmq_store(&window->position, position);
+    int rolled = position / window->segment_bytes != old / window->segment_bytes;
+    if (rolled || (window->window_bytes && rmq_load_relaxed(&window->populated) < position + window->window_bytes / 2))
+        rmq_bell_ring(&window->bell, window->event_fd);
+}
+
+void rmq_append_window_want_next(struct rmq_append_window *window, int wanted)
+{
+    if (window->next_wanted == (uint32_t)wanted)
+        return;
+    rmq_store(&window->next_wanted, (uint32_t)wanted);
+    if (wanted)
+        rmq_bell_ring(&window->bell, window->event_fd);
+}

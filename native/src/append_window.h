@@ -1,0 +1,53 @@
+/* append_window.h: the writable piece of the CommitLog that the write role works in. C only.
+ *
+ * A helper thread keeps the file of the append position and the one behind it mapped, faults pages in ahead of the
+ * append position (MADV_POPULATE_WRITE: block mapping and write fault are paid there and not by a request) and unmaps
+ * files that the append position has left. The appender never waits for it: a page that is not populated costs a
+ * minor fault, a file that is not there is reported.
+ */
+#ifndef RMQ_APPEND_WINDOW_H
+#define RMQ_APPEND_WINDOW_H
+
+#include <pthread.h>
+
+#include "layout.h"
+#include "segment.h"
+
+#define RMQ_WINDOW_SLOTS 4 /* files mapped at a time: current, next, and what is being unmapped */
+
+struct rmq_append_window {
+    const char *directory;
+    uint64_t segment_bytes;
+    uint64_t window_bytes;
+    struct rmq_segment slots[RMQ_WINDOW_SLOTS]; /* helper alone writes */
+    uint64_t published[RMQ_WINDOW_SLOTS];       /* helper: segment number + 1 when the slot may be used */
+    uint64_t populated;                         /* helper: the log is faulted in up to here */
+    uint64_t populated_bytes;                   /* helper: sum, for the counter */
+    uint64_t position;                          /* appender: it will not touch anything below */
+    uint32_t next_wanted;                       /* appender: waits for the file behind `position` */
+    uint32_t stop;
+    int error;                                  /* helper: last -errno of mapping, 0 = fine or not there yet */
+    int event_fd;
+    struct rmq_bell bell;
+    pthread_t thread;
+    int started;
+};
+
+/* Maps the file of `position` itself (so that errors are known here) and starts the helper. 0 or -errno. */
+int rmq_append_window_open(struct rmq_append_window *window, const struct rmq_settings *settings, uint64_t position);
+void rmq_append_window_close(struct rmq_append_window *window);
+
+/* Address of a log offset, NULL while its file is not mapped. Good up to the end of its file. */
+static inline char *rmq_append_window_at(struct rmq_append_window *window, uint64_t offset)
+{
+    uint64_t number = offset / window->segment_bytes, slot = number % RMQ_WINDOW_SLOTS;
+    if (__atomic_load_n(&window->published[slot], __ATOMIC_ACQUIRE) != number + 1)
+        return NULL;
+    return window->slots[slot].base + (offset - window->slots[slot].offset);
+}
+
+/* The appender is done below `position`; wakes the helper when there is work for it. */
+void rmq_append_window_move(struct rmq_append_window *window, uint64_t position);
+/* The file behind the one of `position` is needed now: look for it often until it is there. */
+void rmq_append_window_want_next(struct rmq_append_window *window, int wanted);
+#endif

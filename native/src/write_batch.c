@@ -1,0 +1,440 @@
+#include "write_batch.h"
+
+#include <string.h>
+
+#include "bytes.h"
+#include "ring.h"
+#include "writer.h"
+
+enum {
+    CODE_SYSTEM_ERROR = 1,
+    CODE_MESSAGE_ILLEGAL = 13,
+    CODE_SERVICE_NOT_AVAILABLE = 14,
+    RECORD_OVERHEAD_MAX = 65536, /* stock: a record may exceed maxMessageSize by 64 KiB */
+    ELEMENT_FIXED_BYTES = 22,
+    PAIR_END = 2,
+};
+
+void rmq_writer_queues_learn(struct rmq_writer *w)
+{
+    uint32_t count = rmq_load(&w->header->queue_count);
+    for (; w->queues_known < count; w->queues_known++) {
+        uint64_t max_offset = rmq_load(&rmq_queue_at(w->plane, w->queues_known)->max_offset);
+        w->queue_offsets[w->queues_known] = max_offset;
+    }
+}
+
+/* --- from request to record ---------------------------------------------------------------------------- */
+
+static int is_v6(const struct rmq_request *request) { return request->flags & RMQ_APPEND_FLAG_BORN_V6; }
+
+/* Everything but body, properties and offsets. */
+static void fill_common(struct rmq_writer *w, const struct rmq_request *request, struct rmq_record_in *in)
+{
+    const struct rmq_settings *settings = &w->header->settings;
+    const struct rmq_topic *topic = rmq_topic_at(w->plane, request->topic_id);
+    memset(in, 0, sizeof *in);
+    in->born_time_ms = request->born_time_ms;
+    in->store_time_ms = (int64_t)w->next.store_time_ms;
+    in->topic = (const uint8_t *)topic->name;
+    in->topic_length = topic->name_length;
+    in->queue_id = (int32_t)request->queue_id;
+    in->flag = request->flag;
+    in->sys_flag = request->sys_flag & ~(RMQ_SYS_BORN_HOST_V6 | RMQ_SYS_STORE_HOST_V6);
+    in->sys_flag |= is_v6(request) ? RMQ_SYS_BORN_HOST_V6 : 0;
+    in->sys_flag |= settings->store_host_bytes == 16 ? RMQ_SYS_STORE_HOST_V6 : 0;
+    in->reconsume_times = request->reconsume_times;
+    in->born_port = (int32_t)request->born_port;
+    in->store_port = (int32_t)settings->store_port;
+    memcpy(in->born_host, request->born_host, sizeof in->born_host);
+    memcpy(in->store_host, settings->store_host, sizeof in->store_host);
+}
+
+static void fill_single(struct rmq_writer *w, const struct rmq_request *request, const char *arena,
+                        struct rmq_record_in *in)
+{
+    const struct rmq_settings *settings = &w->header->settings;
+    fill_common(w, request, in);
+    in->prepared_transaction_offset = request->prepared_transaction_offset;
+    in->body = (const uint8_t *)arena + request->body_at;
+    in->body_length = request->body_length;
+    in->properties[0] = (const uint8_t *)arena + request->properties_at;
+    in->properties_length[0] = request->properties_length;
+    in->properties[1] = (const uint8_t *)arena + request->extra_at;
+    in->properties_length[1] = request->extra_length;
+    in->properties[2] = (const uint8_t *)settings->additions;
+    in->properties_length[2] = settings->additions_length;
+}
+
+static uint32_t join(uint8_t *to, uint32_t at, const void *piece, uint32_t length)
+{
+    if (!length)
+        return at;
+    memcpy(to + at, piece, length);
+    at += length;
+    if (to[at - 1] != PAIR_END)
+        to[at++] = PAIR_END;
+    return at;
+}
+
+/* The batch-level properties, which every record of the batch carries behind its own. */
+static void fill_batch(struct rmq_writer *w, const struct rmq_request *request, const char *arena,
+                       struct rmq_record_in *in)
+{
+    const struct rmq_settings *settings = &w->header->settings;
+    fill_common(w, request, in);
+    uint32_t length = join(w->tail, 0, arena + request->properties_at, request->properties_length);
+    length = join(w->tail, length, arena + request->extra_at, request->extra_length);
+    length = join(w->tail, length, settings->additions, settings->additions_length);
+    in->properties[1] = w->tail;
+    in->properties_length[1] = length;
+}
+
+/* One element of a client batch: size, magic, crc (all three ignored, as stock does), flag, body, properties. */
+struct element {
+    uint8_t *at;
+    uint32_t bytes;
+};
+
+/* Takes the element at `at` into `in`; 0 when its lengths lead out of the `left` bytes. */
+static int take_element(uint8_t *at, uint32_t left, struct rmq_record_in *in, struct element *out)
+{
+    if (left < ELEMENT_FIXED_BYTES)
+        return 0;
+    uint32_t body_length = rmq_get32(at + 16);
+    if (body_length > left - ELEMENT_FIXED_BYTES)
+        return 0;
+    uint32_t properties_length = rmq_get16(at + 20 + body_length);
+    if (properties_length > RMQ_PROPERTIES_BYTES_MAX || properties_length > left - ELEMENT_FIXED_BYTES - body_length)
+        return 0;
+    in->flag = (int32_t)rmq_get32(at + 12);
+    in->body = at + 20;
+    in->body_length = body_length;
+    in->properties[0] = at + 22 + body_length;
+    in->properties_length[0] = properties_length;
+    out->at = at;
+    out->bytes = ELEMENT_FIXED_BYTES + body_length + properties_length;
+    return 1;
+}
+
+static uint8_t *arena_at(struct rmq_writer *w, const struct rmq_write_plan *plan, uint64_t at)
+{
+    return (uint8_t *)w->plane->arenas[plan->producer] + at;
+}
+
+/* --- plan ---------------------------------------------------------------------------------------------- */
+
+static void refuse(struct rmq_write_plan *plan, int16_t code, uint32_t cause, int32_t cause_errno)
+{
+    plan->code = code;
+    plan->cause = (uint16_t)cause;
+    plan->cause_errno = cause_errno;
+}
+
+static int in_arena(struct rmq_writer *w, uint32_t producer, uint64_t at, uint64_t length)
+{
+    uint64_t bytes = w->plane->arenas[producer] ? w->plane->arena_bytes[producer] : 0;
+    return !length || (at <= bytes && length <= bytes - at);
+}
+
+/* What a request names must be there: it was checked by its maker, but it comes from another process. */
+static int names_are_sound(struct rmq_writer *w, const struct rmq_request *r, uint32_t producer)
+{
+    if (r->queue_slot >= w->queues_known)
+        rmq_writer_queues_learn(w);
+    if (r->queue_slot >= w->queues_known || r->topic_id > rmq_load(&w->header->topic_count))
+        return 0;
+    const struct rmq_queue *queue = rmq_queue_at(w->plane, r->queue_slot);
+    return queue->topic_id == r->topic_id && queue->queue_id == r->queue_id &&
+           (rmq_load(&rmq_topic_at(w->plane, r->topic_id)->config) >> 40 & RMQ_TOPIC_LIVE) &&
+           in_arena(w, producer, r->body_at, r->body_length) &&
+           in_arena(w, producer, r->properties_at, r->properties_length) &&
+           in_arena(w, producer, r->extra_at, r->extra_length);
+}
+
+static void size_single(struct rmq_writer *w, struct rmq_write_plan *plan)
+{
+    struct rmq_record_in in;
+    uint64_t limit = (uint64_t)w->header->settings.message_bytes_max + RECORD_OVERHEAD_MAX;
+    fill_single(w, plan->request, w->plane->arenas[plan->producer], &in);
+    int64_t size = rmq_record_size(&in);
+    if (size < 0 || (uint64_t)size > limit)
+        refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_MESSAGE_SIZE, 0);
+    plan->bytes = size < 0 ? 0 : (uint32_t)size;
+    plan->messages = 1;
+}
+
+static void size_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
+{
+    struct rmq_record_in in;
+    struct element element;
+    uint64_t limit = (uint64_t)w->header->settings.message_bytes_max + RECORD_OVERHEAD_MAX, sum = 0;
+    uint8_t *at = arena_at(w, plan, plan->request->body_at), *end = at + plan->request->body_length;
+    fill_batch(w, plan->request, w->plane->arenas[plan->producer], &in);
+    for (; at < end; at += element.bytes) {
+        if (!take_element(at, (uint32_t)(end - at), &in, &element)) {
+            refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_BATCH_ELEMENT, 0);
+            return;
+        }
+        int64_t size = rmq_record_size(&in);
+        if (size < 0 || (uint64_t)size > limit || sum + (uint64_t)size > INT32_MAX) {
+            refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_MESSAGE_SIZE, 0);
+            return;
+        }
+        sum += (uint64_t)size;
+        plan->messages++;
+    }
+    plan->bytes = (uint32_t)sum;
+    if (!plan->messages || (plan->request->sys_flag & RMQ_SYS_TRANSACTION_MASK))
+        refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_BATCH_ELEMENT, 0);
+}
+
+static void judge(struct rmq_writer *w, struct rmq_write_plan *plan)
+{
+    const struct rmq_watermarks *marks = w->plane->watermarks;
+    const struct rmq_request *r = plan->request;
+    uint32_t fault = rmq_load(&marks->store_fault);
+    if (fault)
+        refuse(plan, CODE_SERVICE_NOT_AVAILABLE, fault, marks->store_fault_errno);
+    else if ((fault = rmq_load(&marks->dispatch_fault)))
+        refuse(plan, CODE_SERVICE_NOT_AVAILABLE, fault, marks->dispatch_fault_errno);
+    else if (!names_are_sound(w, r, plan->producer))
+        refuse(plan, CODE_SYSTEM_ERROR, RMQ_CAUSE_QUEUE_SLOT, 0);
+    else if (r->body_length > w->header->settings.message_bytes_max)
+        refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_MESSAGE_SIZE, 0);
+    else if (r->kind == RMQ_APPEND_BATCH)
+        size_batch(w, plan);
+    else if (r->kind == RMQ_APPEND_SINGLE && !(r->sys_flag & RMQ_SYS_INNER_BATCH))
+        size_single(w, plan);
+    else
+        refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_BATCH_ELEMENT, 0);
+    if (!plan->code && (uint64_t)plan->bytes + RMQ_BLANK_BYTES > w->segment_bytes)
+        refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_MESSAGE_SIZE, 0);
+}
+
+/* Gives the request its place; 0 when that needs a file that is not there yet. */
+static int place(struct rmq_writer *w, struct rmq_write_plan *plan)
+{
+    uint64_t at = w->plan_end, limit = at - at % w->segment_bytes + w->segment_bytes;
+    if (plan->bytes + (uint64_t)RMQ_BLANK_BYTES > limit - at)
+        at = limit;
+    if (!rmq_append_window_at(&w->window, at)) {
+        w->needs_segment = 1;
+        if (!w->segment_late)
+            return 0;
+        refuse(plan, CODE_SYSTEM_ERROR, RMQ_CAUSE_SEGMENT_LATE, 0);
+        return 1;
+    }
+    plan->at = at;
+    w->plan_end = at + plan->bytes;
+    return 1;
+}
+
+static int is_stale(struct rmq_writer *w, const struct rmq_request *request, uint32_t producer)
+{
+    uint32_t role = producer == RMQ_CONTROL_PRODUCER ? RMQ_ROLE_CONTROL : RMQ_ROLE_READ + producer;
+    return request->producer_generation != rmq_load_relaxed(&w->header->roles[role].generation);
+}
+
+/* Plans up to `limit` requests of one producer; 0 when the batch ends here. */
+static int plan_producer(struct rmq_writer *w, uint32_t producer, uint64_t limit)
+{
+    struct rmq_ring *ring = &w->header->request[producer];
+    uint64_t tail = w->next.request_tail[producer];
+    for (uint64_t end = tail + limit; tail < end; tail++) {
+        struct rmq_write_plan *plan = &w->plan[w->plans];
+        memset(plan, 0, sizeof *plan);
+        plan->request = rmq_ring_slot(w->plane->base, ring, tail);
+        plan->producer = producer;
+        plan->stale = (uint32_t)is_stale(w, plan->request, producer);
+        if (!plan->stale)
+            judge(w, plan);
+        if (!plan->stale && !plan->code && !place(w, plan))
+            return 0;
+        w->plans++;
+        if (w->plan_end - w->next.append_offset >= RMQ_BATCH_BYTES)
+            return 0;
+    }
+    return 1;
+}
+
+void rmq_writer_plan(struct rmq_writer *w)
+{
+    struct rmq_plane_header *h = w->header;
+    uint64_t waiting[RMQ_PRODUCERS_MAX];
+    uint32_t active = 0;
+    uint64_t parked_room = rmq_ring_room(&h->parked, w->next.parked_head);
+    w->plans = 0;
+    w->plan_end = w->next.append_offset;
+    w->needs_segment = w->blocked = 0;
+    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++) {
+        waiting[p] = rmq_load(&h->request[p].head) - w->next.request_tail[p];
+        active += waiting[p] != 0;
+    }
+    if (!active)
+        return;
+    uint64_t share = RMQ_BATCH_REQUESTS / active;
+    for (uint32_t i = 0; i < RMQ_PRODUCERS_MAX; i++) {
+        uint32_t p = (w->first_producer + i) % RMQ_PRODUCERS_MAX;
+        if (!waiting[p])
+            continue;
+        uint64_t limit = waiting[p] < share ? waiting[p] : share;
+        uint64_t room = rmq_ring_room(&h->appended[p], w->next.completion_head[p]);
+        room = room < parked_room ? room : parked_room;
+        if (limit > room) {
+            limit = room;
+            w->blocked = 1;
+        }
+        parked_room -= limit;
+        if (!plan_producer(w, p, limit))
+            break;
+    }
+    w->first_producer = (w->first_producer + 1) % RMQ_PRODUCERS_MAX;
+}
+
+/* --- encode -------------------------------------------------------------------------------------------- */
+
+static uint64_t segment_end(struct rmq_writer *w, uint64_t at) { return at - at % w->segment_bytes + w->segment_bytes; }
+
+static int takes_queue_offset(int32_t sys_flag)
+{
+    int transaction = sys_flag & RMQ_SYS_TRANSACTION_MASK;
+    return transaction != RMQ_SYS_TRANSACTION_PREPARED && transaction != RMQ_SYS_TRANSACTION_ROLLBACK;
+}
+
+/* Bytes written, or anything else than plan->bytes when the arena no longer says what was planned. */
+static int64_t encode_single(struct rmq_writer *w, struct rmq_write_plan *plan)
+{
+    struct rmq_record_in in;
+    fill_single(w, plan->request, w->plane->arenas[plan->producer], &in);
+    in.physical_offset = (int64_t)plan->at;
+    in.queue_offset = (int64_t)plan->queue_offset;
+    return rmq_record_encode((uint8_t *)rmq_append_window_at(&w->window, plan->at), plan->bytes, &in);
+}
+
+static int64_t encode_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
+{
+    struct rmq_record_in in;
+    struct element element;
+    uint64_t done = 0, count = 0;
+    uint8_t *to = (uint8_t *)rmq_append_window_at(&w->window, plan->at);
+    uint8_t *at = arena_at(w, plan, plan->request->body_at), *end = at + plan->request->body_length;
+    fill_batch(w, plan->request, w->plane->arenas[plan->producer], &in);
+    for (; at < end; at += element.bytes) {
+        if (!take_element(at, (uint32_t)(end - at), &in, &element))
+            return -1;
+        in.physical_offset = (int64_t)(plan->at + done);
+        in.queue_offset = (int64_t)(plan->queue_offset + count);
+        int64_t size = rmq_record_encode(to + done, plan->bytes - done, &in);
+        if (size < 0)
+            return size;
+        RMQ_CRASH("write-element");
+        rmq_put64(element.at + 4, plan->at + done);
+        RMQ_CRASH("write-element-offset");
+        done += (uint64_t)size;
+        count++;
+    }
+    return count == plan->messages ? (int64_t)done : -1;
+}
+
+/* Nothing of a batch that stopped early may stay above the append position. */
+static void wipe(struct rmq_writer *w, uint64_t from, uint64_t to)
+{
+    while (from < to) {
+        uint64_t end = segment_end(w, from);
+        end = end < to ? end : to;
+        char *at = rmq_append_window_at(&w->window, from);
+        if (at)
+            memset(at, 0, end - from);
+        from = end;
+    }
+}
+
+static int encode_plan(struct rmq_writer *w, struct rmq_write_plan *plan)
+{
+    uint64_t position = w->next.append_offset;
+    uint64_t *queue_offset = &w->queue_offsets[plan->request->queue_slot];
+    int counted = takes_queue_offset(plan->request->sys_flag);
+    if (plan->at != position)
+        rmq_blank_encode((uint8_t *)rmq_append_window_at(&w->window, position), plan->at - position);
+    RMQ_CRASH("write-blank");
+    plan->queue_offset = counted ? *queue_offset : 0;
+    int64_t size = plan->request->kind == RMQ_APPEND_BATCH ? encode_batch(w, plan) : encode_single(w, plan);
+    if (size != (int64_t)plan->bytes)
+        return 0;
+    RMQ_CRASH("write-record");
+    w->rolled += plan->at != position;
+    w->next.append_offset = plan->at + plan->bytes;
+    *queue_offset += counted ? plan->messages : 0;
+    return 1;
+}
+
+void rmq_writer_encode(struct rmq_writer *w)
+{
+    uint64_t before = w->next.append_offset;
+    w->messages = w->refused = w->stale = 0;
+    w->rolled = 0;
+    for (uint32_t i = 0; i < w->plans; i++) {
+        struct rmq_write_plan *plan = &w->plan[i];
+        if (!plan->stale && !plan->code && !encode_plan(w, plan)) {
+            wipe(w, w->next.append_offset, w->plan_end);
+            w->plans = i;
+            break;
+        }
+        w->next.request_tail[plan->producer]++;
+        w->stale += plan->stale;
+        w->refused += plan->code != 0;
+        w->messages += plan->code ? 0 : plan->messages;
+    }
+    w->appended = w->next.append_offset - before;
+    w->next.appended_messages += w->messages;
+}
+
+/* --- answers ------------------------------------------------------------------------------------------- */
+
+static void fill_completion(const struct rmq_write_plan *plan, struct rmq_completion *out)
+{
+    memset(out, 0, sizeof *out);
+    out->pending = plan->request->pending;
+    out->producer_generation = plan->request->producer_generation;
+    out->code = plan->code;
+    out->cause = plan->cause;
+    out->cause_errno = plan->cause_errno;
+    if (plan->code)
+        return;
+    out->commit_log_offset = plan->at;
+    out->commit_log_end = plan->at + plan->bytes;
+    out->queue_offset = plan->queue_offset;
+}
+
+static void answer_parked(struct rmq_writer *w, const struct rmq_write_plan *plan, int64_t deadline_mono_ms)
+{
+    struct rmq_parked *slot = rmq_ring_slot(w->plane->base, &w->header->parked, w->next.parked_head++);
+    memset(slot, 0, sizeof *slot);
+    fill_completion(plan, &slot->completion);
+    slot->deadline_mono_ms = deadline_mono_ms;
+    slot->completed_position = w->next.parked_count[plan->producer]++;
+    slot->producer = plan->producer;
+    w->parked++;
+}
+
+void rmq_writer_answer(struct rmq_writer *w)
+{
+    const struct rmq_settings *settings = &w->header->settings;
+    int64_t deadline = settings->sync_flush ? rmq_mono_ms() + settings->sync_flush_timeout_ms : 0;
+    memset(w->answered, 0, sizeof w->answered);
+    w->parked = 0;
+    for (uint32_t i = 0; i < w->plans; i++) {
+        const struct rmq_write_plan *plan = &w->plan[i];
+        if (plan->stale)
+            continue;
+        if (!plan->code && settings->sync_flush && !(plan->request->flags & RMQ_APPEND_FLAG_NO_WAIT)) {
+            answer_parked(w, plan, deadline);
+        } else {
+            struct rmq_ring *ring = &w->header->appended[plan->producer];
+            fill_completion(plan, rmq_ring_slot(w->plane->base, ring, w->next.completion_head[plan->producer]++));
+            w->answered[plan->producer] = 1;
+        }
+        RMQ_CRASH("write-answer");
+    }
+}

@@ -1,0 +1,67 @@
+/* write_batch.h: the write role's private state and the three steps of a batch. C only. */
+#ifndef RMQ_WRITE_BATCH_H
+#define RMQ_WRITE_BATCH_H
+
+#include "append_window.h"
+#include "plane.h"
+#include "record.h"
+
+enum {
+    RMQ_BATCH_REQUESTS = 512,
+    RMQ_BATCH_BYTES = 2 << 20, /* at least one request, whatever its size */
+    RMQ_TAIL_BYTES_MAX = 3 * RMQ_PROPERTIES_BYTES_MAX,
+};
+
+/* One request taken: where its records go, or why it is refused (code != 0). */
+struct rmq_write_plan {
+    const struct rmq_request *request;
+    uint64_t at;
+    uint64_t queue_offset;
+    uint32_t bytes;
+    uint32_t messages;
+    uint32_t producer;
+    int32_t cause_errno;
+    int16_t code;
+    uint16_t cause;
+    uint32_t stale; /* of a dead producer: neither appended nor answered */
+};
+
+struct rmq_writer {
+    struct rmq_plane *plane;
+    struct rmq_plane_header *header;
+    struct rmq_role *role;
+    uint64_t segment_bytes;
+    struct rmq_append_window window;
+    struct rmq_journal_entry next;  /* state after the last batch; becomes the next journal entry */
+    uint64_t *queue_offsets;        /* per queue slot: offset of the next message */
+    uint32_t queues_known;
+    uint32_t first_producer;        /* who goes first in the next batch */
+
+    struct rmq_write_plan plan[RMQ_BATCH_REQUESTS];
+    uint32_t plans;
+    uint64_t plan_end;              /* append position after the batch as planned */
+    int needs_segment;              /* a request waits for the file behind the append position */
+    int blocked;                    /* a ring that must take answers is full */
+    int segment_late;
+    int64_t waiting_since_ms;
+
+    uint64_t appended;              /* bytes of this batch; the next five too */
+    uint64_t messages, refused, stale;
+    uint32_t parked, rolled;
+    uint8_t answered[RMQ_PRODUCERS_MAX];
+
+    long faults_before;
+    int faults_known;
+    uint8_t tail[RMQ_TAIL_BYTES_MAX]; /* batch-level properties of a client batch, joined */
+};
+
+/* Takes note of queues that control has added. */
+void rmq_writer_queues_learn(struct rmq_writer *writer);
+/* Fills plan, plans, plan_end, needs_segment, blocked. Stores nothing anywhere. */
+void rmq_writer_plan(struct rmq_writer *writer);
+/* Writes records and blanks; moves next.append_offset, next.request_tail and the queue offsets. When a request has
+ * changed under its feet (its producer died) the batch ends before it. */
+void rmq_writer_encode(struct rmq_writer *writer);
+/* Fills completion and parked slots behind the published heads; moves next.*_head. */
+void rmq_writer_answer(struct rmq_writer *writer);
+#endif
