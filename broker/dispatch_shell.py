@@ -1,4 +1,4 @@
-"""What the dispatch worker decides between two slices of its C loop: cleaning behind the log, values for the checkpoint."""
+"""What the dispatch worker decides between two slices of its C loop: cleaning, and values for the checkpoint."""
 
 import os
 import resource

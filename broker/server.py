@@ -1,6 +1,6 @@
 """The broker's main process: lock, recovery, shared memory, listeners, workers, clean stop.
 
-Order at start: refuse what cannot work (engine, configuration, a locked store) -> recover -> plane -> tables -> workers.
+Order at start: refuse what cannot work (engine, a locked store, a taken port) -> recover -> plane -> tables -> workers.
 Order at stop: workers by phases -> checkpoint -> abort marker off -> segments away -> lock off.
 """
 

@@ -1,7 +1,7 @@
 """Entry point of the broker's worker processes: `python -m ringmq.broker.worker NAME SPEC`.
 
-A hot worker's loop is in C and comes back here when its time slice is over, a file is wanted or a fault was set; what is
-decided then is in `flush_shell` and `dispatch_shell`. NAME stands in the process table for the operator.
+A hot worker's loop is in C and comes back here when its time slice is over, a file is wanted or a fault was set;
+what is decided then is in `flush_shell` and `dispatch_shell`. NAME stands in the process table for the operator.
 """
 
 import os

@@ -4,9 +4,9 @@
                         |                                        |
                         +--Exited five times in a row------------+--> Finished(EXIT_WORKER_KEEPS_DYING)
 
-Stop goes in phases (readers, control, write, flush, dispatch, name server): each phase gets SIGTERM and ends before the next
-begins, so that what was taken in is answered, appended, flushed and dispatched. A phase that does not end in
-`stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
+Stop goes in phases (readers, control, write, flush, dispatch, name server): each phase gets SIGTERM and ends before
+the next begins, so that what was taken in is answered, appended, flushed and dispatched. A phase that does not end
+in `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
 """
 
 from dataclasses import dataclass, field

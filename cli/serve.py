@@ -1,0 +1,112 @@
+"""`ringmq serve` (name server and broker in one go) and `ringmq broker`."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+DEFAULT_STORE = "~/ringmq-store"
+
+_shared = (
+    click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Store folder (storePathRootDir)."),
+    click.option("--port", type=click.IntRange(0, 65535), help="Broker port (listenPort); 0 = any free."),
+    click.option(
+        "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="broker.conf with RocketMQ's property names.",
+    ),
+    click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Set one property; repeatable."),
+    click.option("--cpus", default="", metavar="0,1", help="CPUs for the workers; default: those of this process."),
+)  # fmt: skip
+
+
+def _with_shared_options(command: click.decorators.FC) -> click.decorators.FC:
+    for option in reversed(_shared):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_with_shared_options
+@click.option("--namesrv-port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="0 = any free.")
+def serve(
+    store: Path | None,
+    port: int | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    cpus: str,
+    namesrv_port: int,
+) -> None:
+    """Run a name server and a broker; prints one line with `ready` when both serve. SIGTERM stops cleanly."""
+    _run(store, port, config_file, assignments, cpus, namesrv_port)
+
+
+@click.command()
+@_with_shared_options
+@click.option("--namesrv", default="", metavar="HOST:PORT[;HOST:PORT]", help="Name servers (namesrvAddr).")
+def broker(
+    store: Path | None,
+    port: int | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    cpus: str,
+    namesrv: str,
+) -> None:
+    """Run a broker that registers with the given name servers."""
+    extra = (f"namesrvAddr={namesrv}",) if namesrv else ()
+    _run(store, port, config_file, (*assignments, *extra), cpus, None)
+
+
+def _run(
+    store: Path | None,
+    port: int | None,
+    config_file: Path | None,
+    assignments: Sequence[str],
+    cpus: str,
+    namesrv_port: int | None,
+) -> None:
+    from ringmq.native import NATIVE_HINT, available
+
+    if not available():
+        raise click.ClickException(NATIVE_HINT)
+    try:
+        from ringmq.broker.config import ConfigError
+        from ringmq.broker.config_sources import read_config
+        from ringmq.broker.server import ServeOptions, StartError, log
+        from ringmq.broker.server import serve as serve_broker
+        from ringmq.store.store_lock import StoreLockedError
+    except ImportError as error:
+        raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error
+
+    settings = [*assignments]
+    if port is not None:
+        settings.append(f"listenPort={port}")
+    if store is not None:
+        settings.append(f"storePathRootDir={store.resolve()}")
+    try:
+        config, notices = read_config(config_file, settings, os.environ)
+        for notice in notices:
+            log(notice)
+        if not config.store_path_root_dir:
+            config = replace(config, store_path_root_dir=str(Path(DEFAULT_STORE).expanduser()))
+        options = ServeOptions(config, namesrv_port, _cpu_numbers(cpus), announce=lambda text: click.echo(text))
+        status = serve_broker(options)
+    except (ConfigError, StoreLockedError) as error:
+        raise click.ClickException(str(error)) from error
+    except StartError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(error.status)
+    sys.exit(status)
+
+
+def _cpu_numbers(text: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: wanted CPU numbers like 0,1", param_hint="--cpus") from error
+    missing = set(numbers) - os.sched_getaffinity(0)
+    if missing:
+        raise click.BadParameter(f"CPUs {sorted(missing)} are not available here", param_hint="--cpus")
+    return numbers

@@ -1,0 +1,266 @@
+"""The drill: kills and stops workers of a broker under load, then asks the checker whether every promise was kept.
+
+    python -m ringmq.loadtest.drill --seed 1 --blows 1000
+
+Everything random comes from the seed. What the checker knows comes from the client's own record only.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from ringmq.client import Message, MessageQueue, Producer, RetryPolicy, RingmqError
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.loadtest.checker import Checker, Violation
+from ringmq.loadtest.running import RunningBroker
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.flags import PullSysFlag
+from ringmq.remoting.message import MessageExt, decode_messages
+
+TOPIC = "Drill"
+QUEUES = 4
+IN_FLIGHT_PER_QUEUE = 4
+RETURN_TIMEOUT_S = 30.0
+ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control")
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 1000,
+    "maxIndexNum": 4000,
+    "maxMessageSize": 65_536,
+    "brokerIP1": "127.0.0.1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """One strike: what is done to whom."""
+
+    kind: str  # kill, stop, supervisor, everybody
+    workers: tuple[str, ...] = ()
+    stopped_s: float = 0.0
+
+
+def plan_blows(seed: int, count: int, workers: tuple[str, ...] = ONE_WORKER) -> list[Blow]:
+    """A seeded plan: mostly single kills, some pairs, stops, and a few deaths of the supervisor or of all."""
+    dice = random.Random(seed)
+    blows = []
+    for _ in range(count):
+        throw = dice.random()
+        if throw < 0.50:
+            blows.append(Blow("kill", (dice.choice(workers),)))
+        elif throw < 0.70:
+            blows.append(Blow("kill", tuple(dice.sample(workers, 2))))
+        elif throw < 0.92:
+            blows.append(Blow("stop", (dice.choice(workers),), stopped_s=dice.uniform(0.02, 0.3)))
+        elif throw < 0.96:
+            blows.append(Blow("supervisor"))
+        else:
+            blows.append(Blow("everybody"))
+    return blows
+
+
+@dataclass(slots=True)
+class DrillReport:
+    """What happened."""
+
+    seed: int
+    blows: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    read: int = 0
+    seconds: float = 0.0
+    violations: list[Violation] = field(default_factory=list)
+
+    def text(self) -> str:
+        """One paragraph for a person."""
+        head = (
+            f"drill with seed {self.seed}: {self.blows} blows, {self.sent} sends, {self.acknowledged} acknowledged, "
+            f"{self.read} read while it ran, {self.seconds:.1f} s: {len(self.violations)} violations"
+        )
+        return "\n".join([head, *(f"  {violation.kind}: {violation.text}" for violation in self.violations[:20])])
+
+
+class Drill:
+    """One run over one store; the broker is started again on the same ports whenever it is gone."""
+
+    def __init__(self, store: Path, seed: int, settings: Mapping[str, object]) -> None:
+        self._settings = {**SMALL_FILES, **settings}
+        self._seed = seed
+        self._store = store
+        self._checker = Checker()
+        self._broker = RunningBroker(store, self._settings)
+        self._ports = {"port": self._broker.port, "namesrv_port": self._broker.namesrv_port}
+        self._running = True
+        self._report = DrillReport(seed)
+        self._acknowledged = asyncio.Event()
+
+    async def run(self, blows: list[Blow]) -> DrillReport:
+        """Load, strike, settle, judge."""
+        began = time.monotonic()
+        client = RemotingClient()
+        retry = RetryPolicy(attempts=1, budget_ms=3000)
+        try:
+            async with Producer(self._broker.namesrv, "drill", retry=retry) as producer:
+                load = [
+                    asyncio.create_task(self._produce(producer, queue_id, lane))
+                    for queue_id in range(QUEUES)
+                    for lane in range(IN_FLIGHT_PER_QUEUE)
+                ]
+                load += [asyncio.create_task(self._follow(client, queue_id)) for queue_id in range(QUEUES)]
+                await self._service_returns()
+                for number, blow in enumerate(blows, 1):
+                    await self._strike(blow)
+                    await self._service_returns()
+                    self._report.blows = number
+                self._running = False
+                await asyncio.gather(*load)
+            await self._read_all(client)
+        finally:
+            await client.close()
+            self._report.seconds = time.monotonic() - began
+        self._report.violations = self._checker.verdict()
+        self._report.acknowledged = self._checker.acknowledged_count
+        status = self._broker.stop()
+        if status != 0:
+            self._report.violations.append(Violation("stop", f"the clean stop ended with status {status}"))
+        return self._report
+
+    def abandon(self) -> None:
+        """End the broker however it stands."""
+        if self._broker.process.poll() is None:
+            self._broker.kill_all()
+
+    async def _produce(self, producer: Producer, queue_id: int, lane: int) -> None:
+        name = f"q{queue_id}-{lane}"
+        queue = MessageQueue(TOPIC, "broker-a", queue_id)
+        number = 0
+        while self._running:
+            number += 1
+            message_id = f"{name}-{number}"
+            self._checker.began(name, message_id)
+            self._report.sent += 1
+            body = message_id.encode() + b"." * (number * 37 % 700)
+            try:
+                result = await producer.send(Message(TOPIC, body, keys=(message_id,)), queue=queue)
+            except (RingmqError, OSError):
+                await asyncio.sleep(0.01)
+                continue
+            self._checker.acknowledged(message_id, TOPIC, result.queue.queue_id, result.queue_offset)
+            self._acknowledged.set()
+
+    async def _follow(self, client: RemotingClient, queue_id: int) -> None:
+        """Read what is shown while it is shown, from the beginning on."""
+        queue_offset = 0
+        while self._running:
+            try:
+                messages, queue_offset = await self._pull(client, queue_id, queue_offset)
+            except (RingmqError, OSError):
+                await asyncio.sleep(0.01)
+                continue
+            for message in messages:
+                self._report.read += 1
+                self._checker.read(TOPIC, queue_id, message.queue_offset, _id_of(message))
+            if not messages:
+                await asyncio.sleep(0.005)
+
+    async def _pull(self, client: RemotingClient, queue_id: int, queue_offset: int) -> tuple[list[MessageExt], int]:
+        header = {
+            "consumerGroup": "drill_reader", "topic": TOPIC, "queueId": str(queue_id),
+            "queueOffset": str(queue_offset), "maxMsgNums": "32",
+            "sysFlag": str(int(PullSysFlag.SUBSCRIPTION)), "commitOffset": "0", "suspendTimeoutMillis": "0",
+            "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+        }  # fmt: skip
+        request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+        answer = await client.invoke(self._broker.address, request, timeout_ms=3000)
+        next_offset = int(answer.ext_fields.get("nextBeginOffset", queue_offset))
+        if answer.code != 0:
+            return [], next_offset if answer.code in (20, 21) else queue_offset
+        return list(decode_messages(answer.body)), next_offset
+
+    async def _strike(self, blow: Blow) -> None:
+        match blow.kind:
+            case "kill":
+                for worker in blow.workers:
+                    self._broker.signal_worker(worker, signal.SIGKILL)
+            case "stop":
+                pid = self._broker.signal_worker(blow.workers[0], signal.SIGSTOP)
+                await asyncio.sleep(blow.stopped_s)
+                if pid is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
+            case "supervisor" | "everybody":
+                loop = asyncio.get_running_loop()
+                end = self._broker.kill_supervisor if blow.kind == "supervisor" else self._broker.kill_all
+                await loop.run_in_executor(None, end)
+                start = lambda: RunningBroker(self._store, self._settings, **self._ports)  # noqa: E731
+                self._broker = await loop.run_in_executor(None, start)
+
+    async def _service_returns(self) -> None:
+        """Wait until a send that began after now is acknowledged."""
+        self._acknowledged.clear()
+        try:
+            async with asyncio.timeout(RETURN_TIMEOUT_S):
+                await self._acknowledged.wait()
+                self._acknowledged.clear()
+                await self._acknowledged.wait()
+        except TimeoutError:
+            self._running = False
+            tail = self._broker.log_tail()
+            raise RuntimeError(f"the service did not return within {RETURN_TIMEOUT_S:.0f} s:\n{tail}") from None
+
+    async def _read_all(self, client: RemotingClient) -> None:
+        """What stands in the queues at the end, from first to last."""
+        for queue_id in range(QUEUES):
+            queue_offset, end = 0, await self._max_offset(client, queue_id)
+            while queue_offset < end:
+                messages, queue_offset = await self._pull(client, queue_id, queue_offset)
+                for message in messages:
+                    self._checker.final_read(TOPIC, queue_id, message.queue_offset, _id_of(message))
+
+    async def _max_offset(self, client: RemotingClient, queue_id: int) -> int:
+        header = {"topic": TOPIC, "queueId": str(queue_id)}
+        answer = await client.call(self._broker.address, RequestCode.GET_MAX_OFFSET, header, timeout_ms=3000)
+        return int(answer.ext_fields["offset"])
+
+
+def _id_of(message: MessageExt) -> str:
+    return bytes(message.body).rstrip(b".").decode()
+
+
+async def run_drill(store: Path, seed: int, blows: list[Blow], settings: Mapping[str, object]) -> DrillReport:
+    """Run one drill over `store`; raises RuntimeError when the service does not come back."""
+    drill = Drill(store, seed, settings)
+    try:
+        return await drill.run(blows)
+    finally:
+        drill.abandon()
+
+
+@click.command()
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--blows", type=click.IntRange(1), default=1000, show_default=True, help="Kills and stops.")
+@click.option("--sync/--async", "sync", default=True, show_default=True, help="SYNC_FLUSH or ASYNC_FLUSH.")
+@click.option("--store", type=click.Path(path_type=Path), help="Store folder; default: a temporary one.")
+def main(seed: int, blows: int, sync: bool, store: Path | None) -> None:
+    """Kill and stop workers under load; exit status 1 when a promise was broken."""
+    settings = {"flushDiskType": "SYNC_FLUSH" if sync else "ASYNC_FLUSH"}
+    with tempfile.TemporaryDirectory(prefix="ringmq-drill-") as folder:
+        report = asyncio.run(run_drill(store or Path(folder) / "store", seed, plan_blows(seed, blows), settings))
+    click.echo(report.text())
+    sys.exit(1 if report.violations else 0)
+
+
+if __name__ == "__main__":
+    main()

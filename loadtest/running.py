@@ -1,0 +1,160 @@
+"""A `ringmq serve` process started from outside: waits for `ready`, knows its workers, ends it in every way."""
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+_READY = re.compile(r"ready: broker \S+ on (\S+):(\d+)(?:, name server on (\S+):(\d+))?")
+
+
+class RunningBroker:
+    """A broker (and name server) with the processes behind it. Ports of 0 are replaced by the real ones when ready."""
+
+    def __init__(
+        self,
+        store: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        port: int = 0,
+        namesrv_port: int = 0,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        log_path: Path | None = None,
+    ) -> None:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        self.store = store
+        self.log_path = log_path or store.with_name(store.name + ".log")
+        command = [sys.executable, "-m", "ringmq.cli.main", "serve", "--store", str(store)]
+        command += ["--port", str(port), "--namesrv-port", str(namesrv_port), *arguments]
+        for name, value in (settings or {}).items():
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            command += ["--set", f"{name}={text}"]
+        began = time.monotonic()
+        with self.log_path.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+        try:
+            line = self._wait_ready()
+        except BaseException:
+            self.kill_all()
+            raise
+        self.start_seconds = time.monotonic() - began
+        found = _READY.search(line)
+        assert found, f"the ready line is not understood: {line}"
+        self.host, self.port = found[1], int(found[2])
+        self.namesrv_port = int(found[4] or 0)
+
+    @property
+    def address(self) -> str:
+        """The broker's host:port."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def namesrv(self) -> str:
+        """The name server's host:port."""
+        return f"{self.host}:{self.namesrv_port}"
+
+    def _wait_ready(self) -> str:
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        text = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while time.monotonic() < deadline:
+                if not selector.select(deadline - time.monotonic()):
+                    break
+                chunk = os.read(self.process.stdout.fileno(), 4096)
+                if not chunk:
+                    self.process.wait()
+                    raise RuntimeError(f"the broker ended with status {self.process.returncode}:\n{self.log_tail()}")
+                text += chunk
+                for line in text.decode(errors="replace").splitlines(keepends=True):
+                    if "ready" in line and line.endswith("\n"):
+                        return line
+        raise RuntimeError(f"the broker was not ready within {READY_TIMEOUT_S:.0f} s:\n{self.log_tail()}")
+
+    def log_tail(self, size_bytes: int = 4000) -> str:
+        """The end of what it wrote to its log."""
+        return self.log_path.read_text(errors="replace")[-size_bytes:]
+
+    def worker_pids(self) -> dict[str, int]:
+        """Live workers by name (`write`, `read-0`, ...), from the process table."""
+        found = {}
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self.process.pid).children():
+                with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                    line = child.cmdline()
+                    if "-m" in line and len(line) > line.index("-m") + 2:
+                        found[line[line.index("-m") + 2]] = child.pid
+        return found
+
+    def signal_worker(self, name: str, number: signal.Signals) -> int | None:
+        """Send a signal to a worker; its pid, or None when it was not there."""
+        pid = self.worker_pids().get(name)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return pid
+
+    def kill_supervisor(self) -> None:
+        """kill -9 of the main process; returns when every worker is gone too."""
+        workers = [psutil.Process(pid) for pid in self.worker_pids().values() if psutil.pid_exists(pid)]
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        _, alive = psutil.wait_procs(workers, timeout=10)
+        self._close()
+        if alive:
+            raise AssertionError(f"workers outlived their supervisor: {alive}")
+
+    def kill_all(self) -> None:
+        """kill -9 of everybody at one go."""
+        processes = [psutil.Process(self.process.pid)] if self.process.poll() is None else []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            processes += [child for process in processes for child in process.children(recursive=True)]
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+        psutil.wait_procs(processes[1:], timeout=10)
+        self._close()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status. Raises AssertionError when it does not end in time."""
+        self.process.terminate()
+        try:
+            status = self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            tail = self.log_tail()
+            self.kill_all()
+            raise AssertionError(f"the broker did not stop within {STOP_TIMEOUT_S:.0f} s:\n{tail}") from None
+        self._close()
+        return status
+
+    def _close(self) -> None:
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def __enter__(self) -> "RunningBroker":
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        if self.process.poll() is None:
+            self.kill_all()
