@@ -41,7 +41,7 @@ def place(cpus: list[int], readers: int | None = None) -> Placement:
     if len(cpus) <= 2:
         hot = (cpus[0],)
         cold = (cpus[-1],)
-        plan = dict.fromkeys(reader_names, hot)
+        plan: dict[str, tuple[int, ...]] = dict.fromkeys(reader_names, hot)
         plan |= {"write": hot, "flush": cold, "dispatch": cold, "control": cold}
         return Placement(plan, 0)
     if len(cpus) < count + len(others):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 
-from ringmq.client import Message, MessageQueue, Producer, RetryPolicy, RingmqError
+from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, compose_message
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.loadtest.checker import Checker, Violation
 from ringmq.loadtest.running import RunningBroker
@@ -101,7 +101,6 @@ class Drill:
         self._store = store
         self._checker = Checker()
         self._broker = RunningBroker(store, self._settings)
-        self._ports = {"port": self._broker.port, "namesrv_port": self._broker.namesrv_port}
         self._running = True
         self._report = DrillReport(seed)
         self._acknowledged = asyncio.Event()
@@ -153,7 +152,7 @@ class Drill:
             self._report.sent += 1
             body = message_id.encode() + b"." * (number * 37 % 700)
             try:
-                result = await producer.send(Message(TOPIC, body, keys=(message_id,)), queue=queue)
+                result = await producer.send(compose_message(TOPIC, body, keys=message_id), queue=queue)
             except (RingmqError, OSError):
                 await asyncio.sleep(0.01)
                 continue
@@ -204,8 +203,11 @@ class Drill:
                 loop = asyncio.get_running_loop()
                 end = self._broker.kill_supervisor if blow.kind == "supervisor" else self._broker.kill_all
                 await loop.run_in_executor(None, end)
-                start = lambda: RunningBroker(self._store, self._settings, **self._ports)  # noqa: E731
-                self._broker = await loop.run_in_executor(None, start)
+                self._broker = await loop.run_in_executor(None, self._start_again)
+
+    def _start_again(self) -> RunningBroker:
+        old = self._broker
+        return RunningBroker(self._store, self._settings, port=old.port, namesrv_port=old.namesrv_port)
 
     async def _service_returns(self) -> None:
         """Wait until a send that began after now is acknowledged."""
