@@ -1,0 +1,139 @@
+"""The broker as a set of processes: who runs where, who dies with whom, what is refused at start."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from seccomp import IO_URING_SETUP, refusing
+from waiting import wait_until
+
+from ringmq.ipc.placement import place
+from ringmq.ipc.segment import SHM_DIR, plane_name
+from ringmq.ipc.watermark import read_watermarks, store_is_locked
+from ringmq.loadtest.running import RunningBroker
+
+SMALL = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+}
+DATA_PLANE = {"read-0", "write", "flush", "dispatch", "control", "namesrv"}
+
+
+def serve_command(store: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "ringmq.cli.main", "serve", "--store", str(store), "--port", "0",
+            "--namesrv-port", "0", *arguments]  # fmt: skip
+
+
+def test_roles_are_processes_of_their_own_and_pinned_as_planned(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", SMALL) as broker:
+        workers = broker.worker_pids()
+        assert set(workers) == DATA_PLANE
+        plan = place(sorted(os.sched_getaffinity(0))).cpus_by_worker
+        for name in DATA_PLANE - {"namesrv"}:
+            assert os.sched_getaffinity(workers[name]) == set(plan[name]), name
+        assert len(set(workers.values()) | {broker.process.pid}) == 7
+        assert broker.stop() == 0
+
+
+def test_two_readers_are_two_processes(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", {**SMALL, "ringmqReaders": 2}) as broker:
+        assert {"read-0", "read-1"} <= set(broker.worker_pids())
+        assert broker.stop() == 0
+
+
+def test_a_clean_stop_leaves_no_marks(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with RunningBroker(store, SMALL) as broker:
+        assert (store / "abort").exists()
+        assert read_watermarks(store).live
+        assert broker.stop() == 0
+    assert not (store / "abort").exists()
+    assert not list(SHM_DIR.glob(f"{plane_name(store)}-*"))
+    assert not store_is_locked(store)
+
+
+@pytest.mark.parametrize("name", sorted(DATA_PLANE))
+def test_a_killed_worker_comes_back(tmp_path: Path, name: str) -> None:
+    with RunningBroker(tmp_path / "store", SMALL) as broker:
+        old = broker.signal_worker(name, signal.SIGKILL)
+        assert old is not None
+        wait_until(lambda: broker.worker_pids().get(name, old) != old, f"{name} is started again")
+        wait_until(lambda: set(broker.worker_pids()) == DATA_PLANE, "everybody is there")
+        assert broker.stop() == 0
+
+
+def test_workers_end_with_their_supervisor_even_a_stopped_one(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with RunningBroker(store, SMALL) as broker:
+        workers = broker.worker_pids()
+        os.kill(workers["write"], signal.SIGSTOP)
+        broker.kill_supervisor()
+        assert not [name for name, pid in workers.items() if psutil.pid_exists(pid)]
+    assert not store_is_locked(store)
+
+
+def test_the_store_stays_locked_while_any_worker_lives(tmp_path: Path) -> None:
+    """The lock is the open file's: a worker that outlives the supervisor keeps every other broker out."""
+    store = tmp_path / "store"
+    with RunningBroker(store, SMALL) as broker:
+        descriptors = [
+            link
+            for pid in broker.worker_pids().values()
+            for link in Path(f"/proc/{pid}/fd").iterdir()
+            if link.readlink() == store / "lock"
+        ]
+        assert len(descriptors) == len(DATA_PLANE)
+        assert broker.stop() == 0
+
+
+def test_a_second_broker_on_the_store_is_refused(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with RunningBroker(store, SMALL) as broker:
+        second = subprocess.run(serve_command(store), capture_output=True, text=True, timeout=30, check=False)
+        assert second.returncode != 0
+        assert "another broker" in second.stderr and str(store) in second.stderr
+        assert broker.stop() == 0
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "one", SMALL) as broker:
+        command = [*serve_command(tmp_path / "two"), "--port", str(broker.port)]
+        second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert second.returncode != 0
+        assert f"cannot listen on 127.0.0.1:{broker.port}" in second.stderr
+
+
+def test_refused_io_uring_is_one_clear_line(tmp_path: Path) -> None:
+    refused = subprocess.run(
+        serve_command(tmp_path / "store"), capture_output=True, text=True, timeout=30, check=False,
+        preexec_fn=refusing(IO_URING_SETUP),
+    )  # fmt: skip
+    assert refused.returncode == 69
+    lines = [line for line in refused.stderr.splitlines() if "io_uring_setup" in line]
+    assert len(lines) == 1
+    assert "kernel.io_uring_disabled" in lines[0] or "seccomp" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("flushDiskTyp=SYNC_FLUSH", "flushDiskType"),
+        ("listenPort=70000", "0..65535"),
+        ("flushDiskType=NEVER", "ASYNC_FLUSH or SYNC_FLUSH"),
+    ],
+)
+def test_impossible_settings_are_refused_at_start(tmp_path: Path, setting: str, says: str) -> None:
+    command = [*serve_command(tmp_path / "store"), "--set", setting]
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert refused.returncode != 0
+    assert setting.partition("=")[0] in refused.stderr
+    assert says in refused.stderr
+    with contextlib.suppress(FileNotFoundError):
+        assert not store_is_locked(tmp_path / "store")
