@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { LAST_KEYS = 8, READ_CONNECTIONS = 8 };
+enum { READ_CONNECTIONS = 8 };
 /* Beyond the allowed time it goes on looking for a while, to tell late from lost. */
 static const double PATIENCE_MS = 20000;
 
@@ -68,37 +68,66 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-void check_keys(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id, uint64_t count,
-                uint64_t since_ns)
+/* One key until it is found: 1, or 0 when the patience is over, or negative errno. */
+static int wait_for_key(struct check *k, struct control *c, const struct check_plan *plan, const char *key,
+                        uint64_t since_ns)
 {
-    k->index_ms = 0;
-    for (uint32_t i = 0; i < plan->keys && count > 0; i++) {
-        uint64_t sequence = i < LAST_KEYS && i < count ? count - 1 - i : mix(run_id + (uint64_t)i) % count;
-        char key[KEY_TEXT + 1];
-        messages_key(run_id, sequence, key);
-        k->keys_asked++;
-        for (;;) {
-            double at_ms = ms_since(since_ns);
-            int rc = control_has_key(c, plan->topic, key);
-            if (rc == 1) {
-                k->keys_found++;
-                break;
-            }
-            if (rc < 0) {
-                snprintf(k->trouble, sizeof k->trouble, "query of key %s: %d %.80s", key, rc, c->remark);
-                return;
-            }
-            if (at_ms > plan->settle_ms + PATIENCE_MS) {
-                k->index_ms = -1;
-                snprintf(k->trouble, sizeof k->trouble, "key %s is not in the index", key);
-                break;
-            }
-            /* Time of the last look in vain: looking up many keys takes time of its own, which is not the index's. */
-            if (k->index_ms >= 0)
-                k->index_ms = at_ms;
-            nap();
-        }
+    for (;;) {
+        double at_ms = ms_since(since_ns);
+        int rc = control_has_key(c, plan->topic, key);
+        if (rc != 0)
+            return rc;
+        if (at_ms > plan->settle_ms + PATIENCE_MS)
+            return 0;
+        /* Time of the last look in vain: looking up many keys takes time of its own, which is not the index's. */
+        k->index_ms = at_ms;
+        nap();
     }
+}
+
+void check_keys(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id,
+                const uint64_t *sequences, uint64_t count, uint64_t since_ns)
+{
+    if (k->index_ms < 0)
+        k->index_ms = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        char key[KEY_TEXT + 1];
+        messages_key(run_id, sequences[i], key);
+        k->keys_asked++;
+        int rc = wait_for_key(k, c, plan, key, since_ns);
+        if (rc == 1) {
+            k->keys_found++;
+            continue;
+        }
+        k->index_ms = -1;
+        if (rc < 0)
+            snprintf(k->trouble, sizeof k->trouble, "query of key %s: %d %.80s", key, rc, c->remark);
+        else
+            snprintf(k->trouble, sizeof k->trouble, "key %s is not in the index", key);
+        return;
+    }
+}
+
+void check_keys_of(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id, uint64_t total)
+{
+    uint64_t since_ns = now_ns();
+    for (uint32_t i = 0; i < plan->keys && total > 0 && k->trouble[0] == 0; i++) {
+        uint64_t sequence = i == 0 ? total - 1 : mix(run_id + (uint64_t)i) % total;
+        check_keys(k, c, plan, run_id, &sequence, 1, since_ns);
+    }
+}
+
+/* Keys of the last acknowledged messages and of an even sample of all. */
+static void check_sent_keys(struct check *k, struct control *c, const struct check_plan *plan,
+                            const struct send_scenario *sent, uint64_t since_ns)
+{
+    uint32_t run_id = sent->messages.plan.run_id;
+    uint64_t last = sent->acked_frames < LAST_MAX ? sent->acked_frames : LAST_MAX;
+    uint64_t wanted = plan->keys < sent->sample_count ? plan->keys : sent->sample_count;
+    k->index_ms = 0;
+    check_keys(k, c, plan, run_id, sent->last, plan->keys < last ? plan->keys : last, since_ns);
+    for (uint64_t i = 0; i < wanted && k->trouble[0] == 0; i++)
+        check_keys(k, c, plan, run_id, &sent->sample[i * sent->sample_count / wanted], 1, since_ns);
 }
 
 void check_read_back(struct check *k, const struct check_plan *plan, const uint64_t *min, const uint64_t *max)
@@ -138,7 +167,7 @@ void check_after_send(struct check *k, struct control *c, const struct check_pla
 {
     k->queue_ms = k->index_ms = -1;
     if (wait_for_queues(k, c, plan, sent, last_answer_ns) == 0) {
-        check_keys(k, c, plan, sent->messages.plan.run_id, sent->next_sequence, last_answer_ns);
+        check_sent_keys(k, c, plan, sent, last_answer_ns);
         if (plan->read_back)
             check_read_back(k, plan, k->before, k->after);
     }

@@ -32,9 +32,12 @@ struct check_plan {
 void check_after_send(struct check *k, struct control *c, const struct check_plan *plan, const struct send_scenario *sent,
                       uint64_t last_answer_ns);
 
-/* Looks up `keys` of the keys of messages 0 .. count - 1 (the last ones first) until found or the time is over. */
-void check_keys(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id, uint64_t count,
-                uint64_t since_ns);
+/* Looks up the keys of `count` messages of run `run_id` until they are found or the time is over. */
+void check_keys(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id,
+                const uint64_t *sequences, uint64_t count, uint64_t since_ns);
+
+/* The same for plan->keys of the messages 0 .. total - 1, chosen at random, and the very last one. */
+void check_keys_of(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id, uint64_t total);
 
 /* Reads the queues from `min` to `max` and sums up bodies into k->read_back. */
 void check_read_back(struct check *k, const struct check_plan *plan, const uint64_t *min, const uint64_t *max);

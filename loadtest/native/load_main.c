@@ -201,7 +201,7 @@ static int run_keys(const struct options *o)
     if (rc != 0)
         return fail("connect", rc, "");
     struct check_plan plan = check_plan_of(o);
-    check_keys(&check, &control, &plan, o->run_id, o->messages, now_ns());
+    check_keys_of(&check, &control, &plan, o->run_id, o->messages);
     int ok = check.keys_found == check.keys_asked && check.keys_asked > 0;
     print_head(o);
     printf("\"keys_asked\":%u,\"keys_found\":%u,\"index_ms\":%.3f,\"trouble\":", check.keys_asked, check.keys_found,

@@ -5,12 +5,15 @@
 #include "engine.h"
 #include "message.h"
 
-enum { QUEUES_MAX = 1024 };
+enum { QUEUES_MAX = 1024, SAMPLE_MAX = 1024, LAST_MAX = 8 };
 
 struct send_scenario {
     struct messages messages;
     uint64_t next_sequence;
     uint64_t acked, acked_crc_sum; /* messages answered with success; sum of their bodies' CRC-32, modulo 2^64 */
+    uint64_t sample[SAMPLE_MAX]; /* acknowledged sequences, spread evenly over the run */
+    uint64_t sample_count, sample_stride, acked_frames;
+    uint64_t last[LAST_MAX]; /* the last acknowledged ones */
     uint64_t acked_of_queue[QUEUES_MAX];
     uint64_t written_frames[CONNECTIONS_MAX]; /* per connection, to spread its frames over the queues */
     char born[13];

@@ -29,12 +29,28 @@ static uint32_t send_write(void *self, uint32_t connection, struct slot *slot, u
     return messages_write(&s->messages, out, slot->queue, slot->opaque, slot->tag, s->born);
 }
 
+/* Keeps every n-th acknowledged sequence; when the table is full, every other one goes and n doubles. */
+static void remember(struct send_scenario *s, uint64_t sequence)
+{
+    s->last[s->acked_frames % LAST_MAX] = sequence;
+    if (s->acked_frames++ % s->sample_stride != 0)
+        return;
+    if (s->sample_count == SAMPLE_MAX) {
+        for (uint32_t i = 0; i < SAMPLE_MAX / 2; i++)
+            s->sample[i] = s->sample[2 * i];
+        s->sample_count = SAMPLE_MAX / 2;
+        s->sample_stride *= 2;
+    }
+    s->sample[s->sample_count++] = sequence;
+}
+
 static int send_answer(void *self, const struct slot *slot, const struct answer *answer)
 {
     struct send_scenario *s = self;
     (void)answer;
     for (uint32_t i = 0; i < slot->want; i++)
         s->acked_crc_sum += messages_crc(&s->messages, slot->tag + i);
+    remember(s, slot->tag + (s->acked_frames & 0xffff) % slot->want);
     s->acked += slot->want;
     s->acked_of_queue[slot->queue] += slot->want;
     return (int)slot->want;
@@ -43,6 +59,7 @@ static int send_answer(void *self, const struct slot *slot, const struct answer 
 int send_init(struct send_scenario *s, const struct message_plan *plan, struct scenario *out)
 {
     memset(s, 0, sizeof *s);
+    s->sample_stride = 1;
     if (plan->queues > QUEUES_MAX)
         return -EINVAL;
     int rc = messages_init(&s->messages, plan);
