@@ -114,12 +114,16 @@ class BatchConsumeQueue:
 
     def recovered_end(self) -> tuple[int, int]:
         """Return (message offset behind the last valid unit of a linear scan, end of its record or -1)."""
-        last: BatchUnit | None = None
-        number = (self.files.starts[-3:] or [0])[0] // UNIT_BYTES
-        while (unit := self.unit_number(number)) is not None:
-            last = unit
-            number += 1
-        return (last.queue_offset + last.batch_size, last.end) if last else (0, -1)
+        end, physical_end = 0, -1
+        for start in self.files.starts[-3:]:
+            raw = self.files.read(start, self.files.file_bytes // UNIT_BYTES * UNIT_BYTES)
+            if raw is None:
+                break
+            for offset, size, _, _, base, count, _, _ in layout.BATCH_UNIT.iter_unpack(raw):
+                if offset < 0 or size <= 0 or count <= 0:
+                    return end, physical_end
+                end, physical_end = base + count, offset + size
+        return end, physical_end
 
     def trusted_end(self) -> tuple[int, int]:
         """Like `recovered_end`, by binary search."""

@@ -51,7 +51,7 @@ for _name, _size in {
     "struct rmq_cq_batch_unit": 40,
     "struct rmq_index": 16,
     "struct rmq_index_header": 40,
-    "struct rmq_queue_row": 56,
+    "struct rmq_queue_row": 64,
     "struct rmq_log_recovery": 72,
 }.items():
     if ffi.sizeof(_name) != _size:

@@ -149,6 +149,13 @@ class FileQueue:
         self._cache.forget(path)
         path.unlink()
 
+    def set_aside(self, start: int, target: Path) -> None:
+        """Take one file out of the queue without losing its bytes (another file system than `target`'s: OSError)."""
+        path = self._paths.pop(start)
+        self.starts.remove(start)
+        self._cache.forget(path)
+        path.rename(target)
+
 
 def write_zeros(path: Path, start: int, end: int) -> int:
     """Overwrite the non-zero data of a file range with zeros in place, skipping holes; returns bytes written.

@@ -42,7 +42,8 @@ int64_t rmq_cq_valid_units(const uint8_t *at, size_t count, int64_t *end_offset)
     size_t i = 0;
     *end_offset = -1;
     while (i < count && rmq_cq_decode(at + i * RMQ_CQ_UNIT_BYTES, &unit)) {
-        *end_offset = (int64_t)((uint64_t)unit.commit_log_offset + (uint64_t)unit.size);
+        if (unit.size != RMQ_CQ_FILL_SIZE || unit.commit_log_offset)
+            *end_offset = (int64_t)((uint64_t)unit.commit_log_offset + (uint64_t)unit.size);
         i++;
     }
     return (int64_t)i;

@@ -49,7 +49,8 @@ int rmq_cq_decode(const uint8_t *at, struct rmq_cq_unit *out);
 /* Decodes up to `count` units and stops at the first invalid one; returns how many. */
 int64_t rmq_cq_decode_many(const uint8_t *at, size_t count, struct rmq_cq_unit *out);
 
-/* Number of leading valid units; `*end_offset` = end in the log of the last of them, -1 when none. */
+/* Number of leading valid units; `*end_offset` = end in the log of the last of them, -1 when none (fillers name no
+ * record). */
 int64_t rmq_cq_valid_units(const uint8_t *at, size_t count, int64_t *end_offset);
 
 /* Number of leading units that are valid and begin below `commit_log_offset` (stock's truncation rule). */

@@ -103,7 +103,7 @@ struct rmq_queue_row *rmq_queue_table_row(struct rmq_queue_table *table, const u
     row->topic = (const uint8_t *)(row + 1);
     row->topic_length = (uint32_t)topic_length;
     row->queue_id = queue_id;
-    row->log_first = row->log_next = row->missing_from = -1;
+    row->queue_end = row->log_first = row->log_next = row->missing_from = -1;
     table->rows[table->count++] = row;
     table->buckets[bucket] = (uint32_t)table->count;
     return table->recent = row;
@@ -117,14 +117,14 @@ void rmq_log_recovery_init(struct rmq_log_recovery *state, struct rmq_queue_tabl
 
 void rmq_log_recovery_finish(struct rmq_log_recovery *state, int keep) {
     struct rmq_queue_row *row = state->held_row;
-    if (keep && row && state->held_count) {
+    if (keep && row && state->held_count && state->last_offset >= row->queue_end
+        && (row->queue_end < 0 || state->held_queue_offset >= row->queue_max)) {
         int64_t queue_offset = state->held_queue_offset;
-        if (row->log_first < 0 || queue_offset < row->log_first)
+        if (row->log_next < 0 || queue_offset < row->log_next) {
             row->log_first = queue_offset;
-        if (queue_offset + state->held_count > row->log_next)
-            row->log_next = queue_offset + state->held_count;
-        if (row->missing_from < 0 && queue_offset >= row->queue_max)
             row->missing_from = state->last_offset;
+        }
+        row->log_next = queue_offset + state->held_count;
     }
     if (!keep && state->last_offset >= 0)
         state->records--;

@@ -17,9 +17,12 @@ struct rmq_queue_row {
     uint32_t topic_length;
     int32_t queue_id;
     int64_t queue_max;              /* in: offset after the last unit of the ConsumeQueue */
-    int64_t log_first;              /* out: smallest queue offset met in the log, -1 = none */
-    int64_t log_next;               /* out: offset after the last record met in the log, -1 = none */
-    int64_t missing_from;           /* out: commit log offset of the first record without a unit, -1 = none */
+    int64_t queue_end;              /* in: end in the log of that unit's record, -1 = the queue has no unit */
+    /* Out, about the records behind queue_end, -1 = none. A topic that was deleted and made again begins at 0 again:
+     * when offsets fall back, only the newer life counts. */
+    int64_t log_first;              /* queue offset of the first one */
+    int64_t log_next;               /* offset after the last one */
+    int64_t missing_from;           /* commit log offset of the first one */
     int32_t is_batch;               /* in: BatchConsumeQueue, counts INNER_NUM messages */
     int32_t reserved;
 };
@@ -59,7 +62,7 @@ int64_t rmq_log_recovery_scan(struct rmq_log_recovery *state, const uint8_t *fil
 void rmq_log_recovery_finish(struct rmq_log_recovery *state, int keep);
 /* cdef-end */
 
-_Static_assert(sizeof(struct rmq_queue_row) == 56, "rmq_queue_row");
+_Static_assert(sizeof(struct rmq_queue_row) == 64, "rmq_queue_row");
 _Static_assert(sizeof(struct rmq_log_recovery) == 72, "rmq_log_recovery");
 
 #endif

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_stores import basic_config
 
 from ringmq.store.message_store import TIME_MAX_MS, GetStatus, MessageStore
 from ringmq.store.record import parse_record
 from ringmq.store.search import Boundary
+from tests.store.golden_stores import basic_config
 
 ENTRY = dict[str, Any]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from golden_stores import basic_config
 
 from ringmq.native import ffi, lib
 from ringmq.store import record as records
 from ringmq.store.mapped_file import MappedFileCache
 from ringmq.store.message_store import MessageStore
+from tests.store.golden_stores import basic_config
 
 ENTRY = dict[str, Any]
 

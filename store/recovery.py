@@ -1,0 +1,350 @@
+"""What a start has to find out and put right before anything is appended.
+
+The log is the truth; queues and index are rebuilt from it. Three ways to begin, by what the last run left behind:
+
+  clean      no `abort`: the newest log file is read in full, like stock's normal recovery.
+  same boot  `abort`, but `ringmq.boot` still names this kernel boot and this folder: a killed process takes nothing out
+             of the page cache, so only the tail is read, from a record border REDISPATCH_WINDOW_BYTES before the end of
+             the queues. Dispatch works in order and in batches far smaller than that window.
+  checkpoint `abort` after a reboot, a stock broker's kill, a copy, or a failed fsync: from the newest log file that
+             begins before the checkpoint's time; index files newer than the checkpoint are given up and rebuilt.
+
+Afterwards: the log ends with its last valid record; bytes behind it are zero (what was there is kept in
+`ringmq.cut/`); queues and index name nothing behind it; `redispatch_offset` says from where dispatch has to replay.
+Rules from CommitLog.recoverNormally / recoverAbnormally, ConsumeQueue.recover / truncateDirtyLogicFiles; where stock
+would cut away files that hold data they are moved aside instead.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ringmq.native import ffi, lib
+from ringmq.store import layout, markers
+from ringmq.store import record as records
+from ringmq.store.checkpoint import Checkpoint, read_checkpoint
+from ringmq.store.config import StoreConfig
+from ringmq.store.config_files import ConfigFileError, load_config
+from ringmq.store.mapped_file import StoreLoadError
+from ringmq.store.message_store import MessageStore
+from ringmq.store.recovery_cut import cut_log
+from ringmq.store.recovery_index import recover_index
+from ringmq.store.recovery_queues import QueueState, load_queues, truncate_queues
+
+REDISPATCH_WINDOW_BYTES = 32 << 20
+BORDER_QUEUES = 16
+_PROPERTIES_STATE = {
+    -1: "its properties hold a NUL byte",
+    -2: "its properties lack the final 0x02",
+    -3: "its properties hold a pair without 0x01",
+}
+
+CLEAN = "clean"
+SAME_BOOT = "same boot"
+CHECKPOINT = "checkpoint"
+
+
+@dataclass(slots=True)
+class RecoveredStore:
+    """The state of a store that may now be written to."""
+
+    mode: str
+    append_offset: int = 0
+    redispatch_offset: int = 0
+    min_offset: int = 0
+    unsynced_offset: int = 0  # log bytes from here on may be in the page cache only
+    last_store_time_ms: int = 0
+    scanned_records: int = 0
+    cut_bytes: int = 0
+    queues: dict[tuple[str, int], QueueState] = field(default_factory=dict)
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    reasons: list[str] = field(default_factory=list)
+    stage_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def next_offsets(self) -> dict[tuple[str, int], int]:
+        """Return the queue offset table: what the next message of each queue gets."""
+        return {name: state.next_offset for name, state in self.queues.items()}
+
+
+class _Stages:
+    """Adds up the time of named stages."""
+
+    def __init__(self, clock: Callable[[], float], out: dict[str, float]) -> None:
+        self._clock, self._out, self._last = clock, out, clock()
+
+    def end(self, name: str) -> None:
+        now = self._clock()
+        self._out[name] = self._out.get(name, 0.0) + (now - self._last) * 1000
+        self._last = now
+
+
+def recover(
+    config: StoreConfig,
+    *,
+    trust_boot: bool = True,
+    window_bytes: int = REDISPATCH_WINDOW_BYTES,
+    clock: Callable[[], float] = time.perf_counter,
+) -> RecoveredStore:
+    """Load and repair the store; the caller holds its lock. Idempotent: a recovery that dies is simply run again.
+
+    Raises StoreLoadError when the files cannot be a store of this configuration, OSError as it comes.
+    """
+    root = config.root
+    reasons: list[str] = []
+    result = RecoveredStore(_mode(root, trust_boot, reasons), reasons=reasons)
+    stages = _Stages(clock, result.stage_ms)
+    if markers.failed_cause(root) is not None:
+        _drop_caches(config)
+        stages.end("drop caches")
+    store = MessageStore(config)
+    _load_log(store)
+    result.checkpoint = read_checkpoint(root)
+    result.min_offset = store.commit_log.min_offset
+    stages.end("load log")
+    result.queues = load_queues(store, trusted=result.mode == SAME_BOOT)
+    if result.mode == CLEAN and not store.commit_log.files.starts and _queues_end(result) > 0:
+        raise StoreLoadError(f"{config.commit_log_directories[0]}: the log is empty, but the queues hold messages")
+    stages.end("load queues")
+    start = _scan_start(store, result, window_bytes)
+    stages.end("find start")
+    _scan(store, result, start)
+    stages.end("scan log")
+    result.cut_bytes = cut_log(store.commit_log.files, result.append_offset, result.reasons)
+    stages.end("cut log")
+    truncate_queues(store, result.queues, result.append_offset, wipe_tails=result.mode == CHECKPOINT)
+    stages.end("truncate queues")
+    index_from = recover_index(
+        config, result.append_offset, result.min_offset,
+        give_up_after_ms=result.checkpoint.index_time_ms if result.mode == CHECKPOINT else None,
+        reasons=result.reasons,
+    )  # fmt: skip
+    stages.end("index")
+    result.redispatch_offset = _redispatch_offset(result, start, index_from)
+    result.unsynced_offset = _unsynced_offset(store, result)
+    markers.remove_failed_marker(root)
+    stages.end("finish")
+    return result
+
+
+def _mode(root: Path, trust_boot: bool, reasons: list[str]) -> str:
+    cause = markers.failed_cause(root)
+    if cause is not None:
+        reasons.append(f"the last run ended with a failed fsync ({cause.strip()}): read again from the disk")
+        return CHECKPOINT
+    if not markers.has_abort(root):
+        return CLEAN
+    return SAME_BOOT if trust_boot and markers.is_same_boot(root) else CHECKPOINT
+
+
+def _drop_caches(config: StoreConfig) -> None:
+    """Forget cached pages: after a failed fsync they look clean though the disk never got them."""
+    folders = (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE, layout.INDEX)
+    for directory in (*config.commit_log_directories, *(config.root / name for name in folders)):
+        for path in directory.rglob("*"):
+            if path.is_file():
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                finally:
+                    os.close(descriptor)
+
+
+def _load_log(store: MessageStore) -> None:
+    files = store.commit_log.files
+    files.check_sizes()
+    if files.starts and files.path(files.starts[-1]).stat().st_size == 0:
+        files.unlink(files.starts[-1])
+    for before, after in zip(files.starts, files.starts[1:], strict=False):
+        if after != before + files.file_bytes:
+            missing = layout.file_name(before + files.file_bytes)
+            raise StoreLoadError(f"{files.path(after)}: the log has a gap, file {missing} is missing")
+
+
+# ---- where to begin ----------------------------------------------------------------------------------------
+
+
+def _queues_end(result: RecoveredStore) -> int:
+    return max((state.physical_end for state in result.queues.values()), default=-1)
+
+
+def _first_record(store: MessageStore, start: int) -> records.Record | None:
+    return store.commit_log.record_at(start, start + store.commit_log.files.file_bytes, check_crc=True)
+
+
+def _scan_start(store: MessageStore, result: RecoveredStore, window_bytes: int) -> int:
+    """Return the record border where the scan begins."""
+    starts = store.commit_log.files.starts
+    if not starts:
+        return 0
+    queues_end = _queues_end(result)
+    if result.mode == SAME_BOOT:
+        border = _border_below(store, result, queues_end - window_bytes)
+        return border if border is not None else starts[0]
+    safe_ms = result.checkpoint.min_time_ms
+    if store.config.message_index_safe:
+        safe_ms = result.checkpoint.min_time_with_index_ms
+    for start in reversed(starts):
+        first = _first_record(store, start)
+        if first is None or first.store_time_ms == 0:
+            continue
+        if result.mode == CLEAN and start <= queues_end:
+            return start
+        if result.mode == CHECKPOINT and first.store_time_ms <= safe_ms:
+            return start
+    return starts[0]
+
+
+def _border_below(store: MessageStore, result: RecoveredStore, offset: int) -> int | None:
+    """Return a record border at or below `offset` that a queue's unit names, the newest one found."""
+    best: int | None = None
+    by_end = sorted(result.queues.items(), key=lambda item: -item[1].physical_end)
+    for number, (name, state) in enumerate(by_end):
+        if number >= BORDER_QUEUES and best is not None and best > offset - REDISPATCH_WINDOW_BYTES:
+            break  # near enough; with thousands of queues the search itself would cost more
+        if state.is_batch or state.physical_end < 0:
+            continue
+        queue = store.queue(*name)
+        assert queue is not None
+        unit = queue.unit(queue.min_offset(offset + 1, state.max_offset) - 1)
+        if unit is None or unit.commit_log_offset > offset or unit.size == layout.FILLER_SIZE:
+            continue
+        if best is None or unit.commit_log_offset > best:
+            best = unit.commit_log_offset
+    if best is None or store.commit_log.record_at(best, store.commit_log.files.end_offset, check_crc=True) is None:
+        return None
+    return best
+
+
+def _border_above(store: MessageStore, result: RecoveredStore, offset: int) -> int | None:
+    """Return the next record border behind `offset` that a queue's unit names."""
+    best: int | None = None
+    for name, state in result.queues.items():
+        queue = store.queue(*name)
+        if queue is None or state.physical_end <= offset:
+            continue
+        unit = queue.unit(queue.min_offset(offset + 1, state.max_offset))
+        if unit is not None and (best is None or unit.commit_log_offset < best):
+            best = unit.commit_log_offset
+    return best
+
+
+# ---- scan and cut --------------------------------------------------------------------------------------------
+
+
+def _known_topics(root: Path) -> set[str] | None:
+    """Return the topics that exist, None when that cannot be told."""
+    try:
+        table = load_config(root, "topics.json").get("topicConfigTable")
+    except ConfigFileError:
+        return None
+    return set(table) if isinstance(table, dict) and table else None
+
+
+def _scan(store: MessageStore, result: RecoveredStore, start: int) -> None:
+    table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
+    if table == ffi.NULL:
+        raise MemoryError("no memory for the table of queues")
+    for (topic, queue_id), queue in result.queues.items():
+        name = topic.encode()
+        row = lib.rmq_queue_table_row(table, name, len(name), queue_id)
+        row.queue_max, row.queue_end, row.is_batch = queue.max_offset, queue.physical_end, int(queue.is_batch)
+    state = ffi.new("struct rmq_log_recovery *")
+    lib.rmq_log_recovery_init(state, table)
+    append = _scan_files(store, result, start, state)
+    torn = state.last_properties_state
+    was_readable = result.mode == CLEAN or (result.mode == SAME_BOOT and state.last_offset < _queues_end(result))
+    keep = state.last_offset < 0 or torn == 0 or was_readable
+    if not keep:
+        append = state.last_offset
+        result.reasons.append(f"the last record, at {append}, is torn: {_PROPERTIES_STATE[torn]}")
+    lib.rmq_log_recovery_finish(state, int(keep))
+    result.append_offset = append
+    result.scanned_records = state.records
+    result.last_store_time_ms = state.last_store_time_ms
+    _take_rows(table, result, _known_topics(store.config.root))
+
+
+def _scan_files(store: MessageStore, result: RecoveredStore, start: int, state: Any) -> int:
+    """Scan file after file; returns the end of the last valid record (or the blank that ends the newest file).
+
+    After a clean stop nothing can be torn: a bad record in front of the queues' end is damage done later, it stays
+    where it is and the scan goes on behind it (stock would cut the log there).
+    """
+    files = store.commit_log.files
+    queues_end = _queues_end(result)
+    offset = start
+    while (found := files.find(offset)) is not None:
+        file_start, mapped = found
+        data = ffi.from_buffer(mapped)
+        check_crc = int(store.config.check_crc_on_recover)
+        at = lib.rmq_log_recovery_scan(state, data, offset - file_start, len(mapped), file_start, check_crc)
+        if at < 0:
+            raise MemoryError("no memory for the table of queues")
+        offset = file_start + int(at)
+        if state.reason not in (records.BLANK, records.END):
+            border = _border_above(store, result, offset) if result.mode == CLEAN and offset < queues_end else None
+            if border is not None:
+                result.reasons.append(f"the record at {offset} is damaged ({records.REASONS[state.reason]}), it stays")
+                offset = border
+                continue
+            if any(mapped[at : at + 8]):
+                result.reasons.append(f"the log ends at {offset}: {records.REASONS[state.reason]}")
+            return offset
+        if file_start == files.starts[-1]:
+            return offset
+        offset = file_start + files.file_bytes
+    return offset
+
+
+def _take_rows(table: Any, result: RecoveredStore, known: set[str] | None) -> None:
+    """Copy what the scan learned into the queue states; new queues appear, those of deleted topics do not."""
+    for i in range(lib.rmq_queue_table_size(table)):
+        row = lib.rmq_queue_table_at(table, i)
+        if row.missing_from < 0:
+            continue
+        topic = bytes(ffi.buffer(row.topic, row.topic_length)).decode("utf-8", "replace")
+        name = (topic, row.queue_id)
+        if name not in result.queues:
+            if known is not None and topic not in known:
+                continue
+            result.queues[name] = QueueState(topic, row.queue_id, bool(row.is_batch), row.log_first, row.log_first, -1)
+        queue = result.queues[name]
+        if queue.physical_end >= 0 and row.log_first != queue.max_offset:
+            result.reasons.append(
+                f"{topic}/{row.queue_id}: the queue ends at {queue.max_offset}, but the log goes on with queue offset "
+                f"{row.log_first} at {row.missing_from}"
+            )
+        queue.next_offset = row.log_next
+        queue.missing_from = row.missing_from
+
+
+# ---- what is left to do --------------------------------------------------------------------------------------
+
+
+def _redispatch_offset(result: RecoveredStore, start: int, index_from: int | None) -> int:
+    append = result.append_offset
+    missing = [state.missing_from for state in result.queues.values() if state.missing_from >= 0]
+    wanted = min([append, *missing])
+    if index_from is not None and result.mode == CHECKPOINT:
+        wanted = min(wanted, index_from)
+    elif index_from is not None and result.mode == SAME_BOOT:
+        wanted = min(wanted, max(index_from, start))
+    return max(result.min_offset, wanted)
+
+
+def _unsynced_offset(store: MessageStore, result: RecoveredStore) -> int:
+    """Return the start of the newest log file that begins before the checkpoint's log time.
+
+    After a clean stop all is on disk: the end of the log.
+    """
+    if result.mode == CLEAN:
+        return result.append_offset
+    for start in reversed(store.commit_log.files.starts):
+        first = _first_record(store, start)
+        if first is not None and first.store_time_ms <= result.checkpoint.physic_time_ms:
+            return start
+    return result.min_offset

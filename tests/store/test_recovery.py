@@ -1,0 +1,262 @@
+"""Recovery on golden stores: stock's answers for clean and crashed ones, same-boot starts, repairs."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringmq.store import markers, recovery
+from ringmq.store.checkpoint import Checkpoint, write_checkpoint
+from ringmq.store.index_file import IndexFile, index_paths
+from ringmq.store.mapped_file import StoreLoadError
+from ringmq.store.message_store import MessageStore
+from ringmq.store.recovery import RecoveredStore, recover
+from tests.store.golden_stores import basic_config, crashed_config
+
+Copy = Callable[[str], Path]
+Answers = Callable[[str], dict[str, Any]]
+CUT = 1342373  # begin of the last record of the crash-* stores
+END = 1343209
+
+
+def _bounds(result: RecoveredStore) -> dict[tuple[str, int], tuple[int, int]]:
+    return {name: (state.min_offset, state.max_offset) for name, state in result.queues.items() if state.max_offset}
+
+
+def _expected(queues: list[dict[str, Any]]) -> dict[tuple[str, int], tuple[int, int]]:
+    return {(q["topic"], q["queueId"]): (q["minOffset"], q["maxOffset"]) for q in queues}
+
+
+def _files(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_clean_store_is_taken_as_it_is(basic_copy: Path, expected: dict[str, Any]) -> None:
+    before = _files(basic_copy)
+    result = recover(basic_config(basic_copy))
+    assert result.mode == recovery.CLEAN
+    assert (result.min_offset, result.append_offset) == (expected["commitLogMinOffset"], expected["commitLogMaxOffset"])
+    assert _bounds(result) == _expected(expected["queues"])
+    assert result.redispatch_offset == result.unsynced_offset == result.append_offset
+    assert (result.cut_bytes, result.reasons) == (0, [])
+    assert _files(basic_copy) == before
+
+
+@pytest.mark.parametrize(
+    ("variant", "answers"),
+    [
+        ("crash-kill9", "crash-kill9"),
+        ("crash-live", "crash-live"),
+        ("crash-torn-body", "crash-torn-body"),
+        ("crash-torn", "crash-torn-body"),  # stock serves the damaged record, we do not
+    ],
+)
+def test_crashed_stores_give_stocks_answers(
+    crashed_copy: Copy, crashed_answers: Answers, variant: str, answers: str
+) -> None:
+    root = crashed_copy(variant)
+    load, broker = crashed_answers(f"{answers}.load.json"), crashed_answers(f"{answers}.broker.json")
+    result = recover(crashed_config(root))
+    assert result.mode == recovery.CHECKPOINT
+    assert result.append_offset == load["commitLogMaxOffset"] == broker["commitLogMaxOffset"]
+    assert _bounds(result) == _expected(load["queues"]) == _expected(broker["queues"])
+    assert result.next_offsets == {name: bounds[1] for name, bounds in _bounds(result).items()}
+    store = MessageStore(crashed_config(root))
+    assert store.queue_end() == result.append_offset
+    assert max(store.commit_log.files.starts) <= result.append_offset
+
+
+def test_what_is_cut_is_kept_and_zeroed(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-torn-body")
+    before = (root / "commitlog" / f"{1310720:020d}").read_bytes()
+    result = recover(crashed_config(root))
+    after = (root / "commitlog" / f"{1310720:020d}").read_bytes()
+    at = CUT - 1310720
+    assert after == before[:at] + bytes(262144 - at)
+    kept = (root / "ringmq.cut" / f"{CUT:020d}").read_bytes()
+    assert before[at:].startswith(kept.rstrip(b"\0")) and len(kept.rstrip(b"\0")) == result.cut_bytes > 0
+
+
+def test_recovery_twice_changes_nothing_more(crashed_copy: Copy) -> None:
+    for variant in ("crash-kill9", "crash-torn"):
+        root = crashed_copy(variant)
+        first = recover(crashed_config(root))
+        files = _files(root)
+        second = recover(crashed_config(root))
+        assert (second.append_offset, _bounds(second)) == (first.append_offset, _bounds(first))
+        assert _files(root) == files
+
+
+def test_stores_are_trusted_within_one_boot_and_only_the_tail_is_read(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    markers.write_boot_marker(root)
+    result = recover(crashed_config(root), window_bytes=4096)
+    assert result.mode == recovery.SAME_BOOT
+    assert result.append_offset == END
+    assert 1 <= result.scanned_records < 40
+    assert END - 2 * 4096 < result.redispatch_offset <= END
+    assert len(index_paths(root / "index")) == len(index_paths(crashed_copy("crash-torn") / "index"))
+    full = recover(crashed_config(root), trust_boot=False)
+    assert _bounds(full) == _bounds(result)
+
+
+def test_within_one_boot_a_dispatched_record_is_never_torn(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-torn")
+    markers.write_boot_marker(root)
+    assert recover(crashed_config(root)).append_offset == END
+
+
+def _drop_units(root: Path, topic: str, queue_id: int, keep: int) -> None:
+    directory = root / "consumequeue" / topic / str(queue_id)
+    for path in sorted(directory.iterdir()):
+        used = max(0, min(6000, keep * 20 - int(path.name)))
+        path.write_bytes(path.read_bytes()[:used].ljust(6000, b"\0"))
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("keep", [0, 1, 299, 300, 301, 735])
+def test_missing_units_are_found_and_reported(crashed_copy: Copy, trusted: bool, keep: int) -> None:
+    root = crashed_copy("crash-kill9")
+    if trusted:
+        markers.write_boot_marker(root)
+    store = MessageStore(crashed_config(root))
+    queue = store.queue("CrashA", 0)
+    assert queue is not None
+    unit = queue.unit(keep)
+    assert unit is not None
+    _drop_units(root, "CrashA", 0, keep)
+    window = END if trusted else recovery.REDISPATCH_WINDOW_BYTES
+    write_checkpoint(root, Checkpoint(0, 0, 0))
+    result = recover(crashed_config(root), window_bytes=window)
+    state = result.queues[("CrashA", 0)]
+    assert (state.max_offset, state.next_offset, state.missing_from) == (keep, 737, unit.commit_log_offset)
+    assert result.redispatch_offset <= unit.commit_log_offset
+
+
+def test_a_hole_in_a_queue_ends_it_and_what_stands_behind_is_wiped(crashed_copy: Copy) -> None:
+    """After a power cut pages of a queue may be zero though later ones are not."""
+    root = crashed_copy("crash-kill9")
+    path = root / "consumequeue" / "CrashA" / "0" / f"{6000:020d}"
+    data = bytearray(path.read_bytes())
+    data[1000:1020] = bytes(20)
+    path.write_bytes(data)
+    result = recover(crashed_config(root))
+    state = result.queues[("CrashA", 0)]
+    assert (state.max_offset, state.next_offset) == (350, 737)
+    assert path.read_bytes() == bytes(data[:1000]).ljust(6000, b"\0")
+    assert not (root / "consumequeue" / "CrashA" / "0" / f"{12000:020d}").exists()
+
+
+def test_units_behind_the_end_of_the_log_go_but_offsets_do_not_start_again(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    first = root / "consumequeue" / "CrashA" / "0" / f"{0:020d}"
+    first.unlink()
+    (root / "consumequeue" / "CrashA" / "0" / f"{6000:020d}").unlink()
+    for path in sorted((root / "commitlog").iterdir())[3:]:
+        path.unlink()
+    result = recover(crashed_config(root))
+    state = result.queues[("CrashA", 0)]
+    assert (state.min_offset, state.max_offset) == (600, 600)
+    assert (root / "consumequeue" / "CrashA" / "0" / f"{12000:020d}").read_bytes() == bytes(6000)
+
+
+def test_index_newer_than_the_checkpoint_is_rebuilt_from_the_end_of_the_last_good_file(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    config = crashed_config(root)
+    paths = index_paths(root / "index")
+    good = IndexFile(paths[2], config.index_slots, config.index_entries).header
+    write_checkpoint(root, Checkpoint(0, 0, good.end_time_ms))
+    result = recover(config)
+    assert index_paths(root / "index")[-1] in paths[2:4]  # files may share the millisecond
+    newest = IndexFile(index_paths(root / "index")[-1], config.index_slots, config.index_entries).header
+    assert newest.end_time_ms <= good.end_time_ms
+    assert result.redispatch_offset == newest.end_offset
+
+
+def test_without_any_good_index_file_all_is_indexed_again(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    write_checkpoint(root, Checkpoint(1 << 60, 1 << 60, 0))
+    result = recover(crashed_config(root))
+    assert index_paths(root / "index") == [] and result.redispatch_offset == 0
+    assert len(result.reasons) > 5
+
+
+def test_index_entries_of_cut_records_are_taken_back(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-torn-body")
+    markers.write_boot_marker(root)
+    config = crashed_config(root)
+    before = [IndexFile(path, 100, 400) for path in index_paths(root / "index")]
+    entries = {entry for file in before for entry in file.entries_from() if entry[1] < CUT}
+    assert any(entry[1] >= CUT for file in before for entry in file.entries_from())
+    recover(config)
+    after = [IndexFile(path, 100, 400) for path in index_paths(root / "index")]
+    assert {entry for file in after for entry in file.entries_from()} == entries
+    assert all(file.unreachable_entries() == 0 for file in after)
+    assert after[-1].header.end_offset == max(entry[1] for entry in entries)
+
+
+def test_damage_after_a_clean_stop_does_not_cut_the_log(basic_copy: Path, expected: dict[str, Any]) -> None:
+    path = basic_copy / "commitlog" / f"{3145728:020d}"
+    data = bytearray(path.read_bytes())
+    data[60_000:60_400] = b"\xff" * 400
+    path.write_bytes(data)
+    result = recover(basic_config(basic_copy))
+    assert result.append_offset == expected["commitLogMaxOffset"]
+    assert "damaged" in result.reasons[0]
+
+
+def test_log_files_behind_a_hole_are_set_aside(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    path = root / "commitlog" / f"{786432:020d}"
+    path.write_bytes(bytes(262144))
+    write_checkpoint(root, Checkpoint(0, 0, 0))
+    result = recover(crashed_config(root))
+    assert result.append_offset == 786432
+    assert (root / "ringmq.cut" / f"{1048576:020d}.commitlog").exists()
+    assert not (root / "commitlog" / f"{1048576:020d}").exists()
+
+
+def test_failed_marker_means_no_trust(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    markers.write_boot_marker(root)
+    markers.write_failed_marker(root, "fdatasync: EIO")
+    result = recover(crashed_config(root))
+    assert result.mode == recovery.CHECKPOINT and "EIO" in result.reasons[0]
+    assert markers.failed_cause(root) is None
+
+
+def test_empty_and_new_stores(tmp_path: Path) -> None:
+    result = recover(crashed_config(tmp_path))
+    assert (result.append_offset, result.redispatch_offset, result.min_offset, result.queues) == (0, 0, 0, {})
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").touch()
+    result = recover(crashed_config(tmp_path))
+    assert result.append_offset == 0 and not list((tmp_path / "commitlog").iterdir())
+
+
+def test_impossible_files_are_refused(basic_copy: Path, tmp_path: Path) -> None:
+    config = basic_config(basic_copy)
+    (basic_copy / "commitlog" / f"{1048576:020d}").rename(tmp_path / "gone")
+    with pytest.raises(StoreLoadError, match="gap"):
+        recover(config)
+    (tmp_path / "gone").rename(basic_copy / "commitlog" / f"{1048576:020d}")
+    with (basic_copy / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(StoreLoadError, match="1000 bytes"):
+        recover(config)
+    shutil.rmtree(basic_copy / "commitlog")
+    with pytest.raises(StoreLoadError, match="empty"):
+        recover(config)
+
+
+def test_a_topic_made_again_counts_from_its_new_life(crashed_copy: Copy) -> None:
+    """The log still holds 737 messages of the first life; the queue folder says that a new one began."""
+    root = crashed_copy("crash-kill9")
+    shutil.rmtree(root / "consumequeue" / "CrashB")
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text('{"topicConfigTable":{"CrashA":{}}}')
+    (root / "config" / "topics.json.bak").unlink(missing_ok=True)
+    result = recover(crashed_config(root))
+    assert ("CrashB", 0) not in result.queues
