@@ -1,17 +1,242 @@
 #include "dispatcher.h"
 
-#include <errno.h>
+#include <stdlib.h>
+
+#include "dispatch_batch.h"
+#include "ring.h"
+
+enum {
+    PARK_MS = 100,
+    RETRY_MS = 1000,      /* after a full disk */
+    SYNC_EVERY_MS = 1000,
+    RESEND_MS = 1,
+};
+
+/* --- faults and background sync ----------------------------------------------------------------------------- */
+
+static void set_fault(struct rmq_dispatcher *d, int error)
+{
+    rmq_store(&d->marks->dispatch_fault_errno, -error);
+    rmq_store(&d->marks->dispatch_fault, RMQ_FAULT_QUEUE_IO);
+    d->retry_at_ms = rmq_mono_ms() + RETRY_MS;
+    if (error != -ENOSPC && error != -EDQUOT)
+        d->sticky = 1;
+}
+
+static void clear_fault(struct rmq_dispatcher *d)
+{
+    if (rmq_load_relaxed(&d->marks->dispatch_fault) && !d->sticky)
+        rmq_store(&d->marks->dispatch_fault, RMQ_FAULT_NONE);
+}
+
+static int collect(struct rmq_dispatcher *d)
+{
+    int rc = rmq_queue_files_collect(&d->queues);
+    return rc < 0 ? rc : rmq_index_files_collect(&d->index);
+}
+
+static void start_round(struct rmq_dispatcher *d)
+{
+    if (!rmq_background_sync_start(&d->sync, d->newest_store_time_ms))
+        return;
+    d->index.full_started_ms = d->index.full_time_ms;
+    d->role->counters[RMQ_DISPATCH_SYNCS]++;
+}
+
+/* Once a second, unless the last round is still running. */
+static void sync_in_background(struct rmq_dispatcher *d)
+{
+    int64_t now_ms = rmq_mono_ms();
+    int error;
+    if (now_ms < d->next_sync_ms || rmq_background_sync_busy(&d->sync))
+        return;
+    d->next_sync_ms = now_ms + SYNC_EVERY_MS;
+    rmq_background_sync_done(&d->sync, &error);
+    if (error < 0) {
+        if (!d->sticky)
+            set_fault(d, error == -ENOSPC ? -EIO : error); /* a failed sync is not repeated, whatever failed */
+        return;
+    }
+    d->index.full_synced_ms = d->index.full_started_ms;
+    int rc = collect(d);
+    if (rc < 0)
+        set_fault(d, rc);
+    else if (d->sync.pending_count)
+        start_round(d);
+}
+
+int rmq_dispatcher_sync(struct rmq_dispatcher *d)
+{
+    int error = rmq_background_sync_wait(&d->sync);
+    if (error < 0)
+        return error;
+    int rc = collect(d);
+    if (rc < 0 || !d->sync.pending_count)
+        return rc;
+    start_round(d);
+    error = rmq_background_sync_wait(&d->sync);
+    if (!error)
+        d->index.full_synced_ms = d->index.full_started_ms;
+    return error;
+}
+
+/* --- life ----------------------------------------------------------------------------------------------------- */
+
+static int open_parts(struct rmq_dispatcher *d, uint32_t open_files_max)
+{
+    const struct rmq_settings *settings = &d->header->settings;
+    if (!settings->segment_bytes)
+        return -EINVAL;
+    d->touches = calloc(d->header->queue_capacity, sizeof *d->touches);
+    if (!d->touches)
+        return -ENOMEM;
+    int rc = rmq_background_sync_open(&d->sync);
+    if (!rc)
+        rc = rmq_queue_files_open(&d->queues, d->plane, &d->sync, open_files_max);
+    if (!rc)
+        rc = rmq_index_files_open(&d->index, settings, &d->sync);
+    return rc;
+}
 
 struct rmq_dispatcher *rmq_dispatcher_open(struct rmq_plane *plane, uint32_t open_files_max,
                                            const struct rmq_delay_levels *levels, int *error)
 {
-    (void)plane, (void)open_files_max, (void)levels;
-    *error = -ENOSYS;
+    struct rmq_dispatcher *d = calloc(1, sizeof *d);
+    if (!d) {
+        *error = -ENOMEM;
+        return NULL;
+    }
+    d->plane = plane;
+    d->header = rmq_header(plane);
+    d->marks = plane->watermarks;
+    d->role = &d->header->roles[RMQ_ROLE_DISPATCH];
+    d->queue_slot = RMQ_NONE;
+    if (levels)
+        d->levels = *levels;
+    *error = open_parts(d, open_files_max);
+    if (*error < 0) {
+        rmq_dispatcher_close(d);
+        return NULL;
+    }
+    rmq_store(&d->marks->dispatch_fault, RMQ_FAULT_NONE); /* a predecessor's: this one tries again */
+    return d;
+}
+
+void rmq_dispatcher_close(struct rmq_dispatcher *d)
+{
+    if (!d)
+        return;
+    if (d->sync.started && d->queues.files)
+        rmq_dispatcher_sync(d);
+    rmq_background_sync_close(&d->sync);
+    rmq_queue_files_close(&d->queues);
+    rmq_index_files_close(&d->index);
+    rmq_segment_unmap(&d->segment);
+    for (int reader = 0; reader < RMQ_READERS_MAX; reader++)
+        free(d->unsent[reader]);
+    free(d->touches);
+    free(d);
+}
+
+void rmq_dispatcher_state(struct rmq_dispatcher *d, struct rmq_dispatch_state *out)
+{
+    int error;
+    memset(out, 0, sizeof *out);
+    out->dispatched_offset = d->marks->dispatched_offset;
+    out->dispatched_store_time_ms = d->newest_store_time_ms;
+    out->synced_store_time_ms = rmq_background_sync_done(&d->sync, &error);
+    out->full_index_synced_time_ms = d->index.full_synced_ms;
+    out->index_files = d->index.count;
+    out->dispatch_fault = d->marks->dispatch_fault;
+    out->dispatch_fault_errno = d->marks->dispatch_fault_errno;
+}
+
+int rmq_dispatcher_clean_queue(struct rmq_dispatcher *d, uint32_t queue_slot, uint64_t min_commit_log_offset)
+{
+    if (queue_slot >= rmq_load(&d->header->queue_count))
+        return -EINVAL;
+    return rmq_queue_files_clean(&d->queues, queue_slot, min_commit_log_offset);
+}
+
+int rmq_dispatcher_clean_index(struct rmq_dispatcher *d, uint64_t min_commit_log_offset)
+{
+    return rmq_index_files_clean(&d->index, min_commit_log_offset);
+}
+
+/* --- loop ------------------------------------------------------------------------------------------------------ */
+
+static int may_work(struct rmq_dispatcher *d)
+{
+    if (d->sticky)
+        return 0;
+    return !rmq_load_relaxed(&d->marks->dispatch_fault) || rmq_mono_ms() >= d->retry_at_ms;
+}
+
+/* Bytes dispatched; 0 when there is nothing to do or nothing can be done. */
+static int64_t step(struct rmq_dispatcher *d)
+{
+    uint64_t end = rmq_confirm_offset(d->marks);
+    if (end <= d->marks->dispatched_offset || !may_work(d))
+        return 0;
+    int64_t bytes = rmq_dispatch_read(d, end);
+    int rc = bytes < 0 ? (int)bytes : rmq_dispatch_write_units(d);
+    if (rc < 0) {
+        rmq_dispatch_forget(d);
+        set_fault(d, rc);
+        return 0;
+    }
+    if (bytes > 0)
+        rmq_dispatch_publish(d);
+    clear_fault(d);
+    return bytes;
+}
+
+static int has_work(struct rmq_dispatcher *d)
+{
+    return rmq_confirm_offset(d->marks) > d->marks->dispatched_offset && may_work(d);
+}
+
+static int has_unsent(const struct rmq_dispatcher *d)
+{
+    for (int reader = 0; reader < RMQ_READERS_MAX; reader++)
+        if (d->unsent_count[reader])
+            return 1;
     return 0;
 }
-int rmq_dispatcher_run(struct rmq_dispatcher *dispatcher, int64_t budget_ns) { (void)dispatcher; (void)budget_ns; return -ENOSYS; }
-void rmq_dispatcher_close(struct rmq_dispatcher *dispatcher) { (void)dispatcher; }
-void rmq_dispatcher_state(struct rmq_dispatcher *dispatcher, struct rmq_dispatch_state *out) { (void)dispatcher; (void)out; }
-int rmq_dispatcher_sync(struct rmq_dispatcher *dispatcher) { (void)dispatcher; return 0; }
-int rmq_dispatcher_clean_queue(struct rmq_dispatcher *dispatcher, uint32_t queue_slot, uint64_t min) { (void)dispatcher; (void)queue_slot; return (int)min; }
-int rmq_dispatcher_clean_index(struct rmq_dispatcher *dispatcher, uint64_t min) { (void)dispatcher; return (int)min; }
+
+static void park(struct rmq_dispatcher *d, int64_t left_ns)
+{
+    int64_t left_ms = left_ns / 1000000 + 1, limit_ms = has_unsent(d) ? RESEND_MS : PARK_MS;
+    rmq_role_arm(d->plane, RMQ_ROLE_DISPATCH);
+    if (has_work(d)) {
+        rmq_role_disarm(d->plane, RMQ_ROLE_DISPATCH);
+        return;
+    }
+    d->role->counters[RMQ_DISPATCH_SLEEPS]++;
+    rmq_role_wait(d->plane, RMQ_ROLE_DISPATCH, (int)(left_ms < limit_ms ? left_ms : limit_ms));
+}
+
+int rmq_dispatcher_run(struct rmq_dispatcher *d, int64_t budget_ns)
+{
+    int64_t end_ns = rmq_mono_ns() + budget_ns;
+    for (;;) {
+        rmq_store_relaxed(&d->role->progress, d->role->progress + 1);
+        int64_t bytes = step(d);
+        if (has_unsent(d))
+            rmq_dispatch_resend(d);
+        sync_in_background(d);
+        uint32_t fault = rmq_load_relaxed(&d->marks->dispatch_fault);
+        if (fault != d->fault_told) {
+            d->fault_told = fault;
+            return RMQ_RUN_FAULT;
+        }
+        int64_t left_ns = end_ns - rmq_mono_ns();
+        if (left_ns <= 0)
+            return RMQ_RUN_BUDGET;
+        if (bytes > 0)
+            continue;
+        if (rmq_load(&d->marks->stop_requested) && !has_work(d))
+            return RMQ_RUN_STOPPED;
+        park(d, left_ns);
+    }
+}

@@ -1,0 +1,35 @@
+/* background_sync.h: a thread that brings files to disk while its owner goes on. C only.
+ *
+ * The owner hands over descriptors (duplicates: the thread closes them) and starts a round with a mark. When the round
+ * is through, everything handed over before its start is on disk and `done_mark` is the mark. An error stays.
+ */
+#ifndef RMQ_BACKGROUND_SYNC_H
+#define RMQ_BACKGROUND_SYNC_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+struct rmq_background_sync {
+    pthread_mutex_t lock;
+    pthread_cond_t wake, idle;
+    pthread_t thread;
+    int *pending, *working;     /* descriptors */
+    uint32_t pending_count, pending_size;
+    uint32_t working_count, working_size;
+    int64_t working_mark, done_mark;
+    uint64_t rounds;
+    int busy, stop, started, error;
+};
+
+int rmq_background_sync_open(struct rmq_background_sync *sync);
+/* Hands over `fd`; it is closed whatever happens. 0 or -ENOMEM. */
+int rmq_background_sync_add(struct rmq_background_sync *sync, int fd);
+/* Starts a round unless one is running; 1 = started. */
+int rmq_background_sync_start(struct rmq_background_sync *sync, int64_t mark);
+int rmq_background_sync_busy(struct rmq_background_sync *sync);
+/* Waits for the running round. Returns the error that stays, or 0. */
+int rmq_background_sync_wait(struct rmq_background_sync *sync);
+/* Mark of the last round that went through, and the error if one failed. */
+int64_t rmq_background_sync_done(struct rmq_background_sync *sync, int *error);
+void rmq_background_sync_close(struct rmq_background_sync *sync);
+#endif

@@ -1,0 +1,345 @@
+#include "dispatch_batch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bytes.h"
+#include "ring.h"
+
+/* --- which queue ------------------------------------------------------------------------------------------ */
+
+static int is_live(struct rmq_dispatcher *d, uint32_t topic_id)
+{
+    return rmq_load(&rmq_topic_at(d->plane, topic_id)->config) >> 40 & RMQ_TOPIC_LIVE;
+}
+
+/* Slot of the record's queue, RMQ_NONE when topic or queue is not in the tables. The topic met last is tried first. */
+static uint32_t slot_of(struct rmq_dispatcher *d, const uint8_t *name, const struct rmq_record_view *view)
+{
+    const struct rmq_topic *topic = rmq_topic_at(d->plane, d->topic_id);
+    int same = d->topic_id && topic->name_length == view->topic_length && !memcmp(topic->name, name, view->topic_length) &&
+               is_live(d, d->topic_id);
+    if (!same) {
+        uint32_t found = rmq_topic_find(d->plane, (const char *)name, view->topic_length);
+        d->topic_id = found == RMQ_NONE ? 0 : found;
+        d->queue_slot = RMQ_NONE;
+        if (found == RMQ_NONE)
+            return RMQ_NONE;
+        d->topic_hash = (int32_t)((uint32_t)rmq_java_hash(name, view->topic_length) * 31u + '#');
+    }
+    if (d->queue_slot == RMQ_NONE || d->queue_id != (uint32_t)view->queue_id) {
+        d->queue_id = (uint32_t)view->queue_id;
+        d->queue_slot = rmq_queue_find(d->plane, d->topic_id, d->queue_id);
+    }
+    return d->queue_slot;
+}
+
+/* --- index ------------------------------------------------------------------------------------------------ */
+
+static int put_keys(struct rmq_dispatcher *d)
+{
+    uint64_t put = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < d->key_count && rc >= 0; i++) {
+        const struct rmq_dispatch_key *key = &d->keys[i];
+        rc = rmq_index_files_put(&d->index, key->hash, key->commit_log_offset, key->store_time_ms);
+        RMQ_CRASH("dispatch-index-entry");
+        put += rc > 0;
+    }
+    d->key_count = 0;
+    d->role->counters[RMQ_DISPATCH_INDEX_ENTRIES] += put;
+    return rc < 0 ? rc : 0;
+}
+
+static int add_key(struct rmq_dispatcher *d, const uint8_t *key, size_t length, const struct rmq_record_view *view)
+{
+    int32_t hash = rmq_java_hash_from(d->topic_hash, key, length);
+    if (d->key_count == RMQ_DISPATCH_KEYS) {
+        int rc = put_keys(d);
+        if (rc < 0)
+            return rc;
+    }
+    hash = hash == INT32_MIN ? 0 : hash < 0 ? -hash : hash;
+    rmq_index_files_prefetch(&d->index, hash);
+    d->keys[d->key_count++] = (struct rmq_dispatch_key){
+        .commit_log_offset = view->physical_offset, .store_time_ms = view->store_time_ms, .hash = hash};
+    return 0;
+}
+
+/* Notes the keys in the order of rmq_index_put_record; records that may be in already take the slow way. */
+static int add_keys(struct rmq_dispatcher *d, const uint8_t *record, const struct rmq_record_view *view,
+                    const struct rmq_dispatch_keys *keys)
+{
+    int rc = 0;
+    if ((view->sys_flag & RMQ_SYS_TRANSACTION_MASK) == RMQ_SYS_TRANSACTION_ROLLBACK)
+        return 0;
+    if (view->physical_offset <= d->index.replay_end) {
+        rc = rmq_index_files_put_record(&d->index, record + view->topic_at, view->topic_length, keys, view->sys_flag,
+                                        view->physical_offset, view->store_time_ms);
+        d->role->counters[RMQ_DISPATCH_INDEX_ENTRIES] += rc > 0 ? (uint64_t)rc : 0;
+        return rc < 0 ? rc : 0;
+    }
+    if (keys->uniq_key)
+        rc = add_key(d, keys->uniq_key, keys->uniq_key_length, view);
+    const uint8_t *at = keys->keys, *end = at ? at + keys->keys_length : at;
+    while (!rc && at < end) {
+        const uint8_t *stop = memchr(at, ' ', (size_t)(end - at));
+        stop = stop ? stop : end;
+        if (stop > at)
+            rc = add_key(d, at, (size_t)(stop - at), view);
+        at = stop + 1;
+    }
+    return rc;
+}
+
+/* --- reading ---------------------------------------------------------------------------------------------- */
+
+static void add_row(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_record_view *view, int64_t tags_code)
+{
+    struct rmq_dispatch_row *row = &d->rows[d->row_count++];
+    struct rmq_dispatch_touch *touch = &d->touches[slot];
+    row->unit = (struct rmq_cq_unit){
+        .commit_log_offset = view->physical_offset, .tags_code = tags_code, .size = (int32_t)view->total_size};
+    row->queue_offset = (uint64_t)view->queue_offset;
+    row->store_time_ms = view->store_time_ms;
+    row->next = 0;
+    if (touch->first)
+        d->rows[touch->last - 1].next = d->row_count;
+    else {
+        touch->first = d->row_count;
+        d->touched[d->touched_count++] = slot;
+    }
+    touch->last = d->row_count;
+}
+
+/* Takes one whole record into the batch. 0 or -errno. */
+static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rmq_record_view *view)
+{
+    struct rmq_dispatch_keys keys;
+    const uint8_t *topic = record + view->topic_at;
+    uint32_t slot = slot_of(d, topic, view);
+    int transaction = view->sys_flag & RMQ_SYS_TRANSACTION_MASK;
+    d->records++;
+    if (view->store_time_ms > d->batch_store_time_ms)
+        d->batch_store_time_ms = view->store_time_ms;
+    if (slot == RMQ_NONE || view->queue_offset < 0 ||
+        rmq_load_relaxed(&rmq_topic_at(d->plane, d->topic_id)->config) >> 40 & RMQ_TOPIC_PULL_COLD) {
+        d->role->counters[RMQ_DISPATCH_UNKNOWN_TOPIC]++;
+        return 0;
+    }
+    rmq_dispatch_keys_find(record + view->properties_at, view->properties_length, &keys);
+    if (transaction != RMQ_SYS_TRANSACTION_PREPARED && transaction != RMQ_SYS_TRANSACTION_ROLLBACK)
+        add_row(d, slot, view, rmq_tags_code(topic, view->topic_length, &keys, view->store_time_ms, &d->levels));
+    uint32_t flags = (uint32_t)(rmq_load_relaxed(&rmq_topic_at(d->plane, d->topic_id)->config) >> 40);
+    if (!d->header->settings.message_index_enable || flags & RMQ_TOPIC_NO_INDEX)
+        return 0;
+    return add_keys(d, record, view, &keys);
+}
+
+static int map_at(struct rmq_dispatcher *d, uint64_t at)
+{
+    uint64_t bytes = d->header->settings.segment_bytes, start = at - at % bytes;
+    if (d->segment.base && d->segment.offset == start)
+        return 0;
+    rmq_segment_unmap(&d->segment);
+    return rmq_segment_map(&d->segment, d->header->settings.commit_log_path, start, bytes, 0);
+}
+
+int64_t rmq_dispatch_read(struct rmq_dispatcher *d, uint64_t end)
+{
+    uint64_t first = d->marks->dispatched_offset, at = first, segment_bytes = d->header->settings.segment_bytes;
+    uint64_t low = rmq_load(&d->marks->min_offset);
+    at = at < low ? low : at;
+    while (at < end && d->row_count < RMQ_DISPATCH_ROWS && at - first < RMQ_DISPATCH_BATCH_BYTES) {
+        struct rmq_record_view view;
+        int rc = map_at(d, at);
+        if (rc < 0)
+            return rc;
+        uint64_t limit = d->segment.offset + segment_bytes;
+        const uint8_t *record = (const uint8_t *)d->segment.base + (at - d->segment.offset);
+        rc = rmq_record_parse(record, (end < limit ? end : limit) - at, 0, &view);
+        if (rc == RMQ_RECORD_OK) {
+            rc = take(d, record, &view);
+            if (rc < 0)
+                return rc;
+            at += view.total_size;
+        } else if (rc == RMQ_RECORD_BLANK) {
+            at = limit;
+        } else if (rc == RMQ_RECORD_BAD_LENGTH && view.total_size) {
+            d->role->counters[RMQ_DISPATCH_BAD_RECORDS]++;
+            at += view.total_size;
+        } else {
+            d->role->counters[RMQ_DISPATCH_BAD_RECORDS]++; /* stock gives up the rest of the file, too */
+            at = limit < end ? limit : end;
+        }
+    }
+    int rc = put_keys(d);
+    d->position = at;
+    return rc < 0 ? rc : (int64_t)(at - first);
+}
+
+/* --- units ------------------------------------------------------------------------------------------------ */
+
+/* A unit beyond the queue's end: filler units go before it, as stock puts them before the first unit of a queue.
+ * 1 = go on, 0 = leave this record out (a hostile queue offset), or -errno. */
+static int bridge(struct rmq_dispatcher *d, uint32_t slot, struct rmq_dispatch_touch *touch, uint64_t first)
+{
+    uint64_t from = touch->max_offset, units = d->queues.file_bytes / RMQ_CQ_UNIT_BYTES;
+    if (from && first - from > units) {
+        d->role->counters[RMQ_DISPATCH_BAD_RECORDS]++;
+        return 0;
+    }
+    if (!from) {
+        from = rmq_queue_files_file_start(&d->queues, first);
+        touch->min_offset = first;
+    }
+    d->role->counters[RMQ_DISPATCH_FILLED_UNITS] += first - from;
+    int rc = rmq_queue_files_fill(&d->queues, slot, from, first);
+    return rc < 0 ? rc : 1;
+}
+
+/* One run of consecutive queue offsets from row `*number` on; moves `*number` behind it. */
+static int write_run(struct rmq_dispatcher *d, uint32_t slot, struct rmq_dispatch_touch *touch, uint32_t *number)
+{
+    uint64_t first = d->rows[*number - 1].queue_offset, count = 0;
+    for (; *number && d->rows[*number - 1].queue_offset == first + count; count++) {
+        rmq_cq_encode(d->units + count * RMQ_CQ_UNIT_BYTES, &d->rows[*number - 1].unit, 1);
+        *number = d->rows[*number - 1].next;
+    }
+    if (first > INT64_MAX / RMQ_CQ_UNIT_BYTES - RMQ_DISPATCH_ROWS) {
+        d->role->counters[RMQ_DISPATCH_BAD_RECORDS] += count;
+        return 0;
+    }
+    int rc = first > touch->max_offset ? bridge(d, slot, touch, first) : 1;
+    if (rc <= 0)
+        return rc;
+    rc = rmq_queue_files_write(&d->queues, slot, first, d->units, count);
+    if (!rc && first + count > touch->max_offset)
+        touch->max_offset = first + count;
+    return rc;
+}
+
+int rmq_dispatch_write_units(struct rmq_dispatcher *d)
+{
+    for (uint32_t i = 0; i < d->touched_count; i++) {
+        uint32_t slot = d->touched[i];
+        const struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
+        struct rmq_dispatch_touch *touch = &d->touches[slot];
+        touch->max_offset = queue->max_offset;
+        touch->min_offset = queue->min_offset;
+        for (uint32_t number = touch->first; number;) {
+            int rc = write_run(d, slot, touch, &number);
+            if (rc < 0)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+/* --- publishing ------------------------------------------------------------------------------------------- */
+
+static void publish_queue(struct rmq_dispatcher *d, uint32_t slot)
+{
+    const struct rmq_dispatch_touch *touch = &d->touches[slot];
+    const struct rmq_dispatch_row *last = &d->rows[touch->last - 1];
+    struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
+    uint64_t bytes = 0;
+    for (uint32_t number = touch->first; number; number = d->rows[number - 1].next)
+        bytes += (uint64_t)d->rows[number - 1].unit.size;
+    rmq_store(&queue->last_store_time_ms, (uint64_t)last->store_time_ms);
+    rmq_store(&queue->put_bytes, queue->put_bytes + bytes);
+    rmq_store(&queue->max_physical_offset, (uint64_t)last->unit.commit_log_offset + (uint64_t)last->unit.size);
+    RMQ_CRASH("dispatch-queue-times");
+    if (touch->min_offset > queue->min_offset)
+        rmq_store(&queue->min_offset, touch->min_offset);
+    RMQ_CRASH("dispatch-queue-min");
+    rmq_store(&queue->max_offset, touch->max_offset);
+    RMQ_CRASH("dispatch-queue-max");
+}
+
+static uint8_t *parked_flags(struct rmq_dispatcher *d, uint32_t reader)
+{
+    return (uint8_t *)d->plane->base + d->header->parked_flags_at + (uint64_t)reader * d->header->queue_capacity;
+}
+
+/* An arrival for a reader whose ring is full is kept and sent again: a parked pull may not sleep through it. */
+static void keep_unsent(struct rmq_dispatcher *d, uint32_t reader, uint32_t slot)
+{
+    if (!d->unsent[reader])
+        d->unsent[reader] = calloc(d->header->queue_capacity, 1);
+    if (!d->unsent[reader] || d->unsent[reader][slot])
+        return;
+    d->unsent[reader][slot] = 1;
+    d->unsent_count[reader]++;
+}
+
+static void tell_reader(struct rmq_dispatcher *d, uint32_t reader)
+{
+    const uint8_t *flags = parked_flags(d, reader);
+    struct rmq_ring *ring = &d->header->arrived[reader];
+    uint64_t head = ring->head;
+    for (uint32_t i = 0; i < d->touched_count; i++) {
+        uint32_t slot = d->touched[i];
+        if (!rmq_load_relaxed(&flags[slot]))
+            continue;
+        if (rmq_ring_room(ring, head))
+            *(uint32_t *)rmq_ring_slot(d->plane->base, ring, head++) = slot;
+        else
+            keep_unsent(d, reader, slot);
+    }
+    if (head == ring->head)
+        return;
+    RMQ_CRASH("dispatch-arrival");
+    d->role->counters[RMQ_DISPATCH_ARRIVALS] += head - ring->head;
+    rmq_store(&ring->head, head);
+    RMQ_CRASH("dispatch-arrived-head");
+    rmq_role_wake(d->plane, RMQ_ROLE_READ + reader);
+}
+
+void rmq_dispatch_resend(struct rmq_dispatcher *d)
+{
+    for (uint32_t reader = 0; reader < RMQ_READERS_MAX; reader++) {
+        struct rmq_ring *ring = &d->header->arrived[reader];
+        uint64_t head = ring->head;
+        for (uint32_t slot = 0; d->unsent_count[reader] && slot < d->header->queue_count; slot++) {
+            if (!d->unsent[reader][slot] || !rmq_ring_room(ring, head))
+                continue;
+            *(uint32_t *)rmq_ring_slot(d->plane->base, ring, head++) = slot;
+            d->unsent[reader][slot] = 0;
+            d->unsent_count[reader]--;
+        }
+        if (head == ring->head)
+            continue;
+        rmq_store(&ring->head, head);
+        rmq_role_wake(d->plane, RMQ_ROLE_READ + reader);
+    }
+}
+
+void rmq_dispatch_publish(struct rmq_dispatcher *d)
+{
+    for (uint32_t i = 0; i < d->touched_count; i++)
+        publish_queue(d, d->touched[i]);
+    rmq_fence(); /* a reader sets its flag, fences and looks at max_offset: one of the two sees the other */
+    if (d->header->settings.long_polling_enable && d->touched_count)
+        for (uint32_t reader = 0; reader < d->header->settings.readers && reader < RMQ_READERS_MAX; reader++)
+            tell_reader(d, reader);
+    uint64_t *counters = d->role->counters;
+    counters[RMQ_DISPATCH_BATCHES]++;
+    counters[RMQ_DISPATCH_RECORDS] += d->records;
+    counters[RMQ_DISPATCH_BYTES] += d->position - d->marks->dispatched_offset;
+    counters[RMQ_DISPATCH_OPEN_FILES] = d->queues.open_count;
+    counters[RMQ_DISPATCH_QUEUE_WRITES] = d->queues.writes;
+    d->newest_store_time_ms = d->batch_store_time_ms;
+    rmq_store(&d->marks->dispatched_offset, d->position);
+    RMQ_CRASH("dispatch-dispatched-offset");
+    rmq_dispatch_forget(d);
+}
+
+void rmq_dispatch_forget(struct rmq_dispatcher *d)
+{
+    for (uint32_t i = 0; i < d->touched_count; i++)
+        memset(&d->touches[d->touched[i]], 0, sizeof d->touches[0]);
+    d->touched_count = d->row_count = d->key_count = 0;
+    d->records = 0;
+    d->batch_store_time_ms = d->newest_store_time_ms;
+}

@@ -1,0 +1,386 @@
+#include "queue_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "bytes.h"
+#include "consume_queue.h"
+#include "ring.h"
+#include "segment.h"
+
+enum {
+    NAME_DIGITS = 20,
+    FILL_UNITS = 1024,
+};
+
+/* --- names ------------------------------------------------------------------------------------------------ */
+
+static int folder_of(const struct rmq_queue_files *f, uint32_t slot, char *to)
+{
+    const struct rmq_queue *queue = rmq_queue_at(f->plane, slot);
+    const struct rmq_topic *topic = rmq_topic_at(f->plane, queue->topic_id);
+    uint32_t length = topic->name_length;
+    if (!length || length > RMQ_NAME_MAX || topic->name[0] == '.' || memchr(topic->name, '/', length) ||
+        memchr(topic->name, 0, length))
+        return -EINVAL;
+    int n = snprintf(to, PATH_MAX, "%s/%.*s/%" PRIu32, f->root, (int)length, topic->name, queue->queue_id);
+    return n < 0 || n >= PATH_MAX - NAME_DIGITS - 2 ? -ENAMETOOLONG : n;
+}
+
+static void append_name(char *folder, int length, uint64_t start)
+{
+    snprintf(folder + length, NAME_DIGITS + 2, "/%020" PRIu64, start);
+}
+
+/* --- open files, the ones used last --------------------------------------------------------------------- */
+
+static void unlink_file(struct rmq_queue_files *f, uint32_t number)
+{
+    struct rmq_queue_file *file = &f->files[number - 1];
+    if (file->newer)
+        f->files[file->newer - 1].older = file->older;
+    else
+        f->newest = file->older;
+    if (file->older)
+        f->files[file->older - 1].newer = file->newer;
+    else
+        f->oldest = file->newer;
+}
+
+static void link_newest(struct rmq_queue_files *f, uint32_t number)
+{
+    struct rmq_queue_file *file = &f->files[number - 1];
+    file->newer = 0;
+    file->older = f->newest;
+    if (f->newest)
+        f->files[f->newest - 1].newer = number;
+    else
+        f->oldest = number;
+    f->newest = number;
+}
+
+/* Takes the file out of the table; its number is free afterwards. */
+static void release_file(struct rmq_queue_files *f, uint32_t number)
+{
+    struct rmq_queue_file *file = &f->files[number - 1];
+    unlink_file(f, number);
+    f->by_slot[file->slot] = 0;
+    if (file->dirty)
+        rmq_background_sync_add(f->sync, file->fd); /* takes it over, also when it cannot note it */
+    else
+        close(file->fd);
+    file->fd = -1;
+}
+
+static int folders_dirty(struct rmq_queue_files *f, const char *folder, int made)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", folder);
+    for (int level = 0; level < (made ? 3 : 1); level++) { /* queue, topic, consumequeue */
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+            return -errno;
+        int rc = rmq_background_sync_add(f->sync, fd);
+        if (rc < 0)
+            return rc;
+        char *slash = strrchr(path, '/');
+        if (!slash || slash == path)
+            break;
+        *slash = 0;
+    }
+    return 0;
+}
+
+/* Opens or makes the file; the descriptor or -errno. */
+static int open_path(struct rmq_queue_files *f, uint32_t slot, uint64_t start)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    int made = 0, length = folder_of(f, slot, path);
+    if (length < 0)
+        return length;
+    append_name(path, length, start);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0 && errno == ENOENT) {
+        path[length] = 0;
+        int rc = rmq_folder_make(path);
+        if (rc < 0)
+            return rc;
+        made = 1;
+        append_name(path, length, start);
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    }
+    if (fd < 0)
+        return -errno;
+    int rc = fstat(fd, &status) < 0 ? -errno : 0;
+    if (!rc && !status.st_size) {
+        RMQ_CRASH("dispatch-queue-file-empty");
+        rc = ftruncate(fd, (off_t)f->file_bytes) < 0 ? -errno : 0;
+        path[length] = 0;
+        if (!rc)
+            rc = folders_dirty(f, path, made);
+    } else if (!rc && (uint64_t)status.st_size != f->file_bytes) {
+        rc = -EINVAL;
+    }
+    if (rc < 0)
+        close(fd);
+    return rc < 0 ? rc : fd;
+}
+
+/* The queue's file that begins at `start`, opened if need be; its number + 1, or -errno. */
+static int64_t take_file(struct rmq_queue_files *f, uint32_t slot, uint64_t start)
+{
+    uint32_t number = f->by_slot[slot];
+    if (number && f->files[number - 1].start == start) {
+        if (f->newest != number) {
+            unlink_file(f, number);
+            link_newest(f, number);
+        }
+        return number;
+    }
+    int fd = open_path(f, slot, start);
+    if (fd < 0)
+        return fd;
+    if (number) {
+        release_file(f, number);
+    } else if (f->open_count < f->open_max) {
+        number = ++f->open_count;
+    } else {
+        number = f->oldest;
+        release_file(f, number);
+    }
+    f->files[number - 1] = (struct rmq_queue_file){.fd = fd, .slot = slot, .start = start};
+    f->by_slot[slot] = number;
+    link_newest(f, number);
+    return number;
+}
+
+void rmq_queue_files_drop(struct rmq_queue_files *f, uint32_t slot)
+{
+    uint32_t number = f->by_slot[slot], last = f->open_count;
+    if (!number)
+        return;
+    release_file(f, number);
+    if (number != last) { /* keep the numbers dense: the last one moves into the gap */
+        unlink_file(f, last);
+        f->files[number - 1] = f->files[last - 1];
+        f->by_slot[f->files[number - 1].slot] = number;
+        link_newest(f, number);
+    }
+    f->open_count--;
+}
+
+/* --- writing ---------------------------------------------------------------------------------------------- */
+
+uint64_t rmq_queue_files_file_start(const struct rmq_queue_files *f, uint64_t at)
+{
+    uint64_t units = f->file_bytes / RMQ_CQ_UNIT_BYTES;
+    return at - at % units;
+}
+
+static int write_whole(int fd, const uint8_t *bytes, uint64_t length, uint64_t at)
+{
+    while (length) {
+        ssize_t n = pwrite(fd, bytes, length, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        bytes += n;
+        at += (uint64_t)n;
+        length -= (uint64_t)n;
+    }
+    return 0;
+}
+
+int rmq_queue_files_write(struct rmq_queue_files *f, uint32_t slot, uint64_t first, const uint8_t *units,
+                          uint64_t count)
+{
+    uint64_t at = first * RMQ_CQ_UNIT_BYTES, left = count * RMQ_CQ_UNIT_BYTES;
+    while (left) {
+        uint64_t start = at - at % f->file_bytes, room = start + f->file_bytes - at;
+        uint64_t length = left < room ? left : room;
+        int64_t number = take_file(f, slot, start);
+        if (number < 0)
+            return (int)number;
+        struct rmq_queue_file *file = &f->files[number - 1];
+        file->dirty = 1;
+        int rc = write_whole(file->fd, units, length, at - start);
+        if (rc < 0)
+            return rc;
+        RMQ_CRASH("dispatch-units");
+        f->writes++;
+        units += length;
+        at += length;
+        left -= length;
+    }
+    return 0;
+}
+
+int rmq_queue_files_fill(struct rmq_queue_files *f, uint32_t slot, uint64_t first, uint64_t end)
+{
+    uint8_t buffer[FILL_UNITS * RMQ_CQ_UNIT_BYTES];
+    const struct rmq_cq_unit filler = {.commit_log_offset = 0, .size = RMQ_CQ_FILL_SIZE, .tags_code = 0};
+    for (int i = 0; i < FILL_UNITS; i++)
+        rmq_cq_encode(buffer + i * RMQ_CQ_UNIT_BYTES, &filler, 1);
+    while (first < end) {
+        uint64_t count = end - first < FILL_UNITS ? end - first : FILL_UNITS;
+        int rc = rmq_queue_files_write(f, slot, first, buffer, count);
+        if (rc < 0)
+            return rc;
+        first += count;
+    }
+    return 0;
+}
+
+int rmq_queue_files_collect(struct rmq_queue_files *f)
+{
+    for (uint32_t i = 0; i < f->open_count; i++) {
+        if (!f->files[i].dirty)
+            continue;
+        int fd = fcntl(f->files[i].fd, F_DUPFD_CLOEXEC, 0);
+        if (fd < 0)
+            return -errno;
+        int rc = rmq_background_sync_add(f->sync, fd);
+        if (rc < 0)
+            return rc;
+        f->files[i].dirty = 0;
+    }
+    return 0;
+}
+
+/* --- cleaning --------------------------------------------------------------------------------------------- */
+
+static int read_unit(const char *path, uint64_t at, struct rmq_cq_unit *unit)
+{
+    uint8_t bytes[RMQ_CQ_UNIT_BYTES];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    ssize_t n = pread(fd, bytes, sizeof bytes, (off_t)at);
+    int rc = n == (ssize_t)sizeof bytes ? 0 : n < 0 ? -errno : -EINVAL;
+    close(fd);
+    if (!rc)
+        rmq_cq_decode(bytes, unit);
+    return rc;
+}
+
+/* Start of the oldest file, UINT64_MAX when there is none, or -errno in *error. */
+static uint64_t oldest_file(const char *folder, int *error)
+{
+    uint64_t oldest = UINT64_MAX;
+    DIR *directory = opendir(folder);
+    *error = directory || errno == ENOENT ? 0 : -errno;
+    if (!directory)
+        return oldest;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char *end;
+        if (strlen(entry->d_name) != NAME_DIGITS || strspn(entry->d_name, "0123456789") != NAME_DIGITS)
+            continue;
+        uint64_t start = strtoull(entry->d_name, &end, 10);
+        oldest = start < oldest ? start : oldest;
+    }
+    closedir(directory);
+    return oldest;
+}
+
+/* First unit from `low` on, in the file of `low`, whose record begins at or behind `min`; the file's end or `max` when none. */
+static int first_unit_at(struct rmq_queue_files *f, char *path, int length, uint64_t low, uint64_t max, uint64_t min,
+                         uint64_t *found)
+{
+    uint64_t start = rmq_queue_files_file_start(f, low), high = start + f->file_bytes / RMQ_CQ_UNIT_BYTES;
+    append_name(path, length, start * RMQ_CQ_UNIT_BYTES);
+    high = high < max ? high : max;
+    while (low < high) {
+        struct rmq_cq_unit unit;
+        uint64_t middle = low + (high - low) / 2;
+        int rc = read_unit(path, (middle - start) * RMQ_CQ_UNIT_BYTES, &unit);
+        if (rc < 0)
+            return rc;
+        if ((uint64_t)unit.commit_log_offset < min)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *found = low;
+    return 0;
+}
+
+int rmq_queue_files_clean(struct rmq_queue_files *f, uint32_t slot, uint64_t min)
+{
+    struct rmq_queue *queue = rmq_queue_at(f->plane, slot);
+    uint64_t max = queue->max_offset, units = f->file_bytes / RMQ_CQ_UNIT_BYTES;
+    char path[PATH_MAX];
+    int rc, deleted = 0, length = folder_of(f, slot, path);
+    if (!(rmq_load(&rmq_topic_at(f->plane, queue->topic_id)->config) >> 40 & RMQ_TOPIC_LIVE)) {
+        rmq_queue_files_drop(f, slot);
+        return 0;
+    }
+    if (length < 0 || !max)
+        return length < 0 ? length : 0;
+    uint64_t start = oldest_file(path, &rc), low = queue->min_offset;
+    if (rc < 0 || start == UINT64_MAX)
+        return rc;
+    for (; start + f->file_bytes < max * RMQ_CQ_UNIT_BYTES; start += f->file_bytes) { /* never the newest */
+        struct rmq_cq_unit last;
+        append_name(path, length, start);
+        rc = read_unit(path, f->file_bytes - RMQ_CQ_UNIT_BYTES, &last);
+        if (rc < 0)
+            return rc;
+        if ((uint64_t)last.commit_log_offset >= min)
+            break;
+        if (unlink(path) < 0)
+            return -errno;
+        deleted++;
+    }
+    low = low > start / RMQ_CQ_UNIT_BYTES ? low : start / RMQ_CQ_UNIT_BYTES;
+    for (uint64_t end = 0; low < max; low = end) {
+        end = rmq_queue_files_file_start(f, low) + units;
+        rc = first_unit_at(f, path, length, low, max, min, &low);
+        if (rc < 0)
+            return rc;
+        if (low < end)
+            break;
+    }
+    if (low > queue->min_offset)
+        rmq_store(&queue->min_offset, low < max ? low : max);
+    return deleted;
+}
+
+/* --- life ------------------------------------------------------------------------------------------------- */
+
+int rmq_queue_files_open(struct rmq_queue_files *f, struct rmq_plane *plane, struct rmq_background_sync *sync,
+                         uint32_t open_max)
+{
+    const struct rmq_settings *settings = &rmq_header(plane)->settings;
+    memset(f, 0, sizeof *f);
+    if (!settings->queue_file_bytes || settings->queue_file_bytes % RMQ_CQ_UNIT_BYTES || !open_max)
+        return -EINVAL;
+    int n = snprintf(f->root, sizeof f->root, "%s/consumequeue", settings->store_path);
+    if (n < 0 || (size_t)n >= sizeof f->root)
+        return -ENAMETOOLONG;
+    f->plane = plane;
+    f->sync = sync;
+    f->file_bytes = settings->queue_file_bytes;
+    f->open_max = open_max;
+    f->files = calloc(open_max, sizeof *f->files);
+    f->by_slot = calloc(rmq_header(plane)->queue_capacity, sizeof *f->by_slot);
+    if (f->files && f->by_slot)
+        return 0;
+    rmq_queue_files_close(f);
+    return -ENOMEM;
+}
+
+void rmq_queue_files_close(struct rmq_queue_files *f)
+{
+    for (uint32_t i = 0; f->files && i < f->open_count; i++)
+        close(f->files[i].fd);
+    free(f->files);
+    free(f->by_slot);
+    memset(f, 0, sizeof *f);
+}
