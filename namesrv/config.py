@@ -1,0 +1,112 @@
+"""The name server's settings, under RocketMQ's names (`NamesrvConfig`) where it has them."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BLACK_LIST = frozenset(
+    {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "bindAddress", "listenPort"}
+)
+"""What UPDATE_NAMESRV_CONFIG may not touch; the last two are ours."""
+
+
+class ConfigError(ValueError):
+    """A setting that is unknown or impossible; the message names it and what would do."""
+
+
+def _setting(name: str, default: Any, low: int = 0, high: int = 0) -> Any:
+    return dataclasses.field(default=default, metadata={"name": name, "low": low, "high": high})
+
+
+@dataclass(slots=True)
+class NamesrvConfig:
+    """Times in the unit of the name, sizes in bytes. An empty `kv_config_path` keeps KV configuration in
+    memory only.
+    """
+
+    bind_address: str = _setting("bindAddress", "127.0.0.1")
+    listen_port: int = _setting("listenPort", 9876, 0, 65535)
+    kv_config_path: str = _setting("kvConfigPath", "")
+    order_message_enable: bool = _setting("orderMessageEnable", False)
+    return_order_topic_config_to_broker: bool = _setting("returnOrderTopicConfigToBroker", True)
+    scan_not_active_broker_interval_ms: int = _setting("scanNotActiveBrokerInterval", 5000, 10, 3_600_000)
+    delete_topic_with_broker_registration: bool = _setting("deleteTopicWithBrokerRegistration", False)
+    enable_all_topic_list: bool = _setting("enableAllTopicList", True)
+    enable_topic_list: bool = _setting("enableTopicList", True)
+    support_acting_master: bool = _setting("supportActingMaster", False)
+    need_wait_for_service: bool = _setting("needWaitForService", False)
+    wait_seconds_for_service: int = _setting("waitSecondsForService", 45, 0, 3600)
+    server_channel_max_idle_time_seconds: int = _setting("serverChannelMaxIdleTimeSeconds", 120, 1, 86400)
+    max_frame_bytes: int = _setting("ringmqMaxFrameBytes", 16_777_216, 1024, 1 << 30)
+    max_connections: int = _setting("ringmqMaxConnections", 20_000, 1, 1_000_000)
+    max_buffered_bytes: int = _setting("ringmqMaxBufferedBytes", 256 * 1024 * 1024, 1 << 20, 1 << 40)
+
+    def to_properties(self) -> dict[str, str]:
+        """Name -> text, sorted by name."""
+        texts = {
+            field.metadata["name"]: _text(getattr(self, field.name)) for field in dataclasses.fields(self)
+        }
+        return dict(sorted(texts.items()))
+
+    def update(self, values: Mapping[str, str]) -> None:
+        """Set what `values` names: all or, with a `ConfigError`, nothing."""
+        by_name = {field.metadata["name"]: field for field in dataclasses.fields(self)}
+        parsed: dict[str, Any] = {}
+        for name, text in values.items():
+            field = by_name.get(name)
+            if field is None:
+                near = difflib.get_close_matches(name, by_name, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ConfigError(f"unknown setting {name}{hint}")
+            parsed[field.name] = _parse(field, text.strip())
+        for attribute, value in parsed.items():
+            setattr(self, attribute, value)
+
+    @classmethod
+    def from_file(cls, path: Path) -> NamesrvConfig:
+        """Defaults and what the properties file says. Raises `ConfigError` and `OSError`."""
+        config = cls()
+        config.update(parse_properties(path.read_text()))
+        return config
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """`name=value` lines; blank lines and those that begin with # or ! are skipped. Raises `ConfigError`."""
+    values: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, separator, value = line.partition("=")
+        if not separator:
+            raise ConfigError(f"line {number} {line[:64]!r} has no =")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def format_properties(values: Mapping[str, str]) -> str:
+    """`name=value` lines."""
+    return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parse(field: Any, text: str) -> Any:
+    name, kind = field.metadata["name"], type(field.default)
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{name} = {text[:64]!r} is not true or false")
+        return text.lower() == "true"
+    if kind is int:
+        low, high = field.metadata["low"], field.metadata["high"]
+        if not text.isascii() or not text.isdecimal() or len(text) > 18 or not low <= int(text) <= high:
+            raise ConfigError(f"{name} = {text[:64]!r} is not an integer in {low}..{high}")
+        return int(text)
+    return text

@@ -1,0 +1,301 @@
+"""Requests to the name server: one method per code, listed in one table. No IO; what must be saved goes out
+by `save_kv`.
+
+To serve another code: write a method that takes (header, `Call`) and returns an `Answer`, and add it to
+`_TABLE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringmq.namesrv.config import BLACK_LIST, ConfigError, NamesrvConfig, format_properties, parse_properties
+from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, BrokerAddress, Registration, RouteRegistry
+from ringmq.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig
+from ringmq.remoting import namesrv_headers as headers
+from ringmq.remoting import response_headers as answers
+from ringmq.remoting.admin_bodies import encode_kv_table, encode_topic_list
+from ringmq.remoting.codes import VERSION_REGISTER_WRAPPER, VERSION_V4_9_4, RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
+from ringmq.remoting.errors import RequestError
+from ringmq.remoting.json_body import read_object, write_body
+from ringmq.remoting.register_body import body_crc32, decode_register_body
+from ringmq.remoting.request_headers import decode_request_header
+from ringmq.remoting.route import TopicRouteData
+
+Answer = tuple[Mapping[str, str] | None, bytes]
+"""Ext fields and body of a success; everything else is a `RequestError`."""
+
+
+class Refused(RequestError):
+    """An answer other than SUCCESS."""
+
+    def __init__(self, code: int, remark: str, field: str = "request") -> None:
+        super().__init__(remark, field=field, code=code)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Everything about a request that is not its header."""
+
+    request: RemotingCommand
+    connection: int
+    now_ms: int
+
+
+@dataclass(slots=True)
+class NamesrvHandlers:
+    """The name server's behaviour. `started_ms` is when it began to serve."""
+
+    config: NamesrvConfig
+    registry: RouteRegistry = field(default_factory=RouteRegistry)
+    kv: KvConfig = field(default_factory=KvConfig)
+    started_ms: int = 0
+    save_kv: Callable[[KvConfig], None] = lambda kv: None
+
+    def handle(self, request: RemotingCommand, connection: int, now_ms: int) -> RemotingCommand | None:
+        """The answer to a request; None for a oneway."""
+        self.registry.delete_topic_with_registration = self.config.delete_topic_with_broker_registration
+        self.registry.support_acting_master = self.config.support_acting_master
+        response = self._answer(request, connection, now_ms)
+        return None if request.is_oneway else response
+
+    def _answer(self, request: RemotingCommand, connection: int, now_ms: int) -> RemotingCommand:
+        method = _TABLE.get(request.code)
+        if method is None:
+            return RemotingCommand.response_to(
+                request,
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                f" request type {request.code} not supported",
+            )
+        try:
+            header = decode_request_header(request)
+            fields, body = method(self, header, Call(request, connection, now_ms))
+        except RequestError as error:
+            return RemotingCommand.response_to(request, error.code, str(error))
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS, None, fields, body)
+
+    # ---- brokers ----
+
+    def _register(self, header: headers.RegisterBrokerRequestHeader, call: Call) -> Answer:
+        request = call.request
+        if header.body_crc32 and header.body_crc32 != body_crc32(request.body):
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match bodyCrc32", "bodyCrc32"
+            )
+        timeout = header.heartbeat_timeout_millis
+        registered = self.registry.register(
+            Registration(
+                cluster=header.cluster_name,
+                broker_name=header.broker_name,
+                broker_addr=header.broker_addr,
+                broker_id=header.broker_id,
+                ha_server_addr=header.ha_server_addr,
+                table=_registered_topics(request, header.compressed is True),
+                expiry_ms=DEFAULT_EXPIRY_MS if timeout is None else timeout,
+                enable_acting_master=header.enable_acting_master,
+                zone_name=header.zone_name,
+                connection=call.connection,
+            ),
+            call.now_ms,
+        )
+        if registered is None:
+            raise Refused(
+                ResponseCode.SYSTEM_ERROR,
+                f"register broker failed: {header.broker_addr} has not registered yet and may not begin with one topic",
+            )
+        answer = answers.RegisterBrokerResponseHeader(
+            ha_server_addr=registered.ha_server_addr, master_addr=registered.master_addr
+        )
+        order = self.kv.namespace(ORDER_TOPIC_CONFIG)
+        wanted = order is not None and self.config.return_order_topic_config_to_broker
+        return answer.encode(), encode_kv_table(order or {}) if wanted else b""
+
+    def _unregister(self, header: headers.UnregisterBrokerRequestHeader, call: Call) -> Answer:
+        self.registry.unregister(BrokerAddress(header.cluster_name, header.broker_addr), header.broker_name)
+        return None, b""
+
+    def _heartbeat(self, header: headers.BrokerHeartbeatRequestHeader, call: Call) -> Answer:
+        self.registry.heard_from(BrokerAddress(header.cluster_name, header.broker_addr), call.now_ms)
+        return None, b""
+
+    def _query_data_version(self, header: headers.QueryDataVersionRequestHeader, call: Call) -> Answer:
+        address = BrokerAddress(header.cluster_name, header.broker_addr)
+        asked = DataVersion.from_json(read_object(call.request.body, "DataVersion"))
+        known = self.registry.data_version(address)
+        self.registry.heard_from(address, call.now_ms)
+        fields = answers.QueryDataVersionResponseHeader(changed=known != asked).encode()
+        return fields, b"" if known is None else write_body(known.to_json())
+
+    def _member_group(self, header: headers.GetBrokerMemberGroupRequestHeader, call: Call) -> Answer:
+        broker = self.registry.brokers.get(header.broker_name)
+        group = {
+            "brokerAddrs": {} if broker is None else dict(sorted(broker.broker_addrs.items())),
+            "brokerName": header.broker_name,
+            "cluster": header.cluster_name,
+        }
+        return None, write_body({"brokerMemberGroup": group})
+
+    # ---- routes ----
+
+    def _route(self, header: headers.GetRouteInfoRequestHeader, call: Call) -> Answer:
+        waited_ms = call.now_ms - self.started_ms
+        if self.config.need_wait_for_service and waited_ms < self.config.wait_seconds_for_service * 1000:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "name server not ready")
+        route = self.registry.route(header.topic)
+        if route is None:
+            raise Refused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"No topic route info in name server for the topic: {header.topic}",
+                "topic",
+            )
+        if self.config.order_message_enable:
+            route.order_topic_conf = self.kv.get(ORDER_TOPIC_CONFIG, header.topic)
+        if header.zone_mode and header.zone_name:
+            return None, _zone_only(route, header.zone_name).encode(standard_json=False)
+        standard = call.request.version >= VERSION_V4_9_4 or header.accept_standard_json_only is True
+        return None, route.encode(standard_json=standard)
+
+    def _cluster_info(self, _: Any, call: Call) -> Answer:
+        return None, self.registry.cluster_info().encode()
+
+    def _all_topics(self, _: Any, call: Call) -> Answer:
+        if not self.config.enable_all_topic_list:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "disabled by enableAllTopicList")
+        return None, encode_topic_list(self.registry.topics)
+
+    def _topics_by_cluster(self, header: headers.GetTopicsByClusterRequestHeader, call: Call) -> Answer:
+        self._check_topic_list()
+        return None, encode_topic_list(self.registry.topics_of_cluster(header.cluster))
+
+    def _system_topics(self, _: Any, call: Call) -> Answer:
+        topics, addr = self.registry.system_topics()
+        return None, encode_topic_list(topics, addr)
+
+    def _unit_topics(self, _: Any, call: Call) -> Answer:
+        self._check_topic_list()
+        return None, encode_topic_list(self.registry.topics_with_flags(unit=True, unit_sub=None))
+
+    def _unit_sub_topics(self, _: Any, call: Call) -> Answer:
+        self._check_topic_list()
+        return None, encode_topic_list(self.registry.topics_with_flags(unit=None, unit_sub=True))
+
+    def _unit_sub_ununit_topics(self, _: Any, call: Call) -> Answer:
+        self._check_topic_list()
+        return None, encode_topic_list(self.registry.topics_with_flags(unit=False, unit_sub=True))
+
+    def _check_topic_list(self) -> None:
+        if not self.config.enable_topic_list:
+            raise Refused(ResponseCode.SYSTEM_ERROR, "disabled by enableTopicList")
+
+    def _delete_topic(self, header: headers.DeleteTopicFromNamesrvRequestHeader, call: Call) -> Answer:
+        self.registry.delete_topic(header.topic, header.cluster_name)
+        return None, b""
+
+    def _register_topic(self, header: headers.RegisterTopicRequestHeader, call: Call) -> Answer:
+        self.registry.register_topic(header.topic, TopicRouteData.decode(call.request.body).queue_datas)
+        return None, b""
+
+    def _wipe_write_perm(self, header: headers.WipeWritePermOfBrokerRequestHeader, call: Call) -> Answer:
+        count = self.registry.set_write_perm(header.broker_name, False)
+        return answers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count).encode(), b""
+
+    def _add_write_perm(self, header: headers.WipeWritePermOfBrokerRequestHeader, call: Call) -> Answer:
+        count = self.registry.set_write_perm(header.broker_name, True)
+        return answers.AddWritePermOfBrokerResponseHeader(add_topic_count=count).encode(), b""
+
+    # ---- configuration ----
+
+    def _put_kv(self, header: headers.PutKvConfigRequestHeader, call: Call) -> Answer:
+        self.kv.put(header.namespace, header.key, header.value)
+        self.save_kv(self.kv)
+        return None, b""
+
+    def _get_kv(self, header: headers.GetKvConfigRequestHeader, call: Call) -> Answer:
+        value = self.kv.get(header.namespace, header.key)
+        if value is None:
+            raise Refused(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"No config item, Namespace: {header.namespace} Key: {header.key}",
+                "key",
+            )
+        return answers.GetKvConfigResponseHeader(value=value).encode(), b""
+
+    def _delete_kv(self, header: headers.DeleteKvConfigRequestHeader, call: Call) -> Answer:
+        self.kv.delete(header.namespace, header.key)
+        self.save_kv(self.kv)
+        return None, b""
+
+    def _kv_list(self, header: headers.GetKvListByNamespaceRequestHeader, call: Call) -> Answer:
+        table = self.kv.namespace(header.namespace)
+        if table is None:
+            raise Refused(
+                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}", "namespace"
+            )
+        return None, encode_kv_table(table)
+
+    def _update_config(self, _: Any, call: Call) -> Answer:
+        try:
+            values = parse_properties(call.request.body.decode("utf-8", "replace"))
+            forbidden = sorted(BLACK_LIST & values.keys())
+            if forbidden:
+                raise Refused(
+                    ResponseCode.NO_PERMISSION, f"Can not update config in black list: {forbidden[0]}"
+                )
+            self.config.update(values)
+        except ConfigError as error:
+            raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
+        return None, b""
+
+    def _get_config(self, _: Any, call: Call) -> Answer:
+        return None, format_properties(self.config.to_properties()).encode()
+
+
+def _registered_topics(request: RemotingCommand, compressed: bool) -> TopicConfigTable:
+    """Brokers before 3.0.11 send the inner table alone."""
+    if request.version >= VERSION_REGISTER_WRAPPER or not request.body:
+        return decode_register_body(request.body, compressed=compressed)
+    return TopicConfigTable.from_json(read_object(request.body, "TopicConfigSerializeWrapper"))
+
+
+def _zone_only(route: TopicRouteData, zone: str) -> TopicRouteData:
+    """The brokers of one zone, and those whose master is gone (`ZoneRouteRPCHook`)."""
+    brokers = [
+        broker
+        for broker in route.broker_datas
+        if broker.master_addr is None or (broker.zone_name or "").lower() == zone.lower()
+    ]
+    kept = {broker.broker_name for broker in brokers}
+    queues = [queue for queue in route.queue_datas if queue.broker_name in kept]
+    return TopicRouteData(queues, brokers, route.order_topic_conf)
+
+
+_H = NamesrvHandlers
+_TABLE: dict[int, Callable[[NamesrvHandlers, Any, Call], Answer]] = {
+    RequestCode.PUT_KV_CONFIG: _H._put_kv,
+    RequestCode.GET_KV_CONFIG: _H._get_kv,
+    RequestCode.DELETE_KV_CONFIG: _H._delete_kv,
+    RequestCode.REGISTER_BROKER: _H._register,
+    RequestCode.UNREGISTER_BROKER: _H._unregister,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _H._route,
+    RequestCode.GET_BROKER_CLUSTER_INFO: _H._cluster_info,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _H._wipe_write_perm,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: _H._add_write_perm,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _H._all_topics,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: _H._delete_topic,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: _H._register_topic,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _H._kv_list,
+    RequestCode.GET_TOPICS_BY_CLUSTER: _H._topics_by_cluster,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _H._system_topics,
+    RequestCode.GET_UNIT_TOPIC_LIST: _H._unit_topics,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _H._unit_sub_topics,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _H._unit_sub_ununit_topics,
+    RequestCode.UPDATE_NAMESRV_CONFIG: _H._update_config,
+    RequestCode.GET_NAMESRV_CONFIG: _H._get_config,
+    RequestCode.QUERY_DATA_VERSION: _H._query_data_version,
+    RequestCode.GET_BROKER_MEMBER_GROUP: _H._member_group,
+    RequestCode.BROKER_HEARTBEAT: _H._heartbeat,
+}

@@ -1,0 +1,252 @@
+"""The name server's process: sockets around `NamesrvHandlers`, nothing else.
+
+What a client can cost is bounded: frames by `max_frame_bytes`, all incomplete frames together by
+`max_buffered_bytes`, connections by `max_connections`, silence by the idle time. A client that does not read
+its answers is not read from. Malformed frames close the connection without an answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import logging
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from pathlib import Path
+
+from ringmq.namesrv.config import ConfigError, NamesrvConfig
+from ringmq.namesrv.core import RouteRegistry
+from ringmq.namesrv.handlers import NamesrvHandlers
+from ringmq.namesrv.kv import KvConfig, load_kv, save_kv
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.errors import FrameError, RemotingError
+from ringmq.remoting.frame import FrameDecoder
+
+log = logging.getLogger("ringmq.namesrv")
+
+WRITE_HIGH_WATER_BYTES = 256 * 1024
+"""Answers waiting for a client beyond this stop the reading of its requests."""
+
+
+def now_ms() -> int:
+    """Wall time."""
+    return time.time_ns() // 1_000_000
+
+
+class NamesrvServer:
+    """Listens, hands requests to the handlers, closes what misbehaves."""
+
+    def __init__(self, config: NamesrvConfig) -> None:
+        self.config = config
+        kv_path = Path(config.kv_config_path) if config.kv_config_path else None
+        self.handlers = NamesrvHandlers(
+            config,
+            RouteRegistry(),
+            KvConfig() if kv_path is None else load_kv(kv_path),
+            now_ms(),
+            (lambda kv: None) if kv_path is None else (lambda kv: save_kv(kv, kv_path)),
+        )
+        self.buffered_bytes = 0
+        self._connections: dict[int, _Connection] = {}
+        self._numbers = itertools.count(1)
+        self._server: asyncio.Server | None = None
+        self._scanner: asyncio.Task[None] | None = None
+
+    @property
+    def connection_count(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
+    async def start(self, listener: socket.socket | None = None) -> int:
+        """Listen, on a socket that is there already or on the configured address; the port. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        if listener is None:
+            self._server = await loop.create_server(
+                self._connected, self.config.bind_address, self.config.listen_port, backlog=1024
+            )
+        else:
+            self._server = await loop.create_server(self._connected, sock=listener, backlog=1024)
+        self._scanner = asyncio.create_task(self._scan_forever())
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def _connected(self) -> asyncio.Protocol:
+        return _Connection(self, next(self._numbers))
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        if self._scanner is not None:
+            self._scanner.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._scanner
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections.values()):
+            connection.close("server stops")
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def add(self, connection: _Connection) -> bool:
+        """Whether there is room for one more connection."""
+        if len(self._connections) >= self.config.max_connections:
+            return False
+        self._connections[connection.number] = connection
+        return True
+
+    def remove(self, connection: _Connection) -> None:
+        """A connection is gone: so are the brokers that registered over it."""
+        if self._connections.pop(connection.number, None) is not None:
+            self.handlers.registry.drop_connection(connection.number)
+
+    def scan(self, wall_ms: int, monotonic_s: float) -> None:
+        """Forget silent brokers, close idle connections."""
+        for number in self.handlers.registry.expire(wall_ms):
+            if number in self._connections:
+                self._connections[number].close("broker expired")
+        for connection in list(self._connections.values()):
+            if monotonic_s - connection.last_active_s > self.config.server_channel_max_idle_time_seconds:
+                connection.close("idle")
+
+    async def _scan_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.scan_not_active_broker_interval_ms / 1000)
+            self.scan(now_ms(), time.monotonic())
+
+
+class _Connection(asyncio.Protocol):
+    """One client. Requests wait in `_requests` only while the client does not read its answers."""
+
+    def __init__(self, server: NamesrvServer, number: int) -> None:
+        self.number = number
+        self.last_active_s = time.monotonic()
+        self._server = server
+        self._decoder = FrameDecoder(server.config.max_frame_bytes)
+        self._requests: deque[RemotingCommand] = deque()
+        self._transport: asyncio.Transport | None = None
+        self._peer = "?"
+        self._paused = False
+        self._counted_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._peer = str(transport.get_extra_info("peername"))
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        if not self._server.add(self):
+            self.close(f"more than {self._server.config.max_connections} connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._count_buffered(0)
+        self._requests.clear()
+        self._server.remove(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_active_s = time.monotonic()
+        try:
+            self._requests += self._decoder.feed(data)
+        except FrameError as error:
+            self._requests += [c for c in error.commands_before if isinstance(c, RemotingCommand)]
+            self._drain()
+            self.close(str(error))
+            return
+        self._count_buffered(self._decoder.buffered_bytes)
+        if self._server.buffered_bytes > self._server.config.max_buffered_bytes:
+            self.close(f"incomplete frames hold more than {self._server.config.max_buffered_bytes} bytes")
+            return
+        self._drain()
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.last_active_s = time.monotonic()
+        self._drain()
+        if not self._paused and self._transport is not None:
+            self._transport.resume_reading()
+
+    def close(self, why: str) -> None:
+        """Close at once if answers are stuck, after sending them otherwise."""
+        if self._transport is None:
+            return
+        log.info("closing connection %d of %s: %s", self.number, self._peer, why)
+        if self._paused:
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+    def _drain(self) -> None:
+        while self._requests and not self._paused and self._transport is not None:
+            request = self._requests.popleft()
+            if request.is_response:
+                continue  # we ask nothing, so nobody waits for it
+            response = self._answer(request)
+            if response is not None:
+                self._transport.write(encode_frame(response))
+
+    def _answer(self, request: RemotingCommand) -> RemotingCommand | None:
+        try:
+            return self._server.handlers.handle(request, self.number, now_ms())
+        except Exception as error:  # as stock: whatever a handler throws is answered, and the server goes on
+            log.exception("request %d of %s failed", request.code, self._peer)
+            if request.is_oneway:
+                return None
+            return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+    def _count_buffered(self, bytes_now: int) -> None:
+        self._server.buffered_bytes += bytes_now - self._counted_bytes
+        self._counted_bytes = bytes_now
+
+
+async def run(config: NamesrvConfig) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = NamesrvServer(config)
+    port = await server.start()
+    print(f"ringmq namesrv ready on {config.bind_address}:{port}", flush=True)
+    await stop.wait()
+    await server.close()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """`python -m ringmq.namesrv.server`; the exit status."""
+    parser = argparse.ArgumentParser(prog="ringmq namesrv", description="RingMQ name server")
+    parser.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default 9876)")
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--kv-config", metavar="FILE", help="where key-value configuration is kept")
+    parser.add_argument("-c", "--config", metavar="FILE", help="namesrv.conf, with RocketMQ's property names")
+    parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="one property")
+    options = parser.parse_args(argv)
+    try:
+        config = NamesrvConfig.from_file(Path(options.config)) if options.config else NamesrvConfig()
+        values = dict(pair.partition("=")[::2] for pair in options.set)
+        for name, value in (
+            ("listenPort", options.port),
+            ("bindAddress", options.host),
+            ("kvConfigPath", options.kv_config),
+        ):
+            if value is not None:
+                values[name] = str(value)
+        config.update(values)
+        asyncio.run(run(config))
+    except (ConfigError, RemotingError, OSError) as error:
+        print(f"ringmq namesrv: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The name server as a worker of `ringmq serve`: `python -m ringmq.namesrv.worker namesrv SPEC`.
+
+Its listening socket belongs to the supervisor and outlives it; what brokers registered comes back with their next
+registration, which they repeat at once when their connection ends.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker import STATE_SERVING, StopFlag, WorkerSpec, open_worker
+from ringmq.namesrv.config import NamesrvConfig
+from ringmq.namesrv.server import NamesrvServer
+
+STOP_LOOK_S = 0.1
+
+
+async def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
+    """Answer until SIGTERM."""
+    server = NamesrvServer(NamesrvConfig(kv_config_path=spec.extra.get("kv_config_path", "")))
+    await server.start(socket.socket(fileno=os.dup(spec.listen_fds[0])))
+    plane.role(spec.role).state = STATE_SERVING
+    while not stop.is_set:
+        await asyncio.sleep(STOP_LOOK_S)
+        plane.role(spec.role).progress += 1
+    await server.close()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the worker that the arguments describe."""
+    spec = WorkerSpec.from_json(arguments[1])
+    plane, stop = open_worker(spec)
+    asyncio.run(serve(spec, plane, stop))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

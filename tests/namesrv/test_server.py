@@ -1,0 +1,294 @@
+"""The process: ready line, clean stop, bounds. Everything waits for what happens, with a deadline."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ringmq.namesrv.config import ConfigError, NamesrvConfig
+from ringmq.namesrv.handlers import NamesrvHandlers
+from ringmq.namesrv.server import NamesrvServer
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
+from ringmq.remoting.frame import FrameDecoder
+from ringmq.remoting.register_body import encode_register_body
+
+DEADLINE_S = 20
+
+
+class Client:
+    """A raw connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self._decoder = FrameDecoder()
+        self._answers: list[RemotingCommand] = []
+
+    async def ask(self, request: RemotingCommand) -> RemotingCommand:
+        self.writer.write(encode_frame(request))
+        return await self.next_answer()
+
+    async def next_answer(self) -> RemotingCommand:
+        async with asyncio.timeout(DEADLINE_S):
+            while not self._answers:
+                data = await self.reader.read(65536)
+                assert data, "closed by the server"
+                self._answers += self._decoder.feed(data)
+        return self._answers.pop(0)
+
+    async def closed(self) -> bool:
+        async with asyncio.timeout(DEADLINE_S):
+            with contextlib.suppress(ConnectionError):
+                while await self.reader.read(65536):
+                    pass
+        return True
+
+
+class Harness:
+    """A server on a free port and clients to it."""
+
+    def __init__(self, server: NamesrvServer, port: int) -> None:
+        self.server, self.port = server, port
+        self.clients: list[Client] = []
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.clients.append(client)
+        return client
+
+
+class Counting(NamesrvHandlers):
+    """Counts the requests for all topics."""
+
+    handled = 0
+
+    def handle(self, request: RemotingCommand, connection: int, now_ms: int) -> RemotingCommand | None:
+        self.handled += request.code == 206
+        return super().handle(request, connection, now_ms)
+
+
+Start = Callable[..., Awaitable[Harness]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    running: list[Harness] = []
+
+    async def begin(**settings: object) -> Harness:
+        config = NamesrvConfig(listen_port=0)
+        for name, value in settings.items():
+            setattr(config, name, value)
+        server = NamesrvServer(config)
+        running.append(Harness(server, await server.start()))
+        return running[-1]
+
+    yield begin
+    for harness in running:
+        for client in harness.clients:
+            client.writer.close()
+        await harness.server.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def registration(name: str = "b") -> RemotingCommand:
+    table = TopicConfigTable({t: TopicConfig(t, 4, 4) for t in ("T", "U")}, DataVersion(1))
+    fields = {
+        "brokerName": name,
+        "brokerAddr": "127.0.0.1:1",
+        "clusterName": "C",
+        "haServerAddr": "x",
+        "brokerId": "0",
+    }
+    return RemotingCommand(103, 1, ext_fields=fields, body=encode_register_body(table))
+
+
+async def test_a_broker_lives_as_long_as_its_connection(start: Start) -> None:
+    harness = await start()
+    broker, client = await harness.connect(), await harness.connect()
+    assert (await broker.ask(registration())).code == 0
+    route = RemotingCommand(105, 2, ext_fields={"topic": "T"})
+    assert (await client.ask(route)).code == 0
+    broker.writer.close()
+    await until(lambda: harness.server.connection_count == 1)
+    assert (await client.ask(route)).code == 17
+
+
+async def test_pipelined_requests_split_anywhere(start: Start) -> None:
+    harness = await start()
+    client = await harness.connect()
+    stream = b"".join(encode_frame(RemotingCommand(106, n)) for n in range(50))
+    for at in range(0, len(stream), 7):
+        client.writer.write(stream[at : at + 7])
+        await client.writer.drain()
+    assert [(await client.next_answer()).opaque for _ in range(50)] == list(range(50))
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff" * 8,
+        b"\0" * 8,
+        b"\0\0\0\x0a\x07\0\0\x01ab",
+        encode_frame(RemotingCommand(1))[:8] + b"x" * 200,
+    ],
+)
+async def test_junk_closes_its_connection_and_no_other(start: Start, junk: bytes) -> None:
+    harness = await start()
+    bystander, client = await harness.connect(), await harness.connect()
+    assert (await client.ask(RemotingCommand(106, 1))).code == 0
+    client.writer.write(encode_frame(RemotingCommand(106, 2)) + junk)
+    assert (await client.next_answer()).opaque == 2, "what came before the junk is answered"
+    assert await client.closed()
+    assert (await bystander.ask(RemotingCommand(106, 3))).code == 0
+
+
+async def test_a_frame_over_the_limit_closes(start: Start) -> None:
+    harness = await start(max_frame_bytes=4096)
+    client = await harness.connect()
+    client.writer.write(encode_frame(RemotingCommand(100, body=b"x" * 5000))[:100])
+    assert await client.closed()
+
+
+async def test_incomplete_frames_share_one_budget(start: Start) -> None:
+    harness = await start(max_buffered_bytes=100_000)
+    half = encode_frame(RemotingCommand(100, body=b"x" * 90_000))[:60_000]
+    first, second = await harness.connect(), await harness.connect()
+    first.writer.write(half)
+    await until(lambda: harness.server.buffered_bytes == 60_000)
+    second.writer.write(half)
+    assert await second.closed()
+    await until(lambda: harness.server.buffered_bytes == 60_000)
+    first.writer.close()
+    await until(lambda: harness.server.buffered_bytes == 0)
+
+
+async def test_connections_are_counted(start: Start) -> None:
+    harness = await start(max_connections=2)
+    clients = [await harness.connect() for _ in range(2)]
+    for client in clients:
+        assert (await client.ask(RemotingCommand(106, 1))).code == 0
+    assert await (await harness.connect()).closed()
+    assert (await clients[0].ask(RemotingCommand(106, 1))).code == 0
+
+
+async def test_idle_connections_are_closed(start: Start) -> None:
+    harness = await start(server_channel_max_idle_time_seconds=1, scan_not_active_broker_interval_ms=20)
+    client = await harness.connect()
+    assert (await client.ask(RemotingCommand(106, 1))).code == 0
+    assert await client.closed()
+
+
+async def test_a_silent_broker_is_dropped_and_closed(start: Start) -> None:
+    harness = await start(scan_not_active_broker_interval_ms=20)
+    broker = await harness.connect()
+    request = registration()
+    request.ext_fields["heartbeatTimeoutMillis"] = "50"
+    assert (await broker.ask(request)).code == 0
+    assert await broker.closed()
+    assert harness.server.handlers.registry.topics == {}
+
+
+async def test_a_client_that_never_reads_is_not_read_from(start: Start) -> None:
+    harness = await start()
+    client = await harness.connect()
+    assert (await client.ask(registration())).code == 0
+    big = {f"topic-{n:05d}": TopicConfig(f"topic-{n:05d}") for n in range(5000)}
+    body = encode_register_body(TopicConfigTable(big, DataVersion(2)))
+    assert (
+        await client.ask(RemotingCommand(103, 2, ext_fields=registration().ext_fields, body=body))
+    ).code == 0
+
+    deaf = await harness.connect()
+    deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
+    counting = Counting(harness.server.config, harness.server.handlers.registry)
+    harness.server.handlers = counting
+    flood = encode_frame(RemotingCommand(206, 9)) * 3000
+    deaf.writer.write(flood)
+    await until(lambda: counting.handled > 0)
+    for n in range(20):
+        assert (await client.ask(RemotingCommand(106, n))).code == 0
+    assert counting.handled < 300, "answers of about 60 kB each: 3000 of them would be 180 MB"
+
+
+async def test_kv_configuration_survives_a_restart(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "namesrv" / "kvConfig.json"
+    harness = await start(kv_config_path=str(path))
+    client = await harness.connect()
+    put = RemotingCommand(100, 1, ext_fields={"namespace": "n", "key": "k", "value": "ü"})
+    assert (await client.ask(put)).code == 0
+    assert path.read_text() == '{"configTable":{"n":{"k":"ü"}}}'
+    again = await start(kv_config_path=str(path))
+    answer = await (await again.connect()).ask(
+        RemotingCommand(101, 1, ext_fields={"namespace": "n", "key": "k"})
+    )
+    assert answer.ext_fields == {"value": "ü"}
+
+
+async def test_a_kv_file_that_cannot_be_written_is_an_error_answer(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    harness = await start(kv_config_path=str(tmp_path / "file" / "kvConfig.json"))
+    put = RemotingCommand(100, 1, ext_fields={"namespace": "n", "key": "k", "value": "v"})
+    answer = await (await harness.connect()).ask(put)
+    assert answer.code == 1
+    assert "Error" in (answer.remark or "")
+
+
+def test_the_process_prints_ready_and_stops_cleanly(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "ringmq.namesrv.server",
+        "--port",
+        "0",
+        "--kv-config",
+        str(tmp_path / "kv.json"),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "ready" in line
+        host, port = line.rsplit(" ", 1)[1].strip().split(":")
+        with socket.create_connection((host, int(port)), DEADLINE_S) as connection:
+            connection.sendall(encode_frame(RemotingCommand(106, 3)))
+            assert FrameDecoder().feed(connection.recv(4096))[0].opaque == 3
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "listenPrt=1"], "listenPort"),
+        (["--port", "70000"], "0..65535"),
+        (["-c", "/nonexistent/namesrv.conf"], "/nonexistent/namesrv.conf"),
+        (["--host", "192.0.2.1", "--port", "0"], "192.0.2.1"),
+    ],
+)
+def test_a_start_that_cannot_be_says_why(arguments: list[str], words: str) -> None:
+    command = [sys.executable, "-m", "ringmq.namesrv.server", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_configuration_file(tmp_path: Path) -> None:
+    path = tmp_path / "namesrv.conf"
+    path.write_text("# ours\nlistenPort = 1234\n\norderMessageEnable=true\n")
+    config = NamesrvConfig.from_file(path)
+    assert (config.listen_port, config.order_message_enable) == (1234, True)
+    path.write_text("listenPort = 1\nnonsense\n")
+    with pytest.raises(ConfigError, match="line 2"):
+        NamesrvConfig.from_file(path)
