@@ -48,9 +48,7 @@ class NamesrvConfig:
 
     def to_properties(self) -> dict[str, str]:
         """Name -> text, sorted by name."""
-        texts = {
-            field.metadata["name"]: _text(getattr(self, field.name)) for field in dataclasses.fields(self)
-        }
+        texts = {field.metadata["name"]: _text(getattr(self, field.name)) for field in dataclasses.fields(self)}
         return dict(sorted(texts.items()))
 
     def update(self, values: Mapping[str, str]) -> None:

@@ -310,10 +310,5 @@ def _promote_acting_masters(route: TopicRouteData) -> None:
     read_only = {queue.broker_name for queue in route.queue_datas if not queue.perm & Perm.WRITE}
     for broker in route.broker_datas:
         addrs = broker.broker_addrs
-        if (
-            addrs
-            and MASTER_ID not in addrs
-            and broker.enable_acting_master
-            and broker.broker_name in read_only
-        ):
+        if addrs and MASTER_ID not in addrs and broker.enable_acting_master and broker.broker_name in read_only:
             addrs[MASTER_ID] = addrs.pop(min(addrs))

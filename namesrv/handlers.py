@@ -83,9 +83,7 @@ class NamesrvHandlers:
     def _register(self, header: headers.RegisterBrokerRequestHeader, call: Call) -> Answer:
         request = call.request
         if header.body_crc32 and header.body_crc32 != body_crc32(request.body):
-            raise Refused(
-                ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match bodyCrc32", "bodyCrc32"
-            )
+            raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match bodyCrc32", "bodyCrc32")
         timeout = header.heartbeat_timeout_millis
         registered = self.registry.register(
             Registration(
@@ -232,9 +230,7 @@ class NamesrvHandlers:
     def _kv_list(self, header: headers.GetKvListByNamespaceRequestHeader, call: Call) -> Answer:
         table = self.kv.namespace(header.namespace)
         if table is None:
-            raise Refused(
-                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}", "namespace"
-            )
+            raise Refused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}", "namespace")
         return None, encode_kv_table(table)
 
     def _update_config(self, _: Any, call: Call) -> Answer:
@@ -242,9 +238,7 @@ class NamesrvHandlers:
             values = parse_properties(call.request.body.decode("utf-8", "replace"))
             forbidden = sorted(BLACK_LIST & values.keys())
             if forbidden:
-                raise Refused(
-                    ResponseCode.NO_PERMISSION, f"Can not update config in black list: {forbidden[0]}"
-                )
+                raise Refused(ResponseCode.NO_PERMISSION, f"Can not update config in black list: {forbidden[0]}")
             self.config.update(values)
         except ConfigError as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error

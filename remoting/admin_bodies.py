@@ -259,9 +259,7 @@ class GroupConfigTable:
         table = json_body.mapping(value, "subscriptionGroupTable")
         forbidden = json_body.mapping(value, "forbiddenTable")
         return cls(
-            groups={
-                name: SubscriptionGroupConfig.from_json(json_body.mapping(table, name)) for name in table
-            },
+            groups={name: SubscriptionGroupConfig.from_json(json_body.mapping(table, name)) for name in table},
             data_version=DataVersion.from_json(json_body.mapping(value, "dataVersion")),
             forbidden={
                 group: {

@@ -61,9 +61,7 @@ def decode_batch(data: bytes | memoryview) -> list[BatchElement]:
     elements: list[BatchElement] = []
     while at < len(view):
         if len(view) - at < _FIXED_BYTES:
-            raise BadBatch(
-                f"{len(view) - at} bytes are left after {len(elements)} messages", field="total size"
-            )
+            raise BadBatch(f"{len(view) - at} bytes are left after {len(elements)} messages", field="total size")
         total, _, _, flag, body_length = _HEAD.unpack_from(view, at)
         left = len(view) - at
         if not _FIXED_BYTES <= total <= left:
@@ -88,9 +86,7 @@ def decode_batch(data: bytes | memoryview) -> list[BatchElement]:
                 field="total size",
             )
         elements.append(
-            BatchElement(
-                flag, bytes(view[body_at : body_at + body_length]), bytes(view[properties_at : at + total])
-            )
+            BatchElement(flag, bytes(view[body_at : body_at + body_length]), bytes(view[properties_at : at + total]))
         )
         at += total
     return elements

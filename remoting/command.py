@@ -146,15 +146,11 @@ def encode_frame(command: RemotingCommand) -> bytes:
     return b"".join((prefix, header, body))
 
 
-def decode_frame(
-    data: bytes | bytearray | memoryview, max_frame_bytes: int = MAX_FRAME_BYTES
-) -> RemotingCommand:
+def decode_frame(data: bytes | bytearray | memoryview, max_frame_bytes: int = MAX_FRAME_BYTES) -> RemotingCommand:
     """The command in exactly one complete frame (with its length field). Raises `FrameError`."""
     view = memoryview(data)
     if len(view) < 8:
-        raise BadFrame(
-            f"frame of {len(view)} bytes is shorter than its 8-byte prefix", field="frame length", limit=8
-        )
+        raise BadFrame(f"frame of {len(view)} bytes is shorter than its 8-byte prefix", field="frame length", limit=8)
     check_prefix(view, max_frame_bytes)
     (length,) = _INT32.unpack_from(view)
     if length != len(view) - 4:
@@ -174,9 +170,7 @@ def check_prefix(view: memoryview, max_frame_bytes: int) -> int:
         raise FrameTooLarge(length + 4, max_frame_bytes)
     serialize_type, header_length = type_and_header >> 24, type_and_header & _MAX_HEADER_BYTES
     if serialize_type > SerializeType.ROCKETMQ:
-        raise BadFrame(
-            f"serialize type {serialize_type} is neither 0 (JSON) nor 1 (ROCKETMQ)", field="serialize type"
-        )
+        raise BadFrame(f"serialize type {serialize_type} is neither 0 (JSON) nor 1 (ROCKETMQ)", field="serialize type")
     if header_length > length - 4:
         raise BadFrame(
             f"header length {header_length} is over the frame's {length - 4}",
@@ -190,9 +184,7 @@ def decode_payload(payload: memoryview) -> RemotingCommand:
     """The command in a frame without its length field, whose lengths `check_prefix` has judged."""
     header_length = int.from_bytes(payload[1:4], "big")
     header, body = payload[4 : 4 + header_length], bytes(payload[4 + header_length :])
-    command = (
-        _decode_json_header(header) if payload[0] == SerializeType.JSON else _decode_binary_header(header)
-    )
+    command = _decode_json_header(header) if payload[0] == SerializeType.JSON else _decode_binary_header(header)
     command.body = body
     return command
 
@@ -246,9 +238,7 @@ def _json_int32(header: dict[str, Any], key: str) -> int:
         try:
             value = int(value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise BadHeader(
-                f"header field {key} = {str(value)[:64]!r} is not an integer", field=key
-            ) from error
+            raise BadHeader(f"header field {key} = {str(value)[:64]!r} is not an integer", field=key) from error
     if not -0x80000000 <= value <= 0x7FFFFFFF:
         raise BadHeader(f"header field {key} = {value} is outside int32", field=key, limit=0x7FFFFFFF)
     return value
@@ -276,9 +266,7 @@ def _json_ext_fields(value: object) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise BadHeader(
-            f"header field extFields is a {type(value).__name__}, not an object", field="extFields"
-        )
+        raise BadHeader(f"header field extFields is a {type(value).__name__}, not an object", field="extFields")
     return {str(key): _json_text(entry) for key, entry in value.items() if entry is not None}
 
 
@@ -322,9 +310,7 @@ def _decode_binary_header(data: memoryview) -> RemotingCommand:
     code, language, version, opaque, flag, remark_length = _BINARY_FIXED.unpack_from(data)
     remark, at = _read_text(data, _BINARY_FIXED.size, remark_length, "remark")
     if at + 4 > len(data):
-        raise BadHeader(
-            "binary header ends before the length of extFields", field="extFields", limit=len(data)
-        )
+        raise BadHeader("binary header ends before the length of extFields", field="extFields", limit=len(data))
     (ext_length,) = _INT32.unpack_from(data, at)
     at += 4
     if ext_length > len(data) - at:

@@ -157,9 +157,7 @@ class SubscriptionGroupConfig:
             notify_consumer_ids_changed_enable=read_bool(value, "notifyConsumerIdsChangedEnable", True),
             group_sys_flag=read_int(value, "groupSysFlag"),
             consume_timeout_minute=read_int(value, "consumeTimeoutMinute", 15),
-            subscription_data_set=None
-            if subscriptions is None
-            else json_body.items(value, "subscriptionDataSet"),
+            subscription_data_set=None if subscriptions is None else json_body.items(value, "subscriptionDataSet"),
             attributes=json_body.text_mapping(value, "attributes"),
         )
 

@@ -74,9 +74,7 @@ class BadField(RequestError):
     """A header field is there and does not read as its type."""
 
     def __init__(self, header: str, field: str, value: str, wanted: str, code: int = 1) -> None:
-        super().__init__(
-            f"{header}: the field {field} = {value[:64]!r} is not {wanted}", field=field, code=code
-        )
+        super().__init__(f"{header}: the field {field} = {value[:64]!r} is not {wanted}", field=field, code=code)
 
 
 class BadBody(RequestError):

@@ -50,9 +50,7 @@ class ConsumerData:
             consume_type=json_body.text(value, "consumeType", CONSUME_PASSIVELY),
             message_model=json_body.text(value, "messageModel", CLUSTERING),
             consume_from_where=json_body.text(value, "consumeFromWhere", CONSUME_FROM_LAST_OFFSET),
-            subscriptions=[
-                subscription_from_json(entry) for entry in json_body.objects(value, "subscriptionDataSet")
-            ],
+            subscriptions=[subscription_from_json(entry) for entry in json_body.objects(value, "subscriptionDataSet")],
             unit_mode=json_body.boolean(value, "unitMode"),
         )
 
@@ -88,9 +86,7 @@ class HeartbeatData:
             producer_groups=[
                 json_body.text(entry, "groupName") for entry in json_body.objects(value, "producerDataSet")
             ],
-            consumers=[
-                ConsumerData.from_json(entry) for entry in json_body.objects(value, "consumerDataSet")
-            ],
+            consumers=[ConsumerData.from_json(entry) for entry in json_body.objects(value, "consumerDataSet")],
             fingerprint=json_body.integer(value, "heartbeatFingerprint"),
             without_sub=json_body.boolean(value, "withoutSub"),
         )

@@ -179,9 +179,7 @@ def _resolve(root: dict[str, Any], name: str) -> None:
                     raise bad_body(f"{name}: more than {MAX_REFS} $ref", "$ref")
                 target = _follow(root, reference)
                 if id(target) not in complete:
-                    raise bad_body(
-                        f"{name}: $ref {reference[:64]!r} names nothing that stands before it", "$ref"
-                    )
+                    raise bad_body(f"{name}: $ref {reference[:64]!r} names nothing that stands before it", "$ref")
                 return target
             for key in value:
                 value[key] = settle(value[key])
@@ -229,9 +227,7 @@ def _write_browser(value: Any) -> str:
         return _encode_browser(value)
     if isinstance(value, dict):
         pairs = sorted(((str(key), entry) for key, entry in value.items()), key=lambda pair: pair[0])
-        return (
-            "{" + ",".join([f"{_encode_browser(key)}:{_write_browser(entry)}" for key, entry in pairs]) + "}"
-        )
+        return "{" + ",".join([f"{_encode_browser(key)}:{_write_browser(entry)}" for key, entry in pairs]) + "}"
     if isinstance(value, list):
         return "[" + ",".join([_write_browser(entry) for entry in value]) + "]"
     return _write(value)

@@ -43,9 +43,7 @@ class _Reader:
         self.at = 0
 
     def fault(self, wanted: str) -> ValueError:
-        return ValueError(
-            f"wanted {wanted} at character {self.at}, found {self.text[self.at : self.at + 16]!r}"
-        )
+        return ValueError(f"wanted {wanted} at character {self.at}, found {self.text[self.at : self.at + 16]!r}")
 
     def skip(self, pattern: re.Pattern[str]) -> str:
         """Skip `pattern` and say which character follows, "" at the end."""

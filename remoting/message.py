@@ -98,9 +98,7 @@ class MessageExt(Message):
         return self.uniq_key or self.offset_msg_id
 
 
-def decode_message(
-    data: bytes | memoryview, at: int = 0, *, check_crc: bool = False
-) -> tuple[MessageExt, int]:
+def decode_message(data: bytes | memoryview, at: int = 0, *, check_crc: bool = False) -> tuple[MessageExt, int]:
     """The message at `at` and the position behind it. Raises `BadMessage` naming the field."""
     view = memoryview(data)
     if at < 0 or len(view) - at < 4:
@@ -115,9 +113,7 @@ def decode_message(
     except struct.error as error:
         raise BadMessage(f"message of {size} bytes ends inside its header", field="total size") from error
     if check_crc and message.body and zlib.crc32(message.body) & 0x7FFFFFFF != message.body_crc:
-        raise BadMessage(
-            f"body CRC of message at {message.commit_log_offset} does not match", field="body CRC"
-        )
+        raise BadMessage(f"body CRC of message at {message.commit_log_offset} does not match", field="body CRC")
     return message, at + size
 
 
@@ -206,9 +202,7 @@ def encode_message(message: MessageExt) -> bytes:
             limit=names.MAX_PROPERTIES_BYTES,
         )
     v2 = len(topic) > MAX_V1_TOPIC_BYTES
-    born, store = (
-        ipaddress.ip_address(host).packed for host in (message.born_host[0], message.store_host[0])
-    )
+    born, store = (ipaddress.ip_address(host).packed for host in (message.born_host[0], message.store_host[0]))
     sys_flag = message.sys_flag & ~(MessageSysFlag.BORN_HOST_V6 | MessageSysFlag.STORE_HOST_V6)
     sys_flag |= MessageSysFlag.BORN_HOST_V6 if len(born) == 16 else 0
     sys_flag |= MessageSysFlag.STORE_HOST_V6 if len(store) == 16 else 0

@@ -65,9 +65,7 @@ class UniqKeyGenerator:
         return f"{self._prefix}{now_ms - self._month_start_ms & 0xFFFFFFFF:08X}{counter:04X}"
 
     def _enter_month(self, now_ms: int) -> None:
-        start = datetime.fromtimestamp(now_ms / 1000).replace(
-            day=1, hour=0, minute=0, second=0, microsecond=0
-        )
+        start = datetime.fromtimestamp(now_ms / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         after = start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
         self._month_start_ms = int(start.timestamp() * 1000)
         self._month_end_ms = int(after.timestamp() * 1000)

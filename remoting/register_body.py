@@ -92,9 +92,7 @@ def _decode_compressed(body: bytes) -> TopicConfigTable:
 def _decode_topic(text: str) -> TopicConfig:
     parts = text.split(" ", 5)
     if len(parts) < 4:
-        raise json_body.bad_body(
-            f"topic {text[:64]!r} has {len(parts)} fields, not 4 to 6", "topicConfigTable"
-        )
+        raise json_body.bad_body(f"topic {text[:64]!r} has {len(parts)} fields, not 4 to 6", "topicConfigTable")
     read, write, perm = (json_body.as_integer(part, "topicConfigTable") for part in parts[1:4])
     attributes = json_body.read_object(parts[5].encode(), "attributes") if len(parts) == 6 else {}
     return TopicConfig(

@@ -38,9 +38,7 @@ SHORT_SEND_CODES = frozenset(
 def decode_send_header(command: RemotingCommand) -> SendMessageRequestHeader:
     """The header of any send or reply request, long or short names by its code."""
     if command.code in SHORT_SEND_CODES:
-        decoded: SendMessageRequestHeader = decode_renamed(
-            SendMessageRequestHeader, _SEND_LETTERS, command.ext_fields
-        )
+        decoded: SendMessageRequestHeader = decode_renamed(SendMessageRequestHeader, _SEND_LETTERS, command.ext_fields)
         return decoded
     return SendMessageRequestHeader.decode(command.ext_fields)
 

@@ -12,15 +12,11 @@ NOW = 1_700_000_000_000
 
 
 def table(*topics: str, counter: int = 1, state: int = 0, perm: int = 6) -> TopicConfigTable:
-    return TopicConfigTable(
-        {name: TopicConfig(name, 4, 4, perm) for name in topics}, DataVersion(counter, state, 5)
-    )
+    return TopicConfigTable({name: TopicConfig(name, 4, 4, perm) for name in topics}, DataVersion(counter, state, 5))
 
 
 MASTER = Registration("C", "b", "10.0.0.1:10911", 0, "10.0.0.1:10912", table("T", "U"), connection=1)
-SLAVE = replace(
-    MASTER, broker_addr="10.0.0.2:10911", broker_id=1, ha_server_addr="10.0.0.2:10912", connection=2
-)
+SLAVE = replace(MASTER, broker_addr="10.0.0.2:10911", broker_id=1, ha_server_addr="10.0.0.2:10912", connection=2)
 
 
 @pytest.fixture
@@ -170,10 +166,7 @@ def test_acting_masters_show_as_master_and_read_only() -> None:
 
 
 def test_unit_flags_select_topics(registry: RouteRegistry) -> None:
-    configs = {
-        name: TopicConfig(name, topic_sys_flag=flag)
-        for name, flag in (("p", 0), ("u", 1), ("s", 2), ("b", 3))
-    }
+    configs = {name: TopicConfig(name, topic_sys_flag=flag) for name, flag in (("p", 0), ("u", 1), ("s", 2), ("b", 3))}
     registry.register(replace(MASTER, table=TopicConfigTable(configs, DataVersion(9))), NOW)
     assert registry.topics_with_flags(unit=True, unit_sub=None) == ["u", "b"]
     assert registry.topics_with_flags(unit=None, unit_sub=True) == ["s", "b"]

@@ -62,9 +62,7 @@ def handlers() -> NamesrvHandlers:
     return handlers
 
 
-def ask(
-    handlers: NamesrvHandlers, code: int, body: bytes = b"", version: int = 479, **fields: str
-) -> RemotingCommand:
+def ask(handlers: NamesrvHandlers, code: int, body: bytes = b"", version: int = 479, **fields: str) -> RemotingCommand:
     answer = handlers.handle(RemotingCommand(code, 7, version=version, ext_fields=fields, body=body), 5, NOW)
     assert answer is not None
     assert answer.opaque == 7
@@ -214,9 +212,7 @@ def test_topics_by_hand_and_member_groups(handlers: NamesrvHandlers) -> None:
     body = ask(handlers, 105, topic="WireA").body
     assert ask(handlers, 217, body, topic="New").code == 0
     assert ask(handlers, 105, topic="New").body == body
-    group = read_object(ask(handlers, 901, clusterName="C", brokerName=BROKER_NAME).body, "x")[
-        "brokerMemberGroup"
-    ]
+    group = read_object(ask(handlers, 901, clusterName="C", brokerName=BROKER_NAME).body, "x")["brokerMemberGroup"]
     assert group == {"brokerAddrs": {"0": BROKER["brokerAddr"]}, "brokerName": BROKER_NAME, "cluster": "C"}
 
 
@@ -282,9 +278,7 @@ def test_a_oneway_request_gets_no_answer_even_in_error(handlers: NamesrvHandlers
 
 @given(
     st.sampled_from(sorted(_TABLE)),
-    st.dictionaries(
-        st.sampled_from([*sorted(BROKER), "topic", "namespace", "key", "value"]), st.text(max_size=6)
-    ),
+    st.dictionaries(st.sampled_from([*sorted(BROKER), "topic", "namespace", "key", "value"]), st.text(max_size=6)),
     st.binary(max_size=30) | st.sampled_from([b"{}", b'{"queueDatas":[{}]}', b"a=b"]),
 )
 def test_any_request_is_answered(code: int, fields: dict[str, str], body: bytes) -> None:

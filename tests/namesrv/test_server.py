@@ -206,9 +206,7 @@ async def test_a_client_that_never_reads_is_not_read_from(start: Start) -> None:
     assert (await client.ask(registration())).code == 0
     big = {f"topic-{n:05d}": TopicConfig(f"topic-{n:05d}") for n in range(5000)}
     body = encode_register_body(TopicConfigTable(big, DataVersion(2)))
-    assert (
-        await client.ask(RemotingCommand(103, 2, ext_fields=registration().ext_fields, body=body))
-    ).code == 0
+    assert (await client.ask(RemotingCommand(103, 2, ext_fields=registration().ext_fields, body=body))).code == 0
 
     deaf = await harness.connect()
     deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -230,9 +228,7 @@ async def test_kv_configuration_survives_a_restart(start: Start, tmp_path: Path)
     assert (await client.ask(put)).code == 0
     assert path.read_text() == '{"configTable":{"n":{"k":"ü"}}}'
     again = await start(kv_config_path=str(path))
-    answer = await (await again.connect()).ask(
-        RemotingCommand(101, 1, ext_fields={"namespace": "n", "key": "k"})
-    )
+    answer = await (await again.connect()).ask(RemotingCommand(101, 1, ext_fields={"namespace": "n", "key": "k"}))
     assert answer.ext_fields == {"value": "ü"}
 
 

@@ -51,9 +51,7 @@ def differences(exchange: Exchange, answer: RemotingCommand | None) -> list[str]
     return found
 
 
-def _field_differences(
-    request: RemotingCommand, answer: RemotingCommand, stock: RemotingCommand
-) -> list[str]:
+def _field_differences(request: RemotingCommand, answer: RemotingCommand, stock: RemotingCommand) -> list[str]:
     names = list(EXACT_FIELDS.get(RequestCode(request.code), ())) if request.code in set(RequestCode) else []
     if request.code in BROKER_MADE_TRANSACTION_ID or "UNIQ_KEY" not in request.ext_fields.get("i", ""):
         names = [name for name in names if name != "transactionId"]

@@ -14,18 +14,14 @@ JSON_105 = bytes.fromhex("0000007f0000007b") + (
     b'{"code":105,"extFields":{"topic":"T"},"flag":0,"language":"JAVA","opaque":1,'
     b'"serializeTypeCurrentRPC":"JSON","version":479}'
 )
-BINARY_105 = bytes.fromhex(
-    "000000250100002100690001df0000000100000000000000000000000c0005746f7069630000000154"
-)
+BINARY_105 = bytes.fromhex("000000250100002100690001df0000000100000000000000000000000c0005746f7069630000000154")
 BINARY_ANSWER = bytes.fromhex("0000001e0100001700110001df0000000100000001000000026e6f00000000010203")
 
 VECTORS = [
     (JSON_105, RemotingCommand(105, 1, language="JAVA", ext_fields={"topic": "T"})),
     (
         BINARY_105,
-        RemotingCommand(
-            105, 1, language="JAVA", ext_fields={"topic": "T"}, serialize_type=SerializeType.ROCKETMQ
-        ),
+        RemotingCommand(105, 1, language="JAVA", ext_fields={"topic": "T"}, serialize_type=SerializeType.ROCKETMQ),
     ),
     (
         BINARY_ANSWER,
@@ -71,9 +67,7 @@ def test_commands_before_junk_are_kept_and_the_decoder_stays_broken() -> None:
     decoder = FrameDecoder()
     with pytest.raises(FrameTooLarge) as caught:
         decoder.feed(JSON_105 + BINARY_105 + b"GET / HTTP/1.1\r\n")
-    assert [
-        command.opaque for command in caught.value.commands_before if isinstance(command, RemotingCommand)
-    ] == [
+    assert [command.opaque for command in caught.value.commands_before if isinstance(command, RemotingCommand)] == [
         1,
         1,
     ]
@@ -100,9 +94,7 @@ def prefix(length: int, kind: int, header: int) -> bytes:
         (prefix(100, 1, 0xFFFFFF), BadFrame, "header length"),
     ],
 )
-def test_a_lying_prefix_is_refused_before_its_bytes_come(
-    data: bytes, error: type[FrameError], field: str
-) -> None:
+def test_a_lying_prefix_is_refused_before_its_bytes_come(data: bytes, error: type[FrameError], field: str) -> None:
     with pytest.raises(error) as caught:
         FrameDecoder().feed(data)
     assert caught.value.field == field
@@ -136,9 +128,7 @@ def json_frame(header: bytes) -> bytes:
         (b'{"code":34,"unknown":[1,{"a":2}]}', RemotingCommand(34, language="", version=0)),
         (
             b'{"code":34,"extFields":{"a":1,"b":true,"c":null,"d":"x","e":-2}}',
-            RemotingCommand(
-                34, language="", version=0, ext_fields={"a": "1", "b": "true", "d": "x", "e": "-2"}
-            ),
+            RemotingCommand(34, language="", version=0, ext_fields={"a": "1", "b": "true", "d": "x", "e": "-2"}),
         ),
         (b'{"code":34,"extFields":null,"remark":""}', RemotingCommand(34, language="", version=0, remark="")),
         (
@@ -204,9 +194,7 @@ def test_binary_headers_that_break_the_connection(header: bytes, field: str) -> 
 
 
 def test_zero_lengths_mean_null_in_the_binary_form() -> None:
-    header = (
-        FIXED + struct.pack(">ii", 0, 14) + b"\0\1k" + struct.pack(">i", 0) + b"\0\1v" + struct.pack(">i", 0)
-    )
+    header = FIXED + struct.pack(">ii", 0, 14) + b"\0\1k" + struct.pack(">i", 0) + b"\0\1v" + struct.pack(">i", 0)
     command = decode_frame(binary_frame(header))
     assert command.remark is None
     assert command.ext_fields == {}

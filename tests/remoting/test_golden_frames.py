@@ -95,9 +95,7 @@ def test_request_headers_keep_every_field() -> None:
             assert set(request.ext_fields) <= IGNORED_EXT
             continue
         encoded = encode_short_send_header(header) if request.code in SHORT_SEND_CODES else header.encode()
-        assert encoded == {
-            k: v for k, v in request.ext_fields.items() if k not in IGNORED_EXT or k in encoded
-        }
+        assert encoded == {k: v for k, v in request.ext_fields.items() if k not in IGNORED_EXT or k in encoded}
     assert {mark for mark, _ in incomplete} == {
         "send without extFields",
         "pull with a required field missing",
@@ -151,18 +149,14 @@ def rewrite(exchange: Exchange) -> list[tuple[bytes, bytes]]:
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: lambda: heartbeat.encode_consumer_ids(
             heartbeat.decode_consumer_ids(body)
         ),
-        RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda: TopicRouteData.decode(body).encode(
-            standard_json=b'{"0":' in body
-        ),
+        RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda: TopicRouteData.decode(body).encode(standard_json=b'{"0":' in body),
         RequestCode.GET_BROKER_CLUSTER_INFO: lambda: ClusterInfo.decode(body).encode(),
         RequestCode.GET_TOPIC_STATS_INFO: lambda: admin_bodies.TopicStats.decode(body).encode(),
         RequestCode.GET_CONSUME_STATS: lambda: admin_bodies.ConsumeStats.decode(body).encode(),
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: lambda: admin_bodies.encode_queue_offsets(
             admin_bodies.decode_queue_offsets(body)
         ),
-        RequestCode.GET_BROKER_RUNTIME_INFO: lambda: admin_bodies.encode_kv_table(
-            admin_bodies.decode_kv_table(body)
-        ),
+        RequestCode.GET_BROKER_RUNTIME_INFO: lambda: admin_bodies.encode_kv_table(admin_bodies.decode_kv_table(body)),
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: lambda: admin_bodies.encode_topic_list(
             admin_bodies.decode_topic_list(body)
         ),
@@ -191,9 +185,7 @@ def unordered(value: object) -> object:
     if isinstance(value, dict):
         return {key: unordered(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return sorted(
-            (unordered(entry) for entry in value), key=lambda entry: json.dumps(entry, sort_keys=True)
-        )
+        return sorted((unordered(entry) for entry in value), key=lambda entry: json.dumps(entry, sort_keys=True))
     return value
 
 

@@ -58,9 +58,7 @@ def test_numbers_that_java_would_not_read(value: str) -> None:
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("true", True), ("TRUE", True), ("yes", False), ("", False), ("1", False)]
-)
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("TRUE", True), ("yes", False), ("", False), ("1", False)])
 def test_booleans_are_never_an_error(text: str, value: bool) -> None:
     assert HeartbeatResponseHeader.decode({"IS_SUB_CHANGE": text}).is_sub_change is value
 

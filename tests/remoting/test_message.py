@@ -217,9 +217,7 @@ def test_subscriptions() -> None:
     assert build_subscription("T", "a > 1", "SQL92").expression_type == "SQL92"
 
 
-@pytest.mark.parametrize(
-    ("expression", "kind"), [("||", None), (" || ", "TAG"), ("", "SQL92"), (None, "SQL92")]
-)
+@pytest.mark.parametrize(("expression", "kind"), [("||", None), (" || ", "TAG"), ("", "SQL92"), (None, "SQL92")])
 def test_subscriptions_that_name_nothing(expression: str | None, kind: str | None) -> None:
     with pytest.raises(RequestError) as caught:
         build_subscription("T", expression, kind)
