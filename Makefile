@@ -25,13 +25,14 @@ test: ## linters, C warnings as errors, all tests (against the installed package
 .PHONY: bench
 bench: ## side by side: stock RocketMQ, RingMQ and the ceiling; table, JSON and SVG
 	@.ci/stage "set up" .ci/bootstrap test
-	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.side_by_side $(BENCH_ARGS)
+	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.bench $(BENCH_ARGS)
 
 .PHONY: lint
 lint: ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy $(PACKAGES:%=-p ringmq.%)
+	@mkdir -p build/mypy && ln -sfn ../.. build/mypy/ringmq && ln -sfn ../../spark_bridge/pyspark_ringmq build/mypy/
+	MYPYPATH=build/mypy $(BIN)/mypy $(PACKAGES:%=-p ringmq.%)
 
 .PHONY: warnings
 warnings: ## the C core with warnings as errors
@@ -45,5 +46,5 @@ build: ## rebuild the C core in place (editable installs)
 dev: ## editable install, for work on the code
 	test -d .venv || python3 -m venv .venv
 	$(BIN)/pip install -q "setuptools>=68" wheel
-	$(BIN)/pip install -q --config-settings editable_mode=strict -e '.[broker,spark,loadtest,dev]'
+	$(BIN)/pip install -q -e '.[broker,spark,loadtest,dev]'
 	touch .venv/.editable

@@ -1,0 +1,7 @@
+"""Spark over the mapped log: reading a store as a table, without asking the broker for the bytes.
+
+Owns planning (which log ranges, up to where), decoding to Arrow, and the thin PySpark data source `pyspark_ringmq`
+beside it. Only `pyspark_ringmq` imports Spark. Nothing here writes to a store. Must stay true: no row at or beyond the
+confirm offset of a live owner.
+May import: ringmq.native, ringmq.ipc, ringmq.store (read only), ringmq.client.
+"""

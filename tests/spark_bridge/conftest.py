@@ -1,0 +1,27 @@
+"""The golden store of stock RocketMQ 5.3.3 and what its manifest says about each record."""
+
+import gzip
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "store-basic"
+
+
+@pytest.fixture(scope="session")
+def golden_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store after a clean stop; not to be written to."""
+    target = tmp_path_factory.mktemp("spark-golden")
+    with tarfile.open(GOLDEN / "store-basic.tar.gz") as tar:
+        tar.extractall(target, filter="data")
+    return target / "store-basic"
+
+
+@pytest.fixture(scope="session")
+def manifest() -> list[dict[str, Any]]:
+    """One entry per record, in log order."""
+    with gzip.open(GOLDEN / "manifest.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
