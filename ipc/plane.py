@@ -157,6 +157,10 @@ class Plane:
         """The topic's entry (struct rmq_topic)."""
         return lib.rmq_topic_at(self.struct, topic_id)
 
+    def group(self, group_id: int) -> Any:
+        """The group's entry (struct rmq_group)."""
+        return lib.rmq_group_at(self.struct, group_id)
+
     def group_find(self, name: str) -> int | None:
         """Id of the group `name`, live or not."""
         return self._id(lib.rmq_group_find(self.struct, *_bytes(name)))

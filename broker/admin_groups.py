@@ -1,0 +1,71 @@
+"""Consumer groups for operators: make and change (200, 225), delete (207), read (201, 352), forbid topics (353)."""
+
+from __future__ import annotations
+
+from ringmq.broker.core import Broker
+from ringmq.broker.request import Answer, Request
+from ringmq.remoting import admin_headers as headers
+from ringmq.remoting import json_body, names
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
+
+
+def update_group(broker: Broker, request: Request) -> Answer:
+    """200."""
+    value = json_body.read_object(request.command.body, "SubscriptionGroupConfig")
+    config = SubscriptionGroupConfig.from_json(value)
+    names.check_group(config.group_name)
+    _put(broker, config, request.now_ms)
+    return request.reply()
+
+
+def update_groups(broker: Broker, request: Request) -> Answer:
+    """225: all are checked before the first is made."""
+    value = json_body.read_object(request.command.body, "SubscriptionGroupList")
+    configs = [SubscriptionGroupConfig.from_json(entry) for entry in json_body.objects(value, "groupConfigList")]
+    for config in configs:
+        names.check_group(config.group_name)
+    for config in configs:
+        _put(broker, config, request.now_ms)
+    return request.reply()
+
+
+def _put(broker: Broker, config: SubscriptionGroupConfig, now_ms: int) -> None:
+    """Attributes come with signs (`+key`); stock knows none for groups, kept ones stay."""
+    known = broker.groups.get(config.group_name)
+    config.attributes = dict(known.attributes) if known is not None else {}
+    broker.groups.put(config, now_ms)
+
+
+def delete_group(broker: Broker, request: Request) -> Answer:
+    """207; its offsets go too when asked."""
+    header = headers.DeleteSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
+    broker.groups.delete(header.group_name, request.now_ms)
+    if header.clean_offset:
+        broker.offsets.forget_group(header.group_name)
+    return request.reply()
+
+
+def all_groups(broker: Broker, request: Request) -> Answer:
+    """201: everything, without paging."""
+    return request.reply(body=json_body.write_body(broker.groups.body()))
+
+
+def group_config(broker: Broker, request: Request) -> Answer:
+    """352."""
+    group = headers.GetSubscriptionGroupConfigRequestHeader.decode(request.command.ext_fields).group
+    config = broker.groups.get(group)
+    if config is None:
+        remark = f"No group in this broker. group: {group}"
+        return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    return request.reply(body=json_body.write_body(config.to_json()))
+
+
+def group_forbidden(broker: Broker, request: Request) -> Answer:
+    """353: set (when `readable` is there) and say whether the group may read the topic."""
+    header = headers.UpdateGroupForbiddenRequestHeader.decode(request.command.ext_fields)
+    if header.readable is not None:
+        broker.groups.set_forbidden(header.group, header.topic, not header.readable, request.now_ms)
+    readable = not broker.groups.is_forbidden(header.group, header.topic)
+    bean = {"group": header.group, "readable": readable, "topic": header.topic}
+    return request.reply(ResponseCode.SUCCESS, "", body=json_body.write_body(bean))

@@ -1,0 +1,172 @@
+"""Statistics for operators: topics (202, 300), groups (208, 303, 343, 345), connections (203, 204, 328)."""
+
+from __future__ import annotations
+
+from ringmq.broker.consumers import Member
+from ringmq.broker.core import Broker
+from ringmq.broker.request import Answer, Request
+from ringmq.broker.request import Connection as Peer
+from ringmq.remoting import admin_headers as headers
+from ringmq.remoting import json_body
+from ringmq.remoting.admin_bodies import (
+    Connection,
+    ConsumeOffset,
+    ConsumerConnection,
+    ConsumeStats,
+    TopicOffset,
+    TopicStats,
+    encode_group_list,
+    encode_producer_connection,
+    encode_topic_list,
+)
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.message_queue import MessageQueue
+
+
+def topic_stats(broker: Broker, request: Request) -> Answer:
+    """202."""
+    topic = headers.GetTopicStatsInfoRequestHeader.decode(request.command.ext_fields).topic
+    config = broker.topics.get(topic)
+    if config is None:
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+    stats = TopicStats({})
+    total = 0
+    for queue_id in range(config.queue_count):
+        low, high = _bounds(broker, topic, queue_id)
+        last_ms = max(0, broker.store.store_time(topic, queue_id, high - 1)) if high > 0 else 0
+        stats.offsets[_queue(broker, topic, queue_id)] = TopicOffset(low, high, last_ms)
+        total += high
+    stats.put_tps = broker.stats.rate_of("put", topic, total, request.now_ms)
+    return request.reply(body=stats.encode())
+
+
+def consume_stats(broker: Broker, request: Request) -> Answer:
+    """208: progress of a group on the topics asked for, by default on all that it has offsets for."""
+    header = headers.GetConsumeStatsRequestHeader.decode(request.command.ext_fields)
+    group = header.consumer_group
+    if header.topic_list:
+        topics = [topic for topic in header.topic_list.split(";") if topic]
+    else:
+        topics = [header.topic] if header.topic else broker.offsets.topics_of(group)
+    stats = ConsumeStats({})
+    consumed = 0
+    for topic in topics:
+        config = broker.topics.get(topic)
+        for queue_id in range(config.read_queue_nums if config is not None else 0):
+            _, high = _bounds(broker, topic, queue_id)
+            offset = max(0, broker.offsets.get(group, topic, queue_id))
+            last_ms = max(0, broker.store.store_time(topic, queue_id, offset - 1)) if offset > 0 else 0
+            stats.offsets[_queue(broker, topic, queue_id)] = ConsumeOffset(high, offset, offset, last_ms)
+            consumed += offset
+    stats.consume_tps = broker.stats.rate_of("consume", group, consumed, request.now_ms)
+    return request.reply(body=stats.encode())
+
+
+def consume_time_span(broker: Broker, request: Request) -> Answer:
+    """303: per queue, the times of its first, last and last consumed message, and how far behind the group is."""
+    header = headers.QueryConsumeTimeSpanRequestHeader.decode(request.command.ext_fields)
+    topic = header.topic
+    config = broker.topics.get(topic)
+    if config is None:
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+    spans = []
+    for queue_id in range(config.write_queue_nums):
+        low, high = _bounds(broker, topic, queue_id)
+        store_time = broker.store.store_time
+        first_ms = store_time(topic, queue_id, low)
+        offset = broker.offsets.get(header.group, topic, queue_id)
+        next_ms = store_time(topic, queue_id, max(0, offset)) if offset < high else 0
+        spans.append(
+            {
+                "consumeTimeStamp": store_time(topic, queue_id, offset - 1) if offset > 0 else first_ms,
+                "delayTime": request.now_ms - next_ms if next_ms > 0 else 0,
+                "maxTimeStamp": store_time(topic, queue_id, high - 1) if high > 0 else -1,
+                "messageQueue": _queue(broker, topic, queue_id),
+                "minTimeStamp": first_ms,
+            }
+        )
+    return request.reply(body=json_body.write_body({"consumeTimeSpanSet": spans}))
+
+
+def groups_of_topic(broker: Broker, request: Request) -> Answer:
+    """300: groups that subscribe to the topic or have offsets for it."""
+    topic = headers.QueryTopicConsumeByWhoRequestHeader.decode(request.command.ext_fields).topic
+    groups = {*broker.consumers.groups_on(topic), *broker.offsets.groups_on(topic)}
+    return request.reply(body=encode_group_list(sorted(groups)))
+
+
+def topics_of_group(broker: Broker, request: Request) -> Answer:
+    """343: topics for which the group has offsets."""
+    group = headers.QueryTopicsByConsumerRequestHeader.decode(request.command.ext_fields).group
+    return request.reply(body=encode_topic_list(broker.offsets.topics_of(group)))
+
+
+def subscription_of_group(broker: Broker, request: Request) -> Answer:
+    """345."""
+    header = headers.QuerySubscriptionByConsumerRequestHeader.decode(request.command.ext_fields)
+    if header.topic is None:
+        return request.reply(ResponseCode.SYSTEM_ERROR, "the field topic is missing")
+    online = broker.consumers.get(header.group)
+    subscription = None if online is None else online.subscriptions.get(header.topic)
+    bean: dict[str, object] = {"group": header.group}
+    if subscription is not None:
+        bean["subscriptionData"] = subscription.to_json()
+    bean["topic"] = header.topic
+    return request.reply(body=json_body.write_body(bean))
+
+
+def consumer_connections(broker: Broker, request: Request) -> Answer:
+    """203."""
+    group = headers.GetConsumerConnectionListRequestHeader.decode(request.command.ext_fields).consumer_group
+    online = broker.consumers.get(group)
+    if online is None:
+        return request.reply(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+    body = ConsumerConnection(
+        [_connection(peer, member) for peer, member in online.members.items()],
+        online.consume_type,
+        online.message_model,
+        online.consume_from_where,
+        online.subscriptions,
+    )
+    return request.reply(body=body.encode())
+
+
+def producer_connections(broker: Broker, request: Request) -> Answer:
+    """204."""
+    group = headers.GetProducerConnectionListRequestHeader.decode(request.command.ext_fields).producer_group
+    members = broker.producers.get(group)
+    if members is None:
+        return request.reply(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+    connections = [_connection(peer, member) for peer, member in members.items()]
+    return request.reply(body=encode_producer_connection(connections))
+
+
+def all_producers(broker: Broker, request: Request) -> Answer:
+    """328."""
+    data = {
+        group: [
+            {
+                "clientId": member.client_id,
+                "language": member.language,
+                "lastUpdateTimestamp": member.last_update_ms,
+                "remoteIP": peer.host,
+                "version": member.version,
+            }
+            for peer, member in members.items()
+        ]
+        for group, members in broker.producers
+    }
+    return request.reply(body=json_body.write_body({"data": data}))
+
+
+def _bounds(broker: Broker, topic: str, queue_id: int) -> tuple[int, int]:
+    state = broker.tables.queue(topic, queue_id)
+    return (0, 0) if state is None else (state.min_offset, state.max_offset)
+
+
+def _queue(broker: Broker, topic: str, queue_id: int) -> MessageQueue:
+    return MessageQueue(topic, broker.config.broker_name, queue_id)
+
+
+def _connection(peer: Peer, member: Member) -> Connection:
+    return Connection(member.client_id, peer.address, member.language, member.version)

@@ -1,0 +1,129 @@
+"""Topics for operators: make and change (17, 18), delete (215), read (21, 351, 305)."""
+
+from __future__ import annotations
+
+from ringmq.broker.core import Broker
+from ringmq.broker.request import Answer, Request
+from ringmq.broker.topic_attributes import alter_attributes, parse_attributes
+from ringmq.broker.topics import BATCH_QUEUE, QUEUE_TYPE
+from ringmq.remoting import admin_headers as headers
+from ringmq.remoting import json_body, names
+from ringmq.remoting.admin_bodies import encode_topic_list
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.errors import RequestError
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+MESSAGE_TYPE_CHANGE = "+message.type"
+
+
+def update_topic(broker: Broker, request: Request) -> Answer:
+    """17."""
+    header = headers.CreateTopicRequestHeader.decode(request.command.ext_fields)
+    config = TopicConfig(
+        header.topic,
+        header.read_queue_nums,
+        header.write_queue_nums,
+        header.perm,
+        header.topic_filter_type,
+        header.topic_sys_flag or 0,
+        bool(header.order),
+    )
+    config.attributes = parse_attributes(header.attributes)
+    _put(broker, config, request.now_ms)
+    return request.reply()
+
+
+def update_topics(broker: Broker, request: Request) -> Answer:
+    """18: all are checked before the first is made."""
+    value = json_body.read_object(request.command.body, "CreateTopicListRequestBody")
+    configs = [TopicConfig.from_json(entry) for entry in json_body.objects(value, "topicConfigList")]
+    for config in configs:
+        _check(broker, config)
+    for config in configs:
+        _put(broker, config, request.now_ms)
+    return request.reply()
+
+
+def _check(broker: Broker, config: TopicConfig) -> None:
+    """Raise RequestError unless an operator may make this topic; `attributes` still holds signed keys."""
+    topic = config.topic_name
+    names.check_topic(topic)
+    if broker.config.validate_system_topic_when_update_topic and broker.topics.is_system(topic):
+        raise RequestError(
+            f"The topic[{topic}] is conflict with system topic.",
+            field="topic",
+            code=ResponseCode.INVALID_PARAMETER,
+        )
+    if config.topic_filter_type not in FILTER_TYPES:
+        raise RequestError(
+            f"topicFilterType = {config.topic_filter_type[:64]!r} value invalid, accepted: {' or '.join(FILTER_TYPES)}",
+            field="topicFilterType",
+            code=ResponseCode.SYSTEM_ERROR,
+        )
+    if config.attributes.get(MESSAGE_TYPE_CHANGE) == "MIXED" and not broker.config.enable_mixed_message_type:
+        raise RequestError(
+            "MIXED message type is not supported.", field="attributes", code=ResponseCode.INVALID_PARAMETER
+        )
+    if config.attributes.get("+" + QUEUE_TYPE) == BATCH_QUEUE:
+        raise RequestError(
+            f"{QUEUE_TYPE} = {BATCH_QUEUE}: making such topics is not supported yet",
+            field="attributes",
+            code=ResponseCode.INVALID_PARAMETER,
+        )
+
+
+def _put(broker: Broker, config: TopicConfig, now_ms: int) -> None:
+    _check(broker, config)
+    refuse_while_deleted(broker, config.topic_name)
+    known = broker.topics.get(config.topic_name)
+    config.attributes = alter_attributes(None if known is None else known.attributes, config.attributes)
+    broker.topics.put(config, now_ms)
+
+
+def refuse_while_deleted(broker: Broker, topic: str) -> None:
+    """Raise RequestError while the queues of a deleted topic of that name still stand on disk."""
+    if topic in broker.deletions:
+        raise RequestError(
+            f"the topic[{topic}] is being deleted, try again", field="topic", code=ResponseCode.SYSTEM_BUSY
+        )
+
+
+def delete_topic(broker: Broker, request: Request) -> Answer:
+    """215: configuration, consumer offsets and queues of the topic and of its POP retry topics."""
+    topic = headers.DeleteTopicRequestHeader.decode(request.command.ext_fields).topic
+    if not topic.strip():
+        return request.reply(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+    if broker.config.validate_system_topic_when_update_topic and broker.topics.is_system(topic):
+        remark = f"The topic[{topic}] is conflict with system topic."
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+    doomed = [topic]
+    if broker.config.clear_retry_topic_when_delete_topic:
+        for group in broker.offsets.groups_on(topic):
+            retry = names.retry_topic(group)
+            doomed += [name for name in (f"{retry}+{topic}", f"{retry}_{topic}") if name in broker.topics]
+    for name in doomed:
+        broker.offsets.forget_topic(name)
+        if broker.topics.delete(name, request.now_ms):
+            broker.deletions.add(name, request.now_ms)
+    return request.reply()
+
+
+def all_topics(broker: Broker, request: Request) -> Answer:
+    """21: everything, without paging (stock 5.3.3 has none)."""
+    return request.reply(body=json_body.write_body(broker.topics.body().to_json()))
+
+
+def topic_config(broker: Broker, request: Request) -> Answer:
+    """351."""
+    topic = headers.GetTopicConfigRequestHeader.decode(request.command.ext_fields).topic
+    config = broker.topics.get(topic)
+    if config is None:
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
+    return request.reply(body=json_body.write_body(config.to_json()))
+
+
+def system_topics(broker: Broker, request: Request) -> Answer:
+    """305."""
+    topics = sorted(broker.topics.own_topics | names.SYSTEM_TOPICS)
+    return request.reply(body=encode_topic_list(topics))

@@ -1,0 +1,350 @@
+"""The control role's loop: takes cold frames out of the inbox, runs the core over them, puts verdicts back.
+
+One turn: verdicts that did not fit -> a bounded number of records -> config files that changed -> effects -> what is
+due by time. Files are written before the answers that they stand behind go out. Nothing here is per message of the
+hot paths, and nothing waits: name servers have a thread of their own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from ringmq.broker.core import Broker
+from ringmq.broker.handlers import handle
+from ringmq.broker.persistence import Persistence
+from ringmq.broker.registrar import Registrar
+from ringmq.broker.registration import Registration, register_command, unregister_command
+from ringmq.broker.request import Connection, Effect, Hangup, Push, Release, Reply, Request, Run
+from ringmq.broker.stats import Totals
+from ringmq.ipc.plane import NONE, InboxRecord, Plane
+from ringmq.native import lib
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.command import RemotingCommand, decode_payload, encode_frame
+from ringmq.remoting.errors import RemotingError
+
+RECORDS_PER_TURN = 512
+TICK_MS = 100
+BACKLOG_BYTES_MAX = 64 << 20
+"""Verdicts that a reader has no room for; above it no further request is taken in."""
+BACKLOG_RETRY_MS = 1
+STOP_CALL_MS = 1000
+
+
+def log(text: str) -> None:
+    """One line for the operator."""
+    print(f"ringmq: control: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    kind: int
+    connection: Connection
+    pending: int
+    payload: bytes = b""
+    last: bool = True
+
+
+@dataclass(slots=True)
+class _Outlet:
+    """Verdicts for one read worker that wait for room in its ring."""
+
+    waiting: deque[_Verdict] = field(default_factory=deque)
+    waiting_bytes: int = 0
+
+
+class ControlLoop:
+    """Owns the core and its way in and out. `turn` does one round; the caller parks between rounds."""
+
+    def __init__(self, plane: Plane, broker: Broker, persistence: Persistence, registrar: Registrar) -> None:
+        self.broker = broker
+        self._plane = plane
+        self._persistence = persistence
+        self._registrar = registrar
+        self._registration = Registration.of(broker.config)
+        self._outlets = [_Outlet() for _ in range(lib.RMQ_READERS_MAX)]
+        self._generations: dict[int, int] = {}
+        self._next_tick_ms = 0
+        self._last_fault = 0
+        self._told: set[str] = set()
+
+    # ---- one round ----
+
+    def turn(self, now_ms: int) -> bool:
+        """Do what there is; whether there was a request."""
+        self._send_waiting()
+        effects: list[Effect] = []
+        taken = 0
+        while taken < RECORDS_PER_TURN and not self._is_choked():
+            record = self._plane.inbox_take()
+            if record is None:
+                break
+            taken += 1
+            effects += self._on_record(record, now_ms)
+        if now_ms >= self._next_tick_ms:
+            self._next_tick_ms = now_ms + TICK_MS
+            effects += self._tick(now_ms)
+        self._guard("config files", self._persistence.save_tables)
+        self._perform(effects)
+        if self.broker.outbox.register:
+            self.broker.outbox.register = False
+            self._registration.changed()
+        self._register(now_ms)
+        self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
+        return taken > 0
+
+    def park(self, now_ms: int) -> None:
+        """Sleep until the bell rings or something is due."""
+        timeout_ms = max(0, self._next_tick_ms - now_ms)
+        if any(outlet.waiting for outlet in self._outlets):
+            timeout_ms = BACKLOG_RETRY_MS
+        role = lib.RMQ_ROLE_CONTROL
+        self._plane.arm(role)
+        if self._plane.inbox_blocked():
+            # Complete: work. Incomplete: its writer is at it, or has died: then it is freed here.
+            self._plane.disarm(role)
+            self._plane.inbox_unblock()
+            time.sleep(0)
+            return
+        self._plane.wait(role, timeout_ms)
+
+    @property
+    def is_registered(self) -> bool:
+        """Every name server has been told once, or there is none."""
+        return all(server.registered for server in self._registration.servers.values())
+
+    def close(self, now_ms: int) -> None:
+        """A clean stop: answer what is in the inbox, save everything, say goodbye to the name servers."""
+        while self.turn(now_ms):
+            pass
+        self._drain_offsets(now_ms)
+        self._guard("config files", self._persistence.save_tables)
+        self._guard("consumer offsets", self._persistence.save_offsets)
+        for address, server in self._registration.servers.items():
+            if server.registered:
+                command = unregister_command(self.broker.config, self.broker.identity)
+                self._registrar.call(address, command, STOP_CALL_MS)
+        self._registrar.close(STOP_CALL_MS / 1000)
+
+    # ---- in ----
+
+    def _on_record(self, record: InboxRecord, now_ms: int) -> list[Effect]:
+        reader = record.role - lib.RMQ_ROLE_READ
+        if not 0 <= reader < lib.RMQ_READERS_MAX:
+            return []
+        effects = self._see_generation(reader, record.role_generation)
+        connection = _connection_of(record, reader)
+        if record.type == lib.RMQ_INBOX_CLOSED:
+            self.broker.now_ms = now_ms
+            self.broker.on_close(connection)
+            return [*effects, *self.broker.outbox.take()]
+        if record.type != lib.RMQ_INBOX_COLD_FRAME:
+            return effects
+        try:
+            request = _request_of(record, connection, now_ms)
+        except RemotingError as error:
+            self._tell_once(f"junk from {connection.host}: {error}")
+            return [*effects, Hangup(connection, record.pending)]
+        return [*effects, *self._handle(request)]
+
+    def _handle(self, request: Request) -> list[Effect]:
+        try:
+            return handle(self.broker, request)
+        except Exception as error:
+            # A defect of ours must cost one answer, not the broker; the trace is for the operator.
+            log(f"request {request.command.code} failed:\n{traceback.format_exc()}")
+            effects = self.broker.outbox.take()
+            if request.command.is_oneway or request.command.is_response:
+                return [*effects, Release(request.connection, request.pending)]
+            response = request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+            return [*effects, Reply(request.connection, request.pending, response)]
+
+    def _see_generation(self, reader: int, generation: int) -> list[Effect]:
+        """A read worker that was started again has none of its old connections."""
+        known = self._generations.get(reader)
+        if known == generation:
+            return []
+        self._generations[reader] = generation
+        if known is None:
+            return []
+        self._outlets[reader] = _Outlet()
+        for connection in self.broker.connections():
+            if connection.reader == reader and connection.reader_generation != generation:
+                self.broker.on_close(connection)
+        return self.broker.outbox.take()
+
+    # ---- time ----
+
+    def _tick(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for reader in range(int(self._plane.header.settings.readers)):
+            generation = int(self._plane.role(lib.RMQ_ROLE_READ + reader).generation)
+            if generation:
+                effects += self._see_generation(reader, generation)
+        self._drain_offsets(now_ms)
+        self.broker.stats.observe(self._totals())
+        effects += self.broker.on_tick(now_ms)
+        self._guard("consumer offsets", lambda: self._persistence.save_offsets_if_due(now_ms))
+        self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
+        self._watch_fault()
+        return effects
+
+    def _drain_offsets(self, now_ms: int) -> None:
+        self._guard("consumer offsets", lambda: self.broker.offsets.drain(now_ms))
+
+    def _totals(self) -> Totals:
+        counters = self._plane.role(lib.RMQ_ROLE_WRITE).counters
+        return Totals(
+            put_messages=int(counters[lib.RMQ_WRITE_MESSAGES]),
+            put_bytes=int(counters[lib.RMQ_WRITE_BYTES]),
+            put_refused=int(counters[lib.RMQ_WRITE_REFUSED]),
+            got_messages=self._sum_of_readers(lib.RMQ_READ_PULLED_MESSAGES),
+            pulls=self._sum_of_readers(lib.RMQ_READ_PULLS),
+        )
+
+    def _sum_of_readers(self, counter: int) -> int:
+        readers = range(int(self._plane.header.settings.readers))
+        return sum(int(self._plane.role(lib.RMQ_ROLE_READ + reader).counters[counter]) for reader in readers)
+
+    def _watch_fault(self) -> None:
+        fault = int(self._plane.watermarks.store_fault)
+        if fault != self._last_fault:
+            self._last_fault = fault
+            cause = int(self._plane.watermarks.store_fault_errno)
+            log(f"the store refuses writes: fault {fault}, errno {cause}" if fault else "the store takes writes again")
+
+    def _register(self, now_ms: int) -> None:
+        for outcome in self._registrar.outcomes():
+            if outcome.error is not None:
+                self._tell_once(f"name server {outcome.address}: {outcome.error}")
+            self._registration.finished(outcome.address, outcome.error is None, now_ms)
+        timeout_ms = self.broker.config.register_broker_timeout_mills
+        for address in self._registration.due(now_ms):
+            command = register_command(self.broker.config, self.broker.identity, self.broker.topics.body())
+            self._registrar.call(address, command, timeout_ms)
+
+    # ---- out ----
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            connection = effect.connection
+            match effect:
+                case Reply(command=command, pending=pending):
+                    self._send(connection, pending, command)
+                case Push(command=command):
+                    self._send(connection, NONE, command)
+                case Run(pending=pending):
+                    self._put(_Verdict(lib.RMQ_VERDICT_REDO, connection, pending))
+                case Release(pending=pending):
+                    self._put(_Verdict(lib.RMQ_VERDICT_DROP, connection, pending))
+                case Hangup(pending=kept):
+                    self._put(_Verdict(lib.RMQ_VERDICT_CLOSE, connection, NONE if kept is None else kept))
+
+    def _send(self, connection: Connection, pending: int, command: RemotingCommand) -> None:
+        try:
+            frame = encode_frame(command)
+        except RemotingError as error:
+            frame = encode_frame(RemotingCommand.response_to(command, ResponseCode.SYSTEM_ERROR, str(error)))
+        size = self._plane.verdict_chunk_bytes
+        for begin in range(0, len(frame), size):
+            chunk = frame[begin : begin + size]
+            last = begin + size >= len(frame)
+            self._put(_Verdict(lib.RMQ_VERDICT_SEND, connection, pending, chunk, last))
+
+    def _put(self, verdict: _Verdict) -> None:
+        connection = verdict.connection
+        if self._generations.get(connection.reader, connection.reader_generation) != connection.reader_generation:
+            return
+        outlet = self._outlets[connection.reader]
+        if outlet.waiting or not self._try(verdict):
+            outlet.waiting.append(verdict)
+            outlet.waiting_bytes += len(verdict.payload)
+
+    def _try(self, verdict: _Verdict) -> bool:
+        connection = verdict.connection
+        return self._plane.verdict(
+            connection.reader,
+            verdict.kind,
+            (connection.number, connection.generation),
+            verdict.pending,
+            connection.reader_generation,
+            verdict.payload,
+            verdict.last,
+        )
+
+    def _send_waiting(self) -> None:
+        for outlet in self._outlets:
+            while outlet.waiting and self._try(outlet.waiting[0]):
+                outlet.waiting_bytes -= len(outlet.waiting.popleft().payload)
+
+    def _is_choked(self) -> bool:
+        return any(outlet.waiting_bytes > BACKLOG_BYTES_MAX for outlet in self._outlets)
+
+    # ---- trouble ----
+
+    def _guard(self, what: str, action: Callable[[], object]) -> None:
+        """Files and full tables must not end control: tell once, try again at the next chance."""
+        try:
+            action()
+        except (OSError, RuntimeError) as error:
+            self._tell_once(f"{what}: {error}")
+
+    def _tell_once(self, text: str) -> None:
+        if text not in self._told and len(self._told) < 1000:
+            self._told.add(text)
+            log(text)
+
+
+def _connection_of(record: InboxRecord, reader: int) -> Connection:
+    host = str(ipaddress.ip_address(record.peer_host))
+    return Connection(
+        reader,
+        record.role_generation,
+        record.connection,
+        record.connection_generation,
+        host,
+        record.peer_port,
+        record.listener == 1,
+    )
+
+
+def _request_of(record: InboxRecord, connection: Connection, now_ms: int) -> Request:
+    """The request in a cold frame. A send's frame ends behind its header; its body's length is known all the same."""
+    view = memoryview(record.payload)
+    if len(view) < 8:
+        raise RemotingError(f"cold frame of {len(view)} bytes", field="frame length")
+    header_length = int.from_bytes(view[5:8], "big")
+    command = decode_payload(view[4:])
+    return Request(command, connection, now_ms, record.pending, max(0, record.frame_length - 8 - header_length))
+
+
+def now_ms() -> int:
+    """Wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+def run_control(
+    plane: Plane,
+    broker: Broker,
+    persistence: Persistence,
+    registrar: Registrar,
+    should_stop: Callable[[], bool],
+    on_serving: Callable[[], None],
+    ready_within_ms: int = 2000,
+) -> None:
+    """Serve until told to stop. `on_serving` is called once: when every name server knows the broker, or late."""
+    loop = ControlLoop(plane, broker, persistence, registrar)
+    began_ms, serving = now_ms(), False
+    while not should_stop():
+        worked = loop.turn(now_ms())
+        if not serving and (loop.is_registered or now_ms() - began_ms >= ready_within_ms):
+            serving = True
+            on_serving()
+        if not worked:
+            loop.park(now_ms())
+    loop.close(now_ms())

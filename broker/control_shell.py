@@ -1,0 +1,44 @@
+"""The control worker: builds the core from config files and shared memory, then runs the loop of `control`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ringmq.broker.control import now_ms, run_control
+from ringmq.broker.core import Broker, Identity
+from ringmq.broker.persistence import Persistence
+from ringmq.broker.registrar import Registrar
+from ringmq.broker.run_config import read_run_config, store_config
+from ringmq.broker.store_view import StoreView
+from ringmq.broker.tables import load_state
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.native import lib
+from ringmq.store.message_store import MessageStore
+
+
+def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
+    """Run until SIGTERM. After a restart the plane holds what the predecessor had published."""
+    config = read_run_config(Path(spec.config_path))
+    root = Path(config.store_path_root_dir)
+    settings = plane.header.settings
+    identity = Identity(
+        host=config.broker_ip1,
+        port=int(settings.store_port),
+        ha_host=config.broker_ip2 or config.broker_ip1,
+        started_ms=now_ms(),
+        store_path=os.fspath(root),
+        memory_window_bytes=int(settings.memory_window_bytes),
+    )
+    broker = Broker(config, identity, plane, StoreView(plane, MessageStore(store_config(config))))
+    broker.prepare(now_ms())
+    load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
+    registrar = Registrar(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
+    role = plane.role(spec.role)
+
+    def on_serving() -> None:
+        role.state = STATE_SERVING
+
+    run_control(plane, broker, Persistence(root, broker), registrar, lambda: stop.is_set, on_serving)
+    role.state = STATE_STOPPING

@@ -1,0 +1,163 @@
+"""The control role without IO: all state of the broker's policy in one object, changed by requests and time.
+
+`handlers.handle` runs one request over it; `on_tick` does what is due. Everything it wants done outside comes out as
+effects (`request.Outbox`) and dirty flags (`persistence`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.consumers import ConsumerTable
+from ringmq.broker.deletions import Deletions
+from ringmq.broker.forward import ForwardTable
+from ringmq.broker.groups import GroupTable
+from ringmq.broker.locks import QueueLocks
+from ringmq.broker.offsets import OffsetTable
+from ringmq.broker.ports import PlanePort, StorePort
+from ringmq.broker.producers import ProducerTable
+from ringmq.broker.publication import PlaneTables, group_flags
+from ringmq.broker.request import Connection, Effect, Hangup, Outbox
+from ringmq.broker.stats import BrokerStats
+from ringmq.broker.topics import TopicTable
+from ringmq.remoting.config_beans import DataVersion
+from ringmq.remoting.flags import Perm
+
+EXPIRY_SCAN_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How this broker is known; `host` and `ha_host` are the addresses in routes (brokerIP1, brokerIP2)."""
+
+    host: str
+    port: int
+    ha_host: str
+    started_ms: int
+    store_path: str = ""
+    memory_window_bytes: int = 1 << 62
+    """What counts as still in memory, back from the end of the log."""
+
+    @property
+    def address(self) -> str:
+        """ip:port of the main listener."""
+        return f"{self.host}:{self.port}"
+
+
+class Broker:
+    """State and the rules that join its parts."""
+
+    def __init__(self, config: BrokerConfig, identity: Identity, plane: PlanePort, store: StorePort) -> None:
+        self.config = config
+        self.identity = identity
+        self.plane = plane
+        self.store = store
+        self.outbox = Outbox()
+        self.tables = PlaneTables(plane)
+        self.topics = TopicTable(self.tables, self._topic_changed)
+        self.groups = GroupTable(self.publish_group)
+        self.consumers = ConsumerTable(self.outbox, self._members_changed)
+        self.producers = ProducerTable()
+        self.locks = QueueLocks()
+        self.offsets = OffsetTable(plane, self.tables)
+        self.forwards = ForwardTable()
+        self.stats = BrokerStats(identity.started_ms)
+        self.deletions = Deletions()
+        self.config_version = DataVersion(0, 0, identity.started_ms)
+        self.now_ms = identity.started_ms
+        self._published: dict[str, set[str]] = {}
+        self._next_scan_ms = identity.started_ms + EXPIRY_SCAN_MS
+
+    # ---- rules between the parts ----
+
+    def notifies(self, group: str) -> bool:
+        """Whether members of the group are told of each other's coming and going."""
+        config = self.groups.get(group)
+        return self.config.notify_consumer_ids_changed_enable and (
+            config is None or config.notify_consumer_ids_changed_enable
+        )
+
+    def publish_group(self, group: str) -> None:
+        """Show the hot path what a group is and wants, as of now."""
+        online = self.consumers.get(group)
+        cold = self.groups.has_forbidden(group) or self.offsets.waits_for_reset(group)
+        subscriptions = {} if online is None else online.subscriptions
+        for topic in self._published.get(group, set()) - subscriptions.keys():
+            self.tables.publish_subscription(group, topic, None)
+        for topic, subscription in subscriptions.items():
+            self.tables.publish_subscription(group, topic, subscription)
+        self._published[group] = set(subscriptions)
+        if not subscriptions:
+            del self._published[group]
+        flags = group_flags(
+            self.groups.get(group),
+            members=online is not None,
+            broadcasting=online is not None and online.is_broadcasting,
+            cold=cold,
+        )
+        self.tables.publish_group(group, flags)
+
+    def apply_config(self, config: BrokerConfig) -> None:
+        """Take over a changed configuration: republish what depends on it."""
+        self.config = config
+        self.config_version.next(self.now_ms)
+        self._watch_gates()
+        self.topics.republish()
+
+    def prepare(self, now_ms: int) -> None:
+        """Before the first request: which gates are closed at the start."""
+        self.now_ms = now_ms
+        self._watch_gates()
+
+    # ---- events ----
+
+    def on_close(self, connection: Connection) -> None:
+        """The connection is gone: its client leaves every group; others are told."""
+        for group in self.consumers.groups_of(connection):
+            self.consumers.unregister(group, connection, notify=self.notifies(group))
+        self.producers.drop(connection)
+        self.forwards.drop(self.outbox, connection)
+
+    def connections(self) -> set[Connection]:
+        """Every connection that a table knows."""
+        members = [connection for group in self.consumers for connection in group.members]
+        producing = [connection for _, group in self.producers for connection in group]
+        return {*members, *producing, *self.forwards.connections()}
+
+    def on_tick(self, now_ms: int) -> list[Effect]:
+        """Whatever is due: expiry of clients, locks and forwards, statistics, gates."""
+        self.now_ms = now_ms
+        self.forwards.expire(self.outbox, now_ms)
+        self.stats.sample(now_ms)
+        if self.topics.send_cold and now_ms >= self.config.start_accept_send_request_time_stamp:
+            self._watch_gates()
+            self.topics.republish()
+        if now_ms >= self._next_scan_ms:
+            self._next_scan_ms = now_ms + EXPIRY_SCAN_MS
+            self._expire_clients(now_ms)
+            self.locks.expire(now_ms)
+        return self.outbox.take()
+
+    def _expire_clients(self, now_ms: int) -> None:
+        before_ms = now_ms - self.config.channel_expired_timeout
+        stale = dict.fromkeys([*self.consumers.expired(before_ms), *self.producers.expired(before_ms)])
+        for connection in stale:
+            self.on_close(connection)
+            self.outbox.effects.append(Hangup(connection, None))
+
+    def _watch_gates(self) -> None:
+        permission = self.config.broker_permission
+        closed = self.now_ms < self.config.start_accept_send_request_time_stamp
+        self.topics.send_cold = closed or not permission & Perm.WRITE
+        self.topics.pull_cold = not permission & Perm.READ
+
+    def _topic_changed(self, topic: str) -> None:
+        self.outbox.register = True
+        if topic in self.topics:
+            self.offsets.adopt(topic, self.now_ms)
+            for group in self.consumers.groups_on(topic):
+                self.publish_group(group)
+
+    def _members_changed(self, group: str) -> None:
+        self.publish_group(group)

@@ -1,0 +1,49 @@
+"""Deleted topics whose queues still stand on disk.
+
+Requests that were on their way when a topic was deleted may still be appended and dispatched. So its queues are
+removed, and its name is free again, only when everything appended shortly after the deletion has been dispatched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+IN_FLIGHT_MS = 200
+"""A request taken before the deletion has been appended by then."""
+
+
+@dataclass(slots=True)
+class _Deletion:
+    deleted_ms: int
+    dispatch_bound: int | None = None
+
+
+class Deletions:
+    """Topics on their way out, by name."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Deletion] = {}
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._topics
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def add(self, topic: str, now_ms: int) -> None:
+        """The topic was deleted."""
+        self._topics[topic] = _Deletion(now_ms)
+
+    def due(self, now_ms: int, append_offset: int, dispatched_offset: int) -> list[str]:
+        """Topics whose queues may be removed now; they are forgotten here by `done`."""
+        ready = []
+        for topic, deletion in self._topics.items():
+            if deletion.dispatch_bound is None and now_ms >= deletion.deleted_ms + IN_FLIGHT_MS:
+                deletion.dispatch_bound = append_offset
+            if deletion.dispatch_bound is not None and dispatched_offset >= deletion.dispatch_bound:
+                ready.append(topic)
+        return ready
+
+    def done(self, topic: str) -> None:
+        """Its queues are gone; the name is free."""
+        del self._topics[topic]

@@ -1,0 +1,127 @@
+"""Consumer group configurations: system groups, automatic creation, changes, and `subscriptionGroup.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ringmq.remoting import json_body, names
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig
+from ringmq.remoting.errors import RequestError
+
+FILE = "subscriptionGroup.json"
+FORBIDDEN_READ = 1 << 2
+"""Bit of a forbidden entry that stops pulls (`PermName.INDEX_PERM_READ`)."""
+
+
+class GroupTable:
+    """All group configurations by name. `on_change(group)` publishes what the hot path needs of it."""
+
+    def __init__(self, on_change: Callable[[str], None]) -> None:
+        self._on_change = on_change
+        self._groups: dict[str, SubscriptionGroupConfig] = {}
+        self._forbidden: dict[str, dict[str, int]] = {}
+        self.data_version = DataVersion()
+        self.dirty = False
+
+    def __iter__(self) -> Iterator[SubscriptionGroupConfig]:
+        return iter(self._groups.values())
+
+    def __contains__(self, group: object) -> bool:
+        return group in self._groups
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """The configuration; nothing is made."""
+        return self._groups.get(group)
+
+    def find(self, group: str, auto_create: bool, now_ms: int) -> SubscriptionGroupConfig | None:
+        """The configuration, made when it is missing and may be (`findSubscriptionGroupConfig`)."""
+        known = self._groups.get(group)
+        if known is not None:
+            return known
+        if not auto_create:
+            return None
+        try:
+            names.check_group(group)
+        except RequestError:
+            return None
+        made = SubscriptionGroupConfig(group)
+        self.put(made, now_ms)
+        return made
+
+    def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
+        """Make or change a group. Raises RequestError for numbers out of range."""
+        if not 0 <= config.retry_queue_nums <= 65535:
+            raise RequestError(
+                f"group {config.group_name}: retryQueueNums = {config.retry_queue_nums} is outside 0..65535",
+                field="retryQueueNums",
+                code=ResponseCode.INVALID_PARAMETER,
+                limit=65535,
+            )
+        self._groups[config.group_name] = config
+        self._changed(config.group_name, now_ms)
+
+    def delete(self, group: str, now_ms: int) -> bool:
+        """Forget a group; False when there was none."""
+        self._forbidden.pop(group, None)
+        if self._groups.pop(group, None) is None:
+            return False
+        self._changed(group, now_ms)
+        return True
+
+    # ---- forbidden topics (353) ----
+
+    def is_forbidden(self, group: str, topic: str) -> bool:
+        """Whether the group may not read the topic."""
+        return bool(self._forbidden.get(group, {}).get(topic, 0) & FORBIDDEN_READ)
+
+    def set_forbidden(self, group: str, topic: str, forbidden: bool, now_ms: int) -> None:
+        """Allow or forbid reading."""
+        topics = self._forbidden.setdefault(group, {})
+        bits = topics.get(topic, 0)
+        topics[topic] = bits | FORBIDDEN_READ if forbidden else bits & ~FORBIDDEN_READ
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self._forbidden[group]
+        self._changed(group, now_ms)
+
+    def has_forbidden(self, group: str) -> bool:
+        """Whether any topic is forbidden for the group."""
+        return group in self._forbidden
+
+    # ---- file and body ----
+
+    def body(self) -> dict[str, Any]:
+        """Everything: the answer to 201 and the content of subscriptionGroup.json."""
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "forbiddenTable": {group: dict(topics) for group, topics in self._forbidden.items()},
+            "subscriptionGroupTable": {name: config.to_json() for name, config in self._groups.items()},
+        }
+
+    def load(self, value: dict[str, Any], now_ms: int) -> None:
+        """Take over subscriptionGroup.json and add the system groups."""
+        self.data_version = DataVersion(0, 0, now_ms)
+        if value:
+            self.data_version = DataVersion.from_json(json_body.mapping(value, "dataVersion"))
+        table = json_body.mapping(value, "subscriptionGroupTable")
+        for name in table:
+            config = SubscriptionGroupConfig.from_json(json_body.mapping(table, name))
+            config.group_name = config.group_name or name
+            self._groups[name] = config
+        for group, topics in json_body.mapping(value, "forbiddenTable").items():
+            if isinstance(topics, dict):
+                self._forbidden[str(group)] = {str(topic): int(bits) for topic, bits in topics.items()}
+        for group in sorted(names.SYSTEM_GROUPS):
+            if group not in self._groups:
+                self._groups[group] = SubscriptionGroupConfig(group, consume_broadcast_enable=True)
+        for group in self._groups:
+            self._on_change(group)
+        self.dirty = True
+
+    def _changed(self, group: str, now_ms: int) -> None:
+        self.data_version.next(now_ms)
+        self.dirty = True
+        self._on_change(group)

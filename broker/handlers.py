@@ -1,0 +1,135 @@
+"""Which handler answers which request code, and what every request has in common.
+
+Errors that any handler may raise become answers here: a bad field its code and remark, a full table of the shared
+memory 1. Oneway requests are never answered, whatever became of them.
+"""
+
+from __future__ import annotations
+
+from ringmq.broker import (
+    admin_clients,
+    admin_config,
+    admin_groups,
+    admin_stats,
+    admin_topics,
+    clients,
+    offset_requests,
+    pulls,
+    queries,
+    runtime_info,
+    sends,
+)
+from ringmq.broker.core import Broker
+from ringmq.broker.request import (
+    Answer,
+    Close,
+    Effect,
+    Handler,
+    Hangup,
+    Redo,
+    Release,
+    Reply,
+    Request,
+    Run,
+    Wait,
+)
+from ringmq.ipc.plane import PlaneFullError
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RequestError
+
+HANDLERS: dict[int, Handler] = {
+    RequestCode.SEND_MESSAGE: sends.send,
+    RequestCode.SEND_MESSAGE_V2: sends.send,
+    RequestCode.SEND_BATCH_MESSAGE: sends.send,
+    RequestCode.CONSUMER_SEND_MSG_BACK: sends.not_yet,
+    RequestCode.END_TRANSACTION: sends.not_yet,
+    RequestCode.PULL_MESSAGE: pulls.pull,
+    RequestCode.LITE_PULL_MESSAGE: pulls.pull,
+    RequestCode.QUERY_MESSAGE: queries.query_message,
+    RequestCode.VIEW_MESSAGE_BY_ID: queries.view_message,
+    RequestCode.QUERY_CONSUMER_OFFSET: offset_requests.query_consumer_offset,
+    RequestCode.UPDATE_CONSUMER_OFFSET: offset_requests.update_consumer_offset,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: offset_requests.all_consumer_offsets,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offset_requests.offset_by_time,
+    RequestCode.GET_MAX_OFFSET: offset_requests.max_offset,
+    RequestCode.GET_MIN_OFFSET: offset_requests.min_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: offset_requests.earliest_store_time,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: offset_requests.reset_offset,
+    RequestCode.HEART_BEAT: clients.heart_beat,
+    RequestCode.UNREGISTER_CLIENT: clients.unregister_client,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
+    RequestCode.CHECK_CLIENT_CONFIG: clients.check_client_config,
+    RequestCode.LOCK_BATCH_MQ: clients.lock_queues,
+    RequestCode.UNLOCK_BATCH_MQ: clients.unlock_queues,
+    RequestCode.UPDATE_AND_CREATE_TOPIC: admin_topics.update_topic,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: admin_topics.update_topics,
+    RequestCode.DELETE_TOPIC_IN_BROKER: admin_topics.delete_topic,
+    RequestCode.GET_ALL_TOPIC_CONFIG: admin_topics.all_topics,
+    RequestCode.GET_TOPIC_CONFIG: admin_topics.topic_config,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: admin_topics.system_topics,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: admin_groups.update_group,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: admin_groups.update_groups,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: admin_groups.delete_group,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: admin_groups.all_groups,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: admin_groups.group_config,
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: admin_groups.group_forbidden,
+    RequestCode.GET_TOPIC_STATS_INFO: admin_stats.topic_stats,
+    RequestCode.GET_CONSUME_STATS: admin_stats.consume_stats,
+    RequestCode.QUERY_CONSUME_TIME_SPAN: admin_stats.consume_time_span,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: admin_stats.groups_of_topic,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: admin_stats.topics_of_group,
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: admin_stats.subscription_of_group,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: admin_stats.consumer_connections,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: admin_stats.producer_connections,
+    RequestCode.GET_ALL_PRODUCER_INFO: admin_stats.all_producers,
+    RequestCode.UPDATE_BROKER_CONFIG: admin_config.update_config,
+    RequestCode.GET_BROKER_CONFIG: admin_config.get_config,
+    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: admin_config.clean,
+    RequestCode.CLEAN_UNUSED_TOPIC: admin_config.clean,
+    RequestCode.DELETE_EXPIRED_COMMITLOG: admin_config.clean,
+    RequestCode.GET_BROKER_RUNTIME_INFO: runtime_info.runtime_info,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: admin_clients.consumer_running_info,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: admin_clients.consume_directly,
+}
+
+NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+"""Requests that the VIP port (listenPort - 2) does not serve; answered as unknown there."""
+
+
+def handle(broker: Broker, request: Request) -> list[Effect]:
+    """Everything that follows from one cold frame, its verdict last."""
+    broker.now_ms = request.now_ms
+    if request.command.is_response:
+        broker.forwards.answer(broker.outbox, request.connection, request.command)
+        return [*broker.outbox.take(), Release(request.connection, request.pending)]
+    verdict = _verdict(request, answer(broker, request))
+    effects = broker.outbox.take()
+    return effects if verdict is None else [*effects, verdict]
+
+
+def answer(broker: Broker, request: Request) -> Answer:
+    """Run the handler of the request's code; RequestErrors become answers."""
+    code = request.command.code
+    handler = HANDLERS.get(code)
+    if handler is None or (request.connection.vip and code in NOT_ON_VIP):
+        remark = f" request type {code} not supported"
+        return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+    try:
+        return handler(broker, request)
+    except RequestError as error:
+        return request.reply(error.code, str(error))
+    except PlaneFullError as error:
+        return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+
+
+def _verdict(request: Request, answer: Answer) -> Effect | None:
+    where = request.connection, request.pending
+    if isinstance(answer, RemotingCommand):
+        return Release(*where) if request.command.is_oneway else Reply(*where, answer)
+    if isinstance(answer, Redo):
+        return Run(*where)
+    if isinstance(answer, Close):
+        return Hangup(*where)
+    assert isinstance(answer, Wait)
+    return None

@@ -1,0 +1,199 @@
+"""Consumer offsets: by (group, topic, queue) over the plane's table, and the file `consumerOffset.json`.
+
+Offsets of live queues stand in the plane, where pulls commit too. Offsets of topics or queues that do not exist
+(any more, or yet) are kept beside it, so that no file loses them; they move when the topic is published.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringmq.broker.ports import PlanePort
+from ringmq.broker.publication import PlaneTables
+from ringmq.remoting import json_body
+from ringmq.remoting.config_beans import DataVersion
+
+FILE = "consumerOffset.json"
+SEPARATOR = "@"
+UPDATE_VERSION_STEP = 500
+
+OffsetKey = tuple[str, str]
+"""(topic, group)"""
+
+
+class OffsetTable:
+    """Offsets of all groups, and the resets that wait for a pull (spec remoting 5.3, code 222)."""
+
+    def __init__(self, plane: PlanePort, tables: PlaneTables) -> None:
+        self._plane = plane
+        self._tables = tables
+        self._strays: dict[OffsetKey, dict[int, int]] = {}
+        self._resets: dict[OffsetKey, dict[int, int]] = {}
+        self._queues: dict[OffsetKey, set[int]] = {}
+        self._known_slots: set[tuple[int, int]] = set()
+        self.data_version = DataVersion()
+        self._updates = 0
+        self.dirty = False
+
+    # ---- one offset ----
+
+    def get(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset, -1 = none. A waiting reset wins."""
+        reset = self._resets.get((topic, group), {}).get(queue_id)
+        if reset is not None:
+            return reset
+        slot = self._tables.slot(topic, queue_id)
+        group_id = self._plane.group_find(group)
+        if slot is None or group_id is None:
+            return self._strays.get((topic, group), {}).get(queue_id, -1)
+        return self._plane.offset_get(group_id, slot)
+
+    def put(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
+        """Commit an offset; smaller ones are accepted. Raises PlaneFullError."""
+        slot = self._tables.slot(topic, queue_id)
+        if slot is None:
+            self._strays.setdefault((topic, group), {})[queue_id] = offset
+        else:
+            group_id = self._tables.group_id(group)
+            self._plane.offset_put(group_id, slot, offset)
+            self._note(group_id, slot, group, topic, queue_id)
+        self._step(now_ms)
+
+    def drain(self, now_ms: int) -> int:
+        """Take over what pulls have committed; number of changes. Raises PlaneFullError."""
+        changes = self._plane.offset_drain()
+        if changes:
+            self._step(now_ms, changes)
+        return changes
+
+    # ---- resets ----
+
+    def set_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The next pull of the queue goes to `offset`."""
+        self._resets.setdefault((topic, group), {})[queue_id] = offset
+
+    def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a reset waits for the queue."""
+        return queue_id in self._resets.get((topic, group), {})
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The waiting reset, erased."""
+        key = (topic, group)
+        waiting = self._resets.get(key)
+        if waiting is None:
+            return None
+        offset = waiting.pop(queue_id, None)
+        if not waiting:
+            del self._resets[key]
+        return offset
+
+    def waits_for_reset(self, group: str) -> bool:
+        """Whether any reset of the group waits."""
+        return any(name == group for _, name in self._resets)
+
+    # ---- many ----
+
+    def table(self) -> dict[OffsetKey, dict[int, int]]:
+        """Every offset."""
+        result: dict[OffsetKey, dict[int, int]] = {key: dict(queues) for key, queues in self._strays.items()}
+        self._discover()
+        for (topic, group), queue_ids in self._queues.items():
+            group_id = self._plane.group_find(group)
+            for queue_id in sorted(queue_ids):
+                slot = self._tables.slot(topic, queue_id)
+                offset = -1 if slot is None or group_id is None else self._plane.offset_get(group_id, slot)
+                if offset >= 0:
+                    result.setdefault((topic, group), {})[queue_id] = offset
+        return result
+
+    def topics_of(self, group: str) -> list[str]:
+        """Topics for which the group has offsets (`whichTopicByConsumer`)."""
+        return sorted({topic for topic, name in self.table() if name == group})
+
+    def groups_on(self, topic: str) -> list[str]:
+        """Groups that have offsets for the topic (`whichGroupByTopic`)."""
+        return sorted({group for name, group in self.table() if name == topic})
+
+    def adopt(self, topic: str, now_ms: int) -> None:
+        """Move what is kept beside the plane for a topic that is published now."""
+        for key in [key for key in self._strays if key[0] == topic]:
+            for queue_id, offset in self._strays.pop(key).items():
+                self.put(key[1], topic, queue_id, offset, now_ms)
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic is to be deleted: erase its offsets. To be called while it is still live."""
+        for key in [key for key in self.table() if key[0] == topic]:
+            self._erase(key)
+
+    def forget_group(self, group: str) -> None:
+        """Erase every offset of a group."""
+        for key in [key for key in self.table() if key[1] == group]:
+            self._erase(key)
+
+    # ---- file ----
+
+    def to_file(self) -> dict[str, Any]:
+        """The content of consumerOffset.json, as of now."""
+        table = self.table()
+        topics: dict[str, list[str]] = {}
+        for topic, group in table:
+            topics.setdefault(group, []).append(topic)
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "groupTopicMap": {group: tuple(names) for group, names in topics.items()},
+            "offsetTable": {f"{topic}{SEPARATOR}{group}": queues for (topic, group), queues in table.items()},
+        }
+
+    def body(self) -> dict[str, Any]:
+        """The answer to 43."""
+        content = self.to_file()
+        return {"dataVersion": content["dataVersion"], "offsetTable": content["offsetTable"]}
+
+    def load(self, value: dict[str, Any], now_ms: int, *, into_plane: bool) -> None:
+        """Take over consumerOffset.json. `into_plane` False (control was restarted): the plane's offsets are newer,
+        only what it cannot hold is read."""
+        self.data_version = DataVersion(0, 0, now_ms)
+        if value:
+            self.data_version = DataVersion.from_json(json_body.mapping(value, "dataVersion"))
+        for name, queues in json_body.mapping(value, "offsetTable").items():
+            topic, separator, group = str(name).partition(SEPARATOR)
+            if not separator or not isinstance(queues, dict):
+                continue
+            for queue_id, offset in queues.items():
+                if into_plane or self._tables.slot(topic, int(queue_id)) is None:
+                    self.put(group, topic, int(queue_id), int(offset), now_ms)
+        self.dirty = False
+
+    def _erase(self, key: OffsetKey) -> None:
+        topic, group = key
+        self._strays.pop(key, None)
+        self._resets.pop(key, None)
+        group_id = self._plane.group_find(group)
+        for queue_id in self._queues.pop(key, ()):
+            slot = self._tables.slot(topic, queue_id)
+            if slot is not None and group_id is not None:
+                self._plane.offset_put(group_id, slot, -1)
+                self._known_slots.discard((group_id, slot))
+        self.dirty = True
+
+    def _note(self, group_id: int, slot: int, group: str, topic: str, queue_id: int) -> None:
+        if (group_id, slot) not in self._known_slots:
+            self._known_slots.add((group_id, slot))
+            self._queues.setdefault((topic, group), set()).add(queue_id)
+
+    def _discover(self) -> None:
+        """Names of the offsets that pulls have put into the plane."""
+        for group_id, slot, _ in self._plane.offsets():
+            if (group_id, slot) in self._known_slots:
+                continue
+            names = self._tables.names_of(group_id, slot)
+            if names is not None:
+                group, topic, queue_id = names
+                self._note(group_id, slot, group, topic, queue_id)
+
+    def _step(self, now_ms: int, updates: int = 1) -> None:
+        self.dirty = True
+        self._updates += updates
+        if self._updates >= UPDATE_VERSION_STEP:
+            self._updates = 0
+            self.data_version.next(now_ms)

@@ -1,0 +1,55 @@
+"""Control's config files: what is dirty is written before the answers go out that it stands behind; consumer offsets
+by time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ringmq.broker import groups, offsets, topics
+from ringmq.broker.core import Broker
+from ringmq.store.config_files import persist_config
+
+
+class Persistence:
+    """Writes `<root>/config`. Every method raises OSError; what could not be written stays dirty."""
+
+    def __init__(self, root: Path, broker: Broker) -> None:
+        self._root = root
+        self._broker = broker
+        self._next_offsets_ms = 0
+
+    def save_tables(self) -> None:
+        """Topics and groups, when they changed."""
+        broker = self._broker
+        if broker.topics.dirty:
+            persist_config(self._root, topics.FILE, broker.topics.to_file())
+            broker.topics.dirty = False
+        if broker.groups.dirty:
+            persist_config(self._root, groups.FILE, broker.groups.body())
+            broker.groups.dirty = False
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove the queues of deleted topics from disk, when nothing of them is on its way any more."""
+        broker = self._broker
+        if not broker.deletions:
+            return
+        log = broker.store.log_state()
+        for topic in broker.deletions.due(now_ms, log.append_offset, log.dispatched_offset):
+            self.save_tables()
+            self.save_offsets()
+            broker.store.delete_topic(topic)
+            broker.deletions.done(topic)
+
+    def save_offsets_if_due(self, now_ms: int) -> None:
+        """Consumer offsets, every flushConsumerOffsetInterval when they changed."""
+        if now_ms < self._next_offsets_ms:
+            return
+        self._next_offsets_ms = now_ms + self._broker.config.flush_consumer_offset_interval
+        self.save_offsets()
+
+    def save_offsets(self) -> None:
+        """Consumer offsets, when they changed."""
+        if self._broker.offsets.dirty:
+            persist_config(self._root, offsets.FILE, self._broker.offsets.to_file())
+            self._broker.offsets.dirty = False

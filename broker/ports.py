@@ -1,0 +1,126 @@
+"""What the core needs from outside: the shared-memory tables and the store, as protocols.
+
+`ringmq.ipc.plane.Plane` is the real `PlanePort`; tests have one in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+TOPIC_LIVE = 0x1
+TOPIC_SEND_COLD = 0x2
+TOPIC_PULL_COLD = 0x4
+TOPIC_NO_INDEX = 0x8
+TOPIC_RECOVERED = 0x10
+"""On disk but in no configuration: live for dispatch and write, unknown to clients."""
+
+GROUP_LIVE = 0x1
+GROUP_CONSUME_ENABLE = 0x2
+GROUP_BROADCAST_ENABLE = 0x4
+GROUP_HAS_MEMBERS = 0x8
+GROUP_BROADCASTING = 0x10
+GROUP_PULL_COLD = 0x20
+
+SUBSCRIPTION_NONE = 0
+SUBSCRIPTION_ALL = 1
+SUBSCRIPTION_TAGS = 2
+SUBSCRIPTION_COLD = 3
+TAGS_MAX = 56
+
+
+class PlanePort(Protocol):
+    """The methods of `ringmq.ipc.plane.Plane` that tables and offsets go through."""
+
+    header: Any
+
+    def topic_find(self, name: str) -> int | None: ...
+    def topic_add(self, name: str, config: int) -> int: ...
+    def topic_set(self, topic_id: int, config: int) -> None: ...
+    def topic(self, topic_id: int) -> Any: ...
+    def queue_find(self, topic_id: int, queue_id: int) -> int | None: ...
+    def queue_add(self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0) -> int: ...
+    def queue(self, queue_slot: int) -> Any: ...
+    def group_find(self, name: str) -> int | None: ...
+    def group_add(self, name: str, config: int) -> int: ...
+    def group(self, group_id: int) -> Any: ...
+    def group_set(self, group_id: int, config: int) -> None: ...
+    def subscription_set(
+        self, group_id: int, topic_id: int, kind: int, sub_version: int, tag_hashes: list[int]
+    ) -> None: ...
+    def offset_get(self, group_id: int, queue_slot: int) -> int: ...
+    def offset_put(self, group_id: int, queue_slot: int, offset: int) -> None: ...
+    def offset_drain(self) -> int: ...
+    def offsets(self) -> Iterator[tuple[int, int, int]]: ...
+    def confirm_offset(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQuery:
+    """What the index knows about a key. `messages` are stored records, oldest first."""
+
+    messages: list[bytes]
+    index_last_update_timestamp: int
+    index_last_update_phyoffset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPull:
+    """A pull of a BatchCQ topic. `status` is stock's name of the result (FOUND, NO_MESSAGE_IN_QUEUE, ...)."""
+
+    status: str
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Positions in the log and room on its disk."""
+
+    min_offset: int
+    append_offset: int
+    flushed_offset: int
+    dispatched_offset: int
+    confirm_offset: int
+    commit_log_path: str
+    disk_total_bytes: int
+    disk_free_bytes: int
+
+    @property
+    def disk_ratio(self) -> float:
+        """Share of the disk in use, 0..1."""
+        return 1 - self.disk_free_bytes / self.disk_total_bytes if self.disk_total_bytes else 0.0
+
+
+class StorePort(Protocol):
+    """Reads of the store for cold requests. Every one is bounded by the confirm offset."""
+
+    def view(self, commit_log_offset: int) -> bytes | None:
+        """The stored record that begins at `commit_log_offset`; None when none does."""
+
+    def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
+        """The newest `max_num` records under a key, stored in [begin_ms, end_ms]."""
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool) -> int:
+        """First queue offset stored at or after the time; `upper`: the last at or before it."""
+
+    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Store time in ms of one message of a queue, -1 when it is not there."""
+
+    def batch_pull(self, topic: str, queue_id: int, queue_offset: int, max_num: int, tag_codes: list[int]) -> BatchPull:
+        """A pull from a BatchConsumeQueue; no tag codes means all."""
+
+    def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
+        """Consume-queue units (commit-log offset, size, tags code) from `queue_offset` on."""
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove the consume queues of a topic that was deleted."""
+
+    def log_state(self) -> LogState:
+        """Positions and room."""
+
+    def earliest_store_time(self) -> int:
+        """Store time of the first record in the log, -1 when it is empty."""

@@ -1,0 +1,164 @@
+"""Publication: the control role's decisions as entries of the shared-memory plane that the hot paths read.
+
+A topic is published in an order that a reader may watch: entry without LIVE, its queues, then LIVE by one store.
+Deleting is one store of 0. Ids are never reused; a topic made again gets a new entry and new queue slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ringmq.broker import ports
+from ringmq.broker.ports import PlanePort
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
+from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData
+
+QueueKey = tuple[str, int]
+QUEUES_MAX = 65535
+"""Queues of one topic: what the plane's config word can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """A queue as dispatch has published it. `max_offset` is the next offset, nothing at or above is readable."""
+
+    min_offset: int
+    max_offset: int
+    last_store_time_ms: int
+
+
+def topic_word(perm: int, read_queues: int, write_queues: int, flags: int) -> int:
+    """The one-word form of a topic's settings (struct rmq_topic.config)."""
+    return perm & 0xFF | (read_queues & 0xFFFF) << 8 | (write_queues & 0xFFFF) << 24 | flags << 40
+
+
+class PlaneTables:
+    """Topics, groups, subscriptions and queue states by name."""
+
+    def __init__(self, plane: PlanePort) -> None:
+        self.plane = plane
+        self._ranges: dict[QueueKey, tuple[int, int]] = {}
+
+    # ---- topics ----
+
+    def publish_topic(self, config: TopicConfig, flags: int) -> None:
+        """Make or change a topic. Raises PlaneFullError when a table has no room; nothing new is live then."""
+        word = topic_word(config.perm, config.read_queue_nums, config.write_queue_nums, flags | ports.TOPIC_LIVE)
+        self._publish(config.topic_name, set(range(config.queue_count)), word)
+
+    def remember(self, ranges: Mapping[QueueKey, tuple[int, int]]) -> None:
+        """What recovery found: (topic, queue id) -> (min, max). Publishing a topic takes its queues from here."""
+        self._ranges.update(ranges)
+
+    def publish_remembered(self) -> None:
+        """Publish what is on disk and in no configuration: records of such topics are still dispatched and their
+        offsets go on, but clients meet control, which does not know the topic."""
+        flags = ports.TOPIC_LIVE | ports.TOPIC_SEND_COLD | ports.TOPIC_PULL_COLD | ports.TOPIC_RECOVERED
+        for topic in sorted({topic for topic, _ in self._ranges}):
+            self._publish(topic, set(), topic_word(0, 0, 0, flags))
+
+    def withdraw_topic(self, topic: str) -> None:
+        """Delete: no frame finds the topic from here on."""
+        topic_id = self.plane.topic_find(topic)
+        if topic_id is not None:
+            self.plane.topic_set(topic_id, 0)
+
+    def _publish(self, topic: str, queue_ids: set[int], word: int) -> None:
+        topic_id = self.plane.topic_find(topic)
+        if topic_id is None:
+            topic_id = self.plane.topic_add(topic, 0)
+        remembered = {key[1]: bounds for key, bounds in self._ranges.items() if key[0] == topic}
+        for queue_id in sorted(queue_ids | remembered.keys()):
+            if self.plane.queue_find(topic_id, queue_id) is None:
+                self.plane.queue_add(topic_id, queue_id, *remembered.get(queue_id, (0, 0)))
+        for queue_id in remembered:
+            del self._ranges[topic, queue_id]
+        self.plane.topic_set(topic_id, word)
+
+    def live_topics(self) -> Iterator[TopicConfig]:
+        """The live topics as the plane holds them (what survives a restart of control)."""
+        for topic_id in range(1, int(self.plane.header.topic_count) + 1):
+            entry = self.plane.topic(topic_id)
+            word = int(entry.config)
+            if word >> 40 & ports.TOPIC_LIVE and not word >> 40 & ports.TOPIC_RECOVERED:
+                yield TopicConfig(_name(entry), word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, word & 0xFF)
+
+    # ---- queues ----
+
+    def slot(self, topic: str, queue_id: int) -> int | None:
+        """Queue slot of a live topic's queue."""
+        topic_id = self.plane.topic_find(topic)
+        return None if topic_id is None or queue_id < 0 else self.plane.queue_find(topic_id, queue_id)
+
+    def queue(self, topic: str, queue_id: int) -> QueueState | None:
+        """The state of a queue, None when it does not exist."""
+        slot = self.slot(topic, queue_id)
+        if slot is None:
+            return None
+        entry = self.plane.queue(slot)
+        return QueueState(int(entry.min_offset), int(entry.max_offset), int(entry.last_store_time_ms))
+
+    def names_of(self, group_id: int, slot: int) -> tuple[str, str, int] | None:
+        """(group, topic, queue id) of an entry of the offset table; None when the topic is not live."""
+        queue = self.plane.queue(slot)
+        topic = self.plane.topic(int(queue.topic_id))
+        if not int(topic.config) >> 40 & ports.TOPIC_LIVE:
+            return None
+        return _name(self.plane.group(group_id)), _name(topic), int(queue.queue_id)
+
+    # ---- groups and subscriptions ----
+
+    def group_id(self, group: str) -> int:
+        """Id of a group, made without LIVE when it is new."""
+        group_id = self.plane.group_find(group)
+        return self.plane.group_add(group, 0) if group_id is None else group_id
+
+    def publish_group(self, group: str, flags: int) -> None:
+        """Set a group's flags (GROUP_*); 0 withdraws it, its offsets stay."""
+        self.plane.group_set(self.group_id(group), flags)
+
+    def publish_subscription(self, group: str, topic: str, subscription: SubscriptionData | None) -> None:
+        """What the group wants of the topic; None = nothing. A topic that is not there yet is left for later."""
+        topic_id = self.plane.topic_find(topic)
+        if topic_id is None:
+            return
+        kind, hashes = subscription_kind(subscription)
+        version = 0 if subscription is None else subscription.sub_version
+        self.plane.subscription_set(self.group_id(group), topic_id, kind, version, hashes)
+
+
+def subscription_kind(subscription: SubscriptionData | None) -> tuple[int, list[int]]:
+    """(RMQ_SUBSCRIPTION_*, tag hashes) of a subscription; what the hot path cannot judge is COLD."""
+    if subscription is None:
+        return ports.SUBSCRIPTION_NONE, []
+    if subscription.expression_type != EXPRESSION_TAG:
+        return ports.SUBSCRIPTION_COLD, []
+    if subscription.is_all or subscription.class_filter_mode:
+        return ports.SUBSCRIPTION_ALL, []
+    hashes = sorted(code for code in subscription.code_set if -(1 << 31) <= code < 1 << 31)
+    if not hashes or len(hashes) > ports.TAGS_MAX:
+        return ports.SUBSCRIPTION_COLD, []
+    return ports.SUBSCRIPTION_TAGS, hashes
+
+
+def group_flags(config: SubscriptionGroupConfig | None, *, members: bool, broadcasting: bool, cold: bool) -> int:
+    """RMQ_GROUP_* of a group; None = it has no configuration."""
+    if config is None:
+        return 0
+    return (
+        ports.GROUP_LIVE
+        | ports.GROUP_CONSUME_ENABLE * config.consume_enable
+        | ports.GROUP_BROADCAST_ENABLE * config.consume_broadcast_enable
+        | ports.GROUP_HAS_MEMBERS * members
+        | ports.GROUP_BROADCASTING * broadcasting
+        | ports.GROUP_PULL_COLD * cold
+    )
+
+
+def _name(entry: Any) -> str:
+    raw = entry.name
+    if isinstance(raw, bytes):
+        return raw[: entry.name_length].decode()
+    return b"".join(raw[index] for index in range(entry.name_length)).decode()

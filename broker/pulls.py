@@ -1,0 +1,160 @@
+"""Pulls that the read worker did not answer: errors, forbidden groups, resets, BatchCQ topics (11, 361).
+
+Checks stand in stock's order (`PullMessageProcessor.processRequest`). A pull that passes them goes back to the read
+worker; a topic or group that made it cold is fine by then.
+"""
+
+from __future__ import annotations
+
+from ringmq.broker.core import Broker
+from ringmq.broker.request import FAQ, Answer, Redo, Request
+from ringmq.broker.topics import is_batch_topic
+from ringmq.remoting.client_headers import PullMessageRequestHeader
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
+from ringmq.remoting.errors import RequestError
+from ringmq.remoting.flags import Perm, PullSysFlag
+from ringmq.remoting.response_headers import PullMessageResponseHeader
+from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData, build_subscription
+
+FORBIDDEN_BROKER, FORBIDDEN_GROUP, FORBIDDEN_TOPIC, FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = 1, 2, 3, 4, 5
+_CODE_OF_STATUS = {
+    "FOUND": ResponseCode.SUCCESS,
+    "NO_MATCHED_MESSAGE": ResponseCode.PULL_RETRY_IMMEDIATELY,
+    "MESSAGE_WAS_REMOVING": ResponseCode.PULL_RETRY_IMMEDIATELY,
+    "OFFSET_FOUND_NULL": ResponseCode.PULL_NOT_FOUND,
+    "OFFSET_OVERFLOW_ONE": ResponseCode.PULL_NOT_FOUND,
+    "OFFSET_OVERFLOW_BADLY": ResponseCode.PULL_OFFSET_MOVED,
+    "OFFSET_TOO_SMALL": ResponseCode.PULL_OFFSET_MOVED,
+    "OFFSET_RESET": ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+def pull(broker: Broker, request: Request) -> Answer:
+    """Judge a pull: an error, an answer of control's own, or Redo."""
+    header = PullMessageRequestHeader.decode(request.command.ext_fields)
+    refusal = _check_broker(broker, request)
+    if refusal is not None:
+        return refusal
+    group = broker.groups.find(header.consumer_group, broker.config.auto_create_subscription_group, request.now_ms)
+    if group is None:
+        remark = f"subscription group [{header.consumer_group}] does not exist, {FAQ}"
+        return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    if not group.consume_enable:
+        return _forbid(request, FORBIDDEN_GROUP, f"subscription group no permission, {header.consumer_group}")
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+        return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
+    if not topic.perm & Perm.READ:
+        return _forbid(request, FORBIDDEN_TOPIC, f"the topic[{header.topic}] pulling message is forbidden")
+    if not 0 <= header.queue_id < topic.read_queue_nums:
+        remark = (
+            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+            f"[{topic.read_queue_nums}] consumer:[/{request.connection.address}]"
+        )
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+    subscription = _subscription_of(broker, request, header, group)
+    if isinstance(subscription, RemotingCommand):
+        return subscription
+    if subscription.expression_type != EXPRESSION_TAG:
+        kind = subscription.expression_type
+        remark = f"The broker does not support consumer to filter message by {kind}"
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+    return _serve(broker, request, header, topic, group, subscription)
+
+
+def _check_broker(broker: Broker, request: Request) -> Answer | None:
+    host = broker.identity.host
+    if not broker.config.broker_permission & Perm.READ:
+        return _forbid(request, FORBIDDEN_BROKER, f"the broker[{host}] pulling message is forbidden")
+    is_lite = request.command.code == RequestCode.LITE_PULL_MESSAGE
+    if is_lite and not broker.config.lite_pull_message_enable:
+        return _forbid(request, FORBIDDEN_BROKER, f"the broker[{host}] for lite pull consumer is forbidden")
+    return None
+
+
+def _subscription_of(
+    broker: Broker, request: Request, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
+) -> SubscriptionData | RemotingCommand:
+    """What the pull is filtered by: the request's own expression, or the heartbeat's."""
+    name = header.consumer_group
+    if header.sys_flag & PullSysFlag.SUBSCRIPTION:
+        try:
+            return build_subscription(header.topic, header.subscription, header.expression_type)
+        except RequestError as error:
+            return request.reply(error.code, f"parse the consumer's subscription failed: {error}")
+    online = broker.consumers.get(name)
+    if online is None:
+        remark = f"the consumer's group info not exist{FAQ}"
+        return request.reply(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if online.is_broadcasting and not group.consume_broadcast_enable:
+        remark = f"the consumer group[{name}] can not consume by broadcast way"
+        return _forbid(request, FORBIDDEN_BROADCAST, remark)
+    if broker.groups.is_forbidden(name, header.topic):
+        remark = f"the consumer group[{name}] is forbidden for topic[{header.topic}]"
+        return _forbid(request, FORBIDDEN_SUBSCRIPTION, remark)
+    subscription = online.subscriptions.get(header.topic)
+    if subscription is None:
+        remark = f"the consumer's subscription not exist{FAQ}"
+        return request.reply(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+    if subscription.sub_version < (header.sub_version or 0):
+        return request.reply(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+    return subscription
+
+
+def _serve(
+    broker: Broker,
+    request: Request,
+    header: PullMessageRequestHeader,
+    topic: TopicConfig,
+    group: SubscriptionGroupConfig,
+    subscription: SubscriptionData,
+) -> Answer:
+    state = broker.tables.queue(header.topic, header.queue_id)
+    low, high = (0, 0) if state is None else (max(0, state.min_offset), state.max_offset)
+    reset = broker.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+    if reset is not None:
+        broker.offsets.put(header.consumer_group, header.topic, header.queue_id, reset, request.now_ms)
+        broker.publish_group(header.consumer_group)
+        return _answer(request, topic, group, "OFFSET_RESET", reset, low, high)
+    if not is_batch_topic(topic):
+        return Redo()
+    if header.sys_flag & PullSysFlag.COMMIT_OFFSET:
+        broker.offsets.put(header.consumer_group, header.topic, header.queue_id, header.commit_offset, request.now_ms)
+    codes = [] if subscription.is_all or subscription.class_filter_mode else sorted(subscription.code_set)
+    count = max(1, min(header.max_msg_nums, broker.config.max_transfer_count_on_message_in_memory))
+    found = broker.store.batch_pull(header.topic, header.queue_id, header.queue_offset, count, codes)
+    return _answer(
+        request, topic, group, found.status, found.next_begin_offset, found.min_offset, found.max_offset, found.body
+    )
+
+
+def _answer(
+    request: Request,
+    topic: TopicConfig,
+    group: SubscriptionGroupConfig,
+    status: str,
+    next_offset: int,
+    min_offset: int,
+    max_offset: int,
+    body: bytes = b"",
+) -> RemotingCommand:
+    code = _CODE_OF_STATUS.get(status)
+    if code is None:  # NO_MATCHED_LOGIC_QUEUE, NO_MESSAGE_IN_QUEUE
+        at_start = request.command.ext_fields.get("queueOffset") == "0"
+        code = ResponseCode.PULL_NOT_FOUND if at_start else ResponseCode.PULL_OFFSET_MOVED
+    ext = PullMessageResponseHeader(
+        suggest_which_broker_id=0,
+        next_begin_offset=next_offset,
+        min_offset=min_offset,
+        max_offset=max_offset,
+        topic_sys_flag=topic.topic_sys_flag,
+        group_sys_flag=group.group_sys_flag,
+    )
+    return request.reply(code, status, ext.encode(), body)
+
+
+def _forbid(request: Request, kind: int, remark: str) -> RemotingCommand:
+    return request.reply(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(kind)})

@@ -1,0 +1,125 @@
+"""Registration with name servers: when to say what (REGISTER_BROKER 103, UNREGISTER_BROKER 104). No IO.
+
+Every name server is told everything at the start, at each change of a topic, and periodically as a sign of life. A
+change while a call is under way makes one more call afterwards. A name server that does not answer is tried again
+with growing pauses; the others do not wait for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.core import Identity
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import TopicConfig, TopicConfigTable
+from ringmq.remoting.flags import PERM_READ_WRITE
+from ringmq.remoting.namesrv_headers import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
+from ringmq.remoting.register_body import body_crc32, encode_register_body
+
+RETRY_FIRST_MS = 500
+
+
+@dataclass(slots=True)
+class _Server:
+    next_ms: int = 0
+    busy: bool = False
+    wanted: bool = True
+    failures: int = 0
+    registered: bool = False
+
+
+@dataclass(slots=True)
+class Registration:
+    """State per name server address."""
+
+    period_ms: int
+    servers: dict[str, _Server] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Registration:
+        """From namesrvAddr; no address means nothing to do."""
+        addresses = [address for address in config.namesrv_addr.split(";") if address]
+        return cls(config.register_name_server_period, {address: _Server() for address in addresses})
+
+    def changed(self) -> None:
+        """Topics have changed: tell every name server soon."""
+        for server in self.servers.values():
+            server.wanted = True
+
+    def due(self, now_ms: int) -> list[str]:
+        """Addresses to register with now; they are busy until `finished`."""
+        ready = []
+        for address, server in self.servers.items():
+            if server.busy or (now_ms < server.next_ms and not (server.wanted and not server.failures)):
+                continue
+            server.busy, server.wanted = True, False
+            ready.append(address)
+        return ready
+
+    def finished(self, address: str, ok: bool, now_ms: int) -> None:
+        """The call to `address` has ended."""
+        server = self.servers[address]
+        server.busy = False
+        if ok:
+            server.failures, server.registered = 0, True
+            server.next_ms = now_ms + self.period_ms
+        else:
+            pause_ms = RETRY_FIRST_MS << min(server.failures, 6)
+            server.failures += 1
+            server.next_ms = now_ms + min(pause_ms, self.period_ms)
+
+    def next_ms(self) -> int | None:
+        """When the next call is due, None without name servers."""
+        times = [0 if server.wanted and not server.failures else server.next_ms for server in self.servers.values()]
+        return min(times, default=None)
+
+    @property
+    def failing(self) -> list[str]:
+        """Addresses whose last call failed."""
+        return [address for address, server in self.servers.items() if server.failures]
+
+
+def register_command(config: BrokerConfig, identity: Identity, topics: TopicConfigTable) -> RemotingCommand:
+    """103 with every topic. While the broker may not be read or written, its topics say so."""
+    permission = config.broker_permission
+    if permission & PERM_READ_WRITE != PERM_READ_WRITE:
+        table = {name: _limited(topic, permission) for name, topic in topics.topics.items()}
+        topics = TopicConfigTable(table, topics.data_version, topics.mapping_data_version)
+    body = encode_register_body(topics)
+    header = RegisterBrokerRequestHeader(
+        broker_name=config.broker_name,
+        broker_addr=identity.address,
+        cluster_name=config.broker_cluster_name,
+        ha_server_addr=f"{identity.ha_host}:{config.ha_listen_port}",
+        broker_id=config.broker_id,
+        enable_acting_master=False,
+        compressed=False,
+        body_crc32=body_crc32(body),
+    )
+    return RemotingCommand.request(RequestCode.REGISTER_BROKER, header.encode(), body)
+
+
+def unregister_command(config: BrokerConfig, identity: Identity) -> RemotingCommand:
+    """104."""
+    header = UnregisterBrokerRequestHeader(
+        broker_name=config.broker_name,
+        broker_addr=identity.address,
+        cluster_name=config.broker_cluster_name,
+        broker_id=config.broker_id,
+    )
+    return RemotingCommand.request(RequestCode.UNREGISTER_BROKER, header.encode())
+
+
+def _limited(topic: TopicConfig, permission: int) -> TopicConfig:
+    return TopicConfig(
+        topic.topic_name,
+        topic.read_queue_nums,
+        topic.write_queue_nums,
+        topic.perm & permission,
+        topic.topic_filter_type,
+        topic.topic_sys_flag,
+        topic.order,
+        topic.attributes,
+    )

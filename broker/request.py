@@ -1,0 +1,150 @@
+"""What goes into the control role's core and what comes out: requests and effects, no IO.
+
+A handler is `handle(broker, request) -> Answer`. The answer says what becomes of the frame that a read worker
+keeps for us; everything else a handler wants done (frames pushed to other connections, a registration with the
+name servers) it leaves in the broker's outbox.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from ringmq.broker.core import Broker
+
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+"""The tail of stock's remarks about things that an operator has to set up."""
+
+
+class Connection(NamedTuple):
+    """A client's connection: place in its read worker, with the generations that tell reused places apart."""
+
+    reader: int
+    reader_generation: int
+    number: int
+    generation: int
+    host: str
+    port: int
+    vip: bool = False
+
+    @property
+    def address(self) -> str:
+        """ip:port, as remarks and connection lists show it."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True)
+class Request:
+    """One cold frame. `body_length` is the whole body's, also where `command.body` was left out (sends)."""
+
+    command: RemotingCommand
+    connection: Connection
+    now_ms: int
+    pending: int = 0
+    body_length: int = 0
+
+    def reply(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> RemotingCommand:
+        """The answer to this request."""
+        return RemotingCommand.response_to(self.command, code, remark, ext_fields, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Redo:
+    """The reason why the frame was cold is gone: the read worker runs it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The answer comes later, by `Outbox.reply`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The connection is not worth an answer."""
+
+
+Answer = RemotingCommand | Redo | Wait | Close
+Handler = Callable[["Broker", Request], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Effect: send `command` and release the kept frame."""
+
+    connection: Connection
+    pending: int
+    command: RemotingCommand
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Effect: the read worker runs the kept frame again."""
+
+    connection: Connection
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Effect: drop the kept frame, nobody waits for an answer."""
+
+    connection: Connection
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hangup:
+    """Effect: close the connection; `pending` None when no frame of it is kept."""
+
+    connection: Connection
+    pending: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Effect: send a request of ours."""
+
+    connection: Connection
+    command: RemotingCommand
+
+
+Effect = Reply | Run | Release | Hangup | Push
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Effects beyond the answer, in order; `register` asks for a registration with the name servers."""
+
+    effects: list[Effect] = field(default_factory=list)
+    register: bool = False
+    _opaque: int = 0
+
+    def push(self, connection: Connection, command: RemotingCommand) -> int:
+        """Queue a request of ours; its opaque."""
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        command.opaque = self._opaque
+        self.effects.append(Push(connection, command))
+        return self._opaque
+
+    def reply(self, request: Request, response: RemotingCommand) -> None:
+        """Queue the late answer to a request that was answered `Wait`; a oneway one gets none."""
+        if request.command.is_oneway:
+            self.effects.append(Release(request.connection, request.pending))
+        else:
+            self.effects.append(Reply(request.connection, request.pending, response))
+
+    def take(self) -> list[Effect]:
+        """The effects so far; the outbox is empty afterwards."""
+        taken, self.effects = self.effects, []
+        return taken

@@ -1,0 +1,125 @@
+"""GET_BROKER_RUNTIME_INFO (28): the table behind `clusterList` and `brokerStatus`, under stock's keys.
+
+Thread pools and the timer do not exist here: their queues are empty and their waits 0.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ringmq.broker.core import Broker
+from ringmq.broker.request import Answer, Request
+from ringmq.remoting.admin_bodies import encode_kv_table
+from ringmq.remoting.codes import VERSION_V5_3_3, version_name
+
+_UNITS = "KMGTPE"
+_POOLS = {
+    "sendThreadPoolQueueCapacity": 10_000,
+    "pullThreadPoolQueueCapacity": 100_000,
+    "litePullThreadPoolQueueCapacity": 100_000,
+    "queryThreadPoolQueueCapacity": 20_000,
+    "ackThreadPoolQueueCapacity": 100_000,
+    "EndTransactionThreadPoolQueueCapacity": 100_000,
+}
+_ZERO_KEYS = (
+    "sendThreadPoolQueueSize",
+    "pullThreadPoolQueueSize",
+    "litePullThreadPoolQueueSize",
+    "queryThreadPoolQueueSize",
+    "ackThreadPoolQueueSize",
+    "EndTransactionQueueSize",
+    "sendThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueHeadWaitTimeMills",
+    "litePullThreadPoolQueueHeadWaitTimeMills",
+    "ackThreadPoolQueueHeadWaitTimeMills",
+    "pageCacheLockTimeMills",
+    "timerReadBehind",
+    "timerOffsetBehind",
+    "timerCongestNum",
+    "dispatchMaxBuffer",
+    "putMessageEntireTimeMax",
+    "getMessageEntireTimeMax",
+)
+
+
+def runtime_info(broker: Broker, request: Request) -> Answer:
+    """28."""
+    table = dict.fromkeys(_ZERO_KEYS, "0")
+    table |= {name: str(capacity) for name, capacity in _POOLS.items()}
+    table |= _identity(broker, request.now_ms) | _traffic(broker) | _log(broker)
+    return request.reply(body=encode_kv_table(table))
+
+
+def _identity(broker: Broker, now_ms: int) -> dict[str, str]:
+    return {
+        "bootTimestamp": str(broker.identity.started_ms),
+        "runtime": format_runtime(now_ms - broker.identity.started_ms),
+        "brokerActive": "true",
+        "brokerVersion": str(VERSION_V5_3_3),
+        "brokerVersionDesc": version_name(VERSION_V5_3_3),
+        "startAcceptSendRequestTimeStamp": str(broker.config.start_accept_send_request_time_stamp),
+        "timerEnqueueTps": "0.0",
+        "timerDequeueTps": "0.0",
+        "remainTransientStoreBufferNumbs": str((1 << 31) - 1),
+    }
+
+
+def _traffic(broker: Broker) -> dict[str, str]:
+    stats = broker.stats
+    totals, today, yesterday = stats.totals, stats.today_morning, stats.yesterday_morning
+    average = totals.put_bytes / totals.put_messages if totals.put_messages else 0.0
+    return {
+        "putTps": stats.tps("put_messages"),
+        "getTransferredTps": stats.tps("got_messages"),
+        "getFoundTps": stats.tps("pulls"),
+        "getMissTps": "0.0 0.0 0.0",
+        "getTotalTps": stats.tps("pulls"),
+        "putMessageTimesTotal": str(totals.put_messages),
+        "putMessageSizeTotal": str(totals.put_bytes),
+        "putMessageFailedTimes": str(totals.put_refused),
+        "putMessageAverageSize": str(average),
+        "putMessageDistributeTime": "",
+        "putLatency99": "0.00",
+        "putLatency999": "0.00",
+        "msgPutTotalTodayNow": str(totals.put_messages),
+        "msgPutTotalTodayMorning": str(today.put_messages),
+        "msgPutTotalYesterdayMorning": str(yesterday.put_messages),
+        "msgGetTotalTodayNow": str(totals.got_messages),
+        "msgGetTotalTodayMorning": str(today.got_messages),
+        "msgGetTotalYesterdayMorning": str(yesterday.got_messages),
+    }
+
+
+def _log(broker: Broker) -> dict[str, str]:
+    log = broker.store.log_state()
+    ratio = str(round(log.disk_ratio, 2))
+    return {
+        "commitLogMinOffset": str(log.min_offset),
+        "commitLogMaxOffset": str(log.confirm_offset),
+        "dispatchBehindBytes": str(max(0, log.confirm_offset - log.dispatched_offset)),
+        "remainHowManyDataToFlush": format_bytes(max(0, log.append_offset - log.flushed_offset)),
+        "earliestMessageTimeStamp": str(broker.store.earliest_store_time()),
+        "commitLogDiskRatio": ratio,
+        f"commitLogDiskRatio_{log.commit_log_path}": ratio,
+        "consumeQueueDiskRatio": ratio,
+        "commitLogDirCapacity": (
+            f"Total : {format_bytes(log.disk_total_bytes)}, Free : {format_bytes(log.disk_free_bytes)}."
+        ),
+    }
+
+
+def format_runtime(elapsed_ms: int) -> str:
+    """As stock prints the time since its start."""
+    seconds = max(0, elapsed_ms) // 1000
+    days, rest = divmod(seconds, 86_400)
+    clock = time.gmtime(rest)
+    return f"[ {days} days, {clock.tm_hour} hours, {clock.tm_min} minutes, {clock.tm_sec} seconds ]"
+
+
+def format_bytes(count: int) -> str:
+    """As stock prints sizes: powers of 1024, one decimal."""
+    if count < 1024:
+        return f"{count} B"
+    power = min((count.bit_length() - 1) // 10, len(_UNITS))
+    return f"{count / 1024**power:.1f} {_UNITS[power - 1]}iB"

@@ -1,0 +1,176 @@
+"""Sends that are not hot: topics to be made, names and properties to be refused (10, 310, 320), and what waits for
+a later RocketMQ feature (36, 37).
+
+The frame's body stays with the read worker; what is decided here is a refusal or `Redo`. Checks stand in stock's
+order (`SendMessageProcessor.preSend`, `AbstractSendMessageProcessor.msgCheck`).
+"""
+
+from __future__ import annotations
+
+from ringmq.broker.admin_topics import refuse_while_deleted
+from ringmq.broker.core import Broker
+from ringmq.broker.request import FAQ, Answer, Redo, Request
+from ringmq.broker.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, describe, is_batch_topic
+from ringmq.remoting import names, properties
+from ringmq.remoting.client_headers import SendMessageRequestHeader
+from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.flags import Perm, TopicSysFlag
+from ringmq.remoting.request_headers import decode_send_header
+
+MAX_PROPERTIES_BYTES = properties.MAX_PROPERTIES_BYTES
+BATCH_TOPIC_MAX = 127
+_TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
+
+
+def send(broker: Broker, request: Request) -> Answer:
+    """Judge a send: a refusal, or Redo when the read worker may append it."""
+    header = decode_send_header(request.command)
+    now_ms = request.now_ms
+    if now_ms < broker.config.start_accept_send_request_time_stamp:
+        start = broker.config.start_accept_send_request_time_stamp
+        return _refuse(broker, request, ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")
+    if request.body_length == 0 and not header.batch:
+        return request.reply(ResponseCode.SYSTEM_ERROR, "the message body is empty, at least 1 byte is needed")
+    refusal = _check_topic_name(broker, request, header)
+    if refusal is not None:
+        return refusal
+    topic = broker.topics.get(header.topic) or _create_topic(broker, header, now_ms)
+    if topic is None:
+        remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
+        return _refuse(broker, request, ResponseCode.TOPIC_NOT_EXIST, remark)
+    if header.queue_id >= topic.queue_count:
+        remark = (
+            f"request queueId[{header.queue_id}] is illegal, {describe(topic)} Producer: {request.connection.address}"
+        )
+        return _refuse(broker, request, ResponseCode.INVALID_PARAMETER, remark)
+    if header.queue_id < 0 and topic.write_queue_nums == 0:
+        remark = f"topic[{header.topic}] has no write queue to choose from"
+        return _refuse(broker, request, ResponseCode.SYSTEM_ERROR, remark)
+    refusal = _check_batch(broker, request, header) if header.batch else _check_retry(broker, request, header)
+    return refusal or _check_message(broker, request, header, topic) or Redo()
+
+
+def not_yet(broker: Broker, request: Request) -> Answer:
+    """36 and 37: RocketMQ's answer for a code that it does not know, so that clients keep what they hold."""
+    return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.command.code} not supported")
+
+
+def _check_topic_name(broker: Broker, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+    known = broker.topics.get(header.topic)
+    if not broker.config.broker_permission & Perm.WRITE and known is not None and known.order:
+        remark = f"the broker[{broker.identity.host}] sending message is forbidden"
+        return _refuse(broker, request, ResponseCode.NO_PERMISSION, remark)
+    try:
+        names.check_topic(header.topic)
+    except names.InvalidName as error:
+        return _refuse(broker, request, error.code, str(error))
+    if header.topic in names.NOT_ALLOWED_SEND_TOPICS:
+        remark = f"Sending message to topic[{header.topic}] is forbidden."
+        return _refuse(broker, request, ResponseCode.NO_PERMISSION, remark)
+    return None
+
+
+def _create_topic(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> TopicConfig | None:
+    refuse_while_deleted(broker, header.topic)
+    sys_flag = 0
+    if header.unit_mode:
+        sys_flag = TopicSysFlag.UNIT_SUB if names.is_retry_topic(header.topic) else TopicSysFlag.UNIT
+    template = header.default_topic
+    if template != names.AUTO_CREATE_TOPIC or broker.config.auto_create_topic_enable:
+        wanted = header.default_topic_queue_nums
+        made = broker.topics.create_for_send(header.topic, template, wanted, int(sys_flag), now_ms)
+        if made is not None:
+            return made
+    if names.is_retry_topic(header.topic):
+        return broker.topics.create_for_group(header.topic, 1, int(sys_flag), False, now_ms)
+    return None
+
+
+def _check_batch(broker: Broker, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+    if len(header.topic) > BATCH_TOPIC_MAX:
+        remark = f"message topic length {len(header.topic)} is over the limit of {BATCH_TOPIC_MAX}"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    if names.is_retry_topic(header.topic):
+        remark = f"batch request does not support retry group {header.topic}"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    return None
+
+
+def _check_retry(broker: Broker, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+    """A direct send to %RETRY%group: the group must exist; giving up to %DLQ% is not built yet."""
+    if not names.is_retry_topic(header.topic):
+        return None
+    name = header.topic.removeprefix(names.RETRY_PREFIX)
+    group = broker.groups.find(name, broker.config.auto_create_subscription_group, request.now_ms)
+    if group is None:
+        remark = f"subscription group not exist, {name} {FAQ}"
+        return _refuse(broker, request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+    limit = group.retry_max_times
+    if request.command.version >= VERSION_MAX_RECONSUME_TIMES and header.max_reconsume_times is not None:
+        limit = header.max_reconsume_times
+    times = header.reconsume_times or 0
+    if times > limit or broker.locks.is_any_live(name, request.now_ms):
+        remark = f"reconsumeTimes = {times}, limit {limit}: giving up to {names.dlq_topic(name)} is not supported yet"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    return None
+
+
+def _check_message(
+    broker: Broker, request: Request, header: SendMessageRequestHeader, topic: TopicConfig
+) -> Answer | None:
+    text = header.properties or ""
+    length = len(text.encode("utf-8", "replace"))
+    limit = broker.config.max_message_size
+    illegal = (
+        "the message is illegal, maybe msg body or properties length not matched. "
+        f"msg body length limit {limit}B, msg properties length limit 32KB."
+    )
+    if length > MAX_PROPERTIES_BYTES:
+        remark = f"{illegal} properties: {length} bytes, limit {MAX_PROPERTIES_BYTES}"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    if request.body_length > limit:
+        remark = f"{illegal} body: {request.body_length} bytes, limit {limit}"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    found = properties.decode_properties(text)
+    if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not found.get(properties.KEYS):
+        remark = "the property KEYS is missing: a message of a compaction topic needs it"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    return _check_later_features(broker, request, found, topic)
+
+
+def _check_later_features(broker: Broker, request: Request, found: dict[str, str], topic: TopicConfig) -> Answer | None:
+    """What must not be stored as an ordinary message until the broker can treat it as what it is."""
+    if found.get(properties.TRAN_MSG, "").lower() == "true":
+        remark = f"{properties.TRAN_MSG} = true: transaction messages are not supported yet"
+        return _refuse(broker, request, ResponseCode.NO_PERMISSION, remark)
+    level = found.get(properties.DELAY)
+    if level is not None and _is_positive(level):
+        remark = f"{properties.DELAY} = {level[:32]}: delayed messages are not supported yet, only DELAY = 0"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    for name in _TIMER_NAMES:
+        if name in found:
+            remark = f"{name} = {found[name][:32]}: timer messages are not supported yet"
+            return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    if properties.INNER_NUM in found:
+        remark = f"{properties.INNER_NUM} is not for clients: only a broker makes inner batches"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    if is_batch_topic(topic):
+        remark = f"topic {topic.topic_name} has {QUEUE_TYPE} = {BATCH_QUEUE}: writing such topics is not supported yet"
+        return _refuse(broker, request, ResponseCode.INVALID_PARAMETER, remark)
+    return None
+
+
+def _is_positive(text: str) -> bool:
+    """Whether a delay level delays; text that is no number counts, so that nothing odd slips through."""
+    try:
+        return int(text) > 0
+    except ValueError:
+        return True
+
+
+def _refuse(broker: Broker, request: Request, code: int, remark: str) -> RemotingCommand:
+    """Send answers carry the region and the trace switch, refusals too."""
+    trace_on = str(broker.config.trace_on).lower()
+    return request.reply(code, remark, {"MSG_REGION": broker.config.region_id, "TRACE_ON": trace_on})

@@ -1,0 +1,88 @@
+"""Rates and totals for operators, made from counters that the data plane keeps anyway: no per-message work here."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+
+SAMPLE_MS = 1000
+WINDOWS_S = (10, 60, 600)
+RATES_MAX = 4096
+RATE_WINDOW_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counters of the data plane. They may fall back to 0 when a worker is restarted."""
+
+    put_messages: int = 0
+    put_bytes: int = 0
+    put_refused: int = 0
+    got_messages: int = 0
+    pulls: int = 0
+
+
+class BrokerStats:
+    """A minute-fine history of the totals."""
+
+    def __init__(self, started_ms: int) -> None:
+        self.started_ms = started_ms
+        self.totals = Totals()
+        self.yesterday_morning = Totals()
+        self.today_morning = Totals()
+        self._last = Totals()
+        self._history: deque[tuple[int, Totals]] = deque([(started_ms, Totals())], maxlen=WINDOWS_S[-1] + 1)
+        self._day = _day_of(started_ms)
+        self._next_ms = started_ms
+        self._rates: dict[tuple[str, str], deque[tuple[int, int]]] = {}
+
+    def observe(self, now: Totals) -> None:
+        """Add what the counters have grown by since the last look."""
+        grown = []
+        for field in Totals.__slots__:
+            value, last = getattr(now, field), getattr(self._last, field)
+            grown.append(getattr(self.totals, field) + (value - last if value >= last else value))
+        self._last = now
+        self.totals = Totals(*grown)
+
+    def sample(self, now_ms: int) -> None:
+        """Keep one point a second, and the totals of each midnight."""
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + SAMPLE_MS
+        self._history.append((now_ms, self.totals))
+        day = _day_of(now_ms)
+        if day != self._day:
+            self._day = day
+            self.yesterday_morning, self.today_morning = self.today_morning, self.totals
+
+    def tps(self, field: str) -> str:
+        """Three rates, over 10 s, 1 min and 10 min, as RocketMQ prints them."""
+        return " ".join(str(self._rate(field, window)) for window in WINDOWS_S)
+
+    def rate_of(self, kind: str, key: str, total: int, now_ms: int) -> float:
+        """Growth per second of a total that is only looked at when somebody asks; 0.0 at the first time."""
+        if (kind, key) not in self._rates and len(self._rates) >= RATES_MAX:
+            self._rates.pop(next(iter(self._rates)))
+        points = self._rates.setdefault((kind, key), deque(maxlen=64))
+        while len(points) > 1 and points[1][0] <= now_ms - RATE_WINDOW_MS:
+            points.popleft()
+        points.append((now_ms, total))
+        then_ms, then = points[0]
+        return 0.0 if now_ms <= then_ms else max(0.0, (total - then) * 1000 / (now_ms - then_ms))
+
+    def _rate(self, field: str, window_s: int) -> float:
+        now_ms, now = self._history[-1]
+        then_ms, then = next(
+            (point for point in self._history if point[0] >= now_ms - window_s * 1000), self._history[-1]
+        )
+        if now_ms <= then_ms:
+            return 0.0
+        grown: int = getattr(now, field) - getattr(then, field)
+        return grown * 1000 / (now_ms - then_ms)
+
+
+def _day_of(now_ms: int) -> tuple[int, int]:
+    local = time.localtime(now_ms / 1000)
+    return local.tm_year, local.tm_yday

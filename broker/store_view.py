@@ -1,0 +1,112 @@
+"""The store as control reads it: `ringmq.store.MessageStore` bounded by the live confirm offset.
+
+Nothing at or above the confirm offset is seen on any path; the bound is taken anew for each question.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ringmq.broker.ports import BatchPull, KeyQuery, LogState
+from ringmq.store import layout
+from ringmq.store.message_store import MessageStore
+from ringmq.store.search import Boundary
+
+BATCH_PULL_BYTES_MAX = 4 << 20
+
+
+class StoreView:
+    """The `StorePort` over a store whose owner is this broker. `plane` is a `ringmq.ipc.plane.Plane`."""
+
+    def __init__(self, plane: Any, store: MessageStore) -> None:
+        self._plane = plane
+        self._store = store
+
+    def view(self, commit_log_offset: int) -> bytes | None:
+        """See StorePort."""
+        if commit_log_offset < 0:
+            return None
+        confirm_offset = self._plane.confirm_offset()
+        if self._store.message_at(commit_log_offset, confirm_offset) is None:
+            return None
+        raw = self._store.commit_log.raw_at(commit_log_offset, confirm_offset)
+        return None if raw is None else bytes(raw)
+
+    def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
+        """See StorePort."""
+        confirm_offset = self._plane.confirm_offset()
+        offsets = self._store.index.query(topic, key, max_num, begin_ms, end_ms)
+        found = (self.view(offset) for offset in offsets if offset < confirm_offset)
+        time_ms, offset = self._store.index.last_update()
+        return KeyQuery([raw for raw in found if raw is not None], time_ms, min(offset, confirm_offset))
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool) -> int:
+        """See StorePort."""
+        boundary = Boundary.UPPER if upper else Boundary.LOWER
+        return self._store.offset_by_time(topic, queue_id, timestamp_ms, self._plane.confirm_offset(), boundary)
+
+    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """See StorePort."""
+        if queue_offset < 0:
+            return -1
+        return self._store.store_time(topic, queue_id, queue_offset, self._plane.confirm_offset())
+
+    def batch_pull(self, topic: str, queue_id: int, queue_offset: int, max_num: int, tag_codes: list[int]) -> BatchPull:
+        """See StorePort."""
+        wanted = frozenset(tag_codes)
+        found = self._store.get_messages(
+            topic,
+            queue_id,
+            queue_offset,
+            max_num,
+            self._plane.confirm_offset(),
+            accepts=(lambda unit: unit.tags_code in wanted) if wanted else None,
+            bytes_max=BATCH_PULL_BYTES_MAX,
+        )
+        body = b"".join(bytes(record) for record in found.records)
+        return BatchPull(found.status.name, found.next_offset, max(0, found.min_offset), found.max_offset, body)
+
+    def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
+        """See StorePort."""
+        queue = self._store.queue(topic, queue_id)
+        if queue is None:
+            return []
+        confirm_offset = self._plane.confirm_offset()
+        end = queue.max_offset(confirm_offset)
+        units: list[tuple[int, int, int]] = []
+        for unit in queue.units(queue_offset, min(end, queue_offset + count)):
+            units.append((unit.commit_log_offset, unit.size, unit.tags_code))
+        return units
+
+    def delete_topic(self, topic: str) -> None:
+        """See StorePort."""
+        self._store.forget_topic(topic)
+        if "/" in topic or topic in ("", ".", ".."):
+            return
+        for folder in (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE):
+            path = self._store.config.root / folder / topic
+            if path.is_dir():
+                shutil.rmtree(path)
+
+    def log_state(self) -> LogState:
+        """See StorePort."""
+        marks = self._plane.watermarks
+        path = Path(self._store.config.commit_log_directories[0])
+        disk = os.statvfs(path)
+        return LogState(
+            min_offset=int(marks.min_offset),
+            append_offset=int(marks.append_offset),
+            flushed_offset=int(marks.flushed_offset),
+            dispatched_offset=int(marks.dispatched_offset),
+            confirm_offset=self._plane.confirm_offset(),
+            commit_log_path=str(path),
+            disk_total_bytes=disk.f_blocks * disk.f_frsize,
+            disk_free_bytes=disk.f_bavail * disk.f_frsize,
+        )
+
+    def earliest_store_time(self) -> int:
+        """See StorePort."""
+        return self._store.earliest_store_time(self._plane.confirm_offset())

@@ -1,0 +1,77 @@
+"""Filling a fresh plane before any worker runs, and filling control's state from it and from the config files.
+
+At a start `load_into` publishes topics, groups, queue bounds and consumer offsets. Control does the same again from
+the same files when it comes up, which changes nothing, and when it was restarted, where the plane knows better.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from ringmq.broker import groups, offsets, topics
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.groups import GroupTable
+from ringmq.broker.offsets import OffsetTable
+from ringmq.broker.ports import PlanePort
+from ringmq.broker.publication import PlaneTables, group_flags
+from ringmq.broker.topics import TopicTable
+from ringmq.store.config_files import load_config
+
+
+class QueueBounds(Protocol):
+    """What recovery knows of a queue."""
+
+    @property
+    def min_offset(self) -> int:
+        """First offset that the log still has."""
+
+    @property
+    def max_offset(self) -> int:
+        """Offset behind the last unit on disk; dispatch adds the rest."""
+
+
+class RecoveredQueues(Protocol):
+    """The part of `ringmq.store.recovery.RecoveredStore` that the tables need."""
+
+    @property
+    def queues(self) -> Mapping[tuple[str, int], QueueBounds]:
+        """(topic, queue id) -> bounds."""
+
+
+def load_into(plane: PlanePort, config: BrokerConfig, recovered: RecoveredQueues) -> None:
+    """Publish everything that the store's config files and queues say. Raises PlaneFullError and ConfigFileError."""
+    now_ms = time.time_ns() // 1_000_000
+    tables = PlaneTables(plane)
+    tables.remember({key: (max(0, queue.min_offset), queue.max_offset) for key, queue in recovered.queues.items()})
+    topic_table = TopicTable(tables, lambda topic: None)
+
+    def publish_group(group: str) -> None:
+        flags = group_flags(group_table.get(group), members=False, broadcasting=False, cold=False)
+        tables.publish_group(group, flags)
+
+    group_table = GroupTable(publish_group)
+    offset_table = OffsetTable(plane, tables)
+    load_state(Path(config.store_path_root_dir), config, topic_table, group_table, offset_table, now_ms, fresh=True)
+    tables.publish_remembered()
+
+
+def load_state(
+    root: Path,
+    config: BrokerConfig,
+    topic_table: TopicTable,
+    group_table: GroupTable,
+    offset_table: OffsetTable,
+    now_ms: int,
+    *,
+    fresh: bool,
+) -> None:
+    """Read topics.json, subscriptionGroup.json and consumerOffset.json into the tables.
+
+    `fresh` False: the plane already holds newer consumer offsets, they win. Raises ConfigFileError.
+    """
+    topic_table.load(load_config(root, topics.FILE), config, now_ms)
+    group_table.load(load_config(root, groups.FILE), now_ms)
+    offset_table.load(load_config(root, offsets.FILE), now_ms, into_plane=fresh)

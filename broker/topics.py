@@ -1,0 +1,209 @@
+"""The broker's topics: system topics, automatic creation, changes, and the file `topics.json`.
+
+Every change steps the DataVersion, marks the file as to be written and asks for a registration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ringmq.broker import ports
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.publication import QUEUES_MAX, PlaneTables
+from ringmq.remoting import names
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
+from ringmq.remoting.errors import RequestError
+from ringmq.remoting.flags import PERM_READ_WRITE, Perm
+
+FILE = "topics.json"
+QUEUE_TYPE = "queue.type"
+BATCH_QUEUE = "BatchCQ"
+CLEANUP_POLICY = "cleanup.policy"
+COMPACTION = "COMPACTION"
+BENCHMARK_QUEUES = 1024
+SCHEDULE_QUEUES = 18
+
+
+class TopicTable:
+    """All topics by name, published in the plane as they change."""
+
+    def __init__(self, tables: PlaneTables, on_change: Callable[[str], None]) -> None:
+        self._tables = tables
+        self._on_change = on_change
+        self._topics: dict[str, TopicConfig] = {}
+        self.own_topics: frozenset[str] = frozenset()
+        """System topics of this broker, cluster and broker name included: nobody may delete them."""
+        self.data_version = DataVersion()
+        self.dirty = False
+        self.send_cold = False
+        """Control looks at every send (the broker does not accept sends yet)."""
+        self.pull_cold = False
+        """Control looks at every pull (the broker is not readable)."""
+
+    def __iter__(self) -> Iterator[TopicConfig]:
+        return iter(self._topics.values())
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._topics
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The topic's configuration."""
+        return self._topics.get(topic)
+
+    def put(self, config: TopicConfig, now_ms: int) -> bool:
+        """Make or change a topic; False when nothing differs. Raises RequestError for impossible numbers of queues
+        and PlaneFullError when the shared tables have no room."""
+        old = self._topics.get(config.topic_name)
+        if old == config:
+            return False
+        for field, value in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
+            if not 0 <= value <= QUEUES_MAX:
+                raise RequestError(
+                    f"topic {config.topic_name}: {field} = {value} is outside 0..{QUEUES_MAX}",
+                    field=field,
+                    code=ResponseCode.INVALID_PARAMETER,
+                    limit=QUEUES_MAX,
+                )
+        self._tables.publish_topic(config, self.flags(config))
+        self._topics[config.topic_name] = config
+        self._changed(config.topic_name, now_ms)
+        return True
+
+    def delete(self, topic: str, now_ms: int) -> bool:
+        """Forget a topic; False when there was none."""
+        if self._topics.pop(topic, None) is None:
+            return False
+        self._tables.withdraw_topic(topic)
+        self._changed(topic, now_ms)
+        return True
+
+    def create_for_send(
+        self, topic: str, template_name: str, queues_wanted: int, sys_flag: int, now_ms: int
+    ) -> TopicConfig | None:
+        """Automatic creation by a send (`createTopicInSendMessageMethod`): None when the template forbids it."""
+        template = self._topics.get(template_name)
+        if template is None or not template.perm & Perm.INHERIT:
+            return None
+        queues = max(0, min(queues_wanted, template.write_queue_nums))
+        made = TopicConfig(
+            topic,
+            queues,
+            queues,
+            template.perm & ~Perm.INHERIT,
+            topic_filter_type=template.topic_filter_type,
+            topic_sys_flag=sys_flag,
+        )
+        self.put(made, now_ms)
+        return made
+
+    def create_for_group(self, topic: str, queues: int, sys_flag: int, order: bool, now_ms: int) -> TopicConfig:
+        """The retry topic of a group, made by its first heartbeat (`createTopicInSendMessageBackMethod`)."""
+        known = self._topics.get(topic)
+        if known is None:
+            known = TopicConfig(topic, queues, queues, int(PERM_READ_WRITE), topic_sys_flag=sys_flag, order=order)
+            self.put(known, now_ms)
+        return known
+
+    def flags(self, config: TopicConfig) -> int:
+        """RMQ_TOPIC_* beyond LIVE: what control has to look at before the hot path may go on."""
+        name = config.topic_name
+        batch = is_batch_topic(config)
+        cold = (
+            self.send_cold
+            or batch
+            or name in names.NOT_ALLOWED_SEND_TOPICS
+            or names.is_retry_topic(name)
+            or names.is_dlq_topic(name)
+            or config.attributes.get(CLEANUP_POLICY) == COMPACTION
+        )
+        return ports.TOPIC_SEND_COLD * cold | ports.TOPIC_PULL_COLD * (batch or self.pull_cold)
+
+    def republish(self) -> None:
+        """Publish every topic again, after what `flags` depends on has changed."""
+        for config in self._topics.values():
+            self._tables.publish_topic(config, self.flags(config))
+
+    def body(self) -> TopicConfigTable:
+        """Everything, for code 21 and registrations."""
+        return TopicConfigTable(dict(self._topics), self.data_version.copy())
+
+    def to_file(self) -> dict[str, Any]:
+        """The content of topics.json."""
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "topicConfigTable": {name: config.to_json() for name, config in self._topics.items()},
+        }
+
+    def load(self, value: dict[str, Any], config: BrokerConfig, now_ms: int) -> None:
+        """Take over topics.json and add this broker's system topics (stock replaces them at each start, too)."""
+        self.data_version = DataVersion(0, 0, now_ms)
+        loaded = TopicConfigTable.from_json(value) if value else None
+        if loaded is not None:
+            self.data_version = loaded.data_version
+            self._topics.update(loaded.topics)
+        system = {topic.topic_name: topic for topic in system_topics(config)}
+        for name, topic in system.items():
+            if name == names.AUTO_CREATE_TOPIC or name not in self._topics:
+                self._topics[name] = topic
+        template = self._topics.get(names.AUTO_CREATE_TOPIC)
+        if template is not None and not config.auto_create_topic_enable:
+            template.perm &= ~Perm.INHERIT
+        self.own_topics = frozenset(system)
+        for topic in self._tables.live_topics():
+            self._topics.setdefault(topic.topic_name, topic)
+        self.republish()
+        self.dirty = True
+
+    def is_system(self, topic: str) -> bool:
+        """Clients may neither create nor delete it."""
+        return topic in self.own_topics or names.is_system_topic(topic)
+
+    def _changed(self, topic: str, now_ms: int) -> None:
+        self.data_version.next(now_ms)
+        self.dirty = True
+        self._on_change(topic)
+
+
+def is_batch_topic(config: TopicConfig) -> bool:
+    """Whether the topic has BatchConsumeQueues."""
+    return config.attributes.get(QUEUE_TYPE) == BATCH_QUEUE
+
+
+def describe(config: TopicConfig) -> str:
+    """As stock prints a topic in remarks."""
+    perm = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+    attributes = ", ".join(f"{name}={value}" for name, value in config.attributes.items())
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums}, "
+        f"writeQueueNums={config.write_queue_nums}, perm={perm}, topicFilterType={config.topic_filter_type}, "
+        f"topicSysFlag={config.topic_sys_flag}, order={str(config.order).lower()}, attributes={{{attributes}}}]"
+    )
+
+
+def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
+    """The topics that every broker has (spec remoting 7.11)."""
+    inherit = int(PERM_READ_WRITE | Perm.INHERIT)
+    yield TopicConfig(names.SELF_TEST_TOPIC, 1, 1)
+    if config.auto_create_topic_enable:
+        queues = config.default_topic_queue_nums
+        yield TopicConfig(names.AUTO_CREATE_TOPIC, queues, queues, inherit)
+    yield TopicConfig(names.BENCHMARK_TOPIC, BENCHMARK_QUEUES, BENCHMARK_QUEUES)
+    shared = int(PERM_READ_WRITE | Perm.INHERIT) if config.cluster_topic_enable else int(Perm.INHERIT)
+    yield TopicConfig(config.broker_cluster_name, 16, 16, shared)
+    own = int(PERM_READ_WRITE | Perm.INHERIT) if config.broker_topic_enable else int(Perm.INHERIT)
+    yield TopicConfig(config.broker_name, 1, 1, own)
+    yield TopicConfig(names.OFFSET_MOVED_EVENT_TOPIC, 1, 1)
+    yield TopicConfig(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES)
+    if config.trace_topic_enable:
+        yield TopicConfig(config.msg_trace_topic_name, 1, 1)
+    yield TopicConfig(names.reply_topic(config.broker_cluster_name), 1, 1)
+    yield TopicConfig(names.revive_topic(config.broker_cluster_name), 8, 8)
+    yield TopicConfig(names.sync_member_topic(config.broker_name), 1, 1, int(Perm.INHERIT))
+    yield TopicConfig(names.HALF_TOPIC, 1, 1)
+    yield TopicConfig(names.OP_HALF_TOPIC, 1, 1)
+    yield TopicConfig(names.WHEEL_TIMER_TOPIC, 1, 1)
