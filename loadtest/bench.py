@@ -1,0 +1,204 @@
+"""`ringmq bench`: stock RocketMQ, RingMQ and the ceiling side by side, one after another on the same CPUs."""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from ringmq.loadtest.bench_report import document, print_table, write_plot
+from ringmq.loadtest.ceilings import measure_ceiling
+from ringmq.loadtest.measurement import CEILING, RINGMQ, STOCK, Measurement
+from ringmq.loadtest.restart import restart_row
+from ringmq.loadtest.rows import Context, Row
+from ringmq.loadtest.stock import StockError
+from ringmq.loadtest.table import ROWS, rows_named
+from ringmq.loadtest.targets import RingmqTarget, StockTarget, Target
+from ringmq.loadtest.tools import ToolError, build_tools
+
+SYSTEMS = (STOCK, RINGMQ, CEILING)
+SETTLE_S = 3.0
+STOCK_WARMUP_S = 20.0
+Results = dict[str, dict[str, list[Measurement]]]  # row -> system -> runs
+
+
+@dataclass
+class Plan:
+    """What is to be run."""
+
+    rows: Sequence[Row]
+    systems: Sequence[str] = SYSTEMS
+    rounds: int = 3
+    settle_s: float = SETTLE_S
+    stock_warmup_s: float = STOCK_WARMUP_S
+    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
+    results: Results = field(default_factory=dict)
+
+
+def run_bench(plan: Plan, context: Context) -> Results:
+    """Rounds, each system in turn. A row that fails is noted as a run that does not count; the rest goes on."""
+    for number in range(plan.rounds):
+        plan.say(f"round {number + 1} of {plan.rounds}")
+        for system in plan.systems:
+            if system == CEILING:
+                _run_ceiling(plan, context)
+            else:
+                _run_broker(plan, context, system)
+        if RINGMQ in plan.systems and any(row.name == "restart" for row in plan.rows):
+            _record(plan, _row(plan, "restart"), RINGMQ, partial(restart_row, context))
+    return plan.results
+
+
+def _row(plan: Plan, name: str) -> Row:
+    return next(row for row in plan.rows if row.name == name)
+
+
+def _run_broker(plan: Plan, context: Context, system: str) -> None:
+    rows = [row for row in plan.rows if row.run is not None and system in row.systems]
+    groups: list[dict[str, str]] = []
+    for row in rows:
+        if dict(row.settings) not in groups:
+            groups.append(dict(row.settings))
+    for settings in groups:
+        chosen = [row for row in rows if dict(row.settings) == settings]
+        try:
+            target = _start(context, system, settings)
+        except (StockError, RuntimeError, OSError) as error:
+            for row in chosen:
+                _add(plan, row, system, Measurement({}, ok=False, note=f"{system} did not start: {str(error)[:300]}"))
+            continue
+        with contextlib.closing(target):
+            if system == STOCK:
+                _warm_up(context, target, plan.stock_warmup_s)
+            for row in chosen:
+                run = row.run
+                assert run is not None
+                _settle(plan)
+                _record(plan, row, system, partial(run, context, target))
+
+
+def _start(context: Context, system: str, settings: dict[str, str]) -> Target:
+    folder = context.folder / system
+    if system == STOCK:
+        return StockTarget(folder, settings, context.cpus)
+    return RingmqTarget(folder, settings, context.cpus)
+
+
+def _warm_up(context: Context, target: Target, seconds: float) -> None:
+    """Load of all kinds until the JIT compiler has seen it."""
+    loader = context.loader(target.port)
+    topic = context.topic("warm_up")
+    loader.run("send", topic=topic, create=True, connections=64, depth=1, seconds=seconds / 4)
+    loader.run("send", topic=topic, connections=64, depth=16, seconds=seconds / 4)
+    loader.run("batch", topic=topic, connections=16, depth=4, seconds=seconds / 4)
+    loader.run("pull", topic=topic, connections=16, depth=4, seconds=seconds / 4)
+
+
+def _run_ceiling(plan: Plan, context: Context) -> None:
+    for row in plan.rows:
+        if row.ceiling is not None:
+            _settle(plan)
+            _record(plan, row, CEILING, partial(measure_ceiling, context, dict(row.ceiling)))
+
+
+def _settle(plan: Plan) -> None:
+    os.sync()
+    time.sleep(plan.settle_s)
+
+
+def _record(plan: Plan, row: Row, system: str, measure: Callable[[], Measurement]) -> None:
+    try:
+        measurement = measure()
+    except (ToolError, StockError, RuntimeError, AssertionError, OSError, KeyError) as error:
+        measurement = Measurement({}, ok=False, note=f"{type(error).__name__}: {str(error)[:300]}")
+    _add(plan, row, system, measurement)
+
+
+def _add(plan: Plan, row: Row, system: str, measurement: Measurement) -> None:
+    plan.results.setdefault(row.name, {}).setdefault(system, []).append(measurement)
+    value = measurement.values.get(row.metric)
+    text = "-" if value is None else f"{value:,.1f} {row.unit}"
+    mark = "" if measurement.ok else "  (does not count)"
+    plan.say(f"  {system:8} {row.name:12} {text:>22}{mark}  {measurement.note}")
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Command line of `ringmq bench` and `python -m ringmq.loadtest.bench`."""
+    parser = argparse.ArgumentParser(prog="ringmq bench", description=__doc__)
+    parser.add_argument("--rows", default="", help="names, comma separated: " + ", ".join(row.name for row in ROWS))
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="which to run (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of one run (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="one short round, small sizes: does it work at all?")
+    parser.add_argument("--folder", type=Path, default=Path("build/bench"), help="stores and results (%(default)s)")
+    parser.add_argument("--cpus", default="", help="CPUs of the servers, such as 0,1 (default: all of this process)")
+    parser.add_argument("--loader-cpu", type=int, help="CPU of the loader (default: the last one)")
+    parser.add_argument("--open-rate", type=float, help="messages/s of the open loop (default: half of stock's best)")
+    parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds of rest before a run (%(default)s)")
+    parser.add_argument("--stock-warmup", type=float, default=STOCK_WARMUP_S, help="seconds (%(default)s)")
+    options = parser.parse_args(arguments)
+    unknown = set(options.systems.split(",")) - set(SYSTEMS)
+    if unknown:
+        parser.error(f"--systems: {', '.join(sorted(unknown))} unknown; there are {', '.join(SYSTEMS)}")
+    try:
+        options.row_list = rows_named([name for name in options.rows.split(",") if name])
+        options.cpu_list = [int(cpu) for cpu in options.cpus.split(",") if cpu]
+    except ValueError as error:
+        parser.error(str(error))
+    return options
+
+
+def context_of(options: argparse.Namespace) -> Context:
+    """Tools, folder and sizes for these options."""
+    available = sorted(os.sched_getaffinity(0))
+    context = Context(
+        tools=build_tools(),
+        folder=options.folder.resolve() / "stores",
+        cpus=options.cpu_list or available,
+        loader_cpu=available[-1] if options.loader_cpu is None else options.loader_cpu,
+        seconds=options.seconds,
+        open_rate=options.open_rate,
+    )
+    if options.quick:
+        context.seconds, context.warmup_s, context.idle_seconds = 1.0, 0.3, 2.0
+        context.messages_max, context.memory_messages = 200_000, 200_000
+        context.restart_bytes, context.idle_connections = 64 << 20, 200
+    context.folder.mkdir(parents=True, exist_ok=True)
+    return context
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print the table, write `bench.json` and `bench.svg`. 1 when a row of RingMQ did not count."""
+    options = parse(arguments)
+    context = context_of(options)
+    plan = Plan(
+        rows=options.row_list,
+        systems=options.systems.split(","),
+        rounds=1 if options.quick else options.rounds,
+        settle_s=0.2 if options.quick else options.settle,
+        stock_warmup_s=2.0 if options.quick else options.stock_warmup,
+    )
+    try:
+        run_bench(plan, context)
+    finally:
+        report = document(plan.rows, plan.results, context, rounds=plan.rounds, quick=options.quick)
+        path = options.folder / "bench.json"
+        path.write_text(json.dumps(report, indent=1) + "\n")
+        shutil.rmtree(context.folder, ignore_errors=True)
+    print_table(report)
+    write_plot(report, options.folder / "bench.svg")
+    print(f"\nwritten: {path} and {options.folder / 'bench.svg'}")
+    failed = [row["name"] for row in report["rows"] if row["systems"].get(RINGMQ, {}).get("counted") == 0]
+    if failed:
+        print(f"rows of RingMQ without a run that counts: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""What a row measures, what it promises, and how runs become one number. Pure: no IO, no clock."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+STOCK, RINGMQ, CEILING = "stock", "ringmq", "ceiling"
+Reference = Literal["stock", "ceiling", "absolute"]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of one row on one system. `ok`: every message stood in queue and index in time and read back equal."""
+
+    values: Mapping[str, float]
+    ok: bool = True
+    note: str = ""
+    raw: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`metric` of RingMQ, divided by the reference's (or as it is), against a bound."""
+
+    metric: str
+    reference: Reference
+    at_least: float | None = None
+    at_most: float | None = None
+
+    def text(self) -> str:
+        """The goal in a few characters: `>=1.5x stock`."""
+        sign, bound = (">=", self.at_least) if self.at_least is not None else ("<=", self.at_most)
+        return f"{sign}{bound:g}" if self.reference == "absolute" else f"{sign}{bound:g}x {self.reference}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All runs of a row on one system: median and spread (largest - smallest) of each metric over runs that count."""
+
+    median: Mapping[str, float]
+    spread: Mapping[str, float]
+    runs: int
+    counted: int
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A goal and what came out: `value` is the ratio (or the value itself); None where something was not measured."""
+
+    goal: Goal
+    value: float | None
+
+    @property
+    def met(self) -> bool | None:
+        """None when it could not be judged."""
+        if self.value is None:
+            return None
+        if self.goal.at_least is not None:
+            return self.value >= self.goal.at_least
+        return self.goal.at_most is not None and self.value <= self.goal.at_most
+
+
+def summarize(runs: Iterable[Measurement]) -> Summary:
+    """Median and spread over the runs that are ok; a row of which no run counts has no values."""
+    runs = list(runs)
+    good = [run for run in runs if run.ok]
+    names = sorted({name for run in good for name in run.values})
+    series = {name: [run.values[name] for run in good if name in run.values] for name in names}
+    return Summary(
+        median={name: statistics.median(values) for name, values in series.items()},
+        spread={name: max(values) - min(values) for name, values in series.items()},
+        runs=len(runs),
+        counted=len(good),
+        notes=sorted({run.note for run in runs if run.note}),
+    )
+
+
+def judge(goal: Goal, summaries: Mapping[str, Summary]) -> Verdict:
+    """Compare RingMQ's median with the goal."""
+    ours = summaries[RINGMQ].median.get(goal.metric) if RINGMQ in summaries else None
+    if ours is None or goal.reference == "absolute":
+        return Verdict(goal, ours)
+    other = summaries[goal.reference].median.get(goal.metric) if goal.reference in summaries else None
+    return Verdict(goal, ours / other if other else None)

@@ -1,0 +1,87 @@
+"""Memory and processor time of a broker's processes, read from /proc."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def family(pid: int) -> list[int]:
+    """`pid` and all processes below it."""
+    found = [pid]
+    for parent in found:
+        for task in _tasks(parent):
+            try:
+                children = (task / "children").read_text().split()
+            except OSError:
+                continue  # the thread ended meanwhile
+            found.extend(int(child) for child in children)
+    return found
+
+
+def _tasks(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return []
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """User and system time that these processes have used so far; ended ones count nothing."""
+    total = 0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/stat").read_text()
+        except FileNotFoundError:
+            continue
+        fields = text[text.rindex(")") + 2 :].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICKS_PER_S
+
+
+def private_bytes(pids: Iterable[int]) -> dict[str, int]:
+    """`anonymous`: sum of RssAnon; `shared`: resident pages of shared segments, each segment once; `total`: both.
+
+    Files of the store (anything on a real file system) belong to the page cache and do not count.
+    """
+    anonymous = 0
+    segments: dict[str, int] = {}
+    for pid in pids:
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+            maps = Path(f"/proc/{pid}/smaps").read_text()
+        except FileNotFoundError:
+            continue
+        anonymous += sum(_kib(line) for line in status.splitlines() if line.startswith("RssAnon:")) * 1024
+        for segment, resident in shared_segments(maps).items():
+            segments[segment] = max(segments.get(segment, 0), resident)
+    shared = sum(_allocated(segment, resident) for segment, resident in segments.items())
+    return {"anonymous": anonymous, "shared": shared, "total": anonymous + shared}
+
+
+def shared_segments(smaps: str) -> dict[str, int]:
+    """Resident bytes of each memory-backed shared mapping of an smaps text, by its path (with `:inode` for memfds)."""
+    found: dict[str, int] = {}
+    segment: str | None = None
+    for line in smaps.splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            path = words[5] if len(words) > 5 else ""
+            memory = path.startswith(("/dev/shm/", "/memfd:", "/dev/zero")) and words[1].endswith("s")
+            segment = (path if path.startswith("/dev/shm/") else f"{path}:{words[4]}") if memory else None
+        elif segment is not None and words[0] == "Rss:":
+            found[segment] = found.get(segment, 0) + _kib(line) * 1024
+    return found
+
+
+def _allocated(segment: str, resident: int) -> int:
+    """What the segment really holds; a single process may have touched only a part of it."""
+    try:
+        return max(resident, os.stat(segment).st_blocks * 512)  # noqa: PTH116 - a memfd's name is no path
+    except OSError:
+        return resident
+
+
+def _kib(line: str) -> int:
+    return int(line.split()[1])
