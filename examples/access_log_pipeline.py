@@ -1,0 +1,287 @@
+"""Real input through the whole product: what `make run` shows.
+
+Starts `ringmq serve` on a store folder (or uses a running one), sends the 10,000 lines of examples/data/access.log
+through the SDK, consumes them with a consumer group, reads them once more in Spark straight from the mapped log, and
+prints status classes, busiest hours and rates. Three ways of counting (consumer, Spark, source file) must agree: the
+exit status is 1 when they do not.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from ringmq.client import ConsumeFrom, Consumer, Message, Producer, compose_message
+
+DATA = Path(__file__).parent / "data" / "access.log"
+GROUP = "access_log_readers"
+TIME = re.compile(rb"\[(\d\d/\w{3}/\d{4}:\d\d)")
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+CONSUME_TIMEOUT_S = 60.0
+
+
+class PipelineError(Exception):
+    """The pipeline cannot go on; the message says why."""
+
+
+@dataclass(eq=True)
+class Counts:
+    """What one way of counting found."""
+
+    lines: int = 0
+    body_bytes: int = 0
+    by_status: Counter[str] = field(default_factory=Counter)
+    by_hour: Counter[str] = field(default_factory=Counter)
+    clients: set[str] = field(default_factory=set)
+
+    def add(self, line: bytes, client: str, status: str) -> None:
+        """Count one line; its client and status class come as the message carries them."""
+        self.lines += 1
+        self.body_bytes += len(line)
+        self.by_status[status] += 1
+        self.by_hour[hour_of(line)] += 1
+        self.clients.add(client)
+
+
+def hour_of(line: bytes) -> str:
+    """The hour of a line as "2015-05-17 10h"."""
+    found = TIME.search(line)
+    if found is None:
+        raise PipelineError(f"no time stamp in line {line[:80]!r}")
+    return datetime.strptime(found[1].decode(), "%d/%b/%Y:%H").strftime("%Y-%m-%d %Hh")
+
+
+def client_and_status(line: bytes) -> tuple[str, str]:
+    """(first field, status class from the ninth field) of a combined log line."""
+    fields = line.split(b" ", 9)
+    return fields[0].decode(), f"{fields[8][:1].decode()}xx"
+
+
+def read_lines(path: Path, limit: int | None) -> list[bytes]:
+    """The lines without their newlines."""
+    return path.read_bytes().splitlines()[:limit]
+
+
+# ---- the three ways of counting ----
+
+
+def count_file(lines: list[bytes]) -> Counts:
+    """The source file itself."""
+    counts = Counts()
+    for line in lines:
+        counts.add(line, *client_and_status(line))
+    return counts
+
+
+async def send_lines(namesrv: str, topic: str, lines: list[bytes]) -> float:
+    """Send each line as a message of its own, pipelined; returns messages per second."""
+
+    def messages() -> Iterator[Message]:
+        for line in lines:
+            client, status = client_and_status(line)
+            yield compose_message(topic, line, keys=client, tags=status)
+
+    async with Producer(namesrv, "access_log_senders") as producer:
+        await producer.send(compose_message(topic, b"warm-up", tags="warm-up"))  # makes topic and connection
+        started = time.perf_counter()
+        await producer.send_all(messages(), pipeline=512)
+        return len(lines) / (time.perf_counter() - started)
+
+
+async def consume_lines(namesrv: str, topic: str, expected: int) -> tuple[Counts, float]:
+    """Read them back as a member of a consumer group, by tag; returns the counts and messages per second."""
+    counts = Counts()
+    async with Consumer(
+        {topic: "2xx || 3xx || 4xx || 5xx"}, namesrv, GROUP, consume_from=ConsumeFrom.FIRST
+    ) as consumer:
+        started = time.perf_counter()
+        deadline = started + CONSUME_TIMEOUT_S
+        while counts.lines < expected and time.perf_counter() < deadline:
+            for message in await consumer.poll(timeout_ms=1000):
+                counts.add(message.body, message.keys[0], message.tags or "")
+        rate = counts.lines / (time.perf_counter() - started)
+        # a surplus must show too
+        for message in await consumer.poll(timeout_ms=500):
+            counts.add(message.body, message.keys[0], message.tags or "")
+    return counts, rate
+
+
+def count_in_spark(store: Path, topic: str) -> tuple[Counts, float]:
+    """Once more in Spark, from the broker's log files; returns the counts and the seconds of the query."""
+    from pyspark.sql import functions as sql
+    from pyspark_ringmq.session import local_session
+
+    with tempfile.TemporaryDirectory(prefix="ringmq-spark-") as scratch:
+        spark = local_session("access log", Path(scratch))
+        try:
+            started = time.perf_counter()
+            lines = (
+                spark.read.format("ringmq")
+                .option("store", str(store))
+                .option("subscribe", topic)
+                .load()
+                .where("tags != 'warm-up'")
+                .selectExpr("cast(key AS string) AS client", "value", "tags")
+            )
+            stamp = sql.regexp_extract(sql.col("value").cast("string"), r"\[(\d\d/\w{3}/\d{4}:\d\d)", 1)
+            hours = sql.date_format(sql.to_timestamp(stamp, "dd/MMM/yyyy:HH"), "yyyy-MM-dd HH'h'")
+            grouped = (
+                lines.withColumn("hour", hours)
+                .groupBy("tags", "hour")
+                .agg(
+                    sql.count("*").alias("lines"),
+                    sql.sum(sql.length("value")).alias("body_bytes"),
+                    sql.collect_set("client").alias("clients"),
+                )
+                .collect()
+            )
+            seconds = time.perf_counter() - started
+        finally:
+            spark.stop()
+    counts = Counts()
+    for row in grouped:
+        counts.lines += row["lines"]
+        counts.body_bytes += row["body_bytes"]
+        counts.by_status[row["tags"]] += row["lines"]
+        counts.by_hour[row["hour"]] += row["lines"]
+        counts.clients.update(row["clients"])
+    return counts, seconds
+
+
+# ---- the broker ----
+
+
+def free_port() -> int:
+    """A TCP port with room below it: the broker also listens on port - 2."""
+    while True:
+        with socket.socket() as probe, socket.socket() as below:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+            try:
+                below.bind(("127.0.0.1", port - 2))
+            except OSError:
+                continue
+            return port
+
+
+@contextmanager
+def serving(store: Path) -> Iterator[str]:
+    """Run `ringmq serve` on `store`; gives the name server's address, ends with a clean stop."""
+    namesrv_port, port = free_port(), free_port()
+    ringmq = Path(sys.executable).with_name("ringmq")
+    command = [
+        str(ringmq if ringmq.exists() else shutil.which("ringmq") or "ringmq"),
+        *("serve", "--store", str(store), "--port", str(port), "--namesrv-port", str(namesrv_port)),
+        *("--set", "brokerIP1=127.0.0.1", "--set", "bindAddress=127.0.0.1"),
+    ]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        wait_ready(server)
+        yield f"127.0.0.1:{namesrv_port}"
+    finally:
+        if server.poll() is None:
+            server.send_signal(signal.SIGTERM)
+        try:
+            rest, _ = server.communicate(timeout=STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            raise PipelineError(f"ringmq serve did not stop within {STOP_TIMEOUT_S:.0f} s of SIGTERM") from None
+    if server.returncode != 0:
+        raise PipelineError(f"ringmq serve ended with status {server.returncode}:\n{rest}")
+
+
+def wait_ready(server: subprocess.Popen[str]) -> None:
+    """Read the server's output up to the line that says `ready`."""
+    assert server.stdout is not None
+    os.set_blocking(server.stdout.fileno(), False)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    output = ""
+    while time.monotonic() < deadline:
+        output += server.stdout.read() or ""
+        if any("ready" in line for line in output.splitlines()):
+            os.set_blocking(server.stdout.fileno(), True)
+            return
+        if server.poll() is not None:
+            raise PipelineError(f"ringmq serve ended with status {server.returncode}:\n{output}")
+        time.sleep(0.02)
+    raise PipelineError(f"ringmq serve was not ready within {START_TIMEOUT_S:.0f} s:\n{output}")
+
+
+# ---- the report ----
+
+
+def report(source: Counts, ways: dict[str, Counts]) -> bool:
+    """Print what was counted and whether all ways agree."""
+    print("\nstatus classes")
+    for status, count in sorted(source.by_status.items()):
+        print(f"  {status}  {count:6d}  {100 * count / source.lines:5.1f} %")
+    print("busiest hours (UTC)")
+    for hour, count in source.by_hour.most_common(5):
+        print(f"  {hour}  {count:5d}")
+    print("three ways of counting          lines     bytes  clients")
+    for name, counts in ways.items():
+        verdict = "agrees" if counts == source else "DIFFERS"
+        print(f"  {name:<26} {counts.lines:8d} {counts.body_bytes:9d} {len(counts.clients):8d}  {verdict}")
+    return all(counts == source for counts in ways.values())
+
+
+def run(store: Path, namesrv: str, lines: list[bytes], topic: str) -> bool:
+    """Send, consume, count; True when all ways agree."""
+    source = count_file(lines)
+    print(f"sending {source.lines} lines of {DATA.name} to topic {topic}")
+    sent_rate = asyncio.run(send_lines(namesrv, topic, lines))
+    print(f"  sent      {sent_rate:9,.0f} messages/s (one request each, pipelined)")
+    consumed, consumed_rate = asyncio.run(consume_lines(namesrv, topic, source.lines))
+    print(f"  consumed  {consumed_rate:9,.0f} messages/s by group {GROUP}")
+    in_spark, spark_seconds = count_in_spark(store, topic)
+    print(f"  Spark     {in_spark.lines / spark_seconds:9,.0f} messages/s from the mapped log, planning included")
+    return report(source, {"source file": source, "consumer group": consumed, "Spark from the log": in_spark})
+
+
+def main() -> int:
+    """Parse the command line and run; the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--store", type=Path, help="store folder (default: a new one, removed afterwards)")
+    parser.add_argument("--namesrv", help="use a running broker by its name server; --store is its folder then")
+    parser.add_argument("--limit", type=int, help="only the first lines")
+    options = parser.parse_args()
+    if options.namesrv and not options.store:
+        parser.error("--namesrv needs --store: Spark reads the broker's files")
+    lines = read_lines(DATA, options.limit)
+    topic = f"AccessLog_{time.time_ns() // 1_000_000}"
+    scratch = None if options.store else tempfile.mkdtemp(prefix="ringmq-run-")
+    store = (options.store or Path(scratch or "") / "store").absolute()
+    try:
+        if options.namesrv:
+            agreed = run(store, options.namesrv, lines, topic)
+        else:
+            print(f"starting ringmq serve on {store}")
+            with serving(store) as namesrv:
+                agreed = run(store, namesrv, lines, topic)
+            print("broker stopped cleanly")
+    except PipelineError as error:
+        print(f"pipeline failed: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
+    print("all three counts agree" if agreed else "the counts DIFFER")
+    return 0 if agreed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
