@@ -1,0 +1,66 @@
+/* answer.h: whole response frames of the hot codes, in the encoding of their request.
+ *
+ * Fields are those of RocketMQ 5.3.3's answers (recorded frames are the test). Every put function returns the end of
+ * what it wrote; the matching bound says how much room it may need.
+ */
+#ifndef RMQ_ANSWER_H
+#define RMQ_ANSWER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef-begin */
+struct rmq_answer_head {
+    int32_t code;
+    int32_t opaque;
+    uint32_t serialise;     /* RMQ_SERIALISE_* */
+    uint32_t remark_length;
+    const char *remark;
+};
+
+/* What the broker adds to the answers of sends, made once. */
+struct rmq_answer_house {
+    const char *region;     /* MSG_REGION */
+    const char *host_hex;   /* store host and port as the front of a message id: 16 or 40 characters */
+    uint32_t region_length;
+    uint32_t host_hex_length;
+    uint32_t trace_on;
+    uint32_t reserved;
+};
+
+struct rmq_send_answer {
+    struct rmq_answer_head head;
+    const struct rmq_answer_house *house;
+    const uint8_t *uniq_key;        /* transactionId; NULL = none */
+    const uint8_t *batch;           /* batch body with each element's offset big-endian in its bytes 4..11; NULL = single */
+    uint32_t uniq_key_length;
+    uint32_t batch_length;
+    int32_t queue_id;
+    uint32_t reserved;
+    int64_t queue_offset;
+    uint64_t commit_log_offset;
+};
+
+struct rmq_pull_answer {
+    struct rmq_answer_head head;
+    int64_t suggested_broker_id;
+    int64_t next_offset;
+    int64_t min_offset;
+    int64_t max_offset;
+    uint32_t body_length;           /* sent behind the frame header by the caller */
+    uint32_t reserved;
+};
+
+size_t rmq_send_answer_bound(const struct rmq_send_answer *answer);
+size_t rmq_send_answer_put(uint8_t *to, const struct rmq_send_answer *answer);
+size_t rmq_pull_answer_bound(const struct rmq_pull_answer *answer);
+size_t rmq_pull_answer_put(uint8_t *to, const struct rmq_pull_answer *answer);
+/* Error answer; `house` NULL: no ext fields (all but sends), else MSG_REGION and TRACE_ON. */
+size_t rmq_error_answer_bound(const struct rmq_answer_head *head, const struct rmq_answer_house *house);
+size_t rmq_error_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_answer_house *house);
+/* Elements that the batch walk of an answer sees; stops at the first that does not fit. */
+uint32_t rmq_batch_count(const uint8_t *batch, uint32_t length);
+/* Upper-case hex of `length` bytes. */
+void rmq_hex_put(uint8_t *to, const uint8_t *bytes, uint32_t length);
+/* cdef-end */
+#endif

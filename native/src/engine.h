@@ -1,0 +1,70 @@
+/* engine.h: the event engine's narrow waist: accept, receive, send, sync, sleep.
+ *
+ * One engine belongs to one thread. Everything is asynchronous: a call queues work, rmq_engine_wait hands it to the
+ * kernel and collects what is ready, rmq_engine_take gives the results out. A result names the caller's 56-bit tag.
+ * Received bytes lie in buffers that the caller lent to the engine (one contiguous area cut into equal pieces); a buffer
+ * belongs to the caller from its event until rmq_engine_lend. Timers are the caller's: the wait has a deadline.
+ * io_uring is the only engine today; nothing here speaks of rings, so that epoll fits behind it.
+ */
+#ifndef RMQ_ENGINE_H
+#define RMQ_ENGINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* cdef-begin */
+#define RMQ_EVENT_ACCEPTED 1 /* result: socket or -errno */
+#define RMQ_EVENT_RECEIVED 2 /* result: bytes in `buffer`, 0 = end, -errno (-ENOBUFS: no buffer was lent) */
+#define RMQ_EVENT_SENT 3     /* result: bytes or -errno */
+#define RMQ_EVENT_WOKEN 4    /* the wake descriptor was written */
+#define RMQ_EVENT_SYNCED 5   /* result: 0 or -errno */
+
+/* 0 when the engine works here; else -errno and one sentence in `why`: the refused call and the setting that allows it. */
+int rmq_engine_probe(char *why, size_t why_bytes);
+/* cdef-end */
+
+#define RMQ_NO_BUFFER 0xffffu
+
+struct rmq_engine;
+
+struct rmq_event {
+    uint64_t tag;
+    int32_t result;
+    uint16_t buffer; /* RMQ_NO_BUFFER: none */
+    uint8_t kind;
+    uint8_t more;    /* the accept or receive goes on without being asked again */
+};
+
+struct rmq_engine_options {
+    uint8_t *buffers;       /* NULL: no receiving */
+    uint32_t buffer_bytes;
+    uint32_t buffer_count;  /* power of two, at most 32768; none is lent at first */
+    uint32_t entries;
+    int wake_fd;            /* eventfd, -1 = none */
+};
+
+/* 0 or -errno; *call names the refused call. */
+int rmq_engine_open(struct rmq_engine **engine, const struct rmq_engine_options *options, const char **call);
+void rmq_engine_close(struct rmq_engine *engine);
+
+int rmq_engine_accept(struct rmq_engine *engine, int listen_fd, uint64_t tag);
+int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag);
+/* Ends the receive of `tag`; its last event has more = 0. */
+int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag);
+/* `message` and what it points at stay untouched until the event. */
+int rmq_engine_send(struct rmq_engine *engine, int fd, const struct msghdr *message, uint64_t tag);
+int rmq_engine_sync(struct rmq_engine *engine, int fd, uint64_t tag);
+/* Lends buffers; visible to the kernel at once. */
+void rmq_engine_lend(struct rmq_engine *engine, uint32_t buffer);
+
+/* Submits, then returns when an event is there or the time is over. 0 = do not wait, < 0 = no deadline. 0 or -errno
+ * (-EINTR: a signal came). */
+int rmq_engine_wait(struct rmq_engine *engine, int64_t timeout_ns);
+/* Up to `room` events. */
+uint32_t rmq_engine_take(struct rmq_engine *engine, struct rmq_event *events, uint32_t room);
+/* 1 when calls wait to be handed to the kernel. */
+int rmq_engine_queued(struct rmq_engine *engine);
+/* 1 when a take or an unwaited wait would bring something (cheap, no system call). */
+int rmq_engine_ready(struct rmq_engine *engine);
+#endif

@@ -1,0 +1,251 @@
+/* The read role's loop: take events, drain rings, answer, sleep. */
+#include "reader.h"
+
+#include <stdlib.h>
+
+#include "bytes.h"
+#include "reader_state.h"
+
+#define TICK_MS 1000
+#define CLOSING_TICK_MS 20
+#define STOP_MS 3000
+#define PREDECESSOR_MS 5000
+#define ENGINE_ENTRIES 1024u
+
+static void house_open(struct rmq_reader *r)
+{
+    const struct rmq_settings *s = r->settings;
+    uint32_t bytes = s->store_host_bytes == 16 ? 16 : 4;
+    uint8_t raw[20];
+    memcpy(raw, s->store_host, bytes);
+    rmq_put32(raw + bytes, s->store_port);
+    rmq_hex_put((uint8_t *)r->host_hex, raw, bytes + 4);
+    r->house = (struct rmq_answer_house){
+        .region = s->region_id,
+        .region_length = (uint32_t)strnlen(s->region_id, sizeof s->region_id),
+        .host_hex = r->host_hex,
+        .host_hex_length = 2 * (bytes + 4),
+        .trace_on = s->trace_on,
+    };
+}
+
+static int parts_open(struct rmq_reader *r)
+{
+    const struct rmq_settings *s = r->settings;
+    if (!s->segment_bytes || !s->queue_file_bytes || s->frame_bytes_max < 16)
+        return -EINVAL;
+    int rc = rmq_arena_open(r);
+    if (rc == 0)
+        rc = rmq_connections_open(r);
+    if (rc == 0)
+        rc = rmq_pendings_open(r);
+    if (rc == 0)
+        rc = rmq_pulls_open(r);
+    if (rc == 0)
+        rc = rmq_park_open(r);
+    if (rc == 0)
+        rc = rmq_uniq_open(r);
+    if (rc < 0)
+        return rc;
+    struct rmq_engine_options options = {
+        .buffers = r->arena,
+        .buffer_bytes = r->buffer_bytes,
+        .buffer_count = r->buffer_count,
+        .entries = ENGINE_ENTRIES,
+        .wake_fd = r->plane->event_fds[r->role_number],
+    };
+    const char *call;
+    return rmq_engine_open(&r->engine, &options, &call);
+}
+
+struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t reader, int listen_fd, int vip_listen_fd, int *error)
+{
+    *error = -EINVAL;
+    if (reader >= RMQ_READERS_MAX || !plane->arenas[reader])
+        return NULL;
+    struct rmq_reader *r = calloc(1, sizeof *r);
+    *error = -ENOMEM;
+    if (!r)
+        return NULL;
+    r->plane = plane;
+    r->header = rmq_header(plane);
+    r->settings = &r->header->settings;
+    r->index = reader;
+    r->role_number = RMQ_ROLE_READ + reader;
+    r->role = &r->header->roles[r->role_number];
+    r->generation = rmq_load(&r->role->generation);
+    r->control_generation = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);
+    r->listen_fds[0] = listen_fd;
+    r->listen_fds[1] = vip_listen_fd;
+    r->requests = &r->header->request[reader];
+    r->request_head = rmq_load(&r->requests->head);
+    r->inbox_barrier = rmq_load(&r->header->inbox.head);
+    r->opened_ms = r->now_ms = rmq_mono_ms();
+    r->tick_next_ms = r->now_ms + TICK_MS;
+    r->starting = 1;
+    house_open(r);
+    *error = parts_open(r);
+    if (*error < 0) {
+        rmq_reader_close(r);
+        return NULL;
+    }
+    return r;
+}
+
+void rmq_reader_close(struct rmq_reader *r)
+{
+    if (!r)
+        return;
+    rmq_engine_close(r->engine); /* first: the kernel lets go of buffers and pages */
+    rmq_connections_close(r);
+    rmq_park_close(r);
+    rmq_pendings_close(r);
+    rmq_pulls_close(r);
+    rmq_outputs_close(r);
+    rmq_arena_close(r);
+    free(r);
+}
+
+/* A predecessor's requests may still point into the arena, its last frames may still stand in control's inbox. */
+static int start(struct rmq_reader *r)
+{
+    int late = r->now_ms - r->opened_ms > PREDECESSOR_MS;
+    if (rmq_ring_used(r->requests) || (rmq_load(&r->header->inbox.tail) < r->inbox_barrier && !late))
+        return 0;
+    r->starting = 0;
+    for (uint32_t i = 0; i < r->buffer_count; i++)
+        rmq_engine_lend(r->engine, i);
+    r->buffers_free = r->buffer_count;
+    rmq_accept_arm(r);
+    rmq_store(&r->role->state, 2);
+    return 1;
+}
+
+static void handle(struct rmq_reader *r, const struct rmq_event *event)
+{
+    switch (event->kind) {
+    case RMQ_EVENT_RECEIVED:
+        rmq_receive_event(r, event);
+        return;
+    case RMQ_EVENT_SENT:
+        rmq_output_sent(r, event);
+        return;
+    case RMQ_EVENT_ACCEPTED:
+        rmq_connection_accept(r, event);
+        return;
+    default:
+        return; /* woken: the rings are looked at anyway */
+    }
+}
+
+static int rings_wait(const struct rmq_reader *r)
+{
+    const struct rmq_plane_header *h = r->header;
+    uint32_t i = r->index;
+    return rmq_load(&h->appended[i].head) != h->appended[i].tail || rmq_load(&h->completed[i].head) != h->completed[i].tail ||
+           rmq_load(&h->verdict[i].head) != h->verdict[i].tail || rmq_load(&h->arrived[i].head) != h->arrived[i].tail ||
+           rmq_load(&h->roles[RMQ_ROLE_CONTROL].generation) != r->control_generation;
+}
+
+static void publish_counters(struct rmq_reader *r)
+{
+    r->counters[RMQ_READ_PARKED] = r->parked_count;
+    for (unsigned i = 0; i < sizeof r->counters / sizeof *r->counters; i++)
+        rmq_store_relaxed(&r->role->counters[i], r->counters[i]);
+    rmq_store_relaxed(&r->role->progress, r->role->progress + 1);
+}
+
+static void tick(struct rmq_reader *r)
+{
+    if (r->now_ms >= r->parked_next_ms || r->now_ms >= r->scan_next_ms)
+        rmq_park_tick(r);
+    if (r->now_ms >= r->tick_next_ms) {
+        rmq_connections_tick(r);
+        rmq_pulls_tick(r);
+        publish_counters(r);
+        r->tick_next_ms = r->now_ms + TICK_MS;
+    }
+    if (r->reports && r->tick_next_ms > r->now_ms + CLOSING_TICK_MS)
+        r->tick_next_ms = r->now_ms + CLOSING_TICK_MS;
+}
+
+/* One round; how many things it found to do. */
+static uint32_t round_once(struct rmq_reader *r)
+{
+    uint32_t count = rmq_engine_take(r->engine, r->events, sizeof r->events / sizeof *r->events), work = count;
+    for (uint32_t i = 0; i < count; i++)
+        handle(r, &r->events[i]);
+    rmq_append_publish(r);
+    rmq_control_watch(r);
+    work += rmq_completions_drain(r);
+    work += rmq_verdicts_drain(r);
+    work += rmq_arrivals_drain(r);
+    if (r->redo_head != RMQ_NONE)
+        rmq_redo_run(r);
+    if (r->stalled_count)
+        rmq_receive_resume(r);
+    if (r->starved_count)
+        rmq_connections_rearm(r);
+    rmq_append_publish(r);
+    tick(r);
+    rmq_output_flush(r);
+    return work;
+}
+
+static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
+{
+    int64_t wake_ms = r->tick_next_ms < r->scan_next_ms ? r->tick_next_ms : r->scan_next_ms;
+    if (r->parked_next_ms < wake_ms)
+        wake_ms = r->parked_next_ms;
+    int64_t now = rmq_mono_ns(), until = wake_ms * 1000000 < deadline_ns ? wake_ms * 1000000 : deadline_ns;
+    return until > now ? until - now : 0;
+}
+
+static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
+{
+    for (uint32_t i = 0; i < r->settings->spin_pauses; i++) {
+        if (rmq_engine_ready(r->engine) || rings_wait(r))
+            return rmq_engine_wait(r->engine, 0);
+        __builtin_ia32_pause();
+    }
+    rmq_role_arm(r->plane, r->role_number);
+    int rc = rmq_engine_wait(r->engine, rings_wait(r) ? 0 : sleep_ns(r, deadline_ns));
+    rmq_role_disarm(r->plane, r->role_number);
+    return rc;
+}
+
+static int stopped(struct rmq_reader *r)
+{
+    if (!r->stopping) {
+        r->stopping = 1;
+        r->stop_deadline_ms = r->now_ms + STOP_MS;
+    }
+    return (!r->in_flight && !r->outputs_used) || r->now_ms >= r->stop_deadline_ms;
+}
+
+int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
+{
+    int64_t deadline_ns = rmq_mono_ns() + budget_ns;
+    for (;;) {
+        int64_t now_ns = rmq_mono_ns();
+        r->now_ms = now_ns / 1000000;
+        int rc;
+        uint32_t work = 0;
+        if (r->starting && !start(r)) {
+            rc = rmq_engine_wait(r->engine, 1000000);
+        } else {
+            work = round_once(r);
+            if ((work && rmq_engine_queued(r->engine)) || rmq_engine_ready(r->engine))
+                rc = rmq_engine_wait(r->engine, 0);
+            else
+                rc = now_ns < deadline_ns ? wait_for_work(r, deadline_ns) : 0;
+        }
+        int stop = rmq_load(&r->plane->watermarks->stop_requested) != 0 && !work && stopped(r);
+        if (rc < 0 && rc != -EINTR)
+            return rc;
+        if (stop || rc == -EINTR || now_ns >= deadline_ns) {
+            publish_counters(r);
+            return stop ? RMQ_RUN_STOPPED : RMQ_RUN_BUDGET;
+        }
+    }
+}

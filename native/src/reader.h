@@ -1,0 +1,49 @@
+/* reader.h: the read role. Sockets -> frames -> requests to write, pulls from mapped files, answers.
+ *
+ * Way of a frame: engine event -> reader_receive (split, straddling frames into blocks) -> reader_frame (which way) ->
+ *   send:  reader_append -> request ring ... completion rings -> reader_answer -> reader_output
+ *   pull:  reader_pull (consume queue, tag filter, log pages) -> reader_output; reader_park holds it when nothing is there
+ *   other: reader_cold -> control's inbox ... verdict ring -> reader_output
+ * The arena (shared, mapped by write too) is receive_buffer_count provided buffers, then reassembly_bytes_max of blocks.
+ */
+#ifndef RMQ_READER_H
+#define RMQ_READER_H
+
+#include "plane.h"
+
+/* cdef-begin */
+/* counters of role READ + reader in struct rmq_role */
+#define RMQ_READ_CONNECTIONS 0        /* open now */
+#define RMQ_READ_ACCEPTED 1
+#define RMQ_READ_FRAMES 2
+#define RMQ_READ_BYTES_IN 3
+#define RMQ_READ_BYTES_OUT 4
+#define RMQ_READ_APPENDS 5            /* requests pushed to write */
+#define RMQ_READ_PULLS 6
+#define RMQ_READ_PULLED_MESSAGES 7
+#define RMQ_READ_COLD 8               /* frames given to control */
+#define RMQ_READ_PARKED 9             /* pulls held now */
+#define RMQ_READ_CLOSED_PEER 10       /* by the client, or a socket error */
+#define RMQ_READ_CLOSED_FRAME 11      /* bad length, type or header */
+#define RMQ_READ_CLOSED_IDLE 12
+#define RMQ_READ_CLOSED_SLOW 13       /* does not read its answers */
+#define RMQ_READ_CLOSED_PARTIAL 14    /* an incomplete frame grew too old */
+#define RMQ_READ_CLOSED_MEMORY 15     /* no place for its frame, or more than connections_max */
+#define RMQ_READ_CLOSED_CONTROL 16    /* by verdict, or because control started anew */
+#define RMQ_READ_OVERLOAD 17          /* answers SYSTEM_BUSY given here */
+#define RMQ_READ_STALLS 18            /* times a connection had to wait for memory, the request ring or its reader */
+#define RMQ_READ_STALE 19             /* completions and verdicts for what is gone */
+
+struct rmq_reader;
+
+/* The reader of index `reader` (role RMQ_ROLE_READ + reader, its generation as set by the supervisor). Arena and eventfds
+ * are mapped in `plane`, the listening sockets are the caller's; vip_listen_fd -1 = none. NULL with *error = -errno:
+ * -EINVAL when a setting of the arena is impossible. */
+struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t reader, int listen_fd, int vip_listen_fd, int *error);
+/* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (stop_requested is set; what was ready has been answered), or -errno. Returns early
+ * (RMQ_RUN_BUDGET) after a signal. */
+int rmq_reader_run(struct rmq_reader *reader, int64_t budget_ns);
+/* Closes every connection. */
+void rmq_reader_close(struct rmq_reader *reader);
+/* cdef-end */
+#endif

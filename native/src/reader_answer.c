@@ -1,0 +1,107 @@
+/* Completions of write and of the completer -> answers. */
+#include <stdio.h>
+
+#include "reader_state.h"
+
+/* What a refused send is told: the cause first, then the system's word for it. */
+static void remark_of(const struct rmq_reader *r, const struct rmq_completion *done, char *to, size_t room)
+{
+    const char *system = done->cause_errno ? strerror(done->cause_errno) : "";
+    const char *colon = done->cause_errno ? ": " : "";
+    switch (done->cause) {
+    case RMQ_FAULT_FSYNC:
+        snprintf(to, room, "the store refuses writes: fsync of the commit log failed%s%s; an operator has to restart the broker", colon,
+                 system);
+        return;
+    case RMQ_FAULT_DISK_FULL:
+        snprintf(to, room, "the store refuses writes: no space left for the commit log%s%s", colon, system);
+        return;
+    case RMQ_FAULT_CREATE_FILE:
+        snprintf(to, room, "create mapped file failed, server is busy or broken%s%s", colon, system);
+        return;
+    case RMQ_FAULT_SHUTDOWN:
+        snprintf(to, room, "the broker is shutting down, the store takes no more messages");
+        return;
+    case RMQ_FAULT_QUEUE_IO:
+        snprintf(to, room, "the store refuses writes: a consume queue or index file could not be written%s%s", colon, system);
+        return;
+    case RMQ_CAUSE_MESSAGE_SIZE:
+    case RMQ_CAUSE_BATCH_ELEMENT:
+        snprintf(to, room, "the message is illegal, maybe msg body or properties length not matched. msg body length limit %uB, msg "
+                           "properties length limit 32KB.%s",
+                 r->settings->message_bytes_max, done->cause == RMQ_CAUSE_BATCH_ELEMENT ? " An element of the batch is malformed." : "");
+        return;
+    case RMQ_CAUSE_SEGMENT_LATE:
+        snprintf(to, room, "[OVERLOAD]the next commit log file is not ready yet%s%s", colon, system);
+        return;
+    case RMQ_CAUSE_QUEUE_SLOT:
+        snprintf(to, room, "the queue is gone: its topic was deleted or changed");
+        return;
+    default:
+        snprintf(to, room, "the store refused the message%s%s", colon, system);
+    }
+}
+
+static int is_stored(int16_t code) { return code == RMQ_ANSWER_SUCCESS || (code >= RMQ_ANSWER_FLUSH_TIMEOUT && code <= 12); }
+
+static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pending *p, const struct rmq_completion *done)
+{
+    char remark[384] = "";
+    if (!is_stored(done->code))
+        remark_of(r, done, remark, sizeof remark);
+    struct rmq_answer_head head = {
+        .code = done->code,
+        .opaque = p->opaque,
+        .serialise = p->serialise,
+        .remark = remark,
+        .remark_length = (uint32_t)strlen(remark),
+    };
+    if (!is_stored(done->code)) {
+        uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, &r->house));
+        if (to)
+            rmq_output_commit(r, c, rmq_error_answer_put(to, &head, &r->house));
+        return;
+    }
+    struct rmq_send_answer a = {
+        .head = head,
+        .house = &r->house,
+        .uniq_key = p->uniq_key_at ? r->arena + p->uniq_key_at : NULL,
+        .uniq_key_length = p->uniq_key_length,
+        .batch = p->batch_at ? r->arena + p->batch_at : NULL,
+        .batch_length = p->batch_length,
+        .queue_id = p->queue_id,
+        .queue_offset = (int64_t)done->queue_offset,
+        .commit_log_offset = done->commit_log_offset,
+    };
+    uint8_t *to = rmq_output_reserve(r, c, rmq_send_answer_bound(&a));
+    if (to)
+        rmq_output_commit(r, c, rmq_send_answer_put(to, &a));
+}
+
+static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
+{
+    uint64_t tail = ring->tail, head = rmq_load(&ring->head);
+    uint32_t count = (uint32_t)(head - tail);
+    for (; tail < head; tail++) {
+        const struct rmq_completion *done = rmq_ring_slot(r->plane->base, ring, tail);
+        struct rmq_pending *p = done->producer_generation == r->generation ? rmq_pending_find(r, done->pending) : NULL;
+        if (!p || p->kind != RMQ_PENDING_APPEND) {
+            r->counters[RMQ_READ_STALE]++;
+            continue;
+        }
+        struct rmq_connection *c = p->oneway ? NULL : rmq_connection_get(r, p->connection, p->connection_generation);
+        if (c)
+            answer(r, c, p, done);
+        rmq_pending_release(r, p);
+    }
+    if (count) {
+        RMQ_CRASH("reader-completions-answered");
+        rmq_store(&ring->tail, tail);
+    }
+    return count;
+}
+
+uint32_t rmq_completions_drain(struct rmq_reader *r)
+{
+    return drain(r, &r->header->appended[r->index]) + drain(r, &r->header->completed[r->index]);
+}

@@ -1,0 +1,99 @@
+/* The reader's arena: counted receive buffers in front, then pages for frames that straddle or must be kept. */
+#include <stdlib.h>
+
+#include "reader_state.h"
+
+#define LARGE_PAGES 64u
+
+int rmq_arena_open(struct rmq_reader *r)
+{
+    const struct rmq_settings *s = r->settings;
+    r->buffer_bytes = s->receive_buffer_bytes;
+    r->buffer_count = s->receive_buffer_count;
+    r->blocks_at = (uint64_t)r->buffer_bytes * r->buffer_count;
+    r->block_pages = s->reassembly_bytes_max / RMQ_BLOCK_BYTES;
+    if (!r->buffer_bytes || r->buffer_bytes % RMQ_BLOCK_BYTES || !r->buffer_count || r->buffer_count > 32768 ||
+        (r->buffer_count & (r->buffer_count - 1)) || !r->block_pages ||
+        r->plane->arena_bytes[r->index] < r->blocks_at + (uint64_t)r->block_pages * RMQ_BLOCK_BYTES)
+        return -EINVAL;
+    r->arena = (uint8_t *)r->plane->arenas[r->index];
+    r->buffer_references = calloc(r->buffer_count, sizeof *r->buffer_references);
+    r->block_used = calloc(r->block_pages, 1);
+    if (!r->buffer_references || !r->block_used)
+        return -ENOMEM;
+    r->blocks_free = r->block_pages;
+    return 0;
+}
+
+void rmq_arena_close(struct rmq_reader *r)
+{
+    free(r->buffer_references);
+    free(r->block_used);
+}
+
+void rmq_buffer_drop(struct rmq_reader *r, uint32_t buffer)
+{
+    if (--r->buffer_references[buffer])
+        return;
+    r->buffers_free++;
+    rmq_engine_lend(r->engine, buffer);
+}
+
+/* First run of `pages` free pages in [from, to), or `to`. */
+static uint32_t find_run(const struct rmq_reader *r, uint32_t from, uint32_t to, uint32_t pages)
+{
+    uint32_t run = 0;
+    for (uint32_t i = from; i < to; i++) {
+        run = r->block_used[i] ? 0 : run + 1;
+        if (run == pages)
+            return i + 1 - pages;
+    }
+    return to;
+}
+
+/* Large frames stay out of the first quarter: clients that claim much and send little must not stop everybody's small frames. */
+static uint32_t large_from(const struct rmq_reader *r) { return r->block_pages / 4; }
+
+uint32_t rmq_block_pages_max(const struct rmq_reader *r) { return r->block_pages - large_from(r); }
+
+uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
+{
+    uint32_t pages = (bytes + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES;
+    if (pages > r->blocks_free)
+        return NULL;
+    uint32_t first = pages > LARGE_PAGES ? large_from(r) : 0, from = r->block_hint > first ? r->block_hint : first;
+    uint32_t at = find_run(r, from, r->block_pages, pages);
+    if (at == r->block_pages) {
+        at = find_run(r, first, r->block_pages, pages);
+        if (at == r->block_pages)
+            return NULL;
+    }
+    memset(r->block_used + at, 1, pages);
+    r->blocks_free -= pages;
+    if (pages <= LARGE_PAGES)
+        r->block_hint = at + pages < r->block_pages ? at + pages : 0;
+    *hold = (struct rmq_hold){.buffer = RMQ_NONE, .block = at, .block_pages = pages};
+    return r->arena + r->blocks_at + (uint64_t)at * RMQ_BLOCK_BYTES;
+}
+
+void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold)
+{
+    if (hold->buffer != RMQ_NONE) {
+        rmq_buffer_drop(r, hold->buffer);
+    } else if (hold->block != RMQ_NONE) {
+        memset(r->block_used + hold->block, 0, hold->block_pages);
+        r->blocks_free += hold->block_pages;
+        if (hold->block < r->block_hint)
+            r->block_hint = hold->block; /* low pages first: they are warm */
+    }
+    hold->buffer = hold->block = RMQ_NONE;
+}
+
+void rmq_hold_keep(struct rmq_reader *r, struct rmq_hold *from, struct rmq_hold *to)
+{
+    *to = *from;
+    if (from->buffer != RMQ_NONE)
+        r->buffer_references[from->buffer]++;
+    else
+        from->block = RMQ_NONE;
+}

@@ -1,0 +1,279 @@
+/* Frames that policy has to look at: they travel to control's inbox, control's verdicts come back.
+ *
+ * Sends and pulls are kept, so that control can say REDO once the reason is gone (a topic was made, a group is known).
+ * Responses of clients to control's own requests travel with pending RMQ_NONE: nobody waits for a verdict on them. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "reader_state.h"
+
+#define COLD_BODY_MAX (4u << 20)
+#define OVERLOAD "[OVERLOAD]the broker's control process cannot take more requests now, try again later"
+#define CONTROL_GONE "[OVERLOAD]the broker's control process restarted, try again"
+
+static int is_send(int32_t code) { return code == RMQ_CODE_SEND_V2 || code == RMQ_CODE_SEND_BATCH || code == RMQ_CODE_SEND; }
+
+static int is_kept(const struct rmq_frame_header *h)
+{
+    return !(h->flag & RMQ_FLAG_RESPONSE) && (is_send(h->code) || h->code == RMQ_CODE_PULL || h->code == RMQ_CODE_LITE_PULL);
+}
+
+static void refuse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const char *remark)
+{
+    r->counters[RMQ_READ_OVERLOAD]++;
+    rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, remark);
+}
+
+static void inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to)
+{
+    memset(to, 0, sizeof *to);
+    to->role = (uint16_t)r->role_number;
+    to->role_generation = r->generation;
+    to->connection = rmq_connection_index(r, c);
+    to->connection_generation = c->generation;
+    to->pending = RMQ_NONE;
+    to->peer_port = c->port;
+    to->peer_v6 = c->v6;
+    to->listener = c->listener;
+    memcpy(to->peer_host, c->host, sizeof to->peer_host);
+    to->received_mono_ns = (uint64_t)r->now_ms * 1000000;
+}
+
+/* The pending entry with its own copy of the frame where one is kept; NULL = no room. */
+static struct rmq_pending *keep(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
+                                uint32_t length, struct rmq_hold *hold)
+{
+    if (r->cold_count >= r->pending_capacity / 2)
+        return NULL;
+    struct rmq_hold kept = {RMQ_NONE, RMQ_NONE, 0};
+    uint8_t *at = frame;
+    if (is_kept(h)) {
+        if (hold->buffer == RMQ_NONE && hold->block != RMQ_NONE) {
+            rmq_hold_keep(r, hold, &kept);
+        } else {
+            at = rmq_block_take(r, length, &kept);
+            if (!at)
+                return NULL;
+            memcpy(at, frame, length);
+        }
+    }
+    struct rmq_pending *p = rmq_pending_take(r, RMQ_PENDING_COLD, c, h);
+    if (!p) {
+        rmq_hold_release(r, &kept);
+        return NULL;
+    }
+    p->hold = kept;
+    p->frame_at = is_kept(h) ? rmq_arena_offset(r, at) : 0;
+    p->frame_length = is_kept(h) ? length : 0;
+    return p;
+}
+
+enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
+                             uint32_t length, struct rmq_hold *hold, uint32_t redone)
+{
+    uint32_t body = length - 8 - h->header_length, payload = is_send(h->code) ? length - body : length;
+    if (redone > RMQ_REDO_MAX) {
+        refuse(r, c, h, "[OVERLOAD]the broker's tables change too fast for this request, try again");
+        return RMQ_FATE_DONE;
+    }
+    if (payload - 8 - h->header_length > COLD_BODY_MAX) {
+        char remark[160];
+        snprintf(remark, sizeof remark, "the body of a request with code %d may have at most %u bytes, this one has %u", h->code,
+                 COLD_BODY_MAX, body);
+        rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
+        return RMQ_FATE_DONE;
+    }
+    struct rmq_inbox_record record;
+    inbox_head(r, c, &record);
+    record.type = RMQ_INBOX_COLD_FRAME;
+    record.frame_length = length;
+    struct rmq_pending *p = NULL;
+    if (!(h->flag & RMQ_FLAG_RESPONSE)) {
+        p = keep(r, c, h, frame, length, hold);
+        if (!p) {
+            refuse(r, c, h, OVERLOAD);
+            return RMQ_FATE_DONE;
+        }
+        p->redone = redone & 63;
+        record.pending = rmq_pending_id(r, p);
+    }
+    const uint8_t *from = p && p->frame_length ? r->arena + p->frame_at : frame;
+    if (rmq_inbox_put(r->plane, &record, from, payload) < 0) {
+        if (p)
+            rmq_pending_release(r, p);
+        refuse(r, c, h, OVERLOAD);
+        return RMQ_FATE_DONE;
+    }
+    c->had_cold = 1;
+    if (h->code == RMQ_CODE_HEARTBEAT || h->code == RMQ_CODE_LOCK)
+        c->registered = 1;
+    r->counters[RMQ_READ_COLD]++;
+    return RMQ_FATE_DONE;
+}
+
+int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c)
+{
+    struct rmq_inbox_record record;
+    inbox_head(r, c, &record);
+    record.type = RMQ_INBOX_CLOSED;
+    return rmq_inbox_put(r->plane, &record, NULL, 0);
+}
+
+/* --- verdicts ----------------------------------------------------------------------------------------------- */
+
+/* Joins chunks in private memory; 0 when the last one has come. */
+static int collect(uint8_t **text, uint32_t *length, const uint8_t *chunk, uint32_t chunk_length)
+{
+    uint8_t *grown = realloc(*text, (size_t)*length + chunk_length);
+    if (!grown)
+        return -ENOMEM;
+    memcpy(grown + *length, chunk, chunk_length);
+    *text = grown;
+    *length += chunk_length;
+    return 0;
+}
+
+static void send_chunk(struct rmq_reader *r, struct rmq_connection *c, uint8_t **text, uint32_t *text_length,
+                       const struct rmq_verdict *v)
+{
+    const uint8_t *chunk = (const uint8_t *)(v + 1);
+    uint32_t length = v->length - (uint32_t)sizeof *v;
+    if (v->last && !*text) {
+        rmq_output_bytes(r, c, chunk, length);
+        return;
+    }
+    if (*text_length + (uint64_t)length > r->settings->send_queue_bytes_max || collect(text, text_length, chunk, length) < 0) {
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+        return;
+    }
+    if (v->last) {
+        uint8_t *whole = *text;
+        *text = NULL;
+        rmq_output_bytes(r, c, whole, *text_length);
+        *text_length = 0;
+        free(whole);
+    }
+}
+
+static void redo_later(struct rmq_reader *r, struct rmq_pending *p)
+{
+    uint32_t index = (uint32_t)(p - r->pending);
+    p->next = RMQ_NONE;
+    if (r->redo_tail == RMQ_NONE)
+        r->redo_head = index;
+    else
+        r->pending[r->redo_tail].next = index;
+    r->redo_tail = index;
+    p->turn = (p->turn + 1) & 0xfff; /* its verdict has been spoken */
+}
+
+static void answer_pending(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pending *p, const char *remark)
+{
+    struct rmq_frame_header h = {.code = p->code, .opaque = p->opaque, .serialise = p->serialise,
+                                 .flag = p->oneway ? RMQ_FLAG_ONEWAY : 0};
+    refuse(r, c, &h, remark);
+}
+
+static void judge(struct rmq_reader *r, const struct rmq_verdict *v)
+{
+    struct rmq_pending *p = v->pending == RMQ_NONE ? NULL : rmq_pending_find(r, v->pending);
+    if (v->reader_generation != r->generation || (v->pending != RMQ_NONE && (!p || p->kind != RMQ_PENDING_COLD))) {
+        r->counters[RMQ_READ_STALE]++;
+        return;
+    }
+    struct rmq_connection *c = p ? rmq_connection_get(r, p->connection, p->connection_generation)
+                                 : rmq_connection_get(r, v->connection, v->connection_generation);
+    switch (v->type) {
+    case RMQ_VERDICT_SEND:
+        if (c && p && !p->oneway)
+            send_chunk(r, c, &p->answer, &p->answer_length, v);
+        else if (c && !p)
+            send_chunk(r, c, &c->server_frame, &c->server_frame_length, v);
+        if (p && v->last)
+            rmq_pending_release(r, p);
+        return;
+    case RMQ_VERDICT_REDO:
+        if (p && c && p->frame_length)
+            redo_later(r, p);
+        else if (p)
+            rmq_pending_release(r, p);
+        return;
+    case RMQ_VERDICT_CLOSE:
+        if (c)
+            rmq_connection_close(r, c, RMQ_READ_CLOSED_CONTROL);
+        /* fall through */
+    default: /* DROP */
+        if (p)
+            rmq_pending_release(r, p);
+    }
+}
+
+uint32_t rmq_verdicts_drain(struct rmq_reader *r)
+{
+    struct rmq_ring *ring = &r->header->verdict[r->index];
+    const char *base = r->plane->base + ring->slots_at;
+    uint64_t tail = ring->tail, head = rmq_load(&ring->head);
+    uint32_t count = 0;
+    while (tail < head) {
+        const struct rmq_verdict *v = (const struct rmq_verdict *)(base + (tail & (ring->capacity - 1)));
+        if (v->type != RMQ_VERDICT_PAD) {
+            judge(r, v);
+            count++;
+        }
+        tail += RMQ_ALIGN8(v->length);
+    }
+    if (tail != ring->tail) {
+        RMQ_CRASH("reader-verdicts-judged");
+        rmq_store(&ring->tail, tail);
+    }
+    return count;
+}
+
+void rmq_redo_run(struct rmq_reader *r)
+{
+    while (r->redo_head != RMQ_NONE) {
+        struct rmq_pending *p = &r->pending[r->redo_head];
+        struct rmq_connection *c = rmq_connection_get(r, p->connection, p->connection_generation);
+        if (c) {
+            struct rmq_hold hold = p->hold;
+            p->hold = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};
+            enum rmq_fate fate = rmq_frame_process(r, c, r->arena + p->frame_at, p->frame_length, &hold, p->redone + 1u);
+            if (fate == RMQ_FATE_STALL) {
+                p->hold = hold;
+                return;
+            }
+            rmq_hold_release(r, &hold);
+        }
+        r->redo_head = p->next;
+        if (r->redo_head == RMQ_NONE)
+            r->redo_tail = RMQ_NONE;
+        rmq_pending_release(r, p);
+    }
+}
+
+/* Control started anew: it knows none of the frames that its predecessor was looking at, no group and no lock. */
+void rmq_control_watch(struct rmq_reader *r)
+{
+    uint32_t generation = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);
+    if (generation == r->control_generation)
+        return;
+    r->control_generation = generation;
+    r->redo_head = r->redo_tail = RMQ_NONE;
+    for (uint32_t i = 0; i < r->pending_used; i++) {
+        struct rmq_pending *p = &r->pending[i];
+        if (p->kind != RMQ_PENDING_COLD)
+            continue;
+        struct rmq_connection *c = rmq_connection_get(r, p->connection, p->connection_generation);
+        if (c)
+            answer_pending(r, c, p, CONTROL_GONE);
+        rmq_pending_release(r, p);
+    }
+    for (uint32_t i = 0; i < r->connections_used; i++) {
+        struct rmq_connection *c = rmq_connection_at(r, i);
+        free(c->server_frame); /* half a frame of the dead */
+        c->server_frame = NULL;
+        c->server_frame_length = 0;
+        if (c->state == RMQ_CONNECTION_OPEN && c->registered)
+            rmq_connection_close(r, c, RMQ_READ_CLOSED_CONTROL);
+    }
+}

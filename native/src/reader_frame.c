@@ -1,0 +1,44 @@
+/* Which way a frame goes: to write, to a pull, or cold to control. */
+#include "reader_state.h"
+
+static int is_send(int32_t code) { return code == RMQ_CODE_SEND_V2 || code == RMQ_CODE_SEND_BATCH || code == RMQ_CODE_SEND; }
+
+void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
+                      const char *remark)
+{
+    if (h->flag & (RMQ_FLAG_ONEWAY | RMQ_FLAG_RESPONSE))
+        return;
+    struct rmq_answer_head head = {
+        .code = code,
+        .opaque = h->opaque,
+        .serialise = h->serialise,
+        .remark = remark,
+        .remark_length = (uint32_t)strlen(remark),
+    };
+    const struct rmq_answer_house *house = is_send(h->code) ? &r->house : NULL;
+    uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, house));
+    if (to)
+        rmq_output_commit(r, c, rmq_error_answer_put(to, &head, house));
+}
+
+enum rmq_fate rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+                                struct rmq_hold *hold, uint32_t redone)
+{
+    struct rmq_frame_header h;
+    if (rmq_frame_header_parse(frame, length, &h) < 0) {
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_FRAME);
+        return RMQ_FATE_CLOSED;
+    }
+    enum rmq_fate fate = RMQ_FATE_COLD;
+    if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
+        if (is_send(h.code))
+            fate = rmq_append_frame(r, c, &h, frame, length, hold);
+        else if (h.code == RMQ_CODE_PULL || h.code == RMQ_CODE_LITE_PULL)
+            fate = rmq_pull_frame(r, c, &h, frame, length);
+    }
+    if (fate == RMQ_FATE_COLD)
+        fate = rmq_cold_frame(r, c, &h, frame, length, hold, redone);
+    if (fate != RMQ_FATE_STALL)
+        r->counters[RMQ_READ_FRAMES]++;
+    return c->state == RMQ_CONNECTION_OPEN ? fate : RMQ_FATE_CLOSED;
+}

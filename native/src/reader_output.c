@@ -1,0 +1,286 @@
+/* Sending: answers are encoded into chunks, log pages are referred to; one send in flight per connection takes all there is. */
+#include <stdlib.h>
+
+#include "reader_state.h"
+
+#define CHUNKS_KEPT 1024u
+
+static struct rmq_chunk *chunk_take(struct rmq_reader *r, size_t bytes)
+{
+    struct rmq_chunk *chunk = r->chunk_free;
+    if (bytes <= RMQ_CHUNK_BYTES && chunk) {
+        r->chunk_free = chunk->next;
+        r->chunk_free_count--;
+    } else {
+        uint32_t capacity = bytes <= RMQ_CHUNK_BYTES ? RMQ_CHUNK_BYTES : (uint32_t)bytes;
+        chunk = malloc(sizeof *chunk + capacity);
+        if (!chunk)
+            return NULL;
+        chunk->capacity = capacity;
+    }
+    chunk->references = 1;
+    chunk->used = 0;
+    return chunk;
+}
+
+static void chunk_drop(struct rmq_reader *r, struct rmq_chunk *chunk)
+{
+    if (--chunk->references)
+        return;
+    if (chunk->capacity != RMQ_CHUNK_BYTES || r->chunk_free_count >= CHUNKS_KEPT) {
+        free(chunk);
+        return;
+    }
+    chunk->next = r->chunk_free;
+    r->chunk_free = chunk;
+    r->chunk_free_count++;
+}
+
+static struct rmq_output *output_of(struct rmq_reader *r, struct rmq_connection *c)
+{
+    struct rmq_output *out = c->output;
+    if (out)
+        return out;
+    out = r->output_free;
+    if (out) {
+        r->output_free = out->next_free;
+    } else {
+        out = calloc(1, sizeof *out);
+        if (!out)
+            return NULL;
+        out->capacity = 64;
+        out->pieces = malloc(out->capacity * sizeof *out->pieces);
+        if (!out->pieces) {
+            free(out);
+            return NULL;
+        }
+    }
+    out->head = out->count = 0;
+    out->bytes = 0;
+    out->progress_ms = r->now_ms;
+    r->outputs_used++;
+    return c->output = out;
+}
+
+static void piece_release(struct rmq_reader *r, struct rmq_piece *piece)
+{
+    if (piece->chunk)
+        chunk_drop(r, piece->chunk);
+    else
+        rmq_file_map_drop(piece->map);
+}
+
+static void output_release(struct rmq_reader *r, struct rmq_connection *c)
+{
+    struct rmq_output *out = c->output;
+    for (uint32_t i = 0; i < out->count; i++)
+        piece_release(r, &out->pieces[(out->head + i) & (out->capacity - 1)]);
+    if (out->fill)
+        chunk_drop(r, out->fill);
+    out->fill = NULL;
+    r->outputs_used--;
+    out->next_free = r->output_free;
+    r->output_free = out;
+    c->output = NULL;
+}
+
+static void mark_dirty(struct rmq_reader *r, struct rmq_connection *c)
+{
+    if (c->dirty)
+        return;
+    c->dirty = 1;
+    r->dirty[r->dirty_count++] = rmq_connection_index(r, c);
+}
+
+static struct rmq_piece *last_piece(struct rmq_output *out)
+{
+    return out->count ? &out->pieces[(out->head + out->count - 1) & (out->capacity - 1)] : NULL;
+}
+
+static struct rmq_piece *piece_add(struct rmq_output *out)
+{
+    if (out->count == out->capacity) {
+        uint32_t capacity = out->capacity * 2;
+        struct rmq_piece *pieces = malloc(capacity * sizeof *pieces);
+        if (!pieces)
+            return NULL;
+        for (uint32_t i = 0; i < out->count; i++)
+            pieces[i] = out->pieces[(out->head + i) & (out->capacity - 1)];
+        free(out->pieces);
+        out->pieces = pieces;
+        out->capacity = capacity;
+        out->head = 0;
+    }
+    return &out->pieces[(out->head + out->count++) & (out->capacity - 1)];
+}
+
+uint8_t *rmq_output_reserve(struct rmq_reader *r, struct rmq_connection *c, size_t bytes)
+{
+    struct rmq_output *out = output_of(r, c);
+    if (out && out->fill && out->fill->capacity - out->fill->used >= bytes)
+        return out->fill->data + out->fill->used;
+    struct rmq_chunk *chunk = out && bytes <= INT32_MAX ? chunk_take(r, bytes) : NULL;
+    if (!chunk) {
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+        return NULL;
+    }
+    if (out->fill)
+        chunk_drop(r, out->fill);
+    out->fill = chunk;
+    return chunk->data;
+}
+
+void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t bytes)
+{
+    struct rmq_output *out = c->output;
+    struct rmq_chunk *chunk = out->fill;
+    const uint8_t *at = chunk->data + chunk->used;
+    struct rmq_piece *last = last_piece(out);
+    chunk->used += (uint32_t)bytes;
+    out->bytes += bytes;
+    if (last && last->chunk == chunk && last->at + last->length == at) {
+        last->length += (uint32_t)bytes; /* a send in flight keeps its own vectors: only the rest grows */
+    } else {
+        struct rmq_piece *piece = piece_add(out);
+        if (!piece) {
+            rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+            return;
+        }
+        *piece = (struct rmq_piece){.at = at, .length = (uint32_t)bytes, .chunk = chunk};
+        chunk->references++;
+    }
+    mark_dirty(r, c);
+}
+
+void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes)
+{
+    struct rmq_output *out = c->output; /* the answer's header came first */
+    struct rmq_piece *last = last_piece(out);
+    out->bytes += bytes;
+    if (last && last->map == map && last->at + last->length == at && last->length <= INT32_MAX - bytes) {
+        last->length += bytes;
+        return;
+    }
+    struct rmq_piece *piece = piece_add(out);
+    if (!piece) {
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+        return;
+    }
+    *piece = (struct rmq_piece){.at = at, .length = bytes, .map = map};
+    rmq_file_map_hold(map);
+}
+
+void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, size_t length)
+{
+    while (length && c->state == RMQ_CONNECTION_OPEN) {
+        size_t part = length < RMQ_CHUNK_BYTES ? length : RMQ_CHUNK_BYTES;
+        uint8_t *to = rmq_output_reserve(r, c, part);
+        if (!to)
+            return;
+        memcpy(to, bytes, part);
+        rmq_output_commit(r, c, part);
+        bytes += part;
+        length -= part;
+    }
+}
+
+uint64_t rmq_output_soft_limit(const struct rmq_reader *r) { return r->settings->send_queue_bytes_max / 4; }
+
+static void send_next(struct rmq_reader *r, struct rmq_connection *c)
+{
+    struct rmq_output *out = c->output;
+    uint32_t count = out->count < RMQ_SEND_PIECES ? out->count : RMQ_SEND_PIECES;
+    for (uint32_t i = 0; i < count; i++) {
+        struct rmq_piece *piece = &out->pieces[(out->head + i) & (out->capacity - 1)];
+        out->vectors[i] = (struct iovec){.iov_base = (void *)(uintptr_t)piece->at, .iov_len = piece->length};
+    }
+    out->message = (struct msghdr){.msg_iov = out->vectors, .msg_iovlen = count};
+    uint64_t tag = (uint64_t)rmq_connection_index(r, c) << 32 | c->generation;
+    if (rmq_engine_send(r->engine, c->fd, &out->message, tag) < 0) {
+        mark_dirty(r, c);
+        return;
+    }
+    c->sending = 1;
+}
+
+void rmq_output_flush(struct rmq_reader *r)
+{
+    uint32_t count = r->dirty_count;
+    r->dirty_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct rmq_connection *c = rmq_connection_at(r, r->dirty[i]);
+        c->dirty = 0;
+        if (c->state != RMQ_CONNECTION_OPEN || !c->output || !c->output->count)
+            continue;
+        if (c->output->bytes > r->settings->send_queue_bytes_max) {
+            rmq_connection_close(r, c, RMQ_READ_CLOSED_SLOW);
+            continue;
+        }
+        if (!c->sending)
+            send_next(r, c);
+    }
+}
+
+static void consume(struct rmq_reader *r, struct rmq_output *out, uint64_t sent)
+{
+    out->bytes -= sent;
+    while (sent) {
+        struct rmq_piece *piece = &out->pieces[out->head & (out->capacity - 1)];
+        if (sent < piece->length) {
+            piece->at += sent;
+            piece->length -= (uint32_t)sent;
+            return;
+        }
+        sent -= piece->length;
+        piece_release(r, piece);
+        out->head++;
+        out->count--;
+    }
+}
+
+void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event)
+{
+    struct rmq_connection *c = rmq_connection_at(r, (uint32_t)(event->tag >> 32));
+    if (c->generation != (uint32_t)event->tag)
+        return;
+    c->sending = 0;
+    if (c->state != RMQ_CONNECTION_OPEN) {
+        rmq_connection_ended(r, c);
+        return;
+    }
+    if (event->result <= 0 && event->result != -EINTR && event->result != -EAGAIN) {
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_PEER);
+        return;
+    }
+    struct rmq_output *out = c->output;
+    if (event->result > 0) {
+        r->counters[RMQ_READ_BYTES_OUT] += (uint64_t)event->result;
+        out->progress_ms = c->active_ms = r->now_ms;
+        consume(r, out, (uint64_t)event->result);
+    }
+    if (out->count)
+        mark_dirty(r, c);
+    else
+        output_release(r, c);
+}
+
+void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c)
+{
+    if (c->output)
+        output_release(r, c);
+}
+
+void rmq_outputs_close(struct rmq_reader *r)
+{
+    while (r->output_free) {
+        struct rmq_output *out = r->output_free;
+        r->output_free = out->next_free;
+        free(out->pieces);
+        free(out);
+    }
+    while (r->chunk_free) {
+        struct rmq_chunk *chunk = r->chunk_free;
+        r->chunk_free = chunk->next;
+        free(chunk);
+    }
+}

@@ -1,0 +1,96 @@
+/* A pull: decode, scan, answer with a header and slices of log pages; or hold it, or leave it to control. */
+#include "reader_state.h"
+
+/* Offsets that come with pulls: control drains the ring before it looks at offsets. A full ring loses one commit, the
+ * next pull brings a later one. */
+static void commit_offset(struct rmq_reader *r, const struct rmq_pull *p)
+{
+    struct rmq_ring *ring = &r->header->commit[r->index];
+    uint64_t head = ring->head, used = head - rmq_load(&ring->tail);
+    if (p->commit_offset < 0 || used >= ring->capacity)
+        return;
+    if (!used && rmq_offset_get(r->plane, p->group_id, p->queue_slot) == p->commit_offset)
+        return;
+    struct rmq_offset_commit *slot = rmq_ring_slot(r->plane->base, ring, head);
+    *slot = (struct rmq_offset_commit){.group_id = p->group_id, .queue_slot = p->queue_slot, .offset = p->commit_offset};
+    RMQ_CRASH("reader-commit-filled");
+    rmq_store(&ring->head, head + 1);
+    RMQ_CRASH("reader-commit-published");
+    if (used + 1 == ring->capacity / 2)
+        rmq_role_wake(r->plane, RMQ_ROLE_CONTROL);
+}
+
+static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                   const struct rmq_pull_result *result)
+{
+    if (result->code == RMQ_ANSWER_BUSY) {
+        r->counters[RMQ_READ_OVERLOAD]++;
+        rmq_answer_error(r, c, h, result->code, result->status);
+        return;
+    }
+    const struct rmq_settings *s = r->settings;
+    uint64_t behind = rmq_load(&r->plane->watermarks->append_offset) - (uint64_t)result->last_position;
+    int slow = s->slave_read_enable && result->messages && behind > s->memory_window_bytes;
+    struct rmq_pull_answer a = {
+        .head = {.code = result->code,
+                 .opaque = h->opaque,
+                 .serialise = h->serialise,
+                 .remark = result->status,
+                 .remark_length = (uint32_t)strlen(result->status)},
+        .suggested_broker_id = slow ? (int64_t)s->pull_slow_broker_id : 0,
+        .next_offset = result->next_offset,
+        .min_offset = result->min_offset,
+        .max_offset = result->max_offset,
+        .body_length = result->bytes,
+    };
+    uint8_t *to = rmq_output_reserve(r, c, rmq_pull_answer_bound(&a));
+    if (!to)
+        return;
+    rmq_output_commit(r, c, rmq_pull_answer_put(to, &a));
+    for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
+        rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length);
+    r->counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
+}
+
+enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
+                             uint32_t length)
+{
+    struct rmq_pull p;
+    struct rmq_pull_result *result = r->pull_result;
+    if (rmq_pull_decode(r, c, h, &p) == RMQ_FATE_COLD)
+        return RMQ_FATE_COLD;
+    rmq_pull_scan(r, &p, result);
+    if (result->code == RMQ_ANSWER_NOT_FOUND && p.sys_flag & RMQ_PULL_SUSPEND && rmq_park(r, c, &p, frame, length) == 0) {
+        rmq_pull_scan(r, &p, result); /* its flag is up: what came before is seen now, what comes later rings */
+        if (result->code == RMQ_ANSWER_NOT_FOUND) {
+            if (p.sys_flag & RMQ_PULL_COMMIT)
+                commit_offset(r, &p);
+            r->counters[RMQ_READ_PULLS]++;
+            return RMQ_FATE_DONE;
+        }
+        rmq_unpark_last(r, c);
+    }
+    answer(r, c, h, result);
+    if (p.sys_flag & RMQ_PULL_COMMIT)
+        commit_offset(r, &p);
+    r->counters[RMQ_READ_PULLS]++;
+    return RMQ_FATE_DONE;
+}
+
+int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int look, int64_t *scanned)
+{
+    struct rmq_frame_header h;
+    struct rmq_pull p;
+    if (rmq_frame_header_parse(frame, length, &h) < 0)
+        return 1; /* cannot be: it has been parsed before */
+    if (rmq_pull_decode(r, c, &h, &p) == RMQ_FATE_COLD) {
+        struct rmq_hold none = {RMQ_NONE, RMQ_NONE, 0};
+        rmq_cold_frame(r, c, &h, frame, length, &none, 0);
+        return 1;
+    }
+    if (look && !rmq_pull_peek(r, &p, scanned))
+        return 0;
+    rmq_pull_scan(r, &p, r->pull_result);
+    answer(r, c, &h, r->pull_result);
+    return 1;
+}

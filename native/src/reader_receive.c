@@ -1,0 +1,299 @@
+/* Received bytes -> whole frames. Frames that end inside their buffer are used where they lie; what straddles goes to a
+ * block at once, so that a slow client never pins a shared buffer. A connection that cannot go on (no block, request ring
+ * full, its own answers unread) stalls: its bytes wait in spans, its receive is stopped. */
+#include <stdlib.h>
+
+#include "bytes.h"
+#include "reader_state.h"
+
+static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
+{
+    if (c->span_head + c->span_count == c->span_capacity) {
+        if (c->span_head) {
+            memmove(c->spans, c->spans + c->span_head, c->span_count * sizeof *c->spans);
+            c->span_head = 0;
+        } else {
+            uint32_t capacity = c->span_capacity ? c->span_capacity * 2 : 8;
+            struct rmq_span *spans = realloc(c->spans, capacity * sizeof *spans);
+            if (!spans) {
+                rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+                return;
+            }
+            c->spans = spans;
+            c->span_capacity = capacity;
+        }
+    }
+    c->spans[c->span_head + c->span_count++] = (struct rmq_span){buffer, at, end - at};
+    r->buffer_references[buffer]++;
+    r->stalled_buffers++;
+    if (c->stall & RMQ_STALL_ROOM && r->stalled_buffers > r->buffer_count / 4)
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY); /* waiting for memory must not starve the others of buffers */
+}
+
+static void stall(struct rmq_reader *r, struct rmq_connection *c, uint8_t reason)
+{
+    c->stall |= reason;
+    r->counters[RMQ_READ_STALLS]++;
+    if (!c->in_stalled) {
+        c->in_stalled = 1;
+        r->stalled[r->stalled_count++] = rmq_connection_index(r, c);
+    }
+}
+
+static int output_is_full(const struct rmq_reader *r, const struct rmq_connection *c)
+{
+    return c->output && c->output->bytes > rmq_output_soft_limit(r);
+}
+
+/* 1 = the connection may go on. */
+static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, struct rmq_hold *hold)
+{
+    if (output_is_full(r, c)) {
+        stall(r, c, RMQ_STALL_OUTPUT);
+        return 0;
+    }
+    enum rmq_fate fate = rmq_frame_process(r, c, frame, length, hold, 0);
+    if (fate == RMQ_FATE_STALL) {
+        stall(r, c, RMQ_STALL_RING);
+        return 0;
+    }
+    return c->state == RMQ_CONNECTION_OPEN;
+}
+
+/* The block of the connection is complete. */
+static int run_block(struct rmq_reader *r, struct rmq_connection *c)
+{
+    struct rmq_hold hold = c->block;
+    uint32_t length = c->frame_bytes;
+    uint8_t *frame = r->arena + r->blocks_at + (uint64_t)hold.block * RMQ_BLOCK_BYTES;
+    c->block.block = RMQ_NONE;
+    c->frame_bytes = c->filled = c->head_length = 0;
+    int go_on = run_frame(r, c, frame, length, &hold);
+    if (c->stall && c->state == RMQ_CONNECTION_OPEN) {
+        c->block = hold;
+        c->frame_bytes = c->filled = length;
+        c->head_length = 4;
+        return 0;
+    }
+    rmq_hold_release(r, &hold);
+    return go_on;
+}
+
+/* A frame of `total` bytes begins; its first 4 are known. 0 = stalled or closed. */
+static int begin_block(struct rmq_reader *r, struct rmq_connection *c, uint32_t total)
+{
+    uint8_t *to = rmq_block_take(r, total, &c->block);
+    if (!to) {
+        if ((total + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES > rmq_block_pages_max(r))
+            rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+        else
+            stall(r, c, RMQ_STALL_ROOM);
+        return 0;
+    }
+    c->frame_bytes = total;
+    c->filled = 0;
+    c->partial_ms = r->now_ms;
+    return 1;
+}
+
+/* Whole frame length from its length field; 0 = impossible, the connection is closed. */
+static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *at)
+{
+    uint32_t length = rmq_get32(at);
+    if (length < 4 || length > r->settings->frame_bytes_max - 4) {
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_FRAME);
+        return 0;
+    }
+    return length + 4;
+}
+
+/* The 4 length bytes come in pieces. */
+static int gather_head(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
+{
+    if (!c->head_length)
+        c->partial_ms = r->now_ms;
+    while (c->head_length < 4 && *at < end)
+        c->head[c->head_length++] = bytes[(*at)++];
+    if (c->head_length < 4)
+        return 1;
+    uint32_t total = frame_total(r, c, c->head);
+    if (!total || !begin_block(r, c, total))
+        return 0;
+    memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES, c->head, 4);
+    c->filled = 4;
+    return 1;
+}
+
+static int fill_block(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
+{
+    uint32_t part = c->frame_bytes - c->filled < end - *at ? c->frame_bytes - c->filled : end - *at;
+    memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES + c->filled, bytes + *at, part);
+    c->filled += part;
+    *at += part;
+    return c->filled < c->frame_bytes || run_block(r, c);
+}
+
+/* Bytes [at, end) of the buffer; returns how far it came: less than `end` when the connection stalled. */
+static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
+{
+    uint8_t *bytes = r->arena + (uint64_t)buffer * r->buffer_bytes;
+    while (at < end) {
+        if (c->frame_bytes) {
+            if (!fill_block(r, c, bytes, &at, end))
+                return at;
+            continue;
+        }
+        if (c->head_length || end - at < 4) {
+            if (c->head_length == 4) { /* stalled for room with the length already here */
+                c->head_length = 3;
+                uint8_t last = c->head[3];
+                uint32_t zero = 0;
+                if (!gather_head(r, c, &last, &zero, 1))
+                    return at;
+                continue;
+            }
+            if (!gather_head(r, c, bytes, &at, end))
+                return at;
+            continue;
+        }
+        uint32_t total = frame_total(r, c, bytes + at);
+        if (!total)
+            return at;
+        if (total > end - at) {
+            if (!begin_block(r, c, total))
+                return at;
+            continue;
+        }
+        struct rmq_hold hold = {.buffer = buffer, .block = RMQ_NONE, .block_pages = 0};
+        if (!run_frame(r, c, bytes + at, total, &hold)) {
+            if (!c->stall)
+                at += total;
+            return at;
+        }
+        at += total;
+    }
+    return at;
+}
+
+static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t length)
+{
+    c->active_ms = r->now_ms;
+    r->counters[RMQ_READ_BYTES_IN] += length;
+    uint32_t at = 0;
+    if (!c->stall)
+        at = parse(r, c, buffer, 0, length);
+    if (c->state != RMQ_CONNECTION_OPEN)
+        return;
+    if (c->stall) {
+        if (at < length)
+            span_push(r, c, buffer, at, length);
+        if (c->span_count > 1 && c->receiving && !c->stopping &&
+            rmq_engine_receive_stop(r->engine, (uint64_t)rmq_connection_index(r, c) << 32 | c->generation) == 0)
+            c->stopping = 1;
+    }
+}
+
+void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
+{
+    struct rmq_connection *c = rmq_connection_at(r, (uint32_t)(event->tag >> 32));
+    int result = event->result;
+    if (event->buffer != RMQ_NO_BUFFER) {
+        r->buffers_free--;
+        r->buffer_references[event->buffer] = 1;
+    }
+    if (!event->more)
+        c->receiving = 0;
+    if (c->state == RMQ_CONNECTION_OPEN) {
+        if (result > 0)
+            received(r, c, event->buffer, (uint32_t)result);
+        else if (result == 0 || (result != -ENOBUFS && result != -ECANCELED && result != -EINTR && result != -EAGAIN))
+            rmq_connection_close(r, c, RMQ_READ_CLOSED_PEER);
+    }
+    if (event->buffer != RMQ_NO_BUFFER)
+        rmq_buffer_drop(r, event->buffer);
+    if (c->state != RMQ_CONNECTION_OPEN) {
+        rmq_connection_ended(r, c);
+    } else if (!c->receiving && !c->stall) {
+        if (result == -ENOBUFS) {
+            if (!c->in_starved) {
+                c->in_starved = 1;
+                r->starved[r->starved_count++] = rmq_connection_index(r, c);
+            }
+        } else {
+            rmq_connection_receive(r, c);
+        }
+    }
+}
+
+/* --- stalls ---------------------------------------------------------------------------------------------- */
+
+static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c)
+{
+    if (c->stall & RMQ_STALL_RING && (r->in_flight >= r->in_flight_max || r->in_flight + r->cold_count >= r->pending_capacity))
+        return 0;
+    if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(r) / 2)
+        return 0;
+    return !(c->stall & RMQ_STALL_ROOM) || r->blocks_free;
+}
+
+static void span_pop(struct rmq_reader *r, struct rmq_connection *c)
+{
+    uint32_t buffer = c->spans[c->span_head].buffer;
+    c->span_head++;
+    c->span_count--;
+    r->stalled_buffers--;
+    rmq_buffer_drop(r, buffer);
+    if (!c->span_count)
+        c->span_head = 0;
+}
+
+static void resume(struct rmq_reader *r, struct rmq_connection *c)
+{
+    c->stall = 0;
+    c->partial_ms = c->active_ms = r->now_ms;
+    if (c->frame_bytes && c->filled == c->frame_bytes)
+        run_block(r, c);
+    while (c->state == RMQ_CONNECTION_OPEN && !c->stall && c->span_count) {
+        struct rmq_span *span = &c->spans[c->span_head];
+        uint32_t end = span->at + span->length;
+        uint32_t at = parse(r, c, span->buffer, span->at, end);
+        if (c->state != RMQ_CONNECTION_OPEN)
+            return; /* its spans are forgotten */
+        span = &c->spans[c->span_head];
+        span->at = at;
+        span->length = end - at;
+        if (at == end)
+            span_pop(r, c);
+    }
+    if (!c->stall)
+        rmq_connection_receive(r, c);
+}
+
+void rmq_receive_resume(struct rmq_reader *r)
+{
+    uint32_t count = r->stalled_count;
+    r->stalled_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct rmq_connection *c = rmq_connection_at(r, r->stalled[i]);
+        if (c->state != RMQ_CONNECTION_OPEN || !c->stall) {
+            c->in_stalled = 0;
+        } else if (!may_resume(r, c)) {
+            r->stalled[r->stalled_count++] = rmq_connection_index(r, c);
+        } else {
+            c->in_stalled = 0;
+            resume(r, c); /* may put it back */
+        }
+    }
+}
+
+void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c)
+{
+    while (c->span_count)
+        span_pop(r, c);
+    free(c->spans);
+    c->spans = NULL;
+    c->span_head = c->span_capacity = 0;
+    rmq_hold_release(r, &c->block);
+    c->frame_bytes = c->filled = c->head_length = 0;
+    c->stall = 0;
+}

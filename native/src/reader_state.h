@@ -1,0 +1,379 @@
+/* reader_state.h: the read role's private state, shared by reader_*.c. Nothing here is seen by another process. */
+#ifndef RMQ_READER_STATE_H
+#define RMQ_READER_STATE_H
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "answer.h"
+#include "engine.h"
+#include "file_map.h"
+#include "frame_header.h"
+#include "reader.h"
+#include "ring.h"
+
+#define RMQ_BLOCK_BYTES 4096u         /* unit of the reassembly area */
+#define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
+#define RMQ_SEND_PIECES 256u          /* iovecs of one send */
+#define RMQ_REDO_MAX 3
+#define RMQ_CODE_SEND 10
+#define RMQ_CODE_PULL 11
+#define RMQ_CODE_HEARTBEAT 34
+#define RMQ_CODE_LOCK 41
+#define RMQ_CODE_SEND_V2 310
+#define RMQ_CODE_SEND_BATCH 320
+#define RMQ_CODE_LITE_PULL 361
+#define RMQ_ANSWER_SUCCESS 0
+#define RMQ_ANSWER_ERROR 1
+#define RMQ_ANSWER_BUSY 2
+#define RMQ_ANSWER_FLUSH_TIMEOUT 10
+#define RMQ_ANSWER_ILLEGAL 13
+#define RMQ_ANSWER_NOT_AVAILABLE 14
+#define RMQ_ANSWER_NOT_FOUND 19
+#define RMQ_ANSWER_RETRY 20
+#define RMQ_ANSWER_MOVED 21
+
+/* Who keeps the bytes of a frame alive: a provided buffer (counted) or a block (owned). */
+struct rmq_hold {
+    uint32_t buffer;       /* RMQ_NONE: block */
+    uint32_t block;        /* first page of the reassembly area, RMQ_NONE: neither */
+    uint32_t block_pages;
+};
+
+/* --- output --------------------------------------------------------------------------------------------- */
+
+struct rmq_chunk {
+    uint32_t references;   /* pieces, plus one while it is being filled */
+    uint32_t used;
+    uint32_t capacity;
+    struct rmq_chunk *next;
+    uint8_t data[];
+};
+
+struct rmq_piece {
+    const uint8_t *at;
+    uint32_t length;
+    struct rmq_chunk *chunk;   /* one of the two owns the bytes */
+    struct rmq_file_map *map;
+};
+
+/* Only connections with something to send have one. */
+struct rmq_output {
+    struct rmq_piece *pieces;  /* ring of `capacity`, a power of two */
+    uint32_t head, count, capacity;
+    uint64_t bytes;            /* not yet taken by the kernel */
+    int64_t progress_ms;       /* last time the kernel took some */
+    struct rmq_chunk *fill;
+    struct rmq_output *next_free;
+    struct msghdr message;
+    struct iovec vectors[RMQ_SEND_PIECES];
+};
+
+/* --- connections ------------------------------------------------------------------------------------------ */
+
+struct rmq_span { /* received bytes that wait for a stall to end */
+    uint32_t buffer, at, length;
+};
+
+enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNECTION_CLOSING, RMQ_CONNECTION_REPORT };
+
+#define RMQ_STALL_RING 1   /* request ring full */
+#define RMQ_STALL_ROOM 2   /* no block for a straddling frame */
+#define RMQ_STALL_OUTPUT 4 /* its answers are not read fast enough */
+
+struct rmq_connection {
+    int fd;
+    uint32_t generation;
+    uint8_t state;
+    uint8_t receiving;       /* a receive is armed */
+    uint8_t stopping;        /* a stop of it was asked for */
+    uint8_t sending;
+    uint8_t stall;           /* RMQ_STALL_*: parsing waits */
+    uint8_t listener;        /* 1 = VIP port */
+    uint8_t v6;
+    uint8_t had_cold : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1;
+    uint32_t topic_id;       /* of the last send: most clients repeat it */
+    struct rmq_output *output;
+    /* the frame in the making */
+    uint8_t head[4];
+    uint32_t head_length;
+    uint32_t frame_bytes;    /* 0: no block yet */
+    uint32_t filled;
+    struct rmq_hold block;
+    int64_t partial_ms;
+    int64_t active_ms;
+    struct rmq_span *spans;
+    uint32_t span_head, span_count, span_capacity;
+    uint32_t parked;         /* first parked pull, index + 1 */
+    uint16_t port;
+    uint8_t host[16];
+    uint8_t *server_frame;   /* chunks of a frame that control sends on its own */
+    uint32_t server_frame_length;
+};
+
+/* --- pending: requests that somebody else is answering ------------------------------------------------------ */
+
+enum rmq_pending_kind { RMQ_PENDING_FREE, RMQ_PENDING_APPEND, RMQ_PENDING_COLD };
+
+#define RMQ_PENDING_INDEX_BITS 20
+
+struct rmq_pending {
+    uint32_t connection;
+    uint32_t connection_generation;
+    int32_t opaque;
+    int32_t code;
+    uint16_t turn;           /* upper bits of the id: an old verdict must not meet a new request */
+    uint8_t kind;
+    uint8_t serialise : 1, oneway : 1, redone : 6;
+    uint32_t next;           /* free list, or the queue of redos */
+    struct rmq_hold hold;
+    uint32_t frame_length;
+    uint64_t frame_at;       /* in the arena */
+    /* append */
+    uint64_t uniq_key_at, batch_at;
+    uint32_t batch_length;
+    uint16_t uniq_key_length;
+    uint16_t reserved;
+    int32_t queue_id;
+    /* cold */
+    uint32_t answer_length;
+    uint8_t *answer;         /* chunks of the verdict so far */
+};
+
+/* --- held pulls --------------------------------------------------------------------------------------------- */
+
+struct rmq_parked_pull {
+    uint32_t connection, connection_generation;
+    uint32_t queue_slot;
+    uint32_t frame_length;
+    int64_t offset;
+    int64_t scanned;         /* units below do not match */
+    int64_t deadline_ms;
+    uint8_t *frame;          /* private copy; NULL = unused entry */
+    uint32_t slot_next, slot_previous;             /* same queue; index + 1 */
+    uint32_t connection_next, connection_previous; /* same connection */
+    uint32_t next_free;
+};
+
+/* --- the reader ----------------------------------------------------------------------------------------------- */
+
+struct rmq_pull_result;
+
+struct rmq_reader {
+    struct rmq_plane *plane;
+    struct rmq_plane_header *header;
+    const struct rmq_settings *settings;
+    struct rmq_engine *engine;
+    struct rmq_role *role;
+    uint32_t index, role_number, generation;
+    uint32_t control_generation;
+    int listen_fds[2];
+    int accepting[2];
+    int starting;
+    int stopping;
+    int64_t stop_deadline_ms;
+    int64_t opened_ms;
+    uint64_t inbox_barrier;
+    int64_t now_ms;
+    uint64_t counters[20];
+
+    /* arena */
+    uint8_t *arena;
+    uint32_t buffer_bytes, buffer_count, buffers_free;
+    uint32_t *buffer_references;
+    uint8_t *block_used;     /* one byte per page of the reassembly area */
+    uint64_t blocks_at;      /* arena offset */
+    uint32_t block_pages, blocks_free, block_hint;
+    uint32_t stalled_buffers;
+
+    /* connections */
+    struct rmq_connection *connections;
+    uint32_t connections_max, connections_used, connection_free_count;
+    uint32_t *connection_free;
+    uint32_t *dirty, dirty_count;          /* have output that is not being sent */
+    uint32_t *stalled, stalled_count;
+    uint32_t *starved, starved_count;      /* receive ended for want of buffers */
+    uint32_t reports;                      /* connections whose CLOSED record waits for room in the inbox */
+
+    /* pending */
+    struct rmq_pending *pending;
+    uint32_t pending_capacity, pending_used, pending_free;
+    uint32_t in_flight, in_flight_max, cold_count;
+    uint32_t redo_head, redo_tail;
+
+    /* rings */
+    struct rmq_ring *requests;
+    uint64_t request_head;
+    uint32_t round_robin;
+
+    /* what the broker adds */
+    struct rmq_answer_house house;
+    char host_hex[48];
+    char uniq_prefix[64];
+    uint32_t uniq_prefix_length;
+    uint32_t uniq_counter;
+    int64_t uniq_month_ms;
+
+    /* pulls */
+    struct rmq_file_cache segments, queues;
+    struct rmq_parked_pull *parked;
+    uint32_t parked_capacity, parked_used, parked_free, parked_count;
+    uint32_t *parked_slots;  /* first parked pull per queue slot, index + 1 */
+    uint8_t *parked_flags;   /* shared, this reader's row */
+    int64_t parked_next_ms, scan_next_ms, tick_next_ms;
+    struct rmq_pull_result *pull_result;
+
+    /* output */
+    struct rmq_output *output_free;
+    struct rmq_chunk *chunk_free;
+    uint32_t chunk_free_count;
+    uint32_t outputs_used;
+
+    struct rmq_event events[256];
+};
+
+static inline uint64_t rmq_arena_offset(const struct rmq_reader *r, const void *at)
+{
+    return (uint64_t)((const uint8_t *)at - r->arena);
+}
+
+static inline struct rmq_connection *rmq_connection_at(struct rmq_reader *r, uint32_t index) { return &r->connections[index]; }
+
+static inline uint32_t rmq_connection_index(const struct rmq_reader *r, const struct rmq_connection *c)
+{
+    return (uint32_t)(c - r->connections);
+}
+
+/* The open connection, NULL when it is another one by now. */
+static inline struct rmq_connection *rmq_connection_get(struct rmq_reader *r, uint32_t index, uint32_t generation)
+{
+    if (index >= r->connections_used)
+        return NULL;
+    struct rmq_connection *c = &r->connections[index];
+    return c->state == RMQ_CONNECTION_OPEN && c->generation == generation ? c : NULL;
+}
+
+/* reader_arena.c: counted buffers, page blocks */
+int rmq_arena_open(struct rmq_reader *r);
+void rmq_arena_close(struct rmq_reader *r);
+void rmq_buffer_drop(struct rmq_reader *r, uint32_t buffer);
+uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold); /* NULL: no room */
+void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold);
+uint32_t rmq_block_pages_max(const struct rmq_reader *r); /* of one frame */
+/* The frame at `frame` gets a keeper of its own: a counted buffer reference, or the block moves over to `to`. */
+void rmq_hold_keep(struct rmq_reader *r, struct rmq_hold *from, struct rmq_hold *to);
+
+/* reader_connection.c: life of a connection */
+int rmq_connections_open(struct rmq_reader *r);
+void rmq_connections_close(struct rmq_reader *r);
+void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event);
+void rmq_connection_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
+void rmq_connection_ended(struct rmq_reader *r, struct rmq_connection *c); /* an operation of a closing one came back */
+void rmq_connections_rearm(struct rmq_reader *r);
+void rmq_connections_tick(struct rmq_reader *r);
+void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c);
+void rmq_accept_arm(struct rmq_reader *r);
+
+/* reader_receive.c: bytes -> frames */
+void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);
+void rmq_receive_resume(struct rmq_reader *r); /* stalled connections whose reason is gone */
+void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
+
+/* reader_frame.c: which way a frame goes */
+enum rmq_fate { RMQ_FATE_DONE, RMQ_FATE_STALL, RMQ_FATE_COLD, RMQ_FATE_CLOSED };
+/* One whole frame; takes from `hold` what it keeps. DONE, STALL (nothing happened: again later) or CLOSED. */
+enum rmq_fate rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+                                struct rmq_hold *hold, uint32_t redone);
+void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
+                      const char *remark);
+
+/* reader_pending.c */
+int rmq_pendings_open(struct rmq_reader *r);
+void rmq_pendings_close(struct rmq_reader *r);
+struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind kind, struct rmq_connection *c,
+                                     const struct rmq_frame_header *h);
+uint32_t rmq_pending_id(const struct rmq_reader *r, const struct rmq_pending *p);
+struct rmq_pending *rmq_pending_find(struct rmq_reader *r, uint32_t id); /* NULL: stale */
+void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p);
+
+/* reader_append.c: a send -> request ring. DONE, STALL or COLD. */
+enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
+                               uint32_t length, struct rmq_hold *hold);
+void rmq_append_publish(struct rmq_reader *r);
+int rmq_uniq_open(struct rmq_reader *r);
+
+/* reader_answer.c: completions -> answers; how many */
+uint32_t rmq_completions_drain(struct rmq_reader *r);
+
+/* pull_decode.c: fields and checks against the published tables. DONE = may be answered here, else COLD. */
+struct rmq_pull {
+    const uint8_t *topic, *group, *expression;
+    uint32_t topic_length, group_length, expression_length;
+    uint32_t group_id, topic_id, queue_slot;
+    int32_t queue_id, count_max, sys_flag;
+    int64_t offset, commit_offset, suspend_ms, sub_version;
+    struct rmq_subscription_copy filter;
+};
+#define RMQ_PULL_COMMIT 1
+#define RMQ_PULL_SUSPEND 2
+#define RMQ_PULL_SUBSCRIPTION 4
+#define RMQ_PULL_CLASS_FILTER 8
+enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
+                              struct rmq_pull *pull);
+int rmq_pull_matches(const struct rmq_pull *pull, int64_t tags_code);
+
+/* pull_scan.c: consume queue -> log pages, the rules of DefaultMessageStore.getMessage */
+#define RMQ_PULL_RANGES 512
+struct rmq_pull_result {
+    int code;
+    const char *status;
+    int64_t next_offset, min_offset, max_offset, last_position;
+    uint32_t bytes, messages, range_count;
+    struct {
+        struct rmq_file_map *map;
+        const uint8_t *at;
+        uint32_t length;
+    } ranges[RMQ_PULL_RANGES];
+};
+void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *pull, struct rmq_pull_result *out);
+/* 1 when a unit of [*from, max) may match; moves *from. */
+int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *pull, int64_t *from);
+int rmq_pulls_open(struct rmq_reader *r);
+void rmq_pulls_close(struct rmq_reader *r);
+void rmq_pulls_tick(struct rmq_reader *r); /* lets go of files that retention has deleted */
+
+/* reader_pull.c. DONE or COLD. */
+enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
+                             uint32_t length);
+/* A held pull once more, without holding. If `look` says so only when something may match from *scanned on: 1 = answered. */
+int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int look, int64_t *scanned);
+
+/* reader_park.c */
+int rmq_park_open(struct rmq_reader *r);
+void rmq_park_close(struct rmq_reader *r);
+/* 0, or -ENOMEM when there is no place. The caller looks at the queue once more afterwards. */
+int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pull *pull, const uint8_t *frame, uint32_t length);
+void rmq_unpark_last(struct rmq_reader *r, struct rmq_connection *c); /* takes back the connection's newest */
+uint32_t rmq_arrivals_drain(struct rmq_reader *r);
+void rmq_park_tick(struct rmq_reader *r);
+void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
+
+/* reader_cold.c: control's inbox and verdicts */
+enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
+                             uint32_t length, struct rmq_hold *hold, uint32_t redone);
+int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c); /* 0 or -ENOBUFS */
+uint32_t rmq_verdicts_drain(struct rmq_reader *r);
+void rmq_redo_run(struct rmq_reader *r);
+void rmq_control_watch(struct rmq_reader *r);
+
+/* reader_output.c */
+uint8_t *rmq_output_reserve(struct rmq_reader *r, struct rmq_connection *c, size_t bytes); /* NULL: no memory, c is closed */
+void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t bytes);
+void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes);
+void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, size_t length);
+void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event);
+void rmq_output_flush(struct rmq_reader *r);
+void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c);
+void rmq_outputs_close(struct rmq_reader *r);
+uint64_t rmq_output_soft_limit(const struct rmq_reader *r);
+#endif
