@@ -4,6 +4,9 @@ Max and min are never stored: the end is the last valid unit (offset >= 0 and si
 the begin is the first unit whose record the log still has. Bytes and rules: RocketMQ's ConsumeQueue.
 """
 
+import mmap
+import os
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +43,33 @@ def first_index(low: int, high: int, is_behind: Callable[[int], bool]) -> int:
     return low
 
 
+def _units_in_file(path: Path, first_offset: int) -> tuple[int, Unit | None]:
+    """Return the number of leading valid units of a file and the last of them.
+
+    Gallops from the start with small reads: a start looks at every queue there is, most of them short, and mapping
+    them all, or touching pages in the middle of empty files, costs more than the rest of a recovery.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+
+        def unit_at(index: int) -> Unit | None:
+            raw = os.pread(descriptor, UNIT_BYTES, index * UNIT_BYTES)
+            if len(raw) < UNIT_BYTES:
+                return None
+            commit_log_offset, size, tags_code = layout.CONSUME_QUEUE_UNIT.unpack(raw)
+            if commit_log_offset < 0 or size <= 0:
+                return None
+            return Unit(first_offset + index, commit_log_offset, size, tags_code)
+
+        low, high = 0, 1
+        while unit_at(high - 1) is not None:
+            low, high = high, high * 2
+        count = first_index(low, high - 1, lambda index: unit_at(index) is None)
+        return count, unit_at(count - 1) if count else None
+    finally:
+        os.close(descriptor)
+
+
 class ConsumeQueue:
     """Reader of one queue. `queue_offset` counts units from the start of the queue's life."""
 
@@ -48,7 +78,8 @@ class ConsumeQueue:
     def __init__(self, directory: Path, topic: str, queue_id: int, file_bytes: int, cache: MappedFileCache) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.files = FileQueue((directory,), file_bytes, cache)
+        # Random: a fault in a mostly empty file would otherwise pull in 128 KiB around it.
+        self.files = FileQueue((directory,), file_bytes, cache, mmap.MADV_RANDOM)
 
     def unit(self, queue_offset: int) -> Unit | None:
         """Return the unit, None when it is not written (yet) or its file is gone."""
@@ -61,6 +92,15 @@ class ConsumeQueue:
         if commit_log_offset < 0 or size <= 0:
             return None
         return Unit(queue_offset, commit_log_offset, size, tags_code)
+
+    def _first_unit(self) -> Unit | None:
+        start = self.files.min_offset
+        try:
+            with self.files.path(start).open("rb", buffering=0) as file:
+                commit_log_offset, size, tags_code = layout.CONSUME_QUEUE_UNIT.unpack(file.read(UNIT_BYTES))
+        except (KeyError, FileNotFoundError, struct.error):
+            return None  # no file, gone, or shorter than a unit
+        return Unit(start // UNIT_BYTES, commit_log_offset, size, tags_code) if size > 0 else None
 
     def _is_filler(self, unit: Unit) -> bool:
         return unit.size == layout.FILLER_SIZE and unit.commit_log_offset == 0
@@ -83,6 +123,9 @@ class ConsumeQueue:
     def min_offset(self, log_min_offset: int, max_offset: int) -> int:
         """Return the first queue offset whose record lies at or behind the log's first byte (correctMinOffset)."""
         first = self.files.min_offset // UNIT_BYTES
+        oldest = self._first_unit() if first < max_offset else None
+        if oldest is not None and oldest.commit_log_offset >= log_min_offset and not self._is_filler(oldest):
+            return first
 
         def is_behind(index: int) -> bool:
             unit = self.unit(index)
@@ -128,12 +171,12 @@ class ConsumeQueue:
         return end_offset, physical_end
 
     def trusted_end(self) -> tuple[int, int]:
-        """Like `recovered_end`, by binary search: units written in one boot are valid up to the end."""
-        end_offset = self.max_offset(1 << 62)
-        unit = self.unit(end_offset - 1)
-        if unit is None or self._is_filler(unit):
-            return end_offset, -1
-        return end_offset, unit.end
+        """Like `recovered_end`, by search: units written in one boot are valid up to the end, zero behind it."""
+        for start in reversed(self.files.starts):
+            count, unit = _units_in_file(self.files.path(start), start // UNIT_BYTES)
+            if unit is not None:
+                return start // UNIT_BYTES + count, -1 if self._is_filler(unit) else unit.end
+        return self.files.min_offset // UNIT_BYTES, -1
 
     def end_below(self, commit_log_offset: int) -> int:
         """Return the queue offset behind the last valid unit that begins below `commit_log_offset`."""

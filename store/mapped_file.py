@@ -7,7 +7,7 @@ import bisect
 import mmap
 import os
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -23,24 +23,25 @@ class MappedFileCache:
 
     def __init__(self, capacity: int = 256) -> None:
         self._capacity = capacity
-        self._maps: OrderedDict[Path, mmap.mmap] = OrderedDict()
+        self._maps: OrderedDict[str, mmap.mmap] = OrderedDict()
 
-    def get(self, path: Path) -> mmap.mmap:
+    def get(self, path: str, advice: int = mmap.MADV_NORMAL) -> mmap.mmap:
         """Return the mapping of a whole, non-empty file; raises FileNotFoundError or StoreLoadError."""
         found = self._maps.get(path)
         if found is not None:
             self._maps.move_to_end(path)
             return found
-        with path.open("rb") as file:
+        with Path(path).open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise StoreLoadError(f"{path}: the file is empty")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        mapped.madvise(advice)
         self._maps[path] = mapped
         if len(self._maps) > self._capacity:
             self._maps.popitem(last=False)
         return mapped
 
-    def forget(self, path: Path) -> None:
+    def forget(self, path: str) -> None:
         """Drop a mapping whose file was unlinked or replaced."""
         self._maps.pop(path, None)
 
@@ -52,17 +53,20 @@ class MappedFileCache:
 class FileQueue:
     """Files of `file_bytes` each in one or several directories; addresses are offsets over the whole queue."""
 
-    def __init__(self, directories: Iterable[Path], file_bytes: int, cache: MappedFileCache) -> None:
+    def __init__(
+        self, directories: Iterable[Path], file_bytes: int, cache: MappedFileCache, advice: int = mmap.MADV_NORMAL
+    ) -> None:
+        self._advice = advice
         self.directories = tuple(directories)
         self.file_bytes = file_bytes
         self._cache = cache
-        self._paths: dict[int, Path] = {}
+        self._paths: dict[int, str] = {}  # plain text: a start lists thousands of queues
         self.starts: list[int] = []
         self.refresh()
 
     def refresh(self) -> None:
         """List the directories again; sub-directories and foreign names are passed over."""
-        paths = {}
+        paths: dict[int, str] = {}
         for directory in self.directories:
             try:
                 entries = list(os.scandir(directory))
@@ -70,21 +74,23 @@ class FileQueue:
                 continue
             for entry in entries:
                 if len(entry.name) == 20 and entry.name.isdigit() and entry.is_file():
-                    paths[int(entry.name)] = Path(entry.path)
+                    paths[int(entry.name)] = entry.path
         for start in self._paths.keys() - paths.keys():
             self._cache.forget(self._paths[start])
         self._paths = paths
         self.starts = sorted(paths)
 
-    def check_sizes(self) -> None:
+    def check_sizes(self, *, remove_empty: bool = False) -> None:
         """Raise StoreLoadError for a file of another length or a name that is no multiple of it.
 
-        A newest file of length 0 is what a crash between create and resize leaves; recovery removes it.
+        A newest file of length 0 is what a crash between create and resize leaves: passed over, or removed.
         """
-        for start in self.starts:
+        for start in list(self.starts):
             path = self._paths[start]
-            size = path.stat().st_size
+            size = os.stat(path).st_size  # noqa: PTH116
             if size == 0 and start == self.starts[-1]:
+                if remove_empty:
+                    self.unlink(start)
                 continue
             if size != self.file_bytes:
                 raise StoreLoadError(f"{path}: {size} bytes, but files of this queue have {self.file_bytes}")
@@ -93,7 +99,7 @@ class FileQueue:
 
     def path(self, start: int) -> Path:
         """Return the path of the file that starts at `start`."""
-        return self._paths[start]
+        return Path(self._paths[start])
 
     def start_of(self, offset: int) -> int | None:
         """Return the start of the file that holds this offset, None when there is none."""
@@ -108,7 +114,7 @@ class FileQueue:
             start = self.start_of(offset)
             if start is not None:
                 try:
-                    return start, self._cache.get(self._paths[start])
+                    return start, self._cache.get(self._paths[start], self._advice)
                 except FileNotFoundError:
                     pass  # unlinked by retention since the listing
             if attempt == 0:
@@ -147,37 +153,45 @@ class FileQueue:
         path = self._paths.pop(start)
         self.starts.remove(start)
         self._cache.forget(path)
-        path.unlink()
+        Path(path).unlink()
 
     def set_aside(self, start: int, target: Path) -> None:
         """Take one file out of the queue without losing its bytes (another file system than `target`'s: OSError)."""
         path = self._paths.pop(start)
         self.starts.remove(start)
         self._cache.forget(path)
-        path.rename(target)
+        Path(path).rename(target)
+
+
+def data_chunks(descriptor: int, start: int, end: int, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, bytes]]:
+    """Yield (position, bytes) of the data of a file range, holes and unwritten space skipped."""
+    at = start
+    while at < end:
+        try:
+            at = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError:
+            return  # ENXIO: nothing but a hole up to the end
+        stop = min(end, os.lseek(descriptor, at, os.SEEK_HOLE)) if at < end else end
+        while at < stop:
+            chunk = os.pread(descriptor, min(chunk_bytes, stop - at), at)
+            if not chunk:
+                return
+            yield at, chunk
+            at += len(chunk)
 
 
 def write_zeros(path: Path, start: int, end: int) -> int:
-    """Overwrite the non-zero data of a file range with zeros in place, skipping holes; returns bytes written.
+    """Overwrite the non-zero data of a file range with zeros in place; returns bytes written.
 
     Used behind a cut of the log: old bytes must never look like records again. Raises OSError.
     """
     written = 0
     descriptor = os.open(path, os.O_RDWR)
     try:
-        at = start
-        while at < end:
-            try:
-                at = os.lseek(descriptor, at, os.SEEK_DATA)
-            except OSError:
-                break  # ENXIO: nothing but a hole up to the end
-            chunk = os.pread(descriptor, min(1 << 20, end - at), at) if at < end else b""
-            if not chunk:
-                break
-            if chunk.strip(b"\x00"):
+        for at, chunk in data_chunks(descriptor, start, end):
+            if chunk.count(0) != len(chunk):
                 os.pwrite(descriptor, bytes(len(chunk)), at)
                 written += len(chunk)
-            at += len(chunk)
         if written:
             os.fdatasync(descriptor)
     finally:

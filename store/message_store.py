@@ -5,6 +5,7 @@ live owner, or the end of the ConsumeQueues without one). Nothing here writes.
 """
 
 import enum
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,7 @@ class MessageStore:
         """Yield every `topic/queueId` folder of both kinds."""
         for folder, is_batch in ((layout.CONSUME_QUEUE, False), (layout.BATCH_CONSUME_QUEUE, True)):
             for topic in _sub_directories(self.config.root / folder):
-                for queue in _sub_directories(topic):
+                for queue in _sub_directories(topic.path):
                     if queue.name.isdigit():
                         yield QueueName(topic.name, int(queue.name), is_batch)
 
@@ -88,8 +89,8 @@ class MessageStore:
         if "/" in topic or topic in ("", ".", "..") or queue_id < 0:
             return None
         found: AnyQueue
-        batch = self.config.root / layout.BATCH_CONSUME_QUEUE / topic / str(queue_id)
-        plain = self.config.root / layout.CONSUME_QUEUE / topic / str(queue_id)
+        plain = Path(f"{self.config.root}/{layout.CONSUME_QUEUE}/{topic}/{queue_id}")
+        batch = Path(f"{self.config.root}/{layout.BATCH_CONSUME_QUEUE}/{topic}/{queue_id}")
         if plain.is_dir():
             found = ConsumeQueue(plain, topic, queue_id, self.config.consume_queue_file_bytes, self.cache)
         elif batch.is_dir():
@@ -270,7 +271,8 @@ class MessageStore:
         return self.store_time(topic, queue_id, self.min_offset(topic, queue_id, readable_offset), readable_offset)
 
 
-def _sub_directories(directory: Path) -> list[Path]:
-    if not directory.is_dir():
+def _sub_directories(directory: Path | str) -> list[os.DirEntry[str]]:
+    try:
+        return sorted((entry for entry in os.scandir(directory) if entry.is_dir()), key=lambda entry: entry.name)
+    except FileNotFoundError:
         return []
-    return sorted((path for path in directory.iterdir() if path.is_dir()), key=lambda path: path.name)

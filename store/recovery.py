@@ -155,9 +155,7 @@ def _drop_caches(config: StoreConfig) -> None:
 
 def _load_log(store: MessageStore) -> None:
     files = store.commit_log.files
-    files.check_sizes()
-    if files.starts and files.path(files.starts[-1]).stat().st_size == 0:
-        files.unlink(files.starts[-1])
+    files.check_sizes(remove_empty=True)
     for before, after in zip(files.starts, files.starts[1:], strict=False):
         if after != before + files.file_bytes:
             missing = layout.file_name(before + files.file_bytes)

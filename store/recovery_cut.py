@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ringmq.store import layout
-from ringmq.store.mapped_file import FileQueue, write_zeros
+from ringmq.store.mapped_file import FileQueue, data_chunks, write_zeros
 from ringmq.store.markers import sync_directory
 
 CUT_FOLDER = "ringmq.cut"
-_CHUNK_BYTES = 1 << 20
 
 
 def cut_log(files: FileQueue, append_offset: int, reasons: list[str]) -> int:
@@ -63,18 +62,9 @@ def _cut_tail(path: Path, append_offset: int, at: int) -> int:
 def _used_chunks(path: Path, at: int) -> Iterator[tuple[int, bytes]]:
     """Yield (position, bytes) of the chunks behind `at` that are not all zero; holes are skipped."""
     with path.open("rb") as file:
-        end = os.fstat(file.fileno()).st_size
-        while at < end:
-            try:
-                at = os.lseek(file.fileno(), at, os.SEEK_DATA)
-            except OSError:
-                return  # ENXIO: only a hole follows
-            chunk = os.pread(file.fileno(), min(_CHUNK_BYTES, end - at), at)
-            if not chunk:
-                return
+        for position, chunk in data_chunks(file.fileno(), at, os.fstat(file.fileno()).st_size):
             if chunk.count(0) != len(chunk):
-                yield at, chunk
-            at += len(chunk)
+                yield position, chunk
 
 
 def _cut_folder(log_file: Path) -> Path:

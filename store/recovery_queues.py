@@ -32,10 +32,7 @@ def load_queues(store: MessageStore, *, trusted: bool) -> dict[tuple[str, int], 
         queue = store.queue(name.topic, name.queue_id)
         if queue is None:
             continue
-        files = queue.files
-        files.check_sizes()
-        if files.starts and files.path(files.starts[-1]).stat().st_size == 0:
-            files.unlink(files.starts[-1])
+        queue.files.check_sizes(remove_empty=True)
         max_offset, physical_end = queue.trusted_end() if trusted else queue.recovered_end()
         min_offset = queue.min_offset(store.commit_log.min_offset, max_offset)
         is_batch = isinstance(queue, BatchConsumeQueue)
