@@ -59,6 +59,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings = plane.header.settings
     settings.segment_bytes = config.mapped_file_size_commit_log
     settings.queue_file_bytes = config.mapped_file_size_consume_queue
+    settings.batch_queue_file_bytes = config.mapper_file_size_batch_consume_queue
     settings.index_slot_count = config.max_hash_slot_num
     settings.index_entry_count = config.max_index_num
     settings.message_index_enable = config.message_index_enable

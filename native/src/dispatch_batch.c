@@ -94,7 +94,8 @@ static int add_keys(struct rmq_dispatcher *d, const uint8_t *record, const struc
 
 /* --- reading ---------------------------------------------------------------------------------------------- */
 
-static void add_row(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_record_view *view, int64_t tags_code)
+static void add_row(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_record_view *view, int64_t tags_code,
+                    int32_t messages)
 {
     struct rmq_dispatch_row *row = &d->rows[d->row_count++];
     struct rmq_dispatch_touch *touch = &d->touches[slot];
@@ -103,6 +104,7 @@ static void add_row(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_re
     row->queue_offset = (uint64_t)view->queue_offset;
     row->store_time_ms = view->store_time_ms;
     row->next = 0;
+    row->messages = messages;
     if (touch->first)
         d->rows[touch->last - 1].next = d->row_count;
     else {
@@ -122,15 +124,16 @@ static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rm
     d->records++;
     if (view->store_time_ms > d->batch_store_time_ms)
         d->batch_store_time_ms = view->store_time_ms;
-    if (slot == RMQ_NONE || view->queue_offset < 0 ||
-        rmq_load_relaxed(&rmq_topic_at(d->plane, d->topic_id)->config) >> 40 & RMQ_TOPIC_PULL_COLD) {
+    if (slot == RMQ_NONE || view->queue_offset < 0) {
         d->role->counters[RMQ_DISPATCH_UNKNOWN_TOPIC]++;
         return 0;
     }
-    rmq_dispatch_keys_find(record + view->properties_at, view->properties_length, &keys);
-    if (transaction != RMQ_SYS_TRANSACTION_PREPARED && transaction != RMQ_SYS_TRANSACTION_ROLLBACK)
-        add_row(d, slot, view, rmq_tags_code(topic, view->topic_length, &keys, view->store_time_ms, &d->levels));
     uint32_t flags = (uint32_t)(rmq_load_relaxed(&rmq_topic_at(d->plane, d->topic_id)->config) >> 40);
+    rmq_dispatch_keys_find(record + view->properties_at, view->properties_length, &keys);
+    int64_t tags_code = rmq_tags_code(topic, view->topic_length, &keys, view->store_time_ms, &d->levels);
+    int32_t messages = flags & RMQ_TOPIC_PULL_COLD ? rmq_message_count(&keys, view->sys_flag, 1) : 0;
+    if (transaction != RMQ_SYS_TRANSACTION_PREPARED && transaction != RMQ_SYS_TRANSACTION_ROLLBACK)
+        add_row(d, slot, view, tags_code, messages);
     if (!d->header->settings.message_index_enable || flags & RMQ_TOPIC_NO_INDEX)
         return 0;
     return add_keys(d, record, view, &keys);
@@ -219,6 +222,22 @@ static int write_run(struct rmq_dispatcher *d, uint32_t slot, struct rmq_dispatc
     return rc;
 }
 
+/* A record of a batch queue (INNER_NUM messages), one unit at the queue's physical end. */
+static int write_batch_unit(struct rmq_dispatcher *d, uint32_t slot, struct rmq_dispatch_touch *touch, uint32_t *number)
+{
+    const struct rmq_dispatch_row *row = &d->rows[*number - 1];
+    struct rmq_cq_batch_unit unit = {
+        .commit_log_offset = row->unit.commit_log_offset, .tags_code = row->unit.tags_code,
+        .store_time_ms = row->store_time_ms, .base_offset = (int64_t)row->queue_offset, .size = row->unit.size,
+        .batch_size = row->messages};
+    int rc = rmq_batch_queues_append(&d->batch_queues, slot, &unit);
+    uint64_t end = row->queue_offset + (uint64_t)row->messages;
+    if (rc >= 0 && end > touch->max_offset)
+        touch->max_offset = end;
+    *number = row->next;
+    return rc < 0 ? rc : 0;
+}
+
 int rmq_dispatch_write_units(struct rmq_dispatcher *d)
 {
     for (uint32_t i = 0; i < d->touched_count; i++) {
@@ -228,7 +247,8 @@ int rmq_dispatch_write_units(struct rmq_dispatcher *d)
         touch->max_offset = queue->max_offset;
         touch->min_offset = queue->min_offset;
         for (uint32_t number = touch->first; number;) {
-            int rc = write_run(d, slot, touch, &number);
+            int is_batch = d->rows[number - 1].messages > 0;
+            int rc = is_batch ? write_batch_unit(d, slot, touch, &number) : write_run(d, slot, touch, &number);
             if (rc < 0)
                 return rc;
         }

@@ -3,6 +3,7 @@
 #define RMQ_DISPATCH_BATCH_H
 
 #include "background_sync.h"
+#include "batch_queues.h"
 #include "consume_queue.h"
 #include "dispatcher.h"
 #include "index_files.h"
@@ -20,7 +21,8 @@ struct rmq_dispatch_row {
     struct rmq_cq_unit unit;
     uint64_t queue_offset;
     int64_t store_time_ms;
-    uint32_t next; /* row number + 1 of the next record of the same queue */
+    uint32_t next;        /* row number + 1 of the next record of the same queue */
+    int32_t messages;     /* queue offsets the record takes; > 0 only in batch queues */
 };
 
 /* What the batch holds of one queue; one entry per queue slot, in use while first != 0. */
@@ -44,6 +46,7 @@ struct rmq_dispatcher {
     struct rmq_delay_levels levels;
     struct rmq_background_sync sync;
     struct rmq_queue_files queues;
+    struct rmq_batch_queues batch_queues;
     struct rmq_index_files index;
     struct rmq_segment segment;      /* of the record being looked at */
 

@@ -70,6 +70,7 @@ int rmq_dispatcher_sync(struct rmq_dispatcher *d)
     int error = rmq_background_sync_wait(&d->sync);
     if (error < 0)
         return error;
+    d->index.full_synced_ms = d->index.full_started_ms;
     int rc = collect(d);
     if (rc < 0 || !d->sync.pending_count)
         return rc;
@@ -93,6 +94,8 @@ static int open_parts(struct rmq_dispatcher *d, uint32_t open_files_max)
     int rc = rmq_background_sync_open(&d->sync);
     if (!rc)
         rc = rmq_queue_files_open(&d->queues, d->plane, &d->sync, open_files_max);
+    if (!rc)
+        rc = rmq_batch_queues_open(&d->batch_queues, d->plane, &d->sync);
     if (!rc)
         rc = rmq_index_files_open(&d->index, settings, &d->sync);
     return rc;
@@ -130,6 +133,7 @@ void rmq_dispatcher_close(struct rmq_dispatcher *d)
         rmq_dispatcher_sync(d);
     rmq_background_sync_close(&d->sync);
     rmq_queue_files_close(&d->queues);
+    rmq_batch_queues_close(&d->batch_queues);
     rmq_index_files_close(&d->index);
     rmq_segment_unmap(&d->segment);
     for (int reader = 0; reader < RMQ_READERS_MAX; reader++)

@@ -158,7 +158,8 @@ struct rmq_settings {
     uint32_t partial_frame_timeout_ms; /* a frame that stays incomplete longer closes its connection */
     uint32_t send_queue_bytes_max;     /* per connection: a client that never reads is closed beyond it */
     uint32_t send_stall_timeout_ms;
-    uint8_t reserved[256];
+    uint64_t batch_queue_file_bytes;   /* mapperFileSizeBatchConsumeQueue, multiple of 46 */
+    uint8_t reserved[248];
 };
 
 /* One topic; index = topic id (0 is never used). Written by control; name, hash once. `config` is one word,

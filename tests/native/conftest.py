@@ -1,0 +1,32 @@
+"""Golden records for the role tests."""
+
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from ringmq.native import ffi, lib
+
+sys.path.insert(0, str(Path(__file__).parent))  # plane_kit
+GOLDEN = Path(__file__).parents[1] / "golden" / "store-basic" / "store-basic.tar.gz"
+
+
+@pytest.fixture(scope="session")
+def golden_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The unpacked store of a stock broker; not to be written to."""
+    target = tmp_path_factory.mktemp("golden")
+    with tarfile.open(GOLDEN) as tar:
+        tar.extractall(target, filter="data")
+    return target / "store-basic"
+
+
+@pytest.fixture(scope="session")
+def golden_log(golden_store: Path) -> list[bytes]:
+    """Every record of its log."""
+    records, view = [], ffi.new("struct rmq_record_view *")
+    for path in sorted((golden_store / "commitlog").iterdir()):
+        data, at = path.read_bytes(), 0
+        while lib.rmq_record_parse(data[at : at + (1 << 20)], len(data) - at, 0, view) == lib.RMQ_RECORD_OK:
+            records.append(data[at : at + view.total_size])
+            at += view.total_size
+    return records

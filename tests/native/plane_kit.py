@@ -1,0 +1,268 @@
+"""A plane in anonymous shared memory with a store folder: what the role tests write into and look at."""
+
+import ctypes
+import mmap
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ringmq.native import ffi, lib
+
+CONTROL = lib.RMQ_CONTROL_PRODUCER
+NO_WAIT = lib.RMQ_APPEND_FLAG_NO_WAIT
+ARENA_BYTES = 1 << 20
+LIVE = lib.RMQ_TOPIC_LIVE << 40
+SLICE_NS = 20_000_000
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Copy of struct rmq_completion."""
+
+    commit_log_offset: int
+    commit_log_end: int
+    queue_offset: int
+    pending: int
+    code: int
+    cause: int
+    cause_errno: int
+
+
+class Kit:
+    """One plane, its arenas and a store; small rings, so that wrapping around is the rule."""
+
+    def __init__(
+        self, root: Path, *, segment_bytes: int = 65536, sync: bool = False, queue_file_bytes: int = 6000,
+        index: bool = True, slots: int = 64, request_slots: int = 64,
+    ) -> None:  # fmt: skip
+        self.root = root
+        (root / "commitlog").mkdir(parents=True, exist_ok=True)
+        capacity = ffi.new("struct rmq_plane_capacity *")
+        capacity.topics = capacity.groups = capacity.subscriptions = capacity.offsets = 64
+        capacity.queues = 4096
+        capacity.request_slots = request_slots
+        capacity.inbox_bytes = capacity.verdict_bytes = 65536
+        capacity.commit_slots, capacity.arrived_slots = 64, 8
+        self._base = mmap.mmap(-1, lib.rmq_plane_bytes(capacity))
+        self._marks = mmap.mmap(-1, 4096)
+        self._areas = {producer: mmap.mmap(-1, ARENA_BYTES) for producer in (0, 1, CONTROL)}
+        self._used = dict.fromkeys(self._areas, 0)
+        assert lib.rmq_plane_format(ffi.from_buffer("char *", self._base, require_writable=True), capacity, 1) == 0
+        self.plane = ffi.new("struct rmq_plane *")
+        self.plane.base = ffi.from_buffer("char *", self._base, require_writable=True)
+        self.plane.watermarks = ffi.cast(
+            "struct rmq_watermarks *", ffi.from_buffer("char *", self._marks, require_writable=True)
+        )
+        for producer, area in self._areas.items():
+            self.plane.arenas[producer] = ffi.from_buffer("char *", area, require_writable=True)
+            self.plane.arena_bytes[producer] = ARENA_BYTES
+        for role in range(lib.RMQ_ROLES_MAX):
+            self.plane.event_fds[role] = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.header = lib.rmq_plane_header_of(self.plane)
+        self.marks = self.plane.watermarks
+        self._settings(segment_bytes, sync, queue_file_bytes, index, slots)
+        self._pending = 0
+        self.create_segment(0)
+
+    def _settings(self, segment_bytes: int, sync: bool, queue_file_bytes: int, index: bool, slots: int) -> None:
+        settings = self.header.settings
+        settings.segment_bytes, settings.queue_file_bytes = segment_bytes, queue_file_bytes
+        settings.index_slot_count, settings.index_entry_count = slots, 400
+        settings.message_index_enable = int(index)
+        settings.sync_flush = int(sync)
+        self.marks.confirm_policy = lib.RMQ_CONFIRM_FLUSHED if sync else lib.RMQ_CONFIRM_APPENDED
+        settings.message_bytes_max = 4 << 20
+        settings.sync_flush_timeout_ms = 5000
+        settings.flush_interval_ms, settings.flush_least_pages = 5, 0
+        settings.flush_thorough_interval_ms = 1000
+        settings.populate_window_bytes = 65536
+        settings.readers, settings.long_polling_enable = 2, 1
+        settings.store_host_bytes, settings.store_port = 4, 10911
+        settings.store_host = bytes([127, 0, 0, 1]) + bytes(12)
+        settings.store_path = str(self.root).encode()
+        settings.commit_log_path = str(self.root / "commitlog").encode()
+
+    def set_additions(self, text: bytes) -> None:
+        """Properties that the broker adds to each message."""
+        self.header.settings.additions = text
+        self.header.settings.additions_length = len(text)
+
+    def create_segment(self, offset: int) -> None:
+        """What the flush worker's shell does: make the file that begins at `offset`."""
+        folder = str(self.root / "commitlog").encode()
+        code = lib.rmq_segment_create(str(self.root).encode(), folder, offset, self.header.settings.segment_bytes)
+        assert code == 0, os.strerror(-code)
+
+    def topic(self, name: bytes, queues: int = 1, flags: int = 0) -> int:
+        """Add a topic with its queues; returns its id."""
+        topic_id = int(lib.rmq_topic_add(self.plane, name, len(name), LIVE | 6 | flags << 40))
+        for queue_id in range(queues):
+            lib.rmq_queue_add(self.plane, topic_id, queue_id, 0, 0)
+        return topic_id
+
+    def queue_slot(self, topic_id: int, queue_id: int) -> int:
+        """Slot of a queue that is there."""
+        slot = int(lib.rmq_queue_find(self.plane, topic_id, queue_id))
+        assert slot != lib.RMQ_NONE
+        return slot
+
+    def queue(self, topic_id: int, queue_id: int) -> Any:
+        """struct rmq_queue."""
+        return lib.rmq_queue_at(self.plane, self.queue_slot(topic_id, queue_id))
+
+    # -- producing -------------------------------------------------------------------------------------
+
+    def keep(self, producer: int, data: bytes) -> int:
+        """Put bytes into a producer's arena; their position."""
+        at = self._used[producer]
+        if at + len(data) > ARENA_BYTES:
+            at = 0  # the tests take every completion long before
+        self._areas[producer][at : at + len(data)] = data
+        self._used[producer] = at + len(data)
+        return at
+
+    def arena(self, producer: int, at: int, length: int) -> bytes:
+        """Bytes of a producer's arena."""
+        return self._areas[producer][at : at + length]
+
+    def request(self, topic_id: int, queue_id: int = 0, body: bytes = b"", *, producer: int = 0, **fields: Any) -> int:
+        """Put one request; returns its pending number. properties, extra: bytes; others: fields of the struct."""
+        ring = self.header.request[producer]
+        assert ring.head - ring.tail < ring.capacity, "request ring is full"
+        slot = self.slot("struct rmq_request *", ring, ring.head)
+        ffi.memmove(slot, bytes(ffi.sizeof("struct rmq_request")), ffi.sizeof("struct rmq_request"))
+        for name, data in (
+            ("body", body),
+            ("properties", fields.pop("properties", b"")),
+            ("extra", fields.pop("extra", b"")),
+        ):
+            setattr(slot, f"{name}_at", self.keep(producer, data))
+            setattr(slot, f"{name}_length", len(data))
+        self._pending += 1
+        slot.pending, slot.kind = self._pending, lib.RMQ_APPEND_SINGLE
+        slot.topic_id, slot.queue_id = topic_id, queue_id
+        slot.queue_slot = lib.rmq_queue_find(self.plane, topic_id, queue_id)
+        slot.born_time_ms, slot.born_port = 1_700_000_000_000, 5555
+        slot.born_host = bytes([10, 0, 0, 1]) + bytes(12)
+        for name, value in fields.items():
+            setattr(slot, name, value)
+        ring.head += 1
+        return self._pending
+
+    def slot(self, kind: str, ring: Any, position: int) -> Any:
+        """Address of a ring slot."""
+        return ffi.cast(kind, self.plane.base + ring.slots_at + (position & (ring.capacity - 1)) * ring.slot_bytes)
+
+    def completions(self, producer: int = 0, ring_name: str = "appended") -> list[Completion]:
+        """Take all completions of a producer."""
+        ring = getattr(self.header, ring_name)[producer]
+        taken = []
+        while ring.tail < ring.head:
+            c = self.slot("struct rmq_completion *", ring, ring.tail)
+            taken.append(
+                Completion(
+                    c.commit_log_offset, c.commit_log_end, c.queue_offset, c.pending, c.code, c.cause, c.cause_errno
+                )
+            )
+            ring.tail += 1
+        return taken
+
+    # -- roles -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def writer(self) -> Iterator[Callable[[], int]]:
+        """An open write role; call it to run a slice."""
+        yield from self._role(lib.rmq_writer_open, lib.rmq_writer_run, lib.rmq_writer_close)
+
+    @contextmanager
+    def flusher(self) -> Iterator[Any]:
+        """An open flush role; call it to run a slice; `.handle` is the C object."""
+        yield from self._role(lib.rmq_flusher_open, lib.rmq_flusher_run, lib.rmq_flusher_close)
+
+    @contextmanager
+    def dispatcher(self, open_files: int = 4) -> Iterator[Any]:
+        """An open dispatch role."""
+
+        def opener(plane: Any, error: Any) -> Any:
+            return lib.rmq_dispatcher_open(plane, open_files, ffi.NULL, error)
+
+        yield from self._role(opener, lib.rmq_dispatcher_run, lib.rmq_dispatcher_close)
+
+    def _role(self, opener: Any, run: Any, close: Any) -> Iterator[Any]:
+        error = ffi.new("int *")
+        handle = opener(self.plane, error)
+        if handle == ffi.NULL:
+            raise OSError(-error[0], os.strerror(-error[0]))
+
+        def slice_(budget_ns: int = SLICE_NS) -> int:
+            code = int(run(handle, budget_ns))
+            if code < 0:
+                raise OSError(-code, os.strerror(-code))
+            return code
+
+        slice_.handle = handle  # type: ignore[attr-defined]
+        try:
+            yield slice_
+        finally:
+            close(handle)
+
+    # -- looking ---------------------------------------------------------------------------------------
+
+    def log(self, start: int, end: int) -> bytes:
+        """Bytes of the log, across files."""
+        size, out = self.header.settings.segment_bytes, bytearray()
+        while start < end:
+            first = start - start % size
+            stop = min(end, first + size)
+            data = (self.root / "commitlog" / f"{first:020d}").read_bytes()
+            assert len(data) == size
+            out += data[start - first : stop - first]
+            start = stop
+        return bytes(out)
+
+    def records(self, start: int = 0, end: int | None = None) -> list[tuple[int, bytes, Any]]:
+        """(offset, bytes, view) of every record up to the append position; fails on anything that is none."""
+        size, found = self.header.settings.segment_bytes, []
+        end = self.marks.append_offset if end is None else end
+        while start < end:
+            limit = start - start % size + size
+            data = self.log(start, min(end, limit))
+            view = ffi.new("struct rmq_record_view *")
+            code = lib.rmq_record_parse(data, len(data), 1, view)
+            if code == lib.RMQ_RECORD_BLANK:
+                assert struct.unpack_from(">i", data)[0] == limit - start
+                start = limit
+                continue
+            assert code == lib.RMQ_RECORD_OK, (code, start)
+            assert view.physical_offset == start
+            found.append((start, data[: view.total_size], view))
+            start += view.total_size
+        return found
+
+    def queue_units(self, topic: str, queue_id: int) -> dict[int, tuple[int, int, int]]:
+        """Queue offset -> (commit log offset, size, tags code) of every unit that is not empty."""
+        units = {}
+        folder = self.root / "consumequeue" / topic / str(queue_id)
+        for path in sorted(folder.iterdir()):
+            data = path.read_bytes()
+            assert len(data) == self.header.settings.queue_file_bytes
+            for number, unit in enumerate(struct.iter_unpack(">qiq", data)):
+                if unit != (0, 0, 0):
+                    units[int(path.name) // 20 + number] = unit
+        return units
+
+
+def element(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
+    """One message of a client batch."""
+    size = 22 + len(body) + len(properties)
+    head = struct.pack(">iIiii", size, 0x11111111, 0x22222222, flag, len(body))
+    return head + body + struct.pack(">h", len(properties)) + properties
+
+
+def die_with_parent() -> None:
+    """A forked child must not outlive its test."""
+    ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)

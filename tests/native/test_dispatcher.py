@@ -1,0 +1,269 @@
+"""The dispatch role against the queue and index files of a stock broker, and its restart, faults and cleaning."""
+
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plane_kit import Kit
+from ringmq.native import ffi, lib
+
+DELAY_LEVELS_MS = [
+    1000, 5000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000,
+    600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
+]  # fmt: skip
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Kit:
+    return Kit(tmp_path / "store", segment_bytes=1 << 20)
+
+
+def produce(kit: Kit, topic: int, count: int, queues: int = 1, body: bytes = b"x", keys: bool = True) -> None:
+    with kit.writer() as write:
+        for number in range(count):
+            properties = f"UNIQ_KEY\x01U{number}\x02KEYS\x01a{number} shared\x02TAGS\x01t{number % 3}\x02".encode()
+            kit.request(topic, number % queues, body, properties=properties if keys else b"")
+            if number % 32 == 31:
+                write(1_000_000)
+                kit.completions()
+        write()
+        kit.completions()
+
+
+def drain(kit: Kit, dispatch: Any) -> None:
+    for _ in range(100):
+        dispatch()
+        if kit.marks.dispatched_offset == kit.marks.append_offset or kit.marks.dispatch_fault:
+            return
+    raise AssertionError("dispatch does not get to the end")
+
+
+def index_entries(path: Path, slots: int, entries: int) -> tuple[tuple[int, ...], bytes]:
+    data = path.read_bytes()
+    assert len(data) == 40 + slots * 4 + entries * 20
+    return struct.unpack_from(">qqqqii", data), data[40:]
+
+
+@pytest.fixture
+def golden_kit(tmp_path: Path, golden_store: Path, golden_log: list[bytes]) -> Kit:
+    """The log of a stock broker with empty queues and index."""
+    kit = Kit(tmp_path / "store", segment_bytes=1 << 20, slots=100)
+    kit.header.settings.batch_queue_file_bytes = 4600
+    shutil.rmtree(kit.root / "commitlog")
+    shutil.copytree(golden_store / "commitlog", kit.root / "commitlog")
+    view, queues, end = ffi.new("struct rmq_record_view *"), {}, 0
+    for data in golden_log:
+        lib.rmq_record_parse(data, len(data), 0, view)
+        end = view.physical_offset + view.total_size
+        name = data[view.topic_at : view.topic_at + view.topic_length]
+        queues.setdefault(name, set()).add(view.queue_id)
+    for name, ids in queues.items():
+        kit.topic(name, max(ids) + 1, lib.RMQ_TOPIC_PULL_COLD if name == b"GoldBatchCQ" else 0)
+    kit.marks.append_offset = end
+    return kit
+
+
+def run_golden(kit: Kit, pieces: int = 1) -> None:
+    """Dispatch everything, starting anew `pieces` times from a dispatched offset set back."""
+    levels = ffi.new("struct rmq_delay_levels *")
+    levels.count = len(DELAY_LEVELS_MS)
+    levels.delay_ms[0 : levels.count] = DELAY_LEVELS_MS
+    error = ffi.new("int *")
+    for piece in range(pieces):
+        if piece:
+            kit.marks.dispatched_offset = [o for o, *_ in kit.records()][piece * 700]
+        handle = lib.rmq_dispatcher_open(kit.plane, 3, levels, error)
+        assert handle != ffi.NULL, error[0]
+        while kit.marks.dispatched_offset < kit.marks.append_offset:
+            assert lib.rmq_dispatcher_run(handle, 10_000_000) == lib.RMQ_RUN_BUDGET
+        lib.rmq_dispatcher_close(handle)
+
+
+@pytest.mark.parametrize("pieces", [1, 5])
+def test_queue_files_are_those_of_stock(golden_kit: Kit, golden_store: Path, pieces: int) -> None:
+    run_golden(golden_kit, pieces)
+    for folder, least in (("consumequeue", 30), ("batchconsumequeue", 2)):
+        theirs = {
+            p.relative_to(golden_store): p.read_bytes() for p in (golden_store / folder).rglob("0*") if p.is_file()
+        }
+        ours = {
+            p.relative_to(golden_kit.root): p.read_bytes()
+            for p in (golden_kit.root / folder).rglob("0*")
+            if p.is_file()
+        }
+        written = {path for path, data in theirs.items() if any(data)}
+        assert len(written) >= least
+        assert ours.keys() == written
+        for path in written:
+            assert ours[path] == theirs[path], path
+
+
+@pytest.mark.parametrize("pieces", [1, 5])
+def test_index_files_are_those_of_stock(golden_kit: Kit, golden_store: Path, pieces: int) -> None:
+    run_golden(golden_kit, pieces)
+    theirs = [index_entries(p, 100, 400) for p in sorted((golden_store / "index").iterdir())]
+    ours = [index_entries(p, 100, 400) for p in sorted((golden_kit.root / "index").iterdir())]
+    assert [h for h, _ in ours] == [h for h, _ in theirs]
+    assert [b for _, b in ours] == [b for _, b in theirs]
+
+
+def test_units_tags_and_published_words(kit: Kit) -> None:
+    topic = kit.topic(b"T", 2)
+    produce(kit, topic, 700, 2)
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+    records = {(v.queue_id, v.queue_offset): (o, len(d)) for o, d, v in kit.records()}
+    for queue_id in (0, 1):
+        units = kit.queue_units("T", queue_id)
+        assert sorted(units) == list(range(350))
+        for offset, (position, size, tags_code) in units.items():
+            assert records[queue_id, offset] == (position, size)
+            tag = f"t{(offset * 2 + queue_id) % 3}".encode()
+            assert tags_code == lib.rmq_java_hash(tag, 2)
+        queue = kit.queue(topic, queue_id)
+        assert (queue.max_offset, queue.min_offset) == (350, 0)
+        assert queue.max_physical_offset == sum(records[queue_id, 349])
+    assert len(list((kit.root / "index").iterdir())) == 6  # 2100 keys, 399 a file
+
+
+def test_many_queues_with_few_open_files(kit: Kit) -> None:
+    topic = kit.topic(b"T", 40)
+    kit.header.settings.message_index_enable = 0
+    produce(kit, topic, 400, 40)
+    with kit.dispatcher(open_files=3) as dispatch:
+        drain(kit, dispatch)
+        assert kit.header.roles[lib.RMQ_ROLE_DISPATCH].counters[lib.RMQ_DISPATCH_OPEN_FILES] == 3
+    for queue_id in range(40):
+        assert sorted(kit.queue_units("T", queue_id)) == list(range(10))
+
+
+def test_sync_policy_dispatches_only_what_is_flushed(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "store", sync=True)
+    topic = kit.topic(b"T")
+    for _ in range(2):
+        kit.request(topic, 0, b"x")
+    with kit.writer() as write, kit.dispatcher() as dispatch:
+        write()
+        dispatch()
+        assert kit.queue(topic, 0).max_offset == 0
+        kit.marks.flushed_offset = kit.records()[1][0]
+        dispatch()
+        assert kit.queue(topic, 0).max_offset == 1
+
+
+def test_prepared_and_rollback_records_get_no_unit(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    for flag in (0, 4, 12, 8):
+        kit.request(topic, 0, b"x", sys_flag=flag, properties=f"KEYS\x01k{flag}\x02".encode())
+    with kit.writer() as write, kit.dispatcher() as dispatch:
+        write()
+        drain(kit, dispatch)
+    assert [(v.sys_flag, v.queue_offset) for *_, v in kit.records()] == [(0, 0), (4, 0), (12, 0), (8, 1)]
+    assert sorted(kit.queue_units("T", 0)) == [0, 1]
+    (path,) = (kit.root / "index").iterdir()
+    assert index_entries(path, 64, 400)[0][5] - 1 == 3  # rollback is not indexed, prepared is
+
+
+def test_first_file_is_filled_before_the_first_unit(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    kit.queue(topic, 0).max_offset = 1000
+    kit.request(topic, 0, b"x")
+    with kit.writer() as write:
+        write()
+    kit.queue(topic, 0).max_offset = 0  # the queue's files are gone, the log goes on
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+    assert (kit.queue(topic, 0).min_offset, kit.queue(topic, 0).max_offset) == (1000, 1001)
+    units = kit.queue_units("T", 0)
+    assert [units[o] for o in (900, 999)] == [(0, 0x7FFFFFFF, 0)] * 2
+    assert units[1000][:2] == (0, kit.marks.append_offset)
+    assert min(units) == 900
+
+
+def test_unknown_topic_and_junk_are_passed_over(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    gone = kit.topic(b"Gone")
+    kit.request(gone, 0, b"x")
+    kit.request(topic, 0, b"x")
+    with kit.writer() as write:
+        write()
+    lib.rmq_topic_set(kit.plane, gone, 0)
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+    counters = kit.header.roles[lib.RMQ_ROLE_DISPATCH].counters
+    assert counters[lib.RMQ_DISPATCH_UNKNOWN_TOPIC] == 1
+    assert kit.queue(topic, 0).max_offset == 1
+    assert not (kit.root / "consumequeue" / "Gone").exists()
+
+
+def test_arrivals_reach_parked_pulls_also_through_a_full_ring(kit: Kit) -> None:
+    topic = kit.topic(b"T", 20)
+    flags = kit.plane.base + kit.header.parked_flags_at + 1 * kit.header.queue_capacity
+    for queue_id in range(19):
+        flags[kit.queue_slot(topic, queue_id)] = b"\x01"
+    produce(kit, topic, 20, 20)
+    ring, told = kit.header.arrived[1], []
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+        assert ring.head - ring.tail == ring.capacity == 8
+        for _ in range(4):
+            while ring.tail < ring.head:
+                told.append(kit.slot("uint32_t *", ring, ring.tail)[0])
+                ring.tail += 1
+            dispatch()
+    assert sorted(told) == [kit.queue_slot(topic, queue_id) for queue_id in range(19)]
+    assert kit.header.arrived[0].head == 0
+
+
+def test_cleaning_follows_the_log(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "store")
+    for number in range(1, 8):
+        kit.create_segment(number * 65536)
+    topic = kit.topic(b"T")
+    produce(kit, topic, 1600, body=b"x" * 120)
+    offsets = [o for o, *_ in kit.records()]
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+        files = len(list((kit.root / "index").iterdir()))
+        low = 4 * 65536
+        expected = next(i for i, o in enumerate(offsets) if o >= low)
+        deleted = lib.rmq_dispatcher_clean_queue(dispatch.handle, kit.queue_slot(topic, 0), low)
+        assert deleted == expected // 300
+        assert kit.queue(topic, 0).min_offset == expected
+        gone = lib.rmq_dispatcher_clean_index(dispatch.handle, low)
+        assert 0 < gone < files
+        assert lib.rmq_dispatcher_clean_queue(dispatch.handle, kit.queue_slot(topic, 0), 1 << 40) > 0
+        assert kit.queue(topic, 0).min_offset == kit.queue(topic, 0).max_offset == 1600
+        assert len(list((kit.root / "consumequeue" / "T" / "0").iterdir())) == 1
+        assert lib.rmq_dispatcher_clean_index(dispatch.handle, 1 << 40) == files - gone - 1
+
+
+def test_background_sync_names_what_is_on_disk(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    produce(kit, topic, 600)
+    state = ffi.new("struct rmq_dispatch_state *")
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+        assert lib.rmq_dispatcher_sync(dispatch.handle) == 0
+        lib.rmq_dispatcher_state(dispatch.handle, state)
+    assert state.synced_store_time_ms == kit.records()[-1][2].store_time_ms
+    names = sorted((kit.root / "index").iterdir())
+    assert state.full_index_synced_time_ms == index_entries(names[-2], 64, 400)[0][1]
+    assert state.index_files == len(names) == 5
+
+
+def test_a_queue_that_cannot_be_written_is_a_fault(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    produce(kit, topic, 3)
+    (kit.root / "consumequeue").write_text("in the way")
+    with kit.dispatcher() as dispatch:
+        assert dispatch() == lib.RMQ_RUN_FAULT
+        assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == (lib.RMQ_FAULT_QUEUE_IO, 20)
+        assert kit.marks.dispatched_offset == kit.queue(topic, 0).max_offset == 0
+    (kit.root / "consumequeue").unlink()
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+    assert kit.marks.dispatch_fault == 0
+    assert kit.queue(topic, 0).max_offset == 3

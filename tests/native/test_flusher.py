@@ -1,0 +1,172 @@
+"""The flush role and the completer: group commit, order of answers, deadlines, faults, restart."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from plane_kit import Kit
+from ringmq.native import ffi, lib
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    yield Kit(tmp_path / "store", sync=True)
+
+
+def park(kit: Kit, end: int, *, producer: int = 0, position: int, pending: int, timeout_ms: int = 60_000) -> None:
+    """What write does for a request that waits for the flush."""
+    entry = kit.slot("struct rmq_parked *", kit.header.parked, kit.header.parked.head)
+    ffi.memmove(entry, bytes(64), 64)
+    entry.completion.commit_log_end, entry.completion.pending = end, pending
+    entry.deadline_mono_ms = time.monotonic_ns() // 1_000_000 + timeout_ms
+    entry.producer, entry.completed_position = producer, position
+    kit.header.parked.head += 1
+
+
+def test_answers_in_order_after_the_flush(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    pending = {0: [], 1: []}
+    for number in range(20):
+        producer = number % 2
+        pending[producer].append(kit.request(topic, 0, b"x" * 100, producer=producer))
+    with kit.writer() as write, kit.flusher() as flush:
+        write()
+        assert kit.marks.flushed_offset == 0
+        assert kit.completions(0) == kit.completions(0, "completed") == []
+        flush()
+    assert kit.marks.flushed_offset == kit.marks.append_offset > 0
+    for producer in (0, 1):
+        answers = kit.completions(producer, "completed")
+        assert [c.pending for c in answers] == pending[producer]
+        assert {c.code for c in answers} == {0}
+    assert kit.header.parked.tail == kit.header.parked.head == 20
+    assert kit.header.roles[lib.RMQ_ROLE_FLUSH].counters[lib.RMQ_FLUSH_COMPLETED] == 20
+
+
+def test_flush_over_several_files(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    for number in range(1, 12):
+        kit.create_segment(number * 65536)
+    with kit.writer() as write, kit.flusher() as flush:
+        for _ in range(22):
+            kit.request(topic, 0, b"x" * 30_000)
+            write(1_000_000)
+            kit.keep(0, bytes(1))
+        flush()
+    assert kit.marks.flushed_offset == kit.marks.append_offset > 10 * 65536
+    assert [c.code for c in kit.completions(0, "completed")] == [0] * 22
+
+
+def test_deadline_answers_ten_and_late_flush_does_not_answer_again(kit: Kit) -> None:
+    park(kit, 100, position=0, pending=7, timeout_ms=-1)
+    park(kit, 100, position=1, pending=8)
+    with kit.flusher() as flush:
+        flush()
+        (late,) = kit.completions(0, "completed")
+        assert (late.pending, late.code, late.cause) == (7, 10, lib.RMQ_CAUSE_FLUSH_TIMEOUT)
+        kit.marks.append_offset = 200
+        flush()
+    (second,) = kit.completions(0, "completed")
+    assert (second.pending, second.code) == (8, 0)
+
+
+def test_restart_between_answer_and_giving_up_does_not_answer_twice(kit: Kit) -> None:
+    for position in range(3):
+        park(kit, 10, position=position, pending=10 + position)
+    for position in range(2):
+        park(kit, 10, position=position, pending=20 + position, producer=1)
+    kit.marks.append_offset = kit.marks.flushed_offset = 10
+    for producer, count in ((0, 2), (1, 1)):  # as published by a completer that died before it moved parked.tail
+        ring = kit.header.completed[producer]
+        for position in range(count):
+            kit.slot("struct rmq_completion *", ring, position).pending = 10 * (producer + 1) + position
+        ring.head = count
+    with kit.flusher() as flush:
+        flush()
+    assert [c.pending for c in kit.completions(0, "completed")] == [10, 11, 12]
+    assert [c.pending for c in kit.completions(1, "completed")] == [20, 21]
+    assert kit.header.parked.tail == 5
+
+
+def test_failed_sync_is_never_repeated(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    first = kit.request(topic, 0, b"x")
+    path = kit.root / "commitlog" / f"{0:020d}"
+    with kit.writer() as write, kit.flusher() as flush:
+        write()
+        path.rename(path.with_suffix(".gone"))
+        assert flush() == lib.RMQ_RUN_FAULT
+        path.with_suffix(".gone").rename(path)
+        flush()
+        (answer,) = kit.completions(0, "completed")
+        assert (answer.pending, answer.code, answer.cause, answer.cause_errno) == (first, 14, lib.RMQ_FAULT_FSYNC, 2)
+        assert kit.marks.flushed_offset == 0
+        assert kit.marks.store_fault == lib.RMQ_FAULT_FSYNC
+        assert lib.rmq_flusher_set_fault(flush.handle, lib.RMQ_FAULT_NONE, 0) == -16
+        kit.request(topic, 0, b"y")
+        write()
+        assert [(c.code, c.cause, c.cause_errno) for c in kit.completions()] == [(14, lib.RMQ_FAULT_FSYNC, 2)]
+        flush()
+    assert kit.marks.flushed_offset == 0
+
+
+def test_full_answer_ring_blocks_and_goes_on(kit: Kit) -> None:
+    for position in range(64 + 5):
+        park(kit, 10, position=position, pending=position)
+    kit.marks.append_offset = 10
+    with kit.flusher() as flush:
+        flush()
+        assert [c.pending for c in kit.completions(0, "completed")] == list(range(64))
+        flush()
+    assert [c.pending for c in kit.completions(0, "completed")] == list(range(64, 69))
+
+
+def test_async_policy_flushes_by_interval(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "store")
+    topic = kit.topic(b"T")
+    kit.request(topic, 0, b"x")
+    with kit.writer() as write, kit.flusher() as flush:
+        write()
+        store_time = kit.header.journal.entry[1].store_time_ms
+        flush(200_000_000)
+        assert kit.marks.flushed_offset == kit.marks.append_offset
+        state = ffi.new("struct rmq_flush_state *")
+        lib.rmq_flusher_state(flush.handle, state)
+        assert (state.flushed_store_time_ms, state.next_segment, state.next_segment_exists) == (store_time, 65536, 0)
+        kit.create_segment(65536)
+        lib.rmq_flusher_state(flush.handle, state)
+        assert state.next_segment_exists == 1
+
+
+def test_least_pages_hold_back_until_the_thorough_flush(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "store")
+    kit.header.settings.flush_least_pages = 4
+    kit.header.settings.flush_thorough_interval_ms = 100_000
+    kit.marks.append_offset = 3 * 4096
+    with kit.flusher() as flush:
+        flush(60_000_000)
+        assert kit.marks.flushed_offset == 0
+        kit.marks.append_offset = 4 * 4096 + 1
+        flush(60_000_000)
+        assert kit.marks.flushed_offset == 4 * 4096 + 1
+        kit.marks.append_offset += 1
+        kit.marks.stop_requested = 1
+        assert flush(500_000_000) == lib.RMQ_RUN_STOPPED
+    assert kit.marks.flushed_offset == 4 * 4096 + 2
+
+
+def test_says_once_that_the_next_file_is_missing(kit: Kit) -> None:
+    with kit.flusher() as flush:
+        assert flush() == lib.RMQ_RUN_ROLLED
+        assert flush() == lib.RMQ_RUN_BUDGET
+        kit.create_segment(65536)
+        kit.marks.append_offset = kit.marks.flushed_offset = 65536 + 8
+        assert flush() == lib.RMQ_RUN_ROLLED
+
+
+def test_min_offset_never_goes_back(kit: Kit) -> None:
+    with kit.flusher() as flush:
+        lib.rmq_flusher_set_min_offset(flush.handle, 65536)
+        lib.rmq_flusher_set_min_offset(flush.handle, 0)
+    assert kit.marks.min_offset == 65536
