@@ -108,7 +108,7 @@ static int group_allows(struct rmq_reader *r, struct rmq_pull *p)
     if (p->group_id == RMQ_NONE)
         return 0;
     uint64_t config = rmq_load(&rmq_group_at(r->plane, p->group_id)->config);
-    if (!(config & RMQ_GROUP_LIVE) || !(config & RMQ_GROUP_CONSUME_ENABLE) || config & RMQ_GROUP_PULL_COLD)
+    if (!(config & RMQ_GROUP_LIVE) || !(config & RMQ_GROUP_CONSUME_ENABLE) || (config & RMQ_GROUP_PULL_COLD && !r->judged))
         return 0;
     if (p->sys_flag & RMQ_PULL_SUBSCRIPTION)
         return 1;
@@ -122,7 +122,8 @@ static int topic_allows(struct rmq_reader *r, struct rmq_pull *p)
         return 0;
     uint64_t config = rmq_load(&rmq_topic_at(r->plane, p->topic_id)->config);
     uint32_t flags = (uint32_t)(config >> 40), perm = config & 0xff, reads = config >> 8 & 0xffff;
-    if (!(flags & RMQ_TOPIC_LIVE) || flags & RMQ_TOPIC_PULL_COLD || !(perm & 4) || p->queue_id < 0 || (uint32_t)p->queue_id >= reads)
+    if (!(flags & RMQ_TOPIC_LIVE) || (flags & RMQ_TOPIC_PULL_COLD && !r->judged) || !(perm & 4) || p->queue_id < 0 ||
+        (uint32_t)p->queue_id >= reads)
         return 0;
     p->queue_slot = rmq_queue_find(r->plane, p->topic_id, (uint32_t)p->queue_id);
     return p->queue_slot != RMQ_NONE;

@@ -122,7 +122,7 @@ static int resolve(struct rmq_reader *r, struct rmq_connection *c, struct send *
     }
     s->topic_id = c->topic_id;
     uint32_t flags = (uint32_t)(config >> 40), reads = config >> 8 & 0xffff, writes = config >> 24 & 0xffff;
-    if (flags & RMQ_TOPIC_SEND_COLD || !(flags & RMQ_TOPIC_LIVE) || !writes || (s->batch && s->topic_length > 127))
+    if ((flags & RMQ_TOPIC_SEND_COLD && !r->judged) || !(flags & RMQ_TOPIC_LIVE) || !writes || (s->batch && s->topic_length > 127))
         return 0;
     if (s->queue_id < 0)
         s->queue_id = (int32_t)(r->round_robin++ % writes);
@@ -168,8 +168,9 @@ static int weigh_pair(struct send *s, const uint8_t *name, uint32_t n, const uin
 }
 
 /* Walks the pairs; with `remove` those that the broker adds itself and broken ones are cut out in place. A broken pair must
- * not be stored: recovery takes it for the mark of a torn record. 0 = control decides. */
-static int scan(struct send *s, int remove)
+ * not be stored: recovery takes it for the mark of a torn record. 0 = control decides, unless it has (`judged`): then what
+ * it let pass is stored, but for POP_CK, which no client may send. */
+static int scan(struct send *s, int remove, int judged)
 {
     uint8_t *at = s->properties, *end = at + s->properties_length, *to = at;
     while (at < end) {
@@ -181,8 +182,11 @@ static int scan(struct send *s, int remove)
         int weight = 1; /* no name, no 0x01 or no value: dropped, as stock's decoder does */
         if (split && split > at && split + 1 < stop)
             weight = weigh_pair(s, at, (uint32_t)(split - at), split + 1, (uint32_t)(stop - split - 1));
-        if (weight < 0)
-            return 0;
+        if (weight < 0) {
+            if (!judged)
+                return 0;
+            weight = at[0] == 'P';
+        }
         s->drops |= weight;
         if (remove && !weight) {
             memmove(to, at, (size_t)(next - at));
@@ -247,7 +251,7 @@ static int read_properties(const struct rmq_reader *r, struct send *s)
     }
     if (s->properties_length && memchr(s->properties, 0, s->properties_length))
         goto cold;
-    if (!scan(s, 0) || s->properties_length + (s->uniq_key || s->batch ? 1 : 1 + uniq_pair_length(r)) +
+    if (!scan(s, 0, r->judged) || s->properties_length + (s->uniq_key || s->batch ? 1 : 1 + uniq_pair_length(r)) +
                                r->settings->additions_length > RMQ_PROPERTIES_BYTES_MAX)
         goto cold;
     return 1;
@@ -262,8 +266,8 @@ static void finish_properties(struct send *s)
 {
     if (s->drops) {
         s->uniq_key = NULL;
-        scan(s, 1);
-        scan(s, 0); /* the UNIQ_KEY may have moved */
+        scan(s, 1, 1);
+        scan(s, 0, 1); /* the UNIQ_KEY may have moved */
     }
     if (s->properties_length && s->properties[s->properties_length - 1] != 2) {
         memmove(s->properties - 1, s->properties, s->properties_length); /* a quote or length byte stood there */

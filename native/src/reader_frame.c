@@ -30,6 +30,7 @@ enum rmq_fate rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, 
         return RMQ_FATE_CLOSED;
     }
     enum rmq_fate fate = RMQ_FATE_COLD;
+    r->judged = redone > 0;
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
         if (is_send(h.code))
             fate = rmq_append_frame(r, c, &h, frame, length, hold);

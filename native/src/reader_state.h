@@ -167,6 +167,7 @@ struct rmq_reader {
     struct rmq_role *role;
     uint32_t index, role_number, generation;
     uint32_t control_generation;
+    int judged;              /* the frame at hand comes back from control: what only asks for its look is passed over */
     int listen_fds[2];
     int accepting[2];
     int starting;
