@@ -1,0 +1,135 @@
+"""Stock RocketMQ 5.3.3 as the judge: its client, its mqadmin and its servers beside ours.
+
+`--judge-stock` runs the same tests against a stock broker as well, which proves the tests.
+`--record-stock` (with it) writes the recorded mqadmin output anew.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import servers
+from tests.conformance.judge import Judge
+
+HERE = Path(__file__).parent
+STAGES: list[tuple[str, float]] = []
+# The second client differs in all that a setting can change on the wire: binary header, send code 10, port - 2.
+CLIENTS = {
+    "json": ("-Drocketmq.serialize.type=JSON",),
+    "binary": (
+        "-Drocketmq.serialize.type=ROCKETMQ",
+        "-Dorg.apache.rocketmq.client.sendSmartMsg=false",
+        "-Dcom.rocketmq.sendMessageWithVIPChannel=true",
+    ),
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--judge-stock", action="store_true", help="run the conformance tests against stock as well")
+    parser.addoption("--judge-stock-only", action="store_true", help="and not against RingMQ")
+    parser.addoption("--record-stock", action="store_true", help="write the recorded stock output anew")
+
+
+def kinds(config: pytest.Config) -> list[str]:
+    """Kinds of server that the tests judge."""
+    if config.getoption("--judge-stock-only", default=False):
+        return ["stock"]
+    return ["ringmq", "stock"] if config.getoption("--judge-stock", default=False) else ["ringmq"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kind" in metafunc.fixturenames:
+        metafunc.parametrize("kind", kinds(metafunc.config), scope="session")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    missing = [program for program in ("java", "javac", "mvn") if shutil.which(program) is None]
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.stock)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
+            if missing:
+                item.add_marker(pytest.mark.skip(reason=f"not installed: {', '.join(missing)} (`make test` installs)"))
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Time a stage for the summary."""
+    since = time.monotonic()
+    yield
+    STAGES.append((name, time.monotonic() - since))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "call" and "conformance/" in report.nodeid and report.duration > 0.1:
+        STAGES.append((report.nodeid.split("/")[-1], report.duration))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if STAGES:
+        terminalreporter.section("conformance stages")
+        for name, seconds in STAGES:
+            terminalreporter.write_line(f"{seconds:7.2f} s  {name}")
+
+
+@pytest.fixture(scope="session")
+def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Judge]]:
+    """The stock clients by name (see CLIENTS), started when first asked for."""
+    running: dict[str, Judge] = {}
+
+    def get(client: str) -> Judge:
+        if client not in running:
+            with stage(f"start the {client} client"):
+                running[client] = Judge(tmp_path_factory.mktemp(f"judge-{client}"), CLIENTS[client])
+        return running[client]
+
+    yield get
+    for judge in running.values():
+        judge.close()
+
+
+@pytest.fixture(scope="session")
+def judge(judges: Callable[[str], Judge]) -> Judge:
+    """The stock client with its default settings."""
+    return judges("json")
+
+
+@pytest.fixture(scope="session")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., servers.Server]]:
+    """Start a server of a kind; all are stopped at the end of the session."""
+    running: list[servers.Server] = []
+
+    def start(kind: str, name: str, **options: object) -> servers.Server:
+        with stage(f"start {kind} ({name})"):
+            server = servers.start(kind, tmp_path_factory.mktemp(f"{kind}-{name}"), **options)  # type: ignore[arg-type]
+        running.append(server)
+        return server
+
+    yield start
+    for server in running:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def shared_servers(started: Callable[..., servers.Server]) -> Callable[[str], servers.Server]:
+    """One server per kind for all scenarios that share well, started when first asked for."""
+    running: dict[str, servers.Server] = {}
+
+    def get(kind: str) -> servers.Server:
+        if kind not in running:
+            # full-size log files: scenarios send up to 4 MiB
+            running[kind] = started(kind, "scenarios", settings={"mappedFileSizeCommitLog": 64 << 20})
+        return running[kind]
+
+    return get
+
+
+@pytest.fixture
+def server(kind: str, shared_servers: Callable[[str], servers.Server]) -> servers.Server:
+    """The shared server of the kind under test."""
+    return shared_servers(kind)

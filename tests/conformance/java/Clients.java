@@ -1,0 +1,111 @@
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
+import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.remoting.protocol.body.ClusterInfo;
+import org.apache.rocketmq.remoting.protocol.route.BrokerData;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+
+/** The clients of one operation: each with its own instance (own connections), all shut down at its end. */
+final class Clients implements AutoCloseable {
+    private static final AtomicInteger INSTANCES = new AtomicInteger();
+    final String namesrv;
+    private final Deque<Runnable> closers = new ConcurrentLinkedDeque<>();
+    private DefaultMQAdminExt admin;
+
+    Clients(String namesrv) {
+        this.namesrv = namesrv;
+    }
+
+    private void configure(ClientConfig config) {
+        config.setNamesrvAddr(namesrv);
+        config.setInstanceName("judge-" + INSTANCES.incrementAndGet());
+        config.setPersistConsumerOffsetInterval(1000);
+    }
+
+    DefaultMQProducer producer(String group) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(group);
+        configure(producer);
+        producer.setSendMsgTimeout(10_000);
+        producer.start();
+        closers.push(producer::shutdown);
+        return producer;
+    }
+
+    /** A push consumer, not started, reading from the first message; close it by hand or leave it to this object. */
+    DefaultMQPushConsumer push(String group) {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        configure(consumer);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        closers.push(consumer::shutdown);
+        return consumer;
+    }
+
+    DefaultLitePullConsumer litePull(String group) {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
+        configure(consumer);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setAutoCommitIntervalMillis(1000);
+        closers.push(consumer::shutdown);
+        return consumer;
+    }
+
+    DefaultMQPullConsumer pull(String group) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group);
+        configure(consumer);
+        consumer.start();
+        closers.push(consumer::shutdown);
+        return consumer;
+    }
+
+    synchronized DefaultMQAdminExt admin() throws Exception {
+        if (admin == null) {
+            admin = new DefaultMQAdminExt(10_000);
+            configure(admin);
+            admin.start();
+            closers.push(admin::shutdown);
+        }
+        return admin;
+    }
+
+    /** Addresses of all masters that the name server lists. */
+    List<String> masters() throws Exception {
+        ClusterInfo info = admin().examineBrokerClusterInfo();
+        List<String> found = new ArrayList<>();
+        for (BrokerData data : info.getBrokerAddrTable().values()) {
+            found.add(data.getBrokerAddrs().get(0L));
+        }
+        return found;
+    }
+
+    /** Polls until `condition` holds; false after `seconds`. */
+    static boolean await(double seconds, BooleanSupplier condition) throws InterruptedException {
+        long deadline = System.nanoTime() + (long) (seconds * 1e9);
+        while (!condition.getAsBoolean()) {
+            if (System.nanoTime() > deadline) {
+                return false;
+            }
+            Thread.sleep(10);
+        }
+        return true;
+    }
+
+    @Override
+    public void close() {
+        while (!closers.isEmpty()) {
+            try {
+                closers.pop().run();
+            } catch (RuntimeException failure) {
+                failure.printStackTrace();
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+"""Stored files taken apart for comparison: what two brokers wrote from one input, without what must differ.
+
+The layouts are spelled out here once more, on purpose: the comparison must not lean on the code that it judges.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MESSAGE_MAGIC = 0xDAA320A7
+MESSAGE_MAGIC_V2 = 0xDAA320AB
+BLANK_MAGIC = 0xCBD43194
+BORN_HOST_V6 = 1 << 4
+STORE_HOST_V6 = 1 << 5
+# size, magic, body CRC, queue id, flag, queue offset, physical offset, sysFlag, born time
+HEAD = struct.Struct(">IIIiiqqiq")
+INDEX_HEADER = struct.Struct(">qqqqii")
+INDEX_ENTRY = struct.Struct(">iqii")
+UNIQUE_KEY = b"UNIQ_KEY"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of the commit log with store time and hosts left out and its properties as a sorted list."""
+
+    place: int
+    size: int
+    head: tuple[int, ...]
+    tail: tuple[int, int]
+    body: bytes
+    topic: bytes
+    properties: tuple[bytes, ...]
+
+    def without_unique_key(self) -> tuple[object, ...]:
+        """What must agree when the broker itself made the unique key (and so sizes and places differ)."""
+        kept = tuple(pair for pair in self.properties if not pair.startswith(UNIQUE_KEY))
+        _size, magic, crc, queue_id, flag, queue_offset, _place, sys_flag, born = self.head
+        return (magic, crc, queue_id, flag, queue_offset, sys_flag, born, self.tail, self.body, self.topic, kept)
+
+
+def log_bytes(root: Path) -> bytes:
+    """All segments of a commit log that begins at 0, end to end."""
+    segments = sorted((root / "commitlog").iterdir())
+    parts = [segment.read_bytes() for segment in segments]
+    position = 0
+    for segment, part in zip(segments, parts, strict=True):
+        assert int(segment.name) == position
+        position += len(part)
+    return b"".join(parts)
+
+
+def records(log: bytes) -> Iterator[Record | tuple[int, int]]:
+    """Every record in order; a blank at a segment's end is its place and size."""
+    place = 0
+    while place + 8 <= len(log):
+        size, magic = struct.unpack_from(">II", log, place)
+        if size == 0:
+            return
+        if magic == BLANK_MAGIC:
+            yield place, size
+        else:
+            assert magic in (MESSAGE_MAGIC, MESSAGE_MAGIC_V2), f"magic {magic:#x} at {place}"
+            yield parse(log[place : place + size], place)
+        place += size
+
+
+def parse(data: bytes, place: int) -> Record:
+    """One record that begins at `place`."""
+    head = HEAD.unpack_from(data)
+    magic, sys_flag = head[1], head[7]
+    at = HEAD.size + (20 if sys_flag & BORN_HOST_V6 else 8) + 8 + (20 if sys_flag & STORE_HOST_V6 else 8)
+    reconsume_times, prepared = struct.unpack_from(">iq", data, at)
+    at += 12
+    (length,) = struct.unpack_from(">i", data, at)
+    body = data[at + 4 : at + 4 + length]
+    at += 4 + length
+    width = 2 if magic == MESSAGE_MAGIC_V2 else 1
+    length = int.from_bytes(data[at : at + width])
+    topic = data[at + width : at + width + length]
+    at += width + length
+    (length,) = struct.unpack_from(">h", data, at)
+    text = data[at + 2 : at + 2 + length]
+    assert at + 2 + length == len(data) and text.endswith(b"\x02")
+    pairs = tuple(sorted(text[:-1].split(b"\x02")))
+    return Record(place, len(data), head, (reconsume_times, prepared), body, topic, pairs)
+
+
+def queue_units(root: Path, topic: str, queue_id: int) -> list[tuple[int, int, int]]:
+    """(place in the log, size, tag hash) of every unit of a ConsumeQueue."""
+    files = sorted((root / "consumequeue" / topic / str(queue_id)).iterdir())
+    data = b"".join(file.read_bytes() for file in files)
+    units = [struct.unpack_from(">qiq", data, at) for at in range(0, len(data) - 19, 20)]
+    while units and units[-1] == (0, 0, 0):
+        units.pop()
+    return units
+
+
+def index_entries(file: Path, slots: int) -> tuple[tuple[int, ...], list[int], list[tuple[int, int, int]]]:
+    """An index file without its times: header (places, slots used, count), slots, entries (hash, place, previous)."""
+    data = file.read_bytes()
+    _begin, _end, begin_place, end_place, used, count = INDEX_HEADER.unpack_from(data)
+    table = list(struct.unpack_from(f">{slots}i", data, INDEX_HEADER.size))
+    first = INDEX_HEADER.size + 4 * slots
+    entries = []
+    for number in range(1, count):
+        key_hash, place, _seconds, previous = INDEX_ENTRY.unpack_from(data, first + INDEX_ENTRY.size * number)
+        entries.append((key_hash, place, previous))
+    return (begin_place, end_place, used, count), table, entries

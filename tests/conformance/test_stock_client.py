@@ -1,0 +1,240 @@
+"""The stock Java 5.3.3 client, unmodified, against the broker: what it sends is what it reads, in every mode."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.judge import Judge
+from tests.conformance.servers import BROKER_NAME, Server
+
+REFUSED = {"delay": (13, "DELAY"), "timerDelayMs": (13, "TIMER_DELAY_MS"), "timerDelaySec": (13, "TIMER_DELAY_SEC")}
+REFUSED |= {"timerDeliverMs": (13, "TIMER_DELIVER_MS"), "transaction": (16, "TRAN_MSG")}
+MAX_BODY = 4 << 20
+REBALANCE_NOTICE_S = 8.0  # well under the client's own rebalance period of 20 s: only a notice makes it that fast
+
+
+@pytest.fixture(params=["json", "binary"])
+def either(request: pytest.FixtureRequest, judges: Callable[[str], Judge]) -> tuple[str, Judge]:
+    """Each client in turn: its name and itself."""
+    return request.param, judges(request.param)
+
+
+def numbered(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{i}" for i in range(count)]
+
+
+def test_sends_of_every_kind_are_read_back(server: Server, either: tuple[str, Judge]) -> None:
+    name, judge = either
+    topic = f"Send_{name}"
+    seen = judge.call("send", server.namesrv, topic=topic)
+    stored = {message["body"]: message for message in seen["stored"]}
+    assert len(seen["stored"]) == len(stored) == 133
+    check_single(seen["sync"], stored["sync 0"])
+    assert stored["sync 0"]["flag"] == 7
+    properties = stored["sync 0"]["properties"]
+    assert {k: properties[k] for k in ("TAGS", "KEYS", "colour", "CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT")} == {
+        "TAGS": "TagA",
+        "KEYS": "sync-0",
+        "colour": "grün",
+        "CLUSTER": "DefaultCluster",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "WAIT": "true",
+    }
+    check_single(seen["toQueue"], stored["to queue 3"])
+    assert seen["toQueue"]["queueId"] == 3
+    assert seen["selected"]["queueId"] == stored["selected"]["queueId"] == 2
+    check_async(seen["async"], seen["stored"])
+    assert all(f"oneway {i}" in stored for i in range(20))
+    check_batch(seen["batch"], [stored[f"batch {i}"] for i in range(10)])
+    check_queue_offsets(seen["stored"])
+    assert seen["auto"]["status"] == "SEND_OK" and seen["autoQueues"] == 4
+    assert [message["body"] for message in seen["storedAuto"]] == ["auto 0"]
+
+
+def check_single(sent: dict[str, Any], stored: dict[str, Any]) -> None:
+    assert sent["status"] == "SEND_OK" and sent["regionId"] == "DefaultRegion" and sent["traceOn"]
+    assert (sent["queueId"], sent["queueOffset"]) == (stored["queueId"], stored["queueOffset"])
+    assert sent["msgId"] == stored["properties"]["UNIQ_KEY"]
+    host, port = stored["storeHost"].split(":")
+    packed = bytes(map(int, host.split("."))) + int(port).to_bytes(4) + stored["commitLogOffset"].to_bytes(8)
+    assert sent["offsetMsgId"] == packed.hex().upper()
+
+
+def check_async(seen: dict[str, Any], stored: list[dict[str, Any]]) -> None:
+    assert seen["answered"] and seen["failed"] == 0
+    places = {(r["queueId"], r["queueOffset"], r["msgId"]) for r in seen["results"]}
+    found = {(m["queueId"], m["queueOffset"], m["properties"]["UNIQ_KEY"]) for m in stored}
+    assert len(places) == 100 and places <= found
+
+
+def check_batch(sent: dict[str, Any], stored: list[dict[str, Any]]) -> None:
+    assert sent["status"] == "SEND_OK"
+    # each element holds its own unique key and, behind it, that of the whole batch, which readers then see
+    assert len(set(sent["msgId"].split(","))) == len(stored)
+    assert len({m["properties"]["UNIQ_KEY"] for m in stored}) == 1
+    assert len(sent["offsetMsgId"].split(",")) == len(stored)
+    assert [m["queueOffset"] for m in stored] == list(range(sent["queueOffset"], sent["queueOffset"] + len(stored)))
+    assert {m["queueId"] for m in stored} == {sent["queueId"]}
+
+
+def check_queue_offsets(stored: list[dict[str, Any]]) -> None:
+    """Every queue runs 0, 1, 2, … and its places in the log rise."""
+    for queue_id in {m["queueId"] for m in stored}:
+        mine = [m for m in stored if m["queueId"] == queue_id]
+        assert [m["queueOffset"] for m in mine] == list(range(len(mine)))
+        places = [m["commitLogOffset"] for m in mine]
+        assert places == sorted(set(places))
+
+
+def test_compressed_bodies_come_back_whole(server: Server, judge: Judge) -> None:
+    seen = judge.call("compressed", server.namesrv, topic="Compressed")
+    stored = seen.pop("stored")
+    assert [m["bodySha256"] for m in stored] == [seen[kind]["bodySha256"] for kind in ("LZ4", "ZSTD", "ZLIB")]
+    # the client takes the compressed bit away when it unpacks; the kind of compression stays
+    assert [m["sysFlag"] for m in stored] == [0x100, 0x200, 0x300]
+    assert all(m["storeSize"] < m["bodyLength"] for m in stored)
+
+
+def test_bodies_up_to_4_mib_are_stored_and_larger_ones_refused(server: Server, judge: Judge) -> None:
+    sizes = [MAX_BODY - 1024, MAX_BODY, MAX_BODY + 1]
+    seen = judge.call("bigBodies", server.namesrv, topic="Big", sizes=sizes)
+    fits = [seen[str(size)] for size in sizes[:2]]
+    assert [m["bodySha256"] for m in seen["stored"]] == [outcome["bodySha256"] for outcome in fits]
+    assert seen[str(MAX_BODY + 1)]["code"] == 13
+
+
+def test_sends_that_wait_for_a_later_version_are_refused(server: Server, judge: Judge) -> None:
+    seen = judge.call("refusedSends", server.namesrv, topic="Refused")
+    if server.kind == "stock":
+        assert all(seen[name].get("status") == "SEND_OK" for name in REFUSED)
+        return
+    assert seen["stored"] == []
+    for name, (code, property_name) in REFUSED.items():
+        assert seen[name].get("code") == code, name
+        assert property_name in seen[name]["remark"], name
+
+
+def test_clustering_group_shares_the_queues_and_follows_its_members(server: Server, either: tuple[str, Judge]) -> None:
+    name, judge = either
+    seen = judge.call("clustering", server.namesrv, topic=f"Clustering_{name}")
+    assert seen["alone"]["first"] == list(range(8))
+    joined = seen["joined"]
+    assert sorted(joined["first"] + joined["second"]) == list(range(8))
+    assert len(joined["first"]) == len(joined["second"]) == 4 and joined["seconds"] < REBALANCE_NOTICE_S
+    assert seen["left"]["first"] == list(range(8)) and seen["left"]["seconds"] < REBALANCE_NOTICE_S
+    everything = numbered("one-", 40) + numbered("two-", 40) + numbered("three-", 40)
+    received = Counter(seen["atFirst"] + seen["atSecond"])
+    assert set(received) == set(everything)
+    assert all(count == 1 for body, count in received.items() if body.startswith("one-"))
+    assert any(body.startswith("two-") for body in seen["atSecond"])
+    assert sorted(seen["afterReturn"]) == numbered("four-", 8)
+
+
+def test_broadcasting_gives_every_member_everything(server: Server, judge: Judge) -> None:
+    received = judge.call("broadcasting", server.namesrv, topic="Broadcasting")
+    assert [sorted(bodies) for bodies in received] == [sorted(numbered("all-", 40))] * 2
+
+
+def test_orderly_consumers_keep_the_order_and_never_share_a_queue(server: Server, judge: Judge) -> None:
+    seen = judge.call("orderly", server.namesrv, topic="Orderly")
+    assert seen["suspended"] and seen["shared"] and not seen["overlap"]
+    assert seen["order"] == [list(range(50))] * 4
+    assert all(seen["byMember"])
+
+
+def test_a_failed_message_comes_again(server: Server, judge: Judge) -> None:
+    """RingMQ answers 3 to a message sent back: the client keeps it and tries it again itself, after 5 s."""
+    seen = judge.call("reconsumeLater", server.namesrv, topic="Reconsume", broker=BROKER_NAME)
+    assert sorted(seen["others"]) == [body for body in numbered("fails-", 8) if body != "fails-3"]
+    assert [attempt["reconsumeTimes"] for attempt in seen["attempts"]] == [0, 1]
+    assert seen["committed"] == 8
+
+
+def test_lite_pull_by_subscription(server: Server, either: tuple[str, Judge]) -> None:
+    name, judge = either
+    seen = judge.call("litePullSubscribe", server.namesrv, topic=f"LiteSubscribe_{name}")
+    assert sorted(seen["first"]) == sorted(numbered("one-", 40))
+    assert sorted(seen["second"]) == numbered("two-", 8)
+
+
+def test_lite_pull_by_assignment_and_seek(server: Server, judge: Judge) -> None:
+    seen = judge.call("litePullAssign", server.namesrv, topic="LiteAssign")
+    everything = numbered("n-", 10) + numbered("m-", 10)
+    assert seen["from5"] == everything[5:]
+    assert seen["fromBegin"] == everything
+    assert (seen["offsetForTimestamp"], seen["committed"], seen["fromEnd"]) == (10, 12, ["last"])
+
+
+def test_pulls_at_the_edges_of_a_queue(server: Server, either: tuple[str, Judge]) -> None:
+    name, judge = either
+    seen = judge.call("pullEdges", server.namesrv, topic=f"Edges_{name}")
+
+    def pulled(status: str, next_offset: int, found: int, top: int = 40) -> dict[str, Any]:
+        return {"status": status, "next": next_offset, "min": 0, "max": top, "found": found}
+
+    assert seen["begin"] == pulled("FOUND", 32, 32)
+    assert seen["middle"] == pulled("FOUND", 40, 5)
+    assert seen["end"] == pulled("NO_NEW_MSG", 40, 0)
+    assert seen["beyond"] == pulled("OFFSET_ILLEGAL", 40, 0)
+    assert seen["emptyBegin"] == pulled("NO_NEW_MSG", 0, 0, 0)
+    assert seen["emptyBeyond"] == pulled("OFFSET_ILLEGAL", 0, 0, 0)
+    assert seen["filtered"] == pulled("FOUND", 40, 4)
+    assert seen["noMatch"] == pulled("NO_MATCHED_MSG", 40, 0)
+    assert (seen["min"], seen["max"], seen["emptyMin"], seen["emptyMax"]) == (0, 40, 0, 0)
+    assert (seen["searchZero"], seen["searchFuture"], seen["emptySearch"]) == (0, 40, 0)
+    assert 0 <= seen["earliestAgeMs"] < 60_000
+    assert seen["heldBeforeSend"] and seen["woken"] == pulled("FOUND", 41, 1, 41)
+    assert seen["wokenSeconds"] < 5
+
+
+def test_tag_filters_and_two_tags_with_one_hash(server: Server, judge: Judge) -> None:
+    wanted = {"*": ["TagA", "TagB", "Aa", "BB", "null", "中文"], "TagA || TagB": ["TagA", "TagB"], "Aa": ["Aa"]}
+    wanted |= {"中文": ["中文"], "None": []}
+    expected = sum(10 * len(tags) for tags in wanted.values())
+    received = judge.call("tagFilters", server.namesrv, topic="Tags", expressions=list(wanted), expected=expected)
+    for expression, tags in wanted.items():
+        assert Counter(body.rsplit("-", 1)[0] for body in received[expression]) == dict.fromkeys(tags, 10), expression
+
+
+def test_queries_by_key_by_unique_id_and_by_offset_id(server: Server, either: tuple[str, Judge]) -> None:
+    name, judge = either
+    seen = judge.call("query", server.namesrv, topic=f"Query_{name}")
+    assert seen["indexed"]
+    assert (seen["only"], seen["own"]) == (["only"], ["shared 3"])
+    assert seen["shared"] == numbered("shared ", 5) and seen["sharedTwo"] == 2
+    assert (seen["Aa"], seen["BB"]) == (["key Aa"], ["key BB"])
+    assert (seen["missing"], seen["tooEarly"]) == (["code 208"], ["code 208"])
+    assert seen["byUniqueId"]["body"] == seen["byOffsetId"]["body"] == "only"
+    assert seen["byUniqueId"]["commitLogOffset"] == seen["byOffsetId"]["commitLogOffset"]
+    assert isinstance(seen["wrongOffsetId"], str)
+
+
+def test_new_groups_on_a_short_young_topic_start_at_its_begin(server: Server, judge: Judge) -> None:
+    """Stock answers offset 0 while the first message is in memory, so the chosen starting point does not count yet."""
+    received = judge.call("consumeFromWhere", server.namesrv, topic="FromWhere")
+    everything = sorted(numbered("old-", 10) + numbered("new-", 10))
+    assert {where: sorted(bodies) for where, bodies in received.items()} == dict.fromkeys(received, everything)
+    assert len(received) == 3
+
+
+def test_a_new_group_misses_no_first_message(server: Server, judge: Judge) -> None:
+    """Stock loses it now and then: 22 for an empty queue, a message arrives, then the client asks for the maximum."""
+    missed = judge.call("firstMessage", server.namesrv, topic="First", rounds=12, seed=7)
+    if server.kind == "ringmq":
+        assert missed == []
+
+
+def test_a_thousand_topics(server: Server, judge: Judge) -> None:
+    seen = judge.call("manyTopics", server.namesrv, topic="Many", count=1000, timeout_s=115)
+    assert seen == {"listed": 1000, "received": 1000, "wrong": 0}
+
+
+def test_body_digests_are_of_the_bytes(judge: Judge, server: Server) -> None:
+    """The judge's own digest, checked against ours, so that equal digests mean equal bytes."""
+    judge.call("fill", server.namesrv, topic="Digest", queues=1, start=1, count=1)
+    (message,) = judge.call("readTopics", server.namesrv, topics=["Digest"])
+    assert message["bodySha256"] == hashlib.sha256(b"body 1").hexdigest()
