@@ -1,0 +1,196 @@
+"""When old log files go: by age at the configured hour, by disk ratio at any time, by force near the end of the disk.
+
+`step` decides (DefaultMessageStore.CleanCommitLogService), `LogRetention` measures and unlinks. Files go oldest first,
+never one that holds a byte at or behind the safe offset, and by unlink only: whoever maps one keeps its bytes. Queues
+and index files follow when the log's min offset has moved; that is the dispatch role's part.
+"""
+
+import errno
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.store import layout
+from ringmq.store.config import StoreConfig, StoreConfigError
+from ringmq.store.mapped_file import FileQueue, MappedFileCache
+from ringmq.store.markers import sync_directory
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """RocketMQ's settings; ratios as fractions of the disk."""
+
+    delete_hours: tuple[int, ...] = (4,)  # deleteWhen
+    reserved_s: float = 72 * 3600.0  # fileReservedTime, hours
+    delete_ratio: float = 0.75  # diskMaxUsedSpaceRatio, 10..95
+    forced_ratio: float = 0.85  # diskSpaceCleanForciblyRatio, 0.30..0.85
+    warning_ratio: float = 0.90  # diskSpaceWarningLevelRatio, 0.35..0.90
+    may_force: bool = True  # cleanFileForciblyEnable
+    files_per_round: int = 10  # deleteFileBatchMax
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> "RetentionSettings":
+        """Read RocketMQ properties; ratios are clamped as stock clamps them."""
+
+        def number(name: str, default: int) -> int:
+            try:
+                return int(properties.get(name, default))
+            except ValueError as error:
+                raise StoreConfigError(f"{name}={properties[name]!r} is not a whole number") from error
+
+        def ratio(name: str, default: int, low: int, high: int) -> float:
+            return min(max(number(name, default), low), high) / 100
+
+        return cls(
+            delete_hours=parse_delete_when(properties.get("deleteWhen", "04")),
+            reserved_s=number("fileReservedTime", 72) * 3600.0,
+            delete_ratio=ratio("diskMaxUsedSpaceRatio", 75, 10, 95),
+            forced_ratio=ratio("diskSpaceCleanForciblyRatio", 85, 30, 85),
+            warning_ratio=ratio("diskSpaceWarningLevelRatio", 90, 35, 90),
+            may_force=properties.get("cleanFileForciblyEnable", "true").lower() == "true",
+            files_per_round=max(1, number("deleteFileBatchMax", 10)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log file that may be deleted: it ends at or before the safe offset and is not the newest."""
+
+    start: int
+    modified_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionState:
+    """What `step` looks at. `files` oldest first; ratios as used fraction of the log's and the queues' disk."""
+
+    files: tuple[LogFile, ...]
+    log_disk_ratio: float
+    queue_disk_ratio: float
+    hour: int  # local
+    is_asked: bool = False  # an admin asked for a round
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionEffects:
+    """Files to delete (a prefix of the state's), and whether puts have to be refused for lack of space."""
+
+    delete: tuple[int, ...]
+    disk_full: bool
+    reason: str = ""
+
+
+def parse_delete_when(text: str) -> tuple[int, ...]:
+    """Read `deleteWhen`: hours of the day separated by `;`."""
+    hours = []
+    for part in text.split(";"):
+        if part.strip():
+            if not part.strip().isdigit() or int(part) > 23:
+                raise StoreConfigError(f"deleteWhen={text!r}: {part.strip()!r} is no hour from 00 to 23")
+            hours.append(int(part))
+    return tuple(hours)
+
+
+def step(settings: RetentionSettings, state: RetentionState, now_s: float) -> RetentionEffects:
+    """Decide one round."""
+    worst = max(state.log_disk_ratio, state.queue_disk_ratio)
+    disk_full = worst > settings.warning_ratio
+    is_forced = worst > settings.forced_ratio or disk_full
+    if state.hour in settings.delete_hours:
+        reason = f"hour {state.hour:02d}"
+    elif is_forced or worst > settings.delete_ratio:
+        reason = f"disk {worst:.0%} used"
+    elif state.is_asked:
+        reason = "asked for"
+    else:
+        return RetentionEffects((), disk_full)
+    any_age = is_forced and settings.may_force
+    delete = []
+    for file in state.files[: settings.files_per_round]:
+        if not any_age and now_s < file.modified_s + settings.reserved_s:
+            break
+        delete.append(file.start)
+    return RetentionEffects(tuple(delete), disk_full, f"{reason}, any age" if any_age else reason)
+
+
+def used_ratio(path: Path) -> float:
+    """Return the used part of a file system as stock computes it: whole per cents, rounded up. -1 when unknown."""
+    try:
+        status = os.statvfs(path)
+    except FileNotFoundError:
+        return -1.0
+    used, usable = (status.f_blocks - status.f_bfree) * status.f_frsize, status.f_bavail * status.f_frsize
+    return math.ceil(used * 100 / (used + usable)) / 100 if used + usable else -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionOutcome:
+    """What a round did: deleted paths, the log's new min offset (None = unchanged), lack of space, and why."""
+
+    deleted: tuple[Path, ...]
+    min_offset: int | None
+    disk_full: bool
+    reason: str
+
+
+class LogRetention:
+    """Runs rounds for one log. Used by one thread of the flush worker.
+
+    `safe_offset` returns the offset up to which everything is on disk and dispatched.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        settings: RetentionSettings,
+        safe_offset: Callable[[], int],
+        ratio: Callable[[Path], float] = used_ratio,
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._safe_offset = safe_offset
+        self._ratio = ratio
+
+    def run(
+        self, now_s: float, *, is_asked: bool = False, publish: Callable[[int], None] | None = None
+    ) -> RetentionOutcome:
+        """Decide and delete. `publish(min_offset)` is called before the first file goes, so that nobody looks for it.
+
+        A file that is gone already is passed over; other OSErrors end the round and are raised.
+        """
+        files = FileQueue(self._config.commit_log_directories, self._config.commit_log_file_bytes, MappedFileCache(1))
+        effects = step(self._settings, self._look(files, now_s, is_asked), now_s)
+        if not effects.delete:
+            return RetentionOutcome((), None, effects.disk_full, effects.reason)
+        min_offset = effects.delete[-1] + files.file_bytes
+        if publish is not None:
+            publish(min_offset)
+        deleted = []
+        for start in effects.delete:
+            path = files.path(start)
+            try:
+                files.unlink(start)
+            except FileNotFoundError:
+                continue
+            deleted.append(path)
+        for directory in {path.parent for path in deleted}:
+            sync_directory(directory)
+        return RetentionOutcome(tuple(deleted), min_offset, effects.disk_full, effects.reason)
+
+    def _look(self, files: FileQueue, now_s: float, is_asked: bool) -> RetentionState:
+        safe = self._safe_offset()
+        old = []
+        for start in files.starts[:-1]:
+            if start + files.file_bytes > safe:
+                break
+            try:
+                old.append(LogFile(start, files.path(start).stat().st_mtime))
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+        ratios = [self._ratio(directory) for directory in self._config.commit_log_directories]
+        queues = self._ratio(self._config.root / layout.CONSUME_QUEUE)
+        return RetentionState(tuple(old), min(ratios), queues, time.localtime(now_s).tm_hour, is_asked)
