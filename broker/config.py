@@ -37,7 +37,7 @@ class BrokerConfig:
     broker_role: str = choice("brokerRole", "ASYNC_MASTER", ("ASYNC_MASTER",), why="replication is " + _LATER)
     broker_ip1: str = words("brokerIP1", "", _HOST, "an address or host name, empty = found out")
     broker_ip2: str = words("brokerIP2", "", _HOST, "an address or host name, empty = brokerIP1")
-    bind_address: str = words("bindAddress", "0.0.0.0", _HOST, "an address")
+    bind_address: str = words("bindAddress", "127.0.0.1", _HOST, "an address")
     listen_port: int = number("listenPort", 10911, 0, 65535)
     ha_listen_port: int = number("haListenPort", 10912, 0, 65535)
     namesrv_addr: str = words("namesrvAddr", "", _ADDRESSES, "host:port, several joined by ;")
@@ -65,10 +65,14 @@ class BrokerConfig:
     lite_pull_message_enable: bool = switch("litePullMessageEnable", True)
     slave_read_enable: bool = switch("slaveReadEnable", False)
     enable_property_filter: bool = switch("enablePropertyFilter", False, only=False, why="SQL92 is " + _LATER)
-    max_transfer_bytes_on_message_in_memory: int = number("maxTransferBytesOnMessageInMemory", 262_144, 1, 16_777_216)
-    max_transfer_count_on_message_in_memory: int = number("maxTransferCountOnMessageInMemory", 32, 1, 1024)
-    max_transfer_bytes_on_message_in_disk: int = number("maxTransferBytesOnMessageInDisk", 65_536, 1, 16_777_216)
-    max_transfer_count_on_message_in_disk: int = number("maxTransferCountOnMessageInDisk", 8, 1, 1024)
+    max_transfer_bytes_on_message_in_memory: int = number(
+        "maxTransferBytesOnMessageInMemory", 262_144, 1, 16_777_216, live=True
+    )
+    max_transfer_count_on_message_in_memory: int = number("maxTransferCountOnMessageInMemory", 32, 1, 1024, live=True)
+    max_transfer_bytes_on_message_in_disk: int = number(
+        "maxTransferBytesOnMessageInDisk", 65_536, 1, 16_777_216, live=True
+    )
+    max_transfer_count_on_message_in_disk: int = number("maxTransferCountOnMessageInDisk", 8, 1, 1024, live=True)
     access_message_in_memory_max_ratio: int = number("accessMessageInMemoryMaxRatio", 40, 1, 100)
     default_query_max_num: int = number("defaultQueryMaxNum", 32, 1, 1024, live=True)
     max_msgs_num_batch: int = number("maxMsgsNumBatch", 64, 1, 1024, live=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from ringmq.broker.core import Broker
-from ringmq.broker.handlers import handle
+from ringmq.broker.handlers import handle, tick
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.registrar import Registrar
 from ringmq.broker.registration import Registration, register_command, unregister_command
@@ -188,7 +188,7 @@ class ControlLoop:
                 effects += self._see_generation(reader, generation)
         self._drain_offsets(now_ms)
         self.broker.stats.observe(self._totals())
-        effects += self.broker.on_tick(now_ms)
+        effects += tick(self.broker, now_ms)
         self._guard("consumer offsets", lambda: self._persistence.save_offsets_if_due(now_ms))
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
         self._watch_fault()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ringmq.broker.config import BrokerConfig
 from ringmq.broker.control import now_ms, run_control
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.persistence import Persistence
@@ -34,6 +35,14 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     broker = Broker(config, identity, plane, StoreView(plane, MessageStore(store_config(config))))
     broker.prepare(now_ms())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
+
+    def show_limits(changed: BrokerConfig) -> None:
+        settings.pull_memory_bytes_max = changed.max_transfer_bytes_on_message_in_memory
+        settings.pull_memory_count_max = changed.max_transfer_count_on_message_in_memory
+        settings.pull_disk_bytes_max = changed.max_transfer_bytes_on_message_in_disk
+        settings.pull_disk_count_max = changed.max_transfer_count_on_message_in_disk
+
+    broker.on_config = show_limits
     registrar = Registrar(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
     role = plane.role(spec.role)
 

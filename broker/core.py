@@ -6,6 +6,7 @@ effects (`request.Outbox`) and dirty flags (`persistence`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ringmq.broker.config import BrokerConfig
@@ -13,6 +14,7 @@ from ringmq.broker.consumers import ConsumerTable
 from ringmq.broker.deletions import Deletions
 from ringmq.broker.forward import ForwardTable
 from ringmq.broker.groups import GroupTable
+from ringmq.broker.held_pulls import HeldPulls
 from ringmq.broker.locks import QueueLocks
 from ringmq.broker.offsets import OffsetTable
 from ringmq.broker.ports import PlanePort, StorePort
@@ -48,6 +50,9 @@ class Identity:
 class Broker:
     """State and the rules that join its parts."""
 
+    on_config: Callable[[BrokerConfig], None] | None = None
+    """Called with a configuration that was changed while running; the shell shows the data plane its part."""
+
     def __init__(self, config: BrokerConfig, identity: Identity, plane: PlanePort, store: StorePort) -> None:
         self.config = config
         self.identity = identity
@@ -62,6 +67,7 @@ class Broker:
         self.locks = QueueLocks()
         self.offsets = OffsetTable(plane, self.tables)
         self.forwards = ForwardTable()
+        self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)
         self.deletions = Deletions()
         self.config_version = DataVersion(0, 0, identity.started_ms)
@@ -104,6 +110,8 @@ class Broker:
         self.config_version.next(self.now_ms)
         self._watch_gates()
         self.topics.republish()
+        if self.on_config is not None:
+            self.on_config(config)
 
     def prepare(self, now_ms: int) -> None:
         """Before the first request: which gates are closed at the start."""
@@ -118,6 +126,7 @@ class Broker:
             self.consumers.unregister(group, connection, notify=self.notifies(group))
         self.producers.drop(connection)
         self.forwards.drop(self.outbox, connection)
+        self.held_pulls.drop(connection)
 
     def connections(self) -> set[Connection]:
         """Every connection that a table knows."""

@@ -33,7 +33,7 @@ from ringmq.broker.request import (
     Run,
     Wait,
 )
-from ringmq.ipc.plane import PlaneFullError
+from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RequestError
@@ -106,6 +106,15 @@ def handle(broker: Broker, request: Request) -> list[Effect]:
     verdict = _verdict(request, answer(broker, request))
     effects = broker.outbox.take()
     return effects if verdict is None else [*effects, verdict]
+
+
+def tick(broker: Broker, now_ms: int) -> list[Effect]:
+    """Whatever is due at `now_ms`, held pulls included."""
+    effects = broker.on_tick(now_ms)
+    for request in broker.held_pulls.take_due(now_ms):
+        request.now_ms, request.is_again = now_ms, True
+        effects += handle(broker, request)
+    return effects
 
 
 def answer(broker: Broker, request: Request) -> Answer:

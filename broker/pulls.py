@@ -7,7 +7,9 @@ worker; a topic or group that made it cold is fine by then.
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.request import FAQ, Answer, Redo, Request
+from ringmq.broker.ports import SUBSCRIPTION_COLD
+from ringmq.broker.publication import subscription_kind
+from ringmq.broker.request import FAQ, Answer, Redo, Request, Wait
 from ringmq.broker.topics import is_batch_topic
 from ringmq.remoting.client_headers import PullMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -119,16 +121,41 @@ def _serve(
         broker.offsets.put(header.consumer_group, header.topic, header.queue_id, reset, request.now_ms)
         broker.publish_group(header.consumer_group)
         return _answer(request, topic, group, "OFFSET_RESET", reset, low, high)
-    if not is_batch_topic(topic):
+    if not is_batch_topic(topic) and subscription_kind(subscription)[0] != SUBSCRIPTION_COLD:
         return Redo()
-    if header.sys_flag & PullSysFlag.COMMIT_OFFSET:
+    return _read(broker, request, header, topic, group, subscription)
+
+
+def _read(
+    broker: Broker,
+    request: Request,
+    header: PullMessageRequestHeader,
+    topic: TopicConfig,
+    group: SubscriptionGroupConfig,
+    subscription: SubscriptionData,
+) -> Answer:
+    """A pull that control serves itself: BatchCQ, or more tags than the hot path holds."""
+    may_hold = not request.is_again and bool(header.sys_flag & PullSysFlag.SUSPEND)
+    if header.sys_flag & PullSysFlag.COMMIT_OFFSET and not request.is_again:
         broker.offsets.put(header.consumer_group, header.topic, header.queue_id, header.commit_offset, request.now_ms)
     codes = [] if subscription.is_all or subscription.class_filter_mode else sorted(subscription.code_set)
     count = max(1, min(header.max_msg_nums, broker.config.max_transfer_count_on_message_in_memory))
     found = broker.store.batch_pull(header.topic, header.queue_id, header.queue_offset, count, codes)
-    return _answer(
+    answer = _answer(
         request, topic, group, found.status, found.next_begin_offset, found.min_offset, found.max_offset, found.body
     )
+
+    def has_grown() -> bool:
+        state = broker.tables.queue(header.topic, header.queue_id)
+        return state is None or state.max_offset > header.queue_offset
+
+    if answer.code == ResponseCode.PULL_NOT_FOUND and may_hold:
+        suspend_ms = header.suspend_timeout_millis
+        if not broker.config.long_polling_enable:
+            suspend_ms = broker.config.short_polling_time_mills
+        if broker.held_pulls.hold(request, suspend_ms, has_grown):
+            return Wait()
+    return answer
 
 
 def _answer(

@@ -47,6 +47,8 @@ class Request:
     now_ms: int
     pending: int = 0
     body_length: int = 0
+    is_again: bool = False
+    """A held pull that is run for the second time: it may not be held again."""
 
     def reply(
         self,

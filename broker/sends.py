@@ -16,11 +16,13 @@ from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import TopicConfig
-from ringmq.remoting.flags import Perm, TopicSysFlag
+from ringmq.remoting.flags import TRANSACTION_MASK, MessageSysFlag, Perm, TopicSysFlag
 from ringmq.remoting.request_headers import decode_send_header
 
 MAX_PROPERTIES_BYTES = properties.MAX_PROPERTIES_BYTES
 BATCH_TOPIC_MAX = 127
+UNIQ_PAIR_BYTES = 66
+"""A UNIQ_KEY that the broker may have to make, at most."""
 _TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
 
@@ -31,7 +33,7 @@ def send(broker: Broker, request: Request) -> Answer:
     if now_ms < broker.config.start_accept_send_request_time_stamp:
         start = broker.config.start_accept_send_request_time_stamp
         return _refuse(broker, request, ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")
-    if request.body_length == 0 and not header.batch:
+    if request.body_length == 0:
         return request.reply(ResponseCode.SYSTEM_ERROR, "the message body is empty, at least 1 byte is needed")
     refusal = _check_topic_name(broker, request, header)
     if refusal is not None:
@@ -133,11 +135,40 @@ def _check_message(
     if request.body_length > limit:
         remark = f"{illegal} body: {request.body_length} bytes, limit {limit}"
         return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    stored = length + len(_additions(broker)) + (0 if header.batch else UNIQ_PAIR_BYTES) + 1
+    if stored > MAX_PROPERTIES_BYTES:
+        remark = f"{illegal} properties with the broker's own: {stored} bytes, limit {MAX_PROPERTIES_BYTES}"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    if "\0" in text:
+        remark = f"{illegal} properties: they hold a NUL character"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
     found = properties.decode_properties(text)
     if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not found.get(properties.KEYS):
         remark = "the property KEYS is missing: a message of a compaction topic needs it"
         return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    return _check_later_features(broker, request, found, topic)
+    return _check_sys_flag(broker, request, header) or _check_later_features(broker, request, found, topic)
+
+
+def _additions(broker: Broker) -> str:
+    """What the broker adds to the properties of every message."""
+    pairs = {
+        properties.MSG_REGION: broker.config.region_id,
+        properties.TRACE_ON: str(broker.config.trace_on).lower(),
+        properties.CLUSTER: broker.config.broker_cluster_name,
+    }
+    return properties.encode_properties(pairs)
+
+
+def _check_sys_flag(broker: Broker, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+    """Bits that only transactions and brokers may set."""
+    if header.sys_flag & TRANSACTION_MASK:
+        code = ResponseCode.MESSAGE_ILLEGAL if header.batch else ResponseCode.NO_PERMISSION
+        remark = f"sysFlag = {header.sys_flag}: transaction messages (bits 0x4, 0x8) are not supported yet"
+        return _refuse(broker, request, code, remark)
+    if header.sys_flag & (MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH):
+        remark = f"sysFlag = {header.sys_flag}: inner batches (bits 0x40, 0x80) are not for clients"
+        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
+    return None
 
 
 def _check_later_features(broker: Broker, request: Request, found: dict[str, str], topic: TopicConfig) -> Answer | None:

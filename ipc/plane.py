@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.segment import create_segment, open_segment
 from ringmq.native import ffi, lib
+
+__all__ = ["NONE", "TAGS_MAX", "Capacity", "InboxRecord", "Plane", "PlaneFullError", "topic_config_word"]
 
 NONE: int = lib.RMQ_NONE
 TAGS_MAX: int = lib.RMQ_TAGS_MAX
@@ -49,10 +52,6 @@ class InboxRecord:
     listener: int
     received_mono_ns: int
     payload: bytes
-
-
-class PlaneFullError(RuntimeError):
-    """A table of the plane has no room; names the table and its capacity."""
 
 
 class Plane:

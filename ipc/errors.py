@@ -1,0 +1,5 @@
+"""Errors of the shared-memory layer that its users handle. No import here needs the C core."""
+
+
+class PlaneFullError(RuntimeError):
+    """A table of the plane has no room; names the table and its capacity."""

@@ -1,0 +1,283 @@
+"""A plane and a store in memory, and a broker over them, for tests of control's core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.core import Broker, Identity
+from ringmq.broker.handlers import handle
+from ringmq.broker.ports import TOPIC_LIVE, BatchPull, KeyQuery, LogState
+from ringmq.broker.request import Connection, Effect, Push, Reply, Request
+from ringmq.ipc.errors import PlaneFullError
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerData, HeartbeatData
+from ringmq.remoting.subscription import build_subscription
+
+START_MS = 1_700_000_000_000
+
+
+class FakePlane:
+    """The tables of `ringmq.ipc.plane.Plane` as Python objects, with its rules: ids grow, names stay."""
+
+    def __init__(self, queues_max: int = 100_000) -> None:
+        self.header = SimpleNamespace(topic_count=0, queue_count=0, group_count=0)
+        self.queues_max = queues_max
+        self.topics: dict[int, Any] = {}
+        self.queues: list[Any] = []
+        self.slots: dict[tuple[int, int], int] = {}
+        self.groups: dict[int, Any] = {}
+        self.subscriptions: dict[tuple[int, int], tuple[int, int, list[int]]] = {}
+        self.offset_table: dict[tuple[int, int], int] = {}
+        self.commits: list[tuple[int, int, int]] = []
+        self.confirm = 1 << 40
+
+    def topic_find(self, name: str) -> int | None:
+        for topic_id, entry in self.topics.items():
+            if entry.name == name.encode() and entry.config >> 40 & TOPIC_LIVE:
+                return topic_id
+        return None
+
+    def topic_add(self, name: str, config: int) -> int:
+        self.header.topic_count += 1
+        raw = name.encode()
+        self.topics[self.header.topic_count] = SimpleNamespace(name=raw, name_length=len(raw), config=config)
+        return int(self.header.topic_count)
+
+    def topic_set(self, topic_id: int, config: int) -> None:
+        self.topics[topic_id].config = config
+
+    def topic(self, topic_id: int) -> Any:
+        return self.topics[topic_id]
+
+    def queue_find(self, topic_id: int, queue_id: int) -> int | None:
+        return self.slots.get((topic_id, queue_id))
+
+    def queue_add(self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0) -> int:
+        if len(self.queues) >= self.queues_max:
+            raise PlaneFullError(f"queues: the table is full ({self.queues_max} entries)")
+        self.queues.append(
+            SimpleNamespace(
+                topic_id=topic_id,
+                queue_id=queue_id,
+                min_offset=min_offset,
+                max_offset=max_offset,
+                last_store_time_ms=0,
+            )
+        )
+        self.header.queue_count = len(self.queues)
+        self.slots[topic_id, queue_id] = len(self.queues) - 1
+        return len(self.queues) - 1
+
+    def queue(self, queue_slot: int) -> Any:
+        return self.queues[queue_slot]
+
+    def group_find(self, name: str) -> int | None:
+        return next((group_id for group_id, entry in self.groups.items() if entry.name == name.encode()), None)
+
+    def group_add(self, name: str, config: int) -> int:
+        self.header.group_count += 1
+        raw = name.encode()
+        self.groups[self.header.group_count] = SimpleNamespace(name=raw, name_length=len(raw), config=config)
+        return int(self.header.group_count)
+
+    def group(self, group_id: int) -> Any:
+        return self.groups[group_id]
+
+    def group_set(self, group_id: int, config: int) -> None:
+        self.groups[group_id].config = config
+
+    def subscription_set(
+        self, group_id: int, topic_id: int, kind: int, sub_version: int, tag_hashes: list[int]
+    ) -> None:
+        self.subscriptions[group_id, topic_id] = (kind, sub_version, tag_hashes)
+
+    def offset_get(self, group_id: int, queue_slot: int) -> int:
+        return self.offset_table.get((group_id, queue_slot), -1)
+
+    def offset_put(self, group_id: int, queue_slot: int, offset: int) -> None:
+        self.offset_table[group_id, queue_slot] = offset
+
+    def offset_drain(self) -> int:
+        taken, self.commits = self.commits, []
+        for group_id, slot, offset in taken:
+            self.offset_table[group_id, slot] = offset
+        return len(taken)
+
+    def offsets(self) -> Iterator[tuple[int, int, int]]:
+        for (group_id, slot), offset in self.offset_table.items():
+            if offset >= 0:
+                yield group_id, slot, offset
+
+    def confirm_offset(self) -> int:
+        return self.confirm
+
+    # ---- for tests ----
+
+    def word(self, topic: str) -> tuple[int, int, int, int]:
+        """(perm, read queues, write queues, flags) of a live topic."""
+        topic_id = self.topic_find(topic)
+        assert topic_id is not None, topic
+        word = self.topics[topic_id].config
+        return word & 0xFF, word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, word >> 40
+
+    def group_flags(self, group: str) -> int:
+        group_id = self.group_find(group)
+        return 0 if group_id is None else int(self.groups[group_id].config)
+
+    def subscription(self, group: str, topic: str) -> tuple[int, int, list[int]]:
+        group_id, topic_id = self.group_find(group), self.topic_find(topic)
+        if group_id is None or topic_id is None:
+            return 0, 0, []
+        return self.subscriptions.get((group_id, topic_id), (0, 0, []))
+
+    def set_bounds(self, topic: str, queue_id: int, low: int, high: int) -> None:
+        topic_id = self.topic_find(topic)
+        assert topic_id is not None, topic
+        slot = self.queue_find(topic_id, queue_id)
+        assert slot is not None, (topic, queue_id)
+        self.queues[slot].min_offset, self.queues[slot].max_offset = low, high
+
+
+@dataclass
+class FakeStore:
+    """Answers what the test has put in."""
+
+    messages: dict[int, bytes] = field(default_factory=dict)
+    by_key: dict[tuple[str, str], KeyQuery] = field(default_factory=dict)
+    times: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    """(topic, queue) -> store times by queue offset."""
+    batch: BatchPull = field(default_factory=lambda: BatchPull("NO_MESSAGE_IN_QUEUE", 0, 0, 0))
+    deleted: list[str] = field(default_factory=list)
+    appended: int = 0
+    dispatched: int = 0
+
+    def view(self, commit_log_offset: int) -> bytes | None:
+        return self.messages.get(commit_log_offset)
+
+    def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
+        found = self.by_key.get((topic, key), KeyQuery([], 0, 0))
+        return KeyQuery(found.messages[-max_num:], found.index_last_update_timestamp, found.index_last_update_phyoffset)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool) -> int:
+        times = self.times.get((topic, queue_id), [])
+        if upper:
+            return max((offset for offset, time in enumerate(times) if time <= timestamp_ms), default=0)
+        return next((offset for offset, time in enumerate(times) if time >= timestamp_ms), len(times))
+
+    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        times = self.times.get((topic, queue_id), [])
+        return times[queue_offset] if 0 <= queue_offset < len(times) else -1
+
+    def batch_pull(self, topic: str, queue_id: int, queue_offset: int, max_num: int, tag_codes: list[int]) -> BatchPull:
+        return self.batch
+
+    def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
+        return [(100 + queue_offset, 10, 0)]
+
+    def delete_topic(self, topic: str) -> None:
+        self.deleted.append(topic)
+
+    def log_state(self) -> LogState:
+        return LogState(0, self.appended, self.appended, self.dispatched, self.appended, "/store/commitlog", 1000, 250)
+
+    def earliest_store_time(self) -> int:
+        return -1
+
+
+@dataclass
+class Lab:
+    """A broker over fakes; `ask` runs one request."""
+
+    broker: Broker
+    plane: FakePlane
+    store: FakeStore
+    now_ms: int = START_MS
+    pushed: list[Push] = field(default_factory=list)
+
+    def effects(self, command: RemotingCommand, connection: Connection, body_length: int | None = None) -> list[Effect]:
+        length = len(command.body) if body_length is None else body_length
+        return handle(self.broker, Request(command, connection, self.now_ms, 7, length))
+
+    def ask(
+        self,
+        code: int,
+        ext: dict[str, str] | None = None,
+        body: bytes = b"",
+        connection: Connection | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """The answer: a command, or the effect that takes its place (Run, Release, Hangup), or None (later)."""
+        command = RemotingCommand.request(code, ext, body, opaque=3, oneway=kwargs.pop("oneway", False))
+        command.version = kwargs.pop("version", command.version)
+        effects = self.effects(command, connection or peer(1), **kwargs)
+        self.pushed = [effect for effect in effects if isinstance(effect, Push)]
+        verdicts = [effect for effect in effects if not isinstance(effect, Push)]
+        if not verdicts:
+            return None
+        verdict = verdicts[-1]
+        return verdict.command if isinstance(verdict, Reply) else verdict
+
+    def make_topic(self, name: str, queues: int = 4, perm: int = 6) -> None:
+        answer = self.ask(
+            RequestCode.UPDATE_AND_CREATE_TOPIC,
+            {
+                "topic": name,
+                "defaultTopic": "TBW102",
+                "readQueueNums": str(queues),
+                "writeQueueNums": str(queues),
+                "perm": str(perm),
+                "topicFilterType": "SINGLE_TAG",
+                "order": "false",
+            },
+        )
+        assert answer.code == 0, answer
+
+    def join(
+        self,
+        group: str,
+        topics: dict[str, str],
+        connection: Connection | None = None,
+        client_id: str = "c1",
+        version: int = 1,
+        **fields: Any,
+    ) -> Any:
+        """A heartbeat with one consumer group: topic -> expression."""
+        data = HeartbeatData(
+            client_id,
+            consumers=[
+                ConsumerData(
+                    group,
+                    CONSUME_PASSIVELY,
+                    fields.pop("model", CLUSTERING),
+                    subscriptions=[
+                        build_subscription(topic, text, sub_version=version) for topic, text in topics.items()
+                    ],
+                )
+            ],
+            **fields,
+        )
+        return self.ask(RequestCode.HEART_BEAT, body=data.encode(), connection=connection)
+
+
+def peer(number: int, *, vip: bool = False, reader: int = 0, reader_generation: int = 1) -> Connection:
+    """A client's connection."""
+    return Connection(reader, reader_generation, number, 1, "127.0.0.1", 40_000 + number, vip)
+
+
+def make_lab(settings: dict[str, str] | None = None, *, plane: FakePlane | None = None) -> Lab:
+    """A broker `wire-a` of cluster `GoldCluster` that has just started on an empty store."""
+    names = {"brokerName": "wire-a", "brokerClusterName": "GoldCluster", "brokerIP1": "127.0.0.2"}
+    config = changed(BrokerConfig(), {**names, **(settings or {})})
+    plane, store = plane or FakePlane(), FakeStore()
+    broker = Broker(config, Identity("127.0.0.2", 30911, "127.0.0.1", START_MS), plane, store)
+    broker.prepare(START_MS)
+    broker.topics.load({}, config, START_MS)
+    broker.groups.load({}, START_MS)
+    broker.offsets.load({}, START_MS, into_plane=True)
+    broker.outbox.take()
+    return Lab(broker, plane, store)
