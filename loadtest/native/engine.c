@@ -279,10 +279,23 @@ static void release_due(struct engine *e, uint64_t now)
     }
 }
 
+/* Ends a run that gets no answers any more; what is on its way counts as unanswered. */
+static void end_if_stalled(struct engine *e, uint64_t now)
+{
+    uint64_t last = e->result->last_answer_ns > e->start_ns ? e->result->last_answer_ns : e->start_ns;
+    if (e->stopping || e->outstanding == 0 || now - last < (uint64_t)(e->config->drain_s * 1e9))
+        return;
+    snprintf(e->result->trouble, sizeof e->result->trouble, "no answer for %.0f s", e->config->drain_s);
+    close_window(e, now);
+    e->stopping = 1;
+    e->drain_end_ns = now;
+}
+
 /* Moves the run from warm-up to measuring to draining; returns when to look again. */
 static uint64_t advance(struct engine *e, uint64_t now)
 {
     const struct scenario *s = e->scenario;
+    end_if_stalled(e, now);
     int all_asked = e->result->frames_sent >= e->frames_limit || (s->done != NULL && s->done(s->self));
     if (!e->stopping && (interrupted || now >= e->stop_ns || all_asked)) {
         e->stopping = 1;

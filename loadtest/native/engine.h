@@ -41,7 +41,7 @@ struct engine_config {
     double warmup_s, seconds; /* seconds 0: until `messages` are sent or the scenario is done */
     uint64_t messages; /* 0: no limit */
     double rate; /* messages/s of an open loop; 0: closed loop */
-    double drain_s; /* how long to wait for late answers */
+    double drain_s; /* how long to wait for late answers, and for any answer at all */
 };
 
 struct code_count {

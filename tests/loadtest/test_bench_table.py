@@ -1,0 +1,218 @@
+"""What the bench makes of its measurements: medians, goals, the JSON document, the table and the plot."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringmq.loadtest.bench import Plan, parse, run_bench
+from ringmq.loadtest.bench_report import document, loader_summary, print_table, write_plot
+from ringmq.loadtest.measurement import Goal, Measurement, judge, summarize
+from ringmq.loadtest.process_stats import cpu_seconds, family, private_bytes, shared_segments
+from ringmq.loadtest.rows import Context, found_again, send_measurement
+from ringmq.loadtest.table import ROWS, rows_named
+from ringmq.loadtest.tools import Tools, build_tools
+
+SMAPS = """\
+7f0000000000-7f0000010000 rw-s 00000000 00:1a 77 /dev/shm/ringmq-none-plane
+Size:                 64 kB
+Rss:                  40 kB
+7f0000010000-7f0000020000 rw-s 00010000 00:1a 77 /dev/shm/ringmq-none-plane
+Rss:                   4 kB
+7f0000020000-7f0000030000 rw-s 00000000 08:01 99 /data/store/commitlog/00000000000000000000
+Rss:                1000 kB
+7f0000030000-7f0000040000 rw-s 00000000 00:01 5 /memfd:ring (deleted)
+Rss:                   8 kB
+7f0000040000-7f0000050000 rw-p 00000000 00:00 0
+Rss:                  16 kB
+"""
+
+
+def measured(rate: float, ok: bool = True, **more: float) -> Measurement:
+    return Measurement({"messages_per_s": rate, **more}, ok=ok, note="" if ok else "lost")
+
+
+def test_median_and_spread_leave_out_runs_that_do_not_count() -> None:
+    summary = summarize([measured(10), measured(99, ok=False), measured(30), measured(14)])
+    assert (summary.runs, summary.counted) == (4, 3)
+    assert summary.median == {"messages_per_s": 14}
+    assert summary.spread == {"messages_per_s": 20}
+    assert list(summary.notes) == ["lost"]
+
+
+def test_max_is_the_median_of_the_maxima() -> None:
+    summary = summarize([measured(1, max=5.0), measured(1, max=900.0), measured(1, max=7.0)])
+    assert summary.median["max"] == 7.0
+
+
+@pytest.mark.parametrize(
+    ("goal", "value", "met"),
+    [
+        (Goal("messages_per_s", "stock", at_least=3), 4.0, True),
+        (Goal("messages_per_s", "stock", at_least=4.1), 4.0, False),
+        (Goal("messages_per_s", "ceiling", at_least=0.5), 0.4, False),
+        (Goal("max", "stock", at_most=0.1), 0.05, True),
+        (Goal("messages_per_s", "absolute", at_least=40), 40.0, True),
+        (Goal("nothing", "stock", at_least=1), None, None),
+    ],
+)
+def test_goals_are_judged_by_ratio(goal: Goal, value: float | None, met: bool | None) -> None:
+    summaries = {
+        "stock": summarize([measured(10, max=100.0)]),
+        "ringmq": summarize([measured(40, max=5.0)]),
+        "ceiling": summarize([measured(100)]),
+    }
+    verdict = judge(goal, summaries)
+    assert verdict.value == (None if value is None else pytest.approx(value))
+    assert verdict.met is met
+
+
+def test_a_goal_without_its_reference_is_open() -> None:
+    assert judge(Goal("messages_per_s", "stock", at_least=1), {"ringmq": summarize([measured(1)])}).met is None
+    assert judge(Goal("messages_per_s", "stock", at_least=1), {}).value is None
+
+
+def test_the_table_holds_the_promised_rows() -> None:
+    names = [row.name for row in ROWS]
+    assert len(set(names)) == len(names)
+    goals = {(row.name, goal.metric): goal.text() for row in ROWS for goal in row.goals if goal.reference != "ceiling"}
+    assert goals == {
+        ("1x1", "messages_per_s"): ">=1.5x stock",
+        ("64x1", "messages_per_s"): ">=3x stock",
+        ("64x1-1k", "messages_per_s"): ">=3x stock",
+        ("64x16", "messages_per_s"): ">=10x stock",
+        ("batch", "messages_per_s"): ">=5x stock",
+        ("pull", "messages_per_s"): ">=2.3x stock",
+        ("open-loop", "p99_9"): "<=0.1x stock",
+        ("open-loop", "max"): "<=0.1x stock",
+        ("java", "messages_per_s"): ">=1.3x stock",
+        ("sdk-batch", "messages_per_s"): ">=100000",
+        ("sdk-await", "messages_per_s"): ">=15000",
+        ("idle", "cpu_percent"): "<=1",
+        ("memory", "total_mib"): "<=250",
+        ("sync", "messages_per_s"): ">=3x stock",
+        ("restart", "hot_s"): "<=3",
+    }
+    against_ceiling = {row.name: goal.text() for row in ROWS for goal in row.goals if goal.reference == "ceiling"}
+    assert against_ceiling == {
+        "1x1": ">=0.75x ceiling",
+        "64x1": ">=0.5x ceiling",
+        "64x1-1k": ">=0.5x ceiling",
+        "64x16": ">=0.25x ceiling",
+        "pull": ">=0.8x ceiling",
+        "sync": ">=0.4x ceiling",
+    }
+
+
+def test_rows_are_chosen_by_name() -> None:
+    assert [row.name for row in rows_named(["batch", "1x1"])] == ["1x1", "batch"]
+    assert rows_named([]) == list(ROWS)
+    with pytest.raises(ValueError, match="nosuch"):
+        rows_named(["nosuch"])
+    with pytest.raises(SystemExit):
+        parse(["--rows", "nosuch"])
+    with pytest.raises(SystemExit):
+        parse(["--systems", "kafka"])
+
+
+CHECK: Mapping[str, Any] = {
+    "acked": 5,
+    "crc_sum": 9,
+    "queues_wrong": 0,
+    "queue_ms": 1.0,
+    "index_ms": 2.0,
+    "keys_asked": 3,
+    "keys_found": 3,
+    "read": 5,
+    "read_crc_sum": 9,
+    "wrong_crc": 0,
+    "wrong_offset": 0,
+    "trouble": "",
+    "ok": True,
+}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"read": 4}, {"read_crc_sum": 8}, {"queues_wrong": 1}, {"keys_found": 2}, {"wrong_crc": 1}, {"wrong_offset": 1}],
+)
+def test_a_loss_never_counts(damage: dict[str, object]) -> None:
+    assert found_again(dict(CHECK))
+    assert not found_again({**CHECK, **damage})
+
+
+def test_a_late_index_counts_against_ringmq_and_is_noted_for_stock() -> None:
+    report = {
+        "check": {**CHECK, "index_ms": 1500.0, "ok": False},
+        "errors": {},
+        "trouble": "",
+        "bad_answers": 0,
+        "messages_per_s": 1.0,
+        "latency_us": {"p50": 1.0},
+        "loader_cpu": {"share": 0.5},
+        "remark": "",
+    }
+    assert not send_measurement(report, in_time=True).ok
+    late = send_measurement(report, in_time=False)
+    assert late.ok
+    assert "1500" in late.note
+
+
+@pytest.fixture(scope="module")
+def tools() -> Tools:
+    return build_tools()
+
+
+def test_a_whole_run_against_the_ceiling(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    context = Context(tools, tmp_path, sorted(os.sched_getaffinity(0)), None, seconds=0.2, warmup_s=0.05)
+    rows = rows_named(["1x1", "batch", "pull", "ceiling-max"])
+    said: list[str] = []
+    plan = Plan(rows, systems=("ceiling",), rounds=2, settle_s=0, say=said.append)
+    report = document(rows, run_bench(plan, context), context, rounds=2, quick=True)
+    report = json.loads(json.dumps(report))
+    assert report["format"] == 1
+    header = {"kernel", "processor", "cpus", "file_system", "flush", "settings", "server_cpus", "loader_cpu", "rounds"}
+    assert header <= set(report["header"])
+    assert [row["name"] for row in report["rows"]] == ["1x1", "batch", "pull", "ceiling-max"]
+    for row in report["rows"]:
+        summary = row["systems"]["ceiling"]
+        assert summary["counted"] == summary["runs"] == 2, summary["notes"]
+        assert summary["median"]["messages_per_s"] > 0
+        assert {"p50", "p99", "p99_9", "p99_99", "max"} <= set(summary["median"])
+        assert all(goal["met"] is None for goal in row["goals"])
+    print_table(report)
+    table = capsys.readouterr().out
+    assert "1 connection, 1 in flight, 200 B" in table
+    assert "highest proven rate" in loader_summary(report)
+    write_plot(report, tmp_path / "bench.svg")
+    assert (tmp_path / "bench.svg").read_text().lstrip().startswith("<?xml")
+    assert said[0] == "round 1 of 2"
+
+
+def test_a_row_that_fails_is_noted_and_the_rest_goes_on(tools: Tools, tmp_path: Path) -> None:
+    missing = Tools(tools.load, tmp_path / "no-such-program")
+    context = Context(missing, tmp_path, sorted(os.sched_getaffinity(0)), None, seconds=0.1)
+    rows = rows_named(["1x1", "batch"])
+    results = run_bench(Plan(rows, systems=("ceiling",), rounds=1, settle_s=0, say=lambda text: None), context)
+    for row in rows:
+        (run,) = results[row.name]["ceiling"]
+        assert not run.ok
+        assert "No such file" in run.note
+
+
+def test_shared_segments_count_once_and_store_files_never() -> None:
+    assert shared_segments(SMAPS) == {"/dev/shm/ringmq-none-plane": 44 * 1024, "/memfd:ring:5": 8 * 1024}
+
+
+def test_own_process_is_measured() -> None:
+    assert family(os.getpid())[0] == os.getpid()
+    assert cpu_seconds([os.getpid()]) > 0
+    used = private_bytes([os.getpid()])
+    assert used["anonymous"] > 1 << 20
+    assert used["total"] == used["anonymous"] + used["shared"]
+    gone = 2**22 + 1  # above every process id of this kernel
+    assert private_bytes([gone])["total"] == 0
+    assert cpu_seconds([gone]) == 0

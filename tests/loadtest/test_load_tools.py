@@ -1,0 +1,272 @@
+"""The native load generator: its frames, its percentiles, its behaviour towards the ceiling and towards bad servers."""
+
+import json
+import math
+import random
+import re
+import socket
+import struct
+import subprocess
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest.tools import CeilingServer, Loader, ToolError, Tools, arguments_of, build_tools, fdatasync_rate
+from ringmq.remoting.batch import decode_batch
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand, SerializeType, decode_frame, encode_frame
+
+SEQUENCE = "000000000ABC"  # the number that `ringmq-load frame` gives its first message
+PROPERTIES = re.compile(
+    r"KEYS\x01K0000BEEF-(?P<key>[0-9A-F]{12})\x02UNIQ_KEY\x017F000001[0-9A-F]{4}0000BEEF(?P<uniq>[0-9A-F]{12})\x02"
+    r"WAIT\x01true\x02TAGS\x01TagA\x02"
+)
+
+
+@pytest.fixture(scope="module")
+def tools() -> Tools:
+    return build_tools()
+
+
+def frame(tools: Tools, *options: str) -> tuple[RemotingCommand, int]:
+    words = [str(tools.load), "frame", "--run-id", "BEEF", "--topic", "T", "--queues", "4", *options]
+    report = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=30).stdout)
+    return decode_frame(bytes.fromhex(report["hex"])), int(report["crc_sum"])
+
+
+@pytest.mark.parametrize("json_header", [False, True])
+def test_send_frame_says_what_java_says(tools: Tools, json_header: bool) -> None:
+    command, crc = frame(tools, "--size", "200", "--batch", "1", *(["--json"] if json_header else []))
+    assert command.code == RequestCode.SEND_MESSAGE_V2
+    assert (command.opaque, command.flag, command.language) == (7, 0, "JAVA")
+    assert command.serialize_type == (SerializeType.JSON if json_header else SerializeType.ROCKETMQ)
+    fields = dict(command.ext_fields)
+    found = PROPERTIES.fullmatch(fields.pop("i"))
+    assert found is not None
+    assert (found["key"], found["uniq"]) == (SEQUENCE, SEQUENCE)
+    assert fields == {
+        "a": "load_group",
+        "b": "T",
+        "c": "TBW102",
+        "d": "4",
+        "e": "0",
+        "f": "0",
+        "g": "1700000000123",
+        "h": "0",
+        "j": "0",
+        "k": "false",
+        "m": "false",
+        "n": "broker",
+    }
+    assert len(command.body) == 200
+    assert command.body.startswith(SEQUENCE.encode())
+    assert crc == zlib.crc32(command.body)
+
+
+@pytest.mark.parametrize("size", [16, 17, 200, 4096])
+def test_batch_frame_numbers_its_messages(tools: Tools, size: int) -> None:
+    command, crc_sum = frame(tools, "--size", str(size), "--batch", "32")
+    assert command.code == RequestCode.SEND_BATCH_MESSAGE
+    assert command.ext_fields["m"] == "true"
+    assert re.fullmatch(r"UNIQ_KEY\x01[0-9A-F]{32}\x02WAIT\x01true\x02", command.ext_fields["i"])
+    elements = decode_batch(command.body)
+    assert len(elements) == 32
+    for number, element in enumerate(elements):
+        sequence = f"{0xABC + number:012X}"
+        found = PROPERTIES.fullmatch(element.properties.decode())
+        assert found is not None
+        assert found["key"] == found["uniq"] == sequence
+        assert len(element.body) == size
+        assert element.body.startswith(sequence.encode())
+    assert crc_sum == sum(zlib.crc32(element.body) for element in elements)
+
+
+def test_frame_is_the_one_our_codec_writes(tools: Tools) -> None:
+    command, _ = frame(tools, "--size", "64", "--batch", "1")
+    words = [str(tools.load), "frame", "--run-id", "BEEF", "--topic", "T", "--queues", "4", "--size", "64"]
+    text = json.loads(subprocess.run([*words, "--batch", "1"], capture_output=True, check=True, timeout=30).stdout)[
+        "hex"
+    ]
+    ours = decode_frame(encode_frame(command))
+    theirs = decode_frame(bytes.fromhex(text))
+    ours.ext_fields.pop("i"), theirs.ext_fields.pop("i")  # holds the process id
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        [0],
+        [5] * 10,
+        list(range(1000)),
+        [random.Random(1).randrange(1 << 30) for _ in range(5000)],
+        [int(random.Random(n).paretovariate(1.2) * 50_000) for n in range(3000)],
+        [1 << 50, 3],
+    ],
+    ids=["zero", "equal", "small", "uniform", "long-tail", "beyond"],
+)
+def test_percentiles_are_at_most_one_part_in_128_too_high(tools: Tools, sample: list[int]) -> None:
+    text = "\n".join(map(str, sample))
+    done = subprocess.run([str(tools.load), "hist"], input=text, capture_output=True, text=True, check=True, timeout=30)
+    report = json.loads(done.stdout)["latency_us"]
+    assert report["count"] == len(sample)
+    assert report["max"] == pytest.approx(max(sample) / 1e3, abs=0.001)
+    assert report["min"] == pytest.approx(min(sample) / 1e3, abs=0.001)
+    ordered = sorted(min(value, (1 << 41) - 1) for value in sample)
+    for name, percent in (("p50", 50), ("p90", 90), ("p99", 99), ("p99_9", 99.9), ("p99_99", 99.99)):
+        exact = ordered[max(0, math.ceil(len(ordered) * percent / 100 - 1e-9) - 1)] / 1e3
+        assert exact - 0.001 <= report[name] <= exact * (1 + 1 / 128) + 0.001, name
+
+
+@pytest.fixture
+def ceiling(tools: Tools, tmp_path: Path) -> Iterator[CeilingServer]:
+    with CeilingServer(tools, "serve", log=tmp_path / "log", log_bytes=1 << 20) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"connections": 1, "depth": 1, "messages": 100},
+        {"connections": 7, "depth": 3, "messages": 1000, "size": 1024},
+        {"connections": 4, "depth": 64, "messages": 5000},
+    ],
+    ids=["1x1", "7x3", "4x64"],
+)
+def test_closed_loop_gets_an_answer_for_every_send(
+    tools: Tools, ceiling: CeilingServer, options: dict[str, object]
+) -> None:
+    report = Loader(tools, ceiling.port).run("send", **options)
+    assert report["ok"], report
+    assert report["frames_sent"] == report["answers"] == report["acked"] == options["messages"]
+    assert report["latency_us"]["count"] == options["messages"]
+    assert 0 < report["latency_us"]["p50"] <= report["latency_us"]["p99"] <= report["latency_us"]["max"]
+    assert (report["errors"], report["unanswered"], report["disconnects"]) == ({}, 0, 0)
+
+
+def test_batches_count_their_messages(tools: Tools, ceiling: CeilingServer) -> None:
+    report = Loader(tools, ceiling.port).run("batch", connections=2, depth=2, batch=32, messages=640)
+    assert (report["frames_sent"], report["acked"]) == (20, 640)
+
+
+def test_the_ceiling_keeps_the_frames(tools: Tools, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with CeilingServer(tools, "serve", log=log, log_bytes=1 << 20) as server:
+        report = Loader(tools, server.port).run("send", connections=1, messages=50, topic="Kept")
+        data, at, bodies = log.read_bytes(), 0, []
+        for _ in range(50):
+            (length,) = struct.unpack_from(">i", data, at)
+            bodies.append(decode_frame(data[at : at + 4 + length]).body)
+            at += 4 + length
+    assert len(set(bodies)) == 50
+    assert at == report["bytes_out"]
+
+
+def test_pull_reads_and_counts_the_whole_body(tools: Tools) -> None:
+    with CeilingServer(tools, "pull") as server:
+        report = Loader(tools, server.port).run("pull", assume=1000, connections=4, depth=4, count=32, seconds=0.2)
+        assert report["ok"], report
+        assert report["messages"] == 32 * report["answers"] > 0
+        assert report["bytes_in"] > report["messages"] * 1024
+        short = Loader(tools, server.port).run("pull", assume=1000, count=16, seconds=0.1)
+    assert not short["ok"]
+    assert short["short_answers"] > 0
+
+
+def test_open_loop_keeps_its_rate(tools: Tools, ceiling: CeilingServer) -> None:
+    report = Loader(tools, ceiling.port).run("send", connections=4, depth=64, rate=2000, seconds=0.5)
+    assert report["ok"], report
+    assert 900 <= report["acked"] <= 1001
+    assert report["lag_us"]["count"] > 0
+
+
+def test_idle_connections_stay_open(tools: Tools, ceiling: CeilingServer) -> None:
+    report = Loader(tools, ceiling.port).run("idle", connections=100, seconds=0.2)
+    assert (report["ok"], report["connected"], report["still_open"]) == (True, 100, 100)
+
+
+def answering(answer: Callable[[RemotingCommand], bytes]) -> tuple[int, threading.Thread]:
+    """A server for one connection that answers each frame with `answer(request)`; its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as sock, sock.makefile("rb") as stream:
+            while head := stream.read(4):
+                (length,) = struct.unpack(">i", head)
+                reply = answer(decode_frame(head + stream.read(length)))
+                if not reply:
+                    return
+                sock.sendall(reply)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return int(listener.getsockname()[1]), thread
+
+
+@pytest.mark.parametrize("kind", [SerializeType.JSON, SerializeType.ROCKETMQ])
+def test_refusals_are_counted_by_code(tools: Tools, kind: SerializeType) -> None:
+    def refuse(request: RemotingCommand) -> bytes:
+        reply = RemotingCommand.response_to(request, 2 if request.opaque & 0x10000 else 0, 'say "opaque":1 {busy}')
+        reply.serialize_type = kind
+        return encode_frame(reply)
+
+    port, thread = answering(refuse)
+    report = Loader(tools, port).run("send", messages=10)
+    thread.join(10)
+    assert not report["ok"]
+    assert report["errors"] == {"2": 5}
+    assert report["acked"] == 5
+    assert "busy" in report["remark"]
+
+
+def test_a_closed_connection_is_told(tools: Tools) -> None:
+    port, _ = answering(lambda request: b"")
+    report = Loader(tools, port).run("send", messages=10)
+    assert not report["ok"]
+    assert (report["disconnects"], report["unanswered"]) == (1, 1)
+    assert "closed" in report["trouble"] or "reset" in report["trouble"]
+
+
+def test_a_server_that_never_answers_ends_the_run(tools: Tools, ceiling: CeilingServer) -> None:
+    # The ceiling takes the opaque from where a binary header has it, so a JSON request gets an answer nobody waits for.
+    report = Loader(tools, ceiling.port).run("send", messages=10, json=True, drain=0.3)
+    assert not report["ok"]
+    assert (report["bad_answers"], report["unanswered"]) == (1, 1)
+    assert "no answer" in report["trouble"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [struct.pack(">iI", 4, 9 << 24), struct.pack(">iI", 8, 0xFFFFFF) + b"abcd", struct.pack(">iI", 1 << 30, 0)],
+    ids=["unknown type", "lying header length", "huge"],
+)
+def test_an_answer_that_is_no_frame_ends_the_connection(tools: Tools, reply: bytes) -> None:
+    port, _ = answering(lambda request: reply)
+    report = Loader(tools, port).run("send", messages=10)
+    assert not report["ok"]
+    assert report["disconnects"] == 1
+
+
+def test_impossible_options_are_refused(tools: Tools) -> None:
+    for options, word in (({"size": 4}, "--size"), ({"depth": 0}, "--depth"), ({"nonsense": 1}, "--nonsense")):
+        with pytest.raises(ToolError, match=word):
+            Loader(tools, 1).run("send", **options)
+    with pytest.raises(ToolError, match="refused"):
+        Loader(tools, 1).run("send")
+
+
+def test_options_become_words() -> None:
+    assert arguments_of({"check_keys": 5, "check": True, "json": False, "pin": None}) == [
+        "--check-keys",
+        "5",
+        "--check",
+    ]
+
+
+def test_fdatasync_rate_is_measured(tools: Tools, tmp_path: Path) -> None:
+    log = tmp_path / "sync.log"
+    assert fdatasync_rate(tools, log, seconds=1) > 0
+    assert not log.exists()

@@ -1,0 +1,91 @@
+"""Stock RocketMQ as the judge of the load generator: what it sends is what a stock broker understands."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest.rows import JAVA_SOURCE
+from ringmq.loadtest.stock import (
+    StockError,
+    StockServer,
+    compile_java,
+    free_broker_port,
+    java_command,
+    mqadmin_command,
+    start_broker,
+    start_namesrv,
+)
+from ringmq.loadtest.tools import Loader, Tools, build_tools, run_json
+
+pytestmark = pytest.mark.stock
+SMALL = {"mappedFileSizeCommitLog": 16 << 20, "maxHashSlotNum": 50_000, "maxIndexNum": 200_000, "brokerName": "judge"}
+
+
+@pytest.fixture(scope="module")
+def tools() -> Tools:
+    return build_tools()
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StockServer, StockServer]]:
+    home = tmp_path_factory.mktemp("stock")
+    namesrv = start_namesrv(home=home / "namesrv")
+    try:
+        broker = start_broker(SMALL, home=home / "broker", namesrv=namesrv.address)
+        yield namesrv, broker
+        broker.kill()
+    finally:
+        namesrv.kill()
+
+
+@pytest.mark.parametrize("json_header", [False, True], ids=["binary", "json"])
+@pytest.mark.parametrize("command", ["send", "batch"])
+def test_everything_sent_is_stored_indexed_and_read_back(
+    tools: Tools, stock: tuple[StockServer, StockServer], command: str, json_header: bool
+) -> None:
+    options = {"connections": 4, "depth": 2, "messages": 320, "settle_ms": 20_000, "check_keys": 16}
+    topic = f"load_{command}_{int(json_header)}"
+    report = Loader(tools, stock[1].port).run(
+        command, topic=topic, create=True, check=True, read_back=True, json=json_header, **options
+    )
+    assert report["ok"], report
+    assert report["check"]["read"] == 320
+    assert report["check"]["keys_found"] == (24 if command == "send" else 8 + 10)  # the last ones, and one per frame
+    pulled = Loader(tools, stock[1].port).run(
+        "pull", topic=topic, connections=2, count=8, seconds=0.3, json=json_header
+    )
+    assert pulled["ok"], pulled
+    assert pulled["messages"] > 0
+    keys = Loader(tools, stock[1].port).run(
+        "keys", topic=topic, messages=320, run_id=report["run_id"], check_keys=8, json=json_header
+    )
+    assert keys["ok"], keys
+
+
+def test_verify_sees_another_sender(tools: Tools, stock: tuple[StockServer, StockServer], tmp_path: Path) -> None:
+    Loader(tools, stock[1].port).run("create", topic="java_topic")
+    classes = compile_java([JAVA_SOURCE], "producer")
+    words = java_command(
+        "ProducerBench", stock[0].address, "java_topic", "4", "100", "0.1", "0.3", home=tmp_path, classpath=[classes]
+    )
+    report = run_json(words, 90)
+    assert report["failed"] == 0
+    back = Loader(tools, stock[1].port).run("verify", topic="java_topic")
+    assert back["ok"], back
+    assert back["read"] == report["all_messages"] > 0
+
+
+def test_mqadmin_lists_the_broker(stock: tuple[StockServer, StockServer], tmp_path: Path) -> None:
+    words = mqadmin_command("clusterList", "-n", stock[0].address, home=tmp_path)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=90)
+    assert stock[1].address in done.stdout
+    assert not list(tmp_path.parent.glob("logs"))
+
+
+def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(StockError, match=r"ended with status|Slave's brokerId"):
+        start_broker({"brokerRole": "SLAVE"}, home=tmp_path, port=free_broker_port(), timeout_s=60)
+    with pytest.raises(StockError, match="home"):
+        start_broker()
