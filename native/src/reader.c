@@ -113,6 +113,8 @@ static int start(struct rmq_reader *r)
     if (rmq_ring_used(r->requests) || (rmq_load(&r->header->inbox.tail) < r->inbox_barrier && !late))
         return 0;
     r->starting = 0;
+    /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
+    r->in_flight_max = r->generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
     for (uint32_t i = 0; i < r->buffer_count; i++)
         rmq_engine_lend(r->engine, i);
     r->buffers_free = r->buffer_count;
@@ -163,6 +165,8 @@ static void tick(struct rmq_reader *r)
         rmq_connections_tick(r);
         rmq_pulls_tick(r);
         publish_counters(r);
+        if (r->now_ms - r->opened_ms > PREDECESSOR_MS + r->settings->sync_flush_timeout_ms)
+            r->in_flight_max = r->requests->capacity;
         r->tick_next_ms = r->now_ms + TICK_MS;
     }
     if (r->reports && r->tick_next_ms > r->now_ms + CLOSING_TICK_MS)
@@ -206,7 +210,7 @@ static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
     for (uint32_t i = 0; i < r->settings->spin_pauses; i++) {
         if (rmq_engine_ready(r->engine) || rings_wait(r))
             return rmq_engine_wait(r->engine, 0);
-        __builtin_ia32_pause();
+        rmq_pause();
     }
     rmq_role_arm(r->plane, r->role_number);
     int rc = rmq_engine_wait(r->engine, rings_wait(r) ? 0 : sleep_ns(r, deadline_ns));

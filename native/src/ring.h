@@ -27,6 +27,16 @@
 #define rmq_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define rmq_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
+/* One breath of a spinning loop. */
+static inline void rmq_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 static inline int64_t rmq_mono_ns(void)
 {
     struct timespec ts;

@@ -5,9 +5,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
 from ringmq.native import ffi, lib
 
-sys.path.insert(0, str(Path(__file__).parent))  # plane_kit
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # plane_kit, reader_kit, waiting
 GOLDEN = Path(__file__).parents[1] / "golden" / "store-basic" / "store-basic.tar.gz"
 
 

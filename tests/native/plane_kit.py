@@ -37,7 +37,7 @@ class Kit:
 
     def __init__(
         self, root: Path, *, segment_bytes: int = 65536, sync: bool = False, queue_file_bytes: int = 6000,
-        index: bool = True, slots: int = 64, request_slots: int = 64,
+        index: bool = True, slots: int = 64, request_slots: int = 64, inbox_bytes: int = 65536,
     ) -> None:  # fmt: skip
         self.root = root
         (root / "commitlog").mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ class Kit:
         capacity.topics = capacity.groups = capacity.subscriptions = capacity.offsets = 64
         capacity.queues = 4096
         capacity.request_slots = request_slots
-        capacity.inbox_bytes = capacity.verdict_bytes = 65536
+        capacity.inbox_bytes = capacity.verdict_bytes = inbox_bytes
         capacity.commit_slots, capacity.arrived_slots = 64, 8
         self._base = mmap.mmap(-1, lib.rmq_plane_bytes(capacity))
         self._marks = mmap.mmap(-1, 4096)

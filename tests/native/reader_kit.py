@@ -28,8 +28,8 @@ class ReaderKit(Kit):
     """A plane whose reader 0 serves two real listeners. Without roles() nobody but the reader runs."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
-        kit = {name: settings.pop(name) for name in ("segment_bytes", "sync", "request_slots") if name in settings}
-        super().__init__(root, **{"segment_bytes": 1 << 20, "request_slots": 256, **kit})
+        kit = {name: settings.pop(name) for name in ("segment_bytes", "sync", "request_slots", "inbox_bytes") if name in settings}
+        super().__init__(root, **{"segment_bytes": 1 << 20, "request_slots": 256, "inbox_bytes": 1 << 20, **kit})
         s = self.header.settings
         s.frame_bytes_max, s.connections_max = 16 << 20, 256
         s.receive_buffer_bytes, s.receive_buffer_count, s.reassembly_bytes_max = (
