@@ -219,7 +219,7 @@ def request(
 
 
 def send_frame(
-    topic: str, body: bytes, properties: str | None = "UNIQ_KEY\x010123456789ABCDEF\x02WAIT\x01true\x02", *,
+    topic: str, body: bytes, properties: str | None = "UNIQ_KEY\x010123456789ABCDEF\x02WAIT\x01true\x02", /, *,
     queue: int = 0, batch: bool = False, opaque: int = 7, serialise: SerializeType = SerializeType.JSON, flag: int = 0, **fields: str,
 ) -> bytes:  # fmt: skip
     """A SEND_MESSAGE_V2 frame; `fields` replace letters."""
@@ -232,7 +232,7 @@ def send_frame(
 
 
 def pull_frame(
-    topic: str, group: str, offset: int, *, queue: int = 0, count: int = 32, sys_flag: int = 0, suspend_ms: int = 15000,
+    topic: str, group: str, offset: int, /, *, queue: int = 0, count: int = 32, sys_flag: int = 0, suspend_ms: int = 15000,
     opaque: int = 9, serialise: SerializeType = SerializeType.JSON, code: int = 11, **fields: str,
 ) -> bytes:  # fmt: skip
     """A PULL_MESSAGE frame; `fields` replace or add ext fields."""

@@ -1,0 +1,266 @@
+"""Pulls through the read role: statuses, limits, filters, holding."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from reader_kit import BOTH, READ, ReaderKit, connected, pull_frame, send_frame
+from ringmq.native import ffi, lib
+from ringmq.remoting.codes import SerializeType
+from ringmq.remoting.command import RemotingCommand
+from waiting import wait_until
+
+SUSPEND, SUBSCRIPTION, COMMIT = 2, 4, 1
+OFFSETS = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag")
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[ReaderKit]:
+    kit = ReaderKit(tmp_path)
+    topic = kit.wide_topic(b"TopicA")
+    kit.subscribe(kit.group(b"GROUP"), topic)
+    for role in ("write", "dispatch", "read"):
+        kit.start(role)
+    yield kit
+    kit.close()
+
+
+def fill(kit: ReaderKit, count: int, *, tags: str = "", body: int = 100, queue: int = 0) -> None:
+    """Send `count` messages and wait until they stand in their queue; tags are used in turn."""
+    topic = lib.rmq_topic_find(kit.plane, b"TopicA", 6)
+    before = kit.queue(topic, queue).max_offset
+    with connected(kit) as client:
+        for n in range(count):
+            tag = f"TAGS\x01{tags[n % len(tags)]}\x02" if tags else ""
+            answer = client.ask(send_frame("TopicA", bytes([n % 256]) * body, f"UNIQ_KEY\x01{n}\x02{tag}", queue=queue))
+            assert answer.code == 0, answer.remark
+    wait_until(lambda: kit.queue(topic, queue).max_offset == before + count, "the queue has all messages")
+
+
+def bodies(answer: RemotingCommand) -> list[bytes]:
+    """Message bodies in a pull's answer."""
+    found, at, view = [], 0, ffi.new("struct rmq_record_view *")
+    while at < len(answer.body):
+        assert lib.rmq_record_parse(answer.body[at:], len(answer.body) - at, 1, view) == lib.RMQ_RECORD_OK
+        found.append(answer.body[at + view.body_at : at + view.body_at + view.body_length])
+        at += view.total_size
+    return found
+
+
+def numbers(answer: RemotingCommand) -> tuple[int, str | None, int, int, int]:
+    """code, status, next, min, max."""
+    assert tuple(sorted(answer.ext_fields)) == tuple(sorted(OFFSETS))
+    fields = answer.ext_fields
+    assert (fields["topicSysFlag"], fields["groupSysFlag"], fields["suggestWhichBrokerId"]) == ("0", "0", "0")
+    return answer.code, answer.remark, int(fields["nextBeginOffset"]), int(fields["minOffset"]), int(fields["maxOffset"])
+
+
+@pytest.mark.parametrize("serialise", BOTH)
+def test_statuses(kit: ReaderKit, serialise: SerializeType) -> None:
+    with connected(kit) as client:
+        def pull(offset: int, **more: object) -> tuple[int, str | None, int, int, int]:
+            return numbers(client.ask(pull_frame("TopicA", "GROUP", offset, serialise=serialise, **more)))  # type: ignore[arg-type]
+
+        assert pull(0) == (19, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+        assert pull(5) == (21, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+        fill(kit, 5)
+        assert pull(0) == (0, "FOUND", 5, 0, 5)
+        assert pull(5) == (19, "OFFSET_OVERFLOW_ONE", 5, 0, 5)
+        assert pull(6) == (21, "OFFSET_OVERFLOW_BADLY", 5, 0, 5)
+        assert pull(-1) == (21, "OFFSET_TOO_SMALL", 0, 0, 5)
+        assert pull(0, sys_flag=SUBSCRIPTION, subscription="NoSuchTag") == (20, "NO_MATCHED_MESSAGE", 5, 0, 5)
+        assert pull(0, count=2) == (0, "FOUND", 2, 0, 5)
+        kit.queue(1, 0).min_offset = 3
+        assert pull(1) == (21, "OFFSET_TOO_SMALL", 3, 3, 5)
+
+
+def test_bodies_come_from_the_log(kit: ReaderKit) -> None:
+    fill(kit, 40)
+    with connected(kit) as client:
+        first = client.ask(pull_frame("TopicA", "GROUP", 0))
+        assert numbers(first)[:3] == (0, "FOUND", 32)
+        rest = client.ask(pull_frame("TopicA", "GROUP", 32, code=361))
+        assert numbers(rest)[:3] == (0, "FOUND", 40)
+    assert bodies(first) + bodies(rest) == [bytes([n]) * 100 for n in range(40)]
+
+
+def test_limits_in_memory_and_on_disk(tmp_path: Path) -> None:
+    kit = ReaderKit(tmp_path, pull_memory_bytes_max=1000, pull_disk_count_max=3, memory_window_bytes=3000)
+    kit.subscribe(kit.group(b"GROUP"), kit.wide_topic(b"TopicA"))
+    for role in ("write", "dispatch", "read"):
+        kit.start(role)
+    fill(kit, 30)
+    with connected(kit) as client:
+        on_disk = client.ask(pull_frame("TopicA", "GROUP", 0))
+        in_memory = client.ask(pull_frame("TopicA", "GROUP", 25))
+        huge = client.ask(pull_frame("TopicA", "GROUP", 0, count=2_000_000_000))
+    kit.close()
+    size = len(on_disk.body) // 3
+    assert (len(bodies(on_disk)), len(bodies(in_memory)), len(bodies(huge))) == (3, 1000 // size, 3)
+
+
+def test_tag_filters(kit: ReaderKit) -> None:
+    topic = lib.rmq_topic_find(kit.plane, b"TopicA", 6)
+    kit.subscribe(kit.group(b"TAGGED"), topic, (b"a", b"c"))
+    fill(kit, 9, tags="abc")
+    with connected(kit) as client:
+        tagged = client.ask(pull_frame("TopicA", "TAGGED", 0))
+        asked = client.ask(pull_frame("TopicA", "GROUP", 0, sys_flag=SUBSCRIPTION, subscription=" b ||  || x"))
+        everything = client.ask(pull_frame("TopicA", "GROUP", 0, sys_flag=SUBSCRIPTION, subscription="*"))
+    assert [body[0] for body in bodies(tagged)] == [0, 2, 3, 5, 6, 8]
+    assert [body[0] for body in bodies(asked)] == [1, 4, 7]
+    assert len(bodies(everything)) == 9
+    assert numbers(asked)[2] == 9
+
+
+def test_pull_over_queue_file_and_segment_borders(tmp_path: Path) -> None:
+    kit = ReaderKit(tmp_path, segment_bytes=65536)
+    kit.create_segment(65536)
+    kit.subscribe(kit.group(b"GROUP"), kit.wide_topic(b"TopicA"))
+    for role in ("write", "dispatch", "read"):
+        kit.start(role)
+    fill(kit, 350)  # 300 units per queue file
+    taken: list[bytes] = []
+    with connected(kit) as client:
+        while len(taken) < 350:
+            answer = client.ask(pull_frame("TopicA", "GROUP", len(taken)))
+            assert answer.code == 0, answer.remark
+            taken += bodies(answer)
+            assert numbers(answer)[2] == len(taken)
+    kit.close()
+    assert taken == [bytes([n % 256]) * 100 for n in range(350)]
+
+
+def test_removed_log_file_and_missing_queue_file(kit: ReaderKit) -> None:
+    fill(kit, 10)
+    with connected(kit) as client:
+        kit.marks.min_offset = 1 << 20
+        assert numbers(client.ask(pull_frame("TopicA", "GROUP", 0)))[:3] == (20, "MESSAGE_WAS_REMOVING", 10)
+        kit.queue(1, 1).max_offset = 700
+        assert numbers(client.ask(pull_frame("TopicA", "GROUP", 310, queue=1)))[:3] == (19, "OFFSET_FOUND_NULL", 600)
+
+
+@pytest.mark.parametrize(
+    ("group", "fields"),
+    [
+        ("NOBODY", {}), ("GROUP", {"topic": "Nowhere"}), ("GROUP", {"queueId": "4"}), ("GROUP", {"queueId": "-1"}),
+        ("GROUP", {"subVersion": "2"}), ("GROUP", {"queueOffset": "x"}), ("GROUP", {"sysFlag": "8"}), ("IDLE", {}),
+        ("GROUP", {"sysFlag": "4", "expressionType": "SQL92", "subscription": "a = 1"}), ("OFF", {}), ("ALONE", {}),
+        ("GROUP", {"sysFlag": "4", "subscription": "||"}), ("BROADCAST", {}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_doubt_is_left_to_control(kit: ReaderKit, group: str, fields: dict[str, str]) -> None:
+    live, enabled, members = lib.RMQ_GROUP_LIVE, lib.RMQ_GROUP_CONSUME_ENABLE, lib.RMQ_GROUP_HAS_MEMBERS
+    kit.group(b"IDLE", live | enabled)
+    kit.group(b"OFF", live | members)
+    kit.group(b"ALONE")
+    kit.group(b"BROADCAST", live | enabled | members | lib.RMQ_GROUP_BROADCASTING)
+    frame = pull_frame("TopicA", group, 0, **fields)
+    with connected(kit) as client:
+        client.send(frame)
+        wait_until(lambda: kit.header.inbox.head != kit.header.inbox.tail, "the frame is in the inbox")
+        taken = kit.inbox_take()
+        assert taken is not None and taken[1] == frame
+        assert client.is_quiet()
+
+
+def test_vip_port_leaves_pulls_to_control(kit: ReaderKit) -> None:
+    with connected(kit, listener=1) as client:
+        client.send(pull_frame("TopicA", "GROUP", 0))
+        wait_until(lambda: kit.header.inbox.head != kit.header.inbox.tail, "the frame is in the inbox")
+        taken = kit.inbox_take()
+        assert taken is not None and taken[0].listener == 1
+        assert client.ask(send_frame("TopicA", b"vip")).code == 0
+
+
+# --- holding ---------------------------------------------------------------------------------------------------
+
+
+def parked(kit: ReaderKit, slot: int = 0) -> int:
+    """The flag byte that dispatch reads."""
+    return int(ffi.cast("uint8_t *", kit.plane.base + kit.header.parked_flags_at)[slot])
+
+
+def test_held_pull_is_woken_by_a_message(kit: ReaderKit) -> None:
+    with connected(kit) as client:
+        client.send(pull_frame("TopicA", "GROUP", 0, sys_flag=SUSPEND))
+        wait_until(lambda: parked(kit), "the pull is held")
+        assert client.is_quiet()
+        fill(kit, 1)
+        assert numbers(client.answer()) == (0, "FOUND", 1, 0, 1)
+    wait_until(lambda: not parked(kit), "the flag is down")
+
+
+def test_held_pull_for_another_tag_stays_until_the_scan(kit: ReaderKit) -> None:
+    with connected(kit) as client:
+        client.send(pull_frame("TopicA", "GROUP", 0, sys_flag=SUSPEND | SUBSCRIPTION, subscription="z"))
+        wait_until(lambda: parked(kit), "the pull is held")
+        fill(kit, 3, tags="a")
+        assert client.is_quiet(0.3)
+        fill(kit, 1, tags="z")
+        answer = client.answer()
+        assert numbers(answer)[:3] == (0, "FOUND", 4)
+        client.send(pull_frame("TopicA", "GROUP", 4, sys_flag=SUSPEND | SUBSCRIPTION, subscription="z"))
+        wait_until(lambda: parked(kit), "the pull is held")
+        fill(kit, 1, tags="a")
+        began = time.monotonic()
+        assert numbers(client.answer())[:3] == (20, "NO_MATCHED_MESSAGE", 5)
+        assert time.monotonic() - began < 6
+
+
+def test_hold_ends_in_time(kit: ReaderKit) -> None:
+    with connected(kit) as client:
+        began = time.monotonic()
+        answer = client.ask(pull_frame("TopicA", "GROUP", 0, sys_flag=SUSPEND, suspend_ms=300))
+        assert 0.25 < time.monotonic() - began < 3
+        assert numbers(answer) == (19, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+    assert parked(kit) == 0
+
+
+def test_closing_forgets_held_pulls(kit: ReaderKit) -> None:
+    with connected(kit) as other:
+        with connected(kit) as client:
+            client.send(*(pull_frame("TopicA", "GROUP", 0, queue=n % 4, sys_flag=SUSPEND, opaque=n) for n in range(20)))
+            wait_until(lambda: all(parked(kit, slot) for slot in range(4)), "all are held")
+            other.send(pull_frame("TopicA", "GROUP", 0, sys_flag=SUSPEND))
+        wait_until(lambda: not any(parked(kit, slot) for slot in (1, 2, 3)), "those of the closed one are gone")
+        fill(kit, 1)
+        assert other.answer().code == 0
+    wait_until(lambda: not parked(kit), "the flag is down")
+
+
+def test_subscription_that_goes_while_holding_is_controls_case(kit: ReaderKit) -> None:
+    frame = pull_frame("TopicA", "GROUP", 0, sys_flag=SUSPEND, suspend_ms=200)
+    with connected(kit) as client:
+        client.send(frame)
+        wait_until(lambda: parked(kit), "the pull is held")
+        lib.rmq_group_set(kit.plane, lib.rmq_group_find(kit.plane, b"GROUP", 5), 0)
+        wait_until(lambda: kit.header.inbox.head != kit.header.inbox.tail, "control is asked")
+        taken = kit.inbox_take()
+        assert taken is not None and taken[1] == frame
+
+
+def test_commit_offset_travels_by_ring(kit: ReaderKit) -> None:
+    group = lib.rmq_group_find(kit.plane, b"GROUP", 5)
+    with connected(kit) as client:
+        client.ask(pull_frame("TopicA", "GROUP", 0, sys_flag=COMMIT, commitOffset="17"))
+        client.ask(pull_frame("TopicA", "GROUP", 0, sys_flag=0, commitOffset="99"))
+        client.ask(pull_frame("TopicA", "GROUP", 0, queue=1, sys_flag=COMMIT, commitOffset="3"))
+        assert lib.rmq_offset_drain(kit.plane) == 2
+        assert [lib.rmq_offset_get(kit.plane, group, slot) for slot in (0, 1, 2)] == [17, 3, -1]
+        client.ask(pull_frame("TopicA", "GROUP", 0, sys_flag=COMMIT, commitOffset="17"))
+        assert lib.rmq_offset_drain(kit.plane) == 0
+        for n in range(200):  # more than the ring holds: the rest is dropped, nothing hangs
+            client.ask(pull_frame("TopicA", "GROUP", 0, sys_flag=COMMIT, commitOffset=str(n)))
+        assert lib.rmq_offset_drain(kit.plane) == 64
+
+
+def test_pull_memory_is_bounded_by_the_confirm_offset(kit: ReaderKit) -> None:
+    fill(kit, 4)
+    kit.marks.confirm_policy = lib.RMQ_CONFIRM_FLUSHED
+    kit.marks.flushed_offset = kit.records()[2][0]  # the third record is not durable yet
+    with connected(kit) as client:
+        assert len(bodies(client.ask(pull_frame("TopicA", "GROUP", 0)))) == 2
+        assert kit.header.roles[READ].state == 2
