@@ -43,6 +43,11 @@ warnings: ## the C core with warnings as errors
 build: ## rebuild the C core in place (editable installs)
 	flock /tmp/ringmq.buildlock $(BIN)/python setup.py -q build_ext --inplace
 
+.PHONY: crash
+crash: ## the C core with named crash points, a test build, in build/crash
+	RINGMQ_CRASH_POINTS=1 RINGMQ_REQUIRE_NATIVE=1 flock /tmp/ringmq.buildlock $(BIN)/python setup.py -q build_ext \
+		--build-lib build/crash --build-temp build/crash/temp
+
 .PHONY: dev
 dev: ## editable install, for work on the code
 	test -d .venv || python3 -m venv .venv

@@ -16,8 +16,9 @@ enum {
 
 static void set_fault(struct rmq_dispatcher *d, int error)
 {
-    rmq_store(&d->marks->dispatch_fault_errno, -error);
-    rmq_store(&d->marks->dispatch_fault, RMQ_FAULT_QUEUE_IO);
+    uint64_t both = (uint64_t)(uint32_t)-error << 32 | RMQ_FAULT_QUEUE_IO; /* nobody sees one without the other */
+    rmq_store((uint64_t *)(void *)&d->marks->dispatch_fault, both);
+    RMQ_CRASH("dispatch-fault");
     d->retry_at_ms = rmq_mono_ms() + RETRY_MS;
     if (error != -ENOSPC && error != -EDQUOT)
         d->sticky = 1;

@@ -53,16 +53,15 @@ static void wake_everybody(struct rmq_flusher *f)
 
 int rmq_flusher_set_fault(struct rmq_flusher *f, uint32_t fault, int32_t fault_errno)
 {
-    uint32_t old = rmq_load(&f->marks->store_fault);
+    /* fault and errno in one store: nobody sees one without the other, whenever this process dies */
+    uint64_t *words = (uint64_t *)(void *)&f->marks->store_fault, old = rmq_load(words);
+    uint64_t new = fault ? (uint64_t)(uint32_t)fault_errno << 32 | fault : 0;
     do {
-        if (old == RMQ_FAULT_FSYNC)
+        if ((uint32_t)old == RMQ_FAULT_FSYNC)
             return fault == RMQ_FAULT_FSYNC ? 0 : -EBUSY;
-        if (fault)
-            rmq_store(&f->marks->store_fault_errno, fault_errno);
-        RMQ_CRASH("flush-fault-errno");
-    } while (!__atomic_compare_exchange_n(&f->marks->store_fault, &old, fault, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    } while (!__atomic_compare_exchange_n(words, &old, new, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
     RMQ_CRASH("flush-fault");
-    if (old != fault)
+    if ((uint32_t)old != fault)
         wake_everybody(f);
     return 0;
 }

@@ -355,9 +355,10 @@ static int encode_plan(struct rmq_writer *w, struct rmq_write_plan *plan)
     uint64_t position = w->next.append_offset;
     uint64_t *queue_offset = &w->queue_offsets[plan->request->queue_slot];
     int counted = takes_queue_offset(plan->request->sys_flag);
-    if (plan->at != position)
+    if (plan->at != position) {
         rmq_blank_encode((uint8_t *)rmq_append_window_at(&w->window, position), plan->at - position);
-    RMQ_CRASH("write-blank");
+        RMQ_CRASH("write-blank");
+    }
     plan->queue_offset = counted ? *queue_offset : 0;
     int64_t size = plan->request->kind == RMQ_APPEND_BATCH ? encode_batch(w, plan) : encode_single(w, plan);
     if (size != (int64_t)plan->bytes)

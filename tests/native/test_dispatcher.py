@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from plane_kit import Kit
+
 from ringmq.native import ffi, lib
 
 DELAY_LEVELS_MS = [
@@ -79,6 +80,10 @@ def run_golden(kit: Kit, pieces: int = 1) -> None:
         while kit.marks.dispatched_offset < kit.marks.append_offset:
             assert lib.rmq_dispatcher_run(handle, 10_000_000) == lib.RMQ_RUN_BUDGET
         lib.rmq_dispatcher_close(handle)
+
+
+def files_of(root: Path, folder: str) -> dict[Path, bytes]:
+    return {path.relative_to(root): path.read_bytes() for path in (root / folder).rglob("0*") if path.is_file()}
 
 
 @pytest.mark.parametrize("pieces", [1, 5])

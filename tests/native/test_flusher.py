@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from plane_kit import Kit
+
 from ringmq.native import ffi, lib
 
 

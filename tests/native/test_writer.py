@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from plane_kit import CONTROL, NO_WAIT, Kit, element
+
 from ringmq.native import ffi, lib
 
 ADDITIONS = b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02"

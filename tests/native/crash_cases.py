@@ -1,0 +1,348 @@
+"""Cases for the build with crash points; test_crash_points.py runs them with that build loaded.
+
+Every call that could meet a crash point happens in a forked child, so that the parent never reads the switch.
+"""
+
+import os
+import random
+import re
+import signal
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from plane_kit import CONTROL, NO_WAIT, SLICE_NS, Kit, die_with_parent, element
+
+from ringmq.native import ffi, lib
+
+SOURCES = Path(__file__).parents[2] / "native" / "src"
+SEED = 20_25
+REPEATS = 4
+
+
+def points(*prefixes: str) -> list[str]:
+    """Names of the crash points in the C sources."""
+    text = "".join(path.read_text() for path in sorted(SOURCES.glob("*.c")))
+    return sorted({name for name in re.findall(r'RMQ_CRASH\("([^"]+)"\)', text) if name.startswith(prefixes)})
+
+
+def in_child(work: Callable[[], None], crash_point: str | None = None) -> bool:
+    """Run `work` in a forked child; True when it was killed at its crash point."""
+    pid = os.fork()
+    if not pid:
+        die_with_parent()
+        os.environ.pop("RINGMQ_CRASH_POINT", None)
+        if crash_point:
+            os.environ["RINGMQ_CRASH_POINT"] = crash_point
+        try:
+            work()
+        except BaseException as error:
+            os.write(2, f"child: {error!r}\n".encode())
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        assert crash_point and os.WTERMSIG(status) == signal.SIGKILL, status
+        return True
+    assert os.WEXITSTATUS(status) == 0
+    return False
+
+
+class Load:
+    """Requests of three producers, and what must come of them."""
+
+    def __init__(self, kit: Kit, seed: int) -> None:
+        self.kit = kit
+        self.random = random.Random(seed)
+        self.topics = [kit.topic(b"A", 2), kit.topic(b"B", 1)]
+        self.sent: dict[tuple[int, int], tuple[str, int, list[bytes]]] = {}
+        self.answers: dict[tuple[int, int], list] = {}
+
+    def put(self, count: int) -> None:
+        for number in range(count):
+            producer = self.random.choice((0, 1, CONTROL))
+            which, bodies = self.random.randrange(2), [f"{producer}/{number}".encode() * self.random.randrange(1, 250)]
+            queue = self.random.randrange(2) if which == 0 else 0
+            flags = NO_WAIT if self.random.random() < 0.2 else 0
+            properties = f"UNIQ_KEY\x01{producer}-{number}\x02KEYS\x01n{number} all\x02TAGS\x01t\x02".encode()
+            if self.random.random() < 0.3:
+                bodies += [b"%d" % extra for extra in range(self.random.randrange(4))]
+                pending = self.kit.request(
+                    self.topics[which], queue, b"".join(map(element, bodies)), producer=producer, flags=flags,
+                    properties=properties, kind=lib.RMQ_APPEND_BATCH,
+                )  # fmt: skip
+            else:
+                pending = self.kit.request(
+                    self.topics[which], queue, bodies[0], producer=producer, flags=flags, properties=properties
+                )
+            self.sent[producer, pending] = ("AB"[which], queue, bodies)
+
+    def collect(self) -> None:
+        for producer in (0, 1, CONTROL):
+            for ring in ("appended", "completed"):
+                for completion in self.kit.completions(producer, ring):
+                    self.answers.setdefault((producer, completion.pending), []).append(completion)
+
+    def check(self) -> None:
+        """Every request answered once, stored once at the place that was answered, in order, without gaps."""
+        assert self.answers.keys() == self.sent.keys()
+        assert {len(answers) for answers in self.answers.values()} == {1}
+        stored = {}
+        next_offset: dict[tuple[bytes, int], int] = {}
+        for position, data, view in self.kit.records():
+            name = data[view.topic_at :][: view.topic_length]
+            body = data[view.body_at :][: view.body_length]
+            queue = (name, view.queue_id)
+            assert view.queue_offset == next_offset.get(queue, 0)
+            next_offset[queue] = view.queue_offset + 1
+            stored[position] = (name.decode(), view.queue_id, view.queue_offset, body, len(data))
+        last: dict[tuple[int, str, int], int] = {}
+        for (producer, pending), (topic, queue, bodies) in sorted(self.sent.items()):
+            (answer,) = self.answers[producer, pending]
+            assert answer.code == 0
+            position = answer.commit_log_offset
+            for count, body in enumerate(bodies):
+                found = stored.pop(position)
+                assert found[:4] == (topic, queue, answer.queue_offset + count, body)
+                position += found[4]
+            assert position == answer.commit_log_end
+            assert answer.queue_offset > last.get((producer, topic, queue), -1)
+            last[producer, topic, queue] = answer.queue_offset
+        assert not stored, "records that nobody sent"
+        size = self.kit.header.settings.segment_bytes
+        end = self.kit.marks.append_offset
+        assert not any(self.kit.log(end, end - end % size + 2 * size)), "bytes above the append position"
+
+
+def write_all(kit: Kit) -> None:
+    with kit.writer() as write:
+        while any(kit.header.request[p].tail < kit.header.request[p].head for p in (0, 1, CONTROL)):
+            write(SLICE_NS)
+
+
+def flush_all(kit: Kit) -> None:
+    with kit.flusher() as flush:
+        while kit.header.parked.tail < kit.header.parked.head:
+            flush(SLICE_NS)
+
+
+def dispatch_all(kit: Kit) -> None:
+    with kit.dispatcher(open_files=2) as dispatch:
+        while kit.marks.dispatched_offset < kit.marks.append_offset:
+            dispatch(SLICE_NS)
+
+
+def make_kit(root: Path, sync: bool) -> Kit:
+    kit = Kit(root, segment_bytes=16384, sync=sync)
+    for number in range(1, 16):
+        kit.create_segment(number * 16384)
+    return kit
+
+
+def crash_until_hit(point: str, prepare: Callable[[int], tuple[Callable[[], None], Callable[[], None]]]) -> None:
+    """Crash at the first, and at random later passes of `point`, and check what follows each time."""
+    generator, hits = random.Random(f"{SEED}-{point}"), 0
+    for repeat in range(REPEATS):
+        nth = 1 if repeat == 0 else generator.randrange(1, 12)
+        work, check = prepare(repeat)
+        hits += in_child(work, f"{point}:{nth}")
+        check()
+    assert hits, f"{point} was never reached"
+
+
+@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize("point", points("write-"))
+def test_write(tmp_path: Path, point: str, sync: bool) -> None:
+    def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
+        kit = make_kit(tmp_path / str(repeat), sync)
+        load = Load(kit, repeat)
+
+        def work() -> None:
+            with kit.writer() as write:
+                for _ in range(3):
+                    write(1)
+                write(SLICE_NS)
+
+        def check() -> None:
+            load.put(20)
+            if repeat % 2:
+                in_child(lambda: write_all(kit), f"{point}:2")  # once more, perhaps while it repairs
+            in_child(lambda: write_all(kit))
+            if sync:
+                in_child(lambda: flush_all(kit))
+            load.collect()
+            load.check()
+
+        load.put(40)
+        return work, check
+
+    crash_until_hit(point, prepare)
+
+
+@pytest.mark.parametrize("point", [p for p in points("flush-") if p != "flush-fault"])
+def test_flush(tmp_path: Path, point: str) -> None:
+    def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
+        kit = make_kit(tmp_path / str(repeat), True)
+        load = Load(kit, repeat)
+
+        def work() -> None:
+            flush_all(kit)
+
+        def check() -> None:
+            load.collect()
+            load.put(20)
+            in_child(lambda: write_all(kit))
+            if repeat % 2:
+                in_child(lambda: flush_all(kit), f"{point}:1")
+            in_child(lambda: flush_all(kit))
+            load.collect()
+            load.check()
+            assert kit.marks.flushed_offset == kit.marks.append_offset
+
+        load.put(40)
+        in_child(lambda: write_all(kit))
+        return work, check
+
+    crash_until_hit(point, prepare)
+
+
+def test_failed_sync_stays_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = make_kit(tmp_path / "store", True)
+    load = Load(kit, 1)
+    load.put(10)
+    in_child(lambda: write_all(kit))
+    switch = tmp_path / "switch"
+    switch.write_text("fail")
+    monkeypatch.setenv("RINGMQ_SYNC_SWITCH", str(switch))
+    assert in_child(lambda: flush_all(kit), "flush-fault")
+    switch.unlink()
+    in_child(lambda: flush_all(kit))
+    assert (kit.marks.store_fault, kit.marks.store_fault_errno) == (lib.RMQ_FAULT_FSYNC, 5)
+    assert kit.marks.flushed_offset == 0
+    load.collect()
+    parked = [c for answers in load.answers.values() for c in answers if c.code]
+    assert parked and {(c.code, c.cause, c.cause_errno) for c in parked} == {(14, lib.RMQ_FAULT_FSYNC, 5)}
+
+
+def test_stalled_sync_shows_nothing_and_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = make_kit(tmp_path / "store", True)
+    kit.header.settings.sync_flush_timeout_ms = 50
+    topic = kit.topic(b"T")
+    kit.request(topic, 0, b"x")
+    in_child(lambda: write_all(kit))
+    switch = tmp_path / "switch"
+    switch.write_text("stall")
+    monkeypatch.setenv("RINGMQ_SYNC_SWITCH", str(switch))
+
+    def stalled() -> None:
+        with kit.flusher() as flush:
+            flush(SLICE_NS)
+
+    pid = os.fork()
+    if not pid:
+        die_with_parent()
+        stalled()
+        os._exit(0)
+    while not (answers := kit.completions(0, "completed")):
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+    assert [(c.code, c.cause) for c in answers] == [(10, lib.RMQ_CAUSE_FLUSH_TIMEOUT)]
+    assert kit.marks.flushed_offset == 0
+    assert lib.rmq_confirm_offset(kit.marks) == 0
+    switch.unlink()
+    os.waitpid(pid, 0)
+    assert kit.marks.flushed_offset == kit.marks.append_offset
+    assert kit.completions(0, "completed") == []
+
+
+def keys_of(kit: Kit) -> list[tuple[int, int]]:
+    """(key hash, commit log offset) in the order in which the index must hold them."""
+    found = []
+    for position, data, view in kit.records():
+        name = data[view.topic_at :][: view.topic_length]
+        properties = dict(
+            pair.split(b"\x01") for pair in data[view.properties_at :][: view.properties_length].split(b"\x02") if pair
+        )
+        for key in [properties[b"UNIQ_KEY"], *properties[b"KEYS"].split(b" ")]:
+            found.append((lib.rmq_index_key_hash(name, len(name), key, len(key)), position))
+    return found
+
+
+def keys_in_index(kit: Kit) -> list[tuple[int, int]]:
+    found = []
+    for path in sorted((kit.root / "index").iterdir()):
+        data = path.read_bytes()
+        (next_number,) = struct.unpack_from(">i", data, 36)
+        for number in range(1, max(next_number, 1)):
+            found.append(struct.unpack_from(">iq", data, 40 + 64 * 4 + number * 20))
+        file, base = ffi.new("struct rmq_index *"), ffi.new("uint64_t[]", len(data) // 8 + 1)
+        ffi.memmove(base, data, len(data))
+        assert lib.rmq_index_attach(file, base, len(data), 64, 400, 0) == 0
+        assert lib.rmq_index_check(file) == 0
+    return found
+
+
+def test_dispatch_fault(tmp_path: Path) -> None:
+    kit = make_kit(tmp_path / "store", False)
+    load = Load(kit, 1)
+    load.put(10)
+    in_child(lambda: write_all(kit))
+    (kit.root / "consumequeue").write_text("in the way")
+    assert in_child(lambda: dispatch_all(kit), "dispatch-fault")
+    assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == (lib.RMQ_FAULT_QUEUE_IO, 20)
+    (kit.root / "consumequeue").unlink()
+    in_child(lambda: dispatch_all(kit))
+    assert kit.marks.dispatch_fault == 0
+    assert keys_in_index(kit) == keys_of(kit)
+
+
+@pytest.mark.parametrize("point", [p for p in points("dispatch-", "index-") if p not in {"dispatch-fault"}])
+def test_dispatch(tmp_path: Path, point: str) -> None:
+    def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
+        kit = make_kit(tmp_path / str(repeat), False)
+        kit.header.settings.queue_file_bytes = 400  # 20 units
+        load = Load(kit, repeat)
+        if point == "dispatch-batch-unit":
+            lib.rmq_topic_set(kit.plane, load.topics[1], lib.RMQ_TOPIC_LIVE << 40 | lib.RMQ_TOPIC_PULL_COLD << 40)
+        for reader in (0, 1):
+            flags = kit.plane.base + kit.header.parked_flags_at + reader * kit.header.queue_capacity
+            for slot in range(3):
+                flags[slot] = b"\x01"
+        load.put(30)
+        in_child(lambda: write_all(kit))
+        load.collect()
+        load.put(30)
+        in_child(lambda: write_all(kit))
+
+        def check() -> None:
+            load.collect()
+            load.put(20)
+            in_child(lambda: write_all(kit))
+            if repeat % 2:
+                in_child(lambda: dispatch_all(kit), f"{point}:1")
+            in_child(lambda: dispatch_all(kit))
+            load.collect()
+            load.check()
+            expected: dict[tuple[str, int], list[tuple[int, int]]] = {}
+            for position, data, view in kit.records():
+                name = data[view.topic_at :][: view.topic_length].decode()
+                expected.setdefault((name, view.queue_id), []).append((position, len(data)))
+            for (name, queue_id), units in expected.items():
+                assert kit.queue(load.topics["AB".index(name)], queue_id).max_offset == len(units)
+                if point == "dispatch-batch-unit" and name == "B":
+                    raw = next((kit.root / "batchconsumequeue" / name / "0").iterdir()).read_bytes()
+                    written = [struct.unpack_from(">qi", raw, 46 * number) for number in range(len(units) + 1)]
+                    assert written == [*units, (0, 0)]
+                    continue
+                written = kit.queue_units(name, queue_id)
+                assert [written[offset][:2] for offset in range(len(units))] == units
+                assert len(written) == len(units)
+            assert keys_in_index(kit) == keys_of(kit)
+            for reader in (0, 1):
+                ring = kit.header.arrived[reader]
+                told = {kit.slot("uint32_t *", ring, at)[0] for at in range(ring.tail, ring.head)}
+                assert told == {0, 1, 2}
+
+        return lambda: dispatch_all(kit), check
+
+    crash_until_hit(point, prepare)
