@@ -49,7 +49,14 @@ class BrokerError(RingmqError):
 
 
 class RouteError(RingmqError):
-    """No broker serves the topic as asked; create the topic or give the broker time to register."""
+    """No broker serves the topic as asked; create the topic or give the broker time to register.
+
+    With `may_pass` the topic exists but none of its brokers is registered now, as while one restarts.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 class SendError(RingmqError):

@@ -111,16 +111,16 @@ class RouteTable:
         route = self._routes.get(topic) or await self.fetch(topic)
         if route is not None and route.write_queues:
             return route
-        if route is None:
-            template = await self.fetch(AUTO_CREATE_TOPIC)
-            if template is not None:
-                route = route_from_template(topic, template, NEW_TOPIC_QUEUES)
-                if route.write_queues:
-                    self._routes[topic] = route
-                    return route
+        if route is not None:
+            raise RouteError(f"no master that allows writing is registered for topic {topic} now", may_pass=True)
+        template = await self.fetch(AUTO_CREATE_TOPIC)
+        if template is not None:
+            route = route_from_template(topic, template, NEW_TOPIC_QUEUES)
+            if route.write_queues:
+                self._routes[topic] = route
+                return route
         raise RouteError(
-            f"no broker takes messages for topic {topic}: it does not exist (and automatic creation is off), "
-            "or no master that allows writing is registered"
+            f"no broker takes messages for topic {topic}: it does not exist, and automatic creation is off"
         )
 
     async def refresh(self) -> None:

@@ -36,6 +36,7 @@ log = logging.getLogger("ringmq.client")
 
 IN_FLIGHT_REQUESTS_MAX = 1024  # a broker at 10,000/s answers these in 0.1 s, half of what stock lets a send queue
 IN_FLIGHT_BYTES_MAX = 64 << 20
+ROUTE_PAUSE_S = 0.1  # between looks at a route that has no broker just now
 
 
 class SendStatus(Enum):
@@ -318,6 +319,8 @@ class Producer:
         if isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY:
             await asyncio.sleep(backoff_ms(attempts, random.random()) / 1000)
             return
+        if isinstance(error, RouteError):
+            await asyncio.sleep(ROUTE_PAUSE_S)
         try:
             await self._routes.fetch(topic)
         except RingmqError as refused:
@@ -331,7 +334,7 @@ class Producer:
         chosen = request.queue or self._chooser(request.topic).choose(route, avoid_broker)
         address = None if chosen is None else route.master_address(chosen.broker_name)
         if chosen is None or address is None:
-            raise RouteError(f"topic {request.topic}: no master is registered for queue {chosen}")
+            raise RouteError(f"topic {request.topic}: no master is registered for queue {chosen}", may_pass=True)
         return chosen, address
 
     async def _connection(self, address: str) -> BrokerConnection:

@@ -2,8 +2,8 @@
 
 Rules of RocketMQ's producer (`DefaultMQProducer.retryResponseCodes`, `DefaultMQProducerImpl.sendDefaultImpl`): up to
 two retries inside one time budget, on connection faults, time-outs and the codes below; any other code is final. The
-next attempt prefers another broker than the one that failed. Here an attempt that never left (no connection could be
-made) does not use up one of them: a broker's restart is waited for as long as the time budget lasts.
+next attempt prefers another broker than the one that failed. Here an attempt that never left (no connection,
+or no broker registered) does not use up one of them: a broker's restart is waited for as long as the time budget lasts.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from ringmq.client.errors import (
     ConnectError,
     RequestTimeoutError,
     RingmqError,
+    RouteError,
 )
 
 RETRY_CODES = frozenset({17, 14, 1, 2, 16, 204, 205, 1500})
@@ -37,7 +38,7 @@ class RetryPolicy:
         """Whether one more attempt follows the failure `error`; `attempts_done` counts those that were sent."""
         if elapsed_ms >= self.budget_ms:
             return False
-        if isinstance(error, ConnectError) and not error.sent:
+        if (isinstance(error, ConnectError) and not error.sent) or (isinstance(error, RouteError) and error.may_pass):
             return True
         if attempts_done >= self.attempts:
             return False

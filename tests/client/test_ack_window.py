@@ -8,11 +8,22 @@ from ringmq.client.ack_window import AckWindow
 
 
 def test_nothing_delivered_commits_nothing() -> None:
-    assert AckWindow(7).take_commit() is None
+    assert AckWindow(7, 7).take_commit() is None
+
+
+def test_a_computed_start_is_committed_so_that_a_restart_finds_it() -> None:
+    assert AckWindow(7).take_commit() == 7
+
+
+def test_a_failed_commit_is_given_out_again() -> None:
+    window = AckWindow(7)
+    assert window.take_commit() == 7
+    window.commit_failed()
+    assert window.take_commit() == 7
 
 
 def test_an_open_message_holds_the_commit_back() -> None:
-    window = AckWindow(0)
+    window = AckWindow(0, 0)
     window.deliver(range(5), 5)
     for offset in (1, 2, 4):
         assert window.ack(offset)

@@ -1,0 +1,382 @@
+"""Consumer groups against a fake broker: order, acknowledgement, rebalance, flow control, the instant of the start."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ringmq.client import (
+    ClientClosedError,
+    ConsumeFrom,
+    Consumer,
+    Message,
+    MessageExt,
+    MessageQueue,
+    Producer,
+    PullOptions,
+    compose_message,
+)
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.heartbeat import HeartbeatData
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, pulled, refuse
+
+Eventually = Callable[..., Any]
+
+
+def fill(cluster: FakeCluster, topic: str, queue_id: int, count: int, tags: str = "t") -> None:
+    for i in range(count):
+        cluster.broker.store(MessageExt(topic, b"%d" % i, {"TAGS": tags}, queue_id=queue_id))
+
+
+async def take(consumer: Consumer, count: int) -> list[MessageExt]:
+    messages: list[MessageExt] = []
+    async with asyncio.timeout(20):
+        while len(messages) < count:
+            messages += await consumer.poll(count - len(messages))
+    return messages
+
+
+async def test_messages_of_a_queue_come_in_order_and_are_committed_on_close() -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster:
+        fill(cluster, "T", 0, 100)
+        fill(cluster, "T", 1, 50)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            messages = await take(consumer, 150)
+            assert consumer.ack(messages) == 150
+        for queue_id, count in ((0, 100), (1, 50)):
+            offsets = [m.queue_offset for m in messages if m.queue_id == queue_id]
+            assert offsets == list(range(count))
+            assert cluster.broker.committed["g", "T", queue_id] == count
+
+
+async def test_async_for_acknowledges_what_the_loop_has_left_behind() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 10)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            async for message in consumer:
+                if message.queue_offset == 6:
+                    break
+        assert cluster.broker.committed["g", "T", 0] == 6, "the message in hand at the break is not acknowledged"
+
+
+async def test_an_unacknowledged_message_is_delivered_again_to_the_next_member() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 10)
+        async with Consumer("T", cluster.namesrv, "g", auto_ack=False, consume_from=ConsumeFrom.FIRST) as first:
+            messages = await take(first, 10)
+            first.ack([m for m in messages if m.queue_offset != 3])
+            await first.commit()
+            assert cluster.broker.committed["g", "T", 0] == 3
+        async with Consumer("T", cluster.namesrv, "g") as second:
+            assert [m.queue_offset for m in await take(second, 7)] == list(range(3, 10))
+
+
+async def test_batches_are_of_one_queue_and_end_with_the_consumer() -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster:
+        fill(cluster, "T", 0, 40)
+        fill(cluster, "T", 1, 40)
+        consumer = Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST)
+        await consumer.start()
+        count = 0
+        async for batch in consumer.batches(16):
+            assert 1 <= len(batch) <= 16
+            assert len({m.queue_id for m in batch}) == 1
+            count += len(batch)
+            if count == 80:
+                asyncio.get_running_loop().call_soon(asyncio.ensure_future, consumer.close())
+        assert count == 80
+        assert [m async for m in consumer] == []
+        with pytest.raises(ClientClosedError):
+            await consumer.commit()
+
+
+async def test_poll_gives_up_in_time() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
+        assert await consumer.poll(timeout_ms=30) == []
+
+
+async def test_a_parked_pull_is_woken_by_the_next_message() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
+        while not cluster.broker.parked:
+            await asyncio.sleep(0.005)
+        fill(cluster, "T", 0, 1)
+        assert [m.body for m in await take(consumer, 1)] == [b"0"]
+
+
+async def test_tags_are_asked_for_and_checked_again() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 3, "Aa")
+        fill(cluster, "T", 0, 3, "BB")
+        async with Consumer(
+            {"T": "BB || C"}, cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False
+        ) as consumer:
+            messages = await take(consumer, 3)
+            assert {m.tags for m in messages} == {"BB"}
+            consumer.ack(messages)
+        data = HeartbeatData.decode(cluster.broker.asked(RequestCode.HEART_BEAT)[0].body)
+        subscriptions = {s.topic: s for s in data.consumers[0].subscriptions}
+        assert subscriptions["T"].tags_set == {"BB", "C"}
+        assert subscriptions["%RETRY%g"].is_all
+        assert cluster.broker.committed["g", "T", 0] == 6, "what the filter dropped counts as processed"
+
+
+# ---- the instant of the start ----
+
+
+async def test_a_consumer_started_with_the_first_send_misses_nothing() -> None:
+    """Whatever the order in which the topic, its route and the first messages come into being."""
+    for delay in range(12):
+        async with FakeCluster() as cluster, Producer(cluster.namesrv) as producer:
+
+            async def send(producer: Producer, steps: int) -> None:
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                await producer.send_all(compose_message("New", b"%d" % i) for i in range(20))
+
+            sending = asyncio.create_task(send(producer, delay))
+            async with Consumer("New", cluster.namesrv, f"g{delay}") as consumer:
+                found = {m.body for m in await take(consumer, 20)}
+            await sending
+            assert found == {b"%d" % i for i in range(20)}
+
+
+async def test_stock_s_trap_an_empty_queue_that_fills_between_two_questions() -> None:
+    """The broker says "no offset" (22), gets the first message, and then would name 1 as the maximum."""
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.QUERY_CONSUMER_OFFSET or request.ext_fields["topic"] != "T":
+            return None
+        fill(broker.cluster, "T", 0, 1)
+        return refuse(request, ResponseCode.QUERY_NOT_FOUND, "looked before the message came")
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(rule)
+        async with Consumer("T", cluster.namesrv, "g") as consumer:
+            assert [m.queue_offset for m in await take(consumer, 1)] == [0]
+
+
+async def test_a_new_group_begins_at_the_end_and_remembers_it(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.young_queues = False
+        fill(cluster, "T", 0, 5)
+        async with Consumer("T", cluster.namesrv, "g") as consumer:
+            await eventually(lambda: cluster.broker.parked)
+        assert cluster.broker.committed["g", "T", 0] == 5
+        fill(cluster, "T", 0, 1)
+        async with Consumer("T", cluster.namesrv, "g") as consumer:
+            assert [m.queue_offset for m in await take(consumer, 1)] == [5]
+
+
+# ---- membership ----
+
+
+async def test_members_share_the_queues_and_take_over_at_once(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 8}) as cluster:
+
+        def owned(consumer: Consumer) -> set[MessageQueue]:
+            return {q for q in consumer.assignment() if q.topic == "T"}
+
+        async with Consumer("T", cluster.namesrv, "g") as first:
+            assert len(owned(first)) == 8
+            async with Consumer("T", cluster.namesrv, "g") as second:
+                await eventually(lambda: len(owned(first)) == len(owned(second)) == 4)
+                assert not owned(first) & owned(second)
+            await eventually(lambda: len(owned(first)) == 8)
+
+
+async def test_what_a_member_gave_up_is_committed_first(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster:
+        for queue_id in (0, 1):
+            fill(cluster, "T", queue_id, 10)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as first:
+            first.ack(await take(first, 20))
+            async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as second:
+                await eventually(lambda: [q for q in second.assignment() if q.topic == "T"])
+                (queue,) = (q for q in second.assignment() if q.topic == "T")
+                await eventually(lambda: cluster.broker.committed.get(("g", *queue[::2])) == 10)
+
+
+async def test_an_error_instead_of_the_members_changes_nothing(eventually: Eventually) -> None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        return refuse(request, 1, "no") if request.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP else None
+
+    async with FakeCluster(topics={"T": 4}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
+        before = consumer.assignment()
+        asked = len(cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+        cluster.rules.append(rule)
+        cluster.broker.notify("g")
+        await eventually(lambda: len(cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) > asked)
+        assert consumer.assignment() == before
+        assert before
+
+
+async def test_a_broker_that_forgot_the_group_gets_a_heartbeat_and_reading_goes_on() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
+        while not cluster.broker.parked:
+            await asyncio.sleep(0.005)
+        for peer in cluster.broker.peers:
+            peer.groups.clear()
+        fill(cluster, "T", 0, 1)  # wakes the pull, which is then answered 24
+        assert len(await take(consumer, 1)) == 1
+
+
+async def test_a_broken_connection_is_made_again() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
+        while not cluster.broker.parked:
+            await asyncio.sleep(0.005)
+        cluster.broker.hang_up()
+        fill(cluster, "T", 0, 3)
+        assert len(await take(consumer, 3)) == 3
+
+
+async def test_leaving_is_said(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        async with Consumer("T", cluster.namesrv, "g") as consumer:
+            pass
+        (leave,) = cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+        assert leave.ext_fields == {"clientID": consumer.client_id, "consumerGroup": "g"}
+
+
+# ---- positions, answers, bounds ----
+
+
+async def test_seek_goes_back_and_forth_and_old_acknowledgements_do_not_count() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 100)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            queue = next(q for q in consumer.assignment() if q.topic == "T")
+            old = await take(consumer, 10)
+            await consumer.seek(queue, 90)
+            assert [m.queue_offset for m in await take(consumer, 3)] == [90, 91, 92]
+            assert consumer.ack(old) == 0
+            await consumer.seek_to_beginning(queue)
+            assert (await take(consumer, 1))[0].queue_offset == 0
+            await consumer.seek_to_end(queue)
+            fill(cluster, "T", 0, 1)
+            assert (await take(consumer, 1))[0].queue_offset == 100
+            with pytest.raises(KeyError):
+                await consumer.seek(MessageQueue("T", "nobody", 0), 0)
+
+
+async def test_an_offset_that_does_not_exist_is_left_behind() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 5)
+        cluster.broker.committed["g", "T", 0] = 50
+        async with Consumer("T", cluster.namesrv, "g") as consumer:
+            while not cluster.broker.parked:
+                await asyncio.sleep(0.005)
+            fill(cluster, "T", 0, 1)
+            assert (await take(consumer, 1))[0].queue_offset == 5
+
+
+async def test_filtered_pulls_move_on_and_flow_control_is_survived() -> None:
+    answers = [ResponseCode.FLOW_CONTROL, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.SYSTEM_ERROR]
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["topic"] != "T" or not answers:
+            return None
+        code = answers.pop(0)
+        return pulled(request, code, 3, 5)
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 5)
+        cluster.rules.append(rule)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            assert [m.queue_offset for m in await take(consumer, 2)] == [3, 4]
+
+
+async def test_a_server_that_never_holds_is_not_asked_in_a_tight_loop() -> None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        return pulled(request, 19, 0, 0) if request.code == RequestCode.PULL_MESSAGE else None
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(rule)
+        async with Consumer("T", cluster.namesrv, "g"):
+            await asyncio.sleep(0.3)
+        assert len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) < 20
+
+
+async def test_no_more_is_read_than_the_buffer_may_hold(eventually: Eventually) -> None:
+    options = PullOptions(batch_count=10, buffered_max=30)
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 500)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, options=options) as consumer:
+            pulls = lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE))  # noqa: E731
+            await eventually(lambda: pulls() == 3)
+            await asyncio.sleep(0.05)
+            assert pulls() == 3
+            assert len(await take(consumer, 500)) == 500
+
+
+async def test_no_more_is_delivered_than_may_be_unacknowledged(caplog: pytest.LogCaptureFixture) -> None:
+    options = PullOptions(batch_count=10, unacked_max=20)
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 100)
+        async with Consumer(
+            "T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, options=options, auto_ack=False
+        ) as consumer:
+            messages = await take(consumer, 20)
+            while more := await consumer.poll(timeout_ms=50):
+                messages += more
+            assert 20 <= len(messages) <= 40
+            consumer.ack(messages)
+            assert len(await take(consumer, 20)) == 20
+        assert "not acknowledged" in caplog.text
+
+
+async def test_silent_pulls_time_out_and_are_repeated() -> None:
+    silent = [True]
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+        if request.code == RequestCode.PULL_MESSAGE and request.ext_fields["topic"] == "T" and silent.pop(0):
+            silent.append(False)
+            return Deed.SILENCE
+        silent.append(False)
+        return None
+
+    options = PullOptions(timeout_ms=100)
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 1)
+        cluster.rules.append(rule)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, options=options) as consumer:
+            assert len(await take(consumer, 1)) == 1
+
+
+def test_bad_arguments_are_named() -> None:
+    for arguments, text in (
+        (([],), "at least one topic"),
+        (("a b",), "illegal"),
+        (({"T": " || "},), "names no tag"),
+        (("T", "127.0.0.1:1", "bad group"), "group"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            Consumer(*arguments)  # type: ignore[arg-type]
+
+
+async def test_the_blocking_facade_does_the_same() -> None:
+    from ringmq.client import blocking
+
+    def work(namesrv: str) -> list[bytes]:
+        with (
+            blocking.Consumer("T", namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer,
+            blocking.Producer(namesrv) as producer,
+        ):
+            assert len(producer.queues("T")) == 2
+            producer.send(Message("T", b"one"))
+            producer.send_batch([Message("T", b"two"), Message("T", b"three")])
+            producer.send_oneway(Message("T", b"four"))
+            producer.send_all([Message("T", b"five")])
+            bodies = []
+            for message in consumer:
+                bodies.append(message.body)
+                if len(bodies) == 5:
+                    break
+            consumer.commit()
+            return sorted(bodies)
+
+    async with FakeCluster(topics={"T": 2}) as cluster:
+        assert await asyncio.to_thread(work, cluster.namesrv) == [b"five", b"four", b"one", b"three", b"two"]
+    with pytest.raises(ClientClosedError):
+        blocking.Producer().send(Message("T", b"x"))

@@ -1,0 +1,292 @@
+"""The producer's rules against a fake broker: retries, other broker first, bounds, GO_AWAY, reconnects."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ringmq.client import (
+    ClientClosedError,
+    Message,
+    MessageQueue,
+    Producer,
+    RetryPolicy,
+    SendError,
+    SendStatus,
+    compose_message,
+)
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.heartbeat import HeartbeatData
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, refuse
+
+SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+
+
+def sends(broker: FakeBroker) -> list[RemotingCommand]:
+    return [request for request in broker.requests if request.code in SENDS]
+
+
+def answer_first(count: int, code: int) -> Callable[[FakeBroker, RemotingCommand], RemotingCommand | None]:
+    """A rule that refuses the first `count` sends."""
+    left = [count]
+
+    def rule(_: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code in SENDS and left[0] > 0:
+            left[0] -= 1
+            return refuse(request, code, "as the test wants")
+        return None
+
+    return rule
+
+
+async def test_send_says_where_the_message_is() -> None:
+    async with FakeCluster(topics={"T": 4}) as cluster, Producer(cluster.namesrv) as producer:
+        message = compose_message("T", b"body", tags="a", keys="k")
+        result = await producer.send(message)
+        stored = cluster.broker.queues["T", result.queue.queue_id][0]
+        assert (result.status, result.queue_offset) == (SendStatus.OK, 0)
+        assert result.message_id == stored.uniq_key == message.uniq_key
+        assert result.offset_message_ids[0] == stored.offset_msg_id
+        assert (stored.body, stored.tags, stored.keys) == (b"body", "a", ["k"])
+
+
+async def test_an_unknown_topic_is_made_by_its_first_send() -> None:
+    async with FakeCluster() as cluster, Producer(cluster.namesrv) as producer:
+        queues = {(await producer.send(Message("New", b""))).queue.queue_id for _ in range(8)}
+        assert queues == {0, 1, 2, 3}, "a new topic gets at most four queues"
+
+
+async def test_without_a_template_the_topic_must_exist() -> None:
+    async with FakeCluster() as cluster, Producer(cluster.namesrv) as producer:
+        cluster.auto_create = False
+        with pytest.raises(SendError, match="no broker takes messages for topic Missing"):
+            await producer.send(Message("Missing", b""))
+
+
+async def test_a_batch_is_one_request() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        result = await producer.send_batch([Message("T", b"%d" % i) for i in range(5)])
+        assert len(sends(cluster.broker)) == 1
+        assert [m.body for m in cluster.broker.queues["T", 0]] == [b"0", b"1", b"2", b"3", b"4"]
+        assert len(set(result.message_ids)) == len(result.offset_message_ids) == 5
+
+
+@pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205])
+async def test_retry_codes_go_to_the_other_broker(code: int) -> None:
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(answer_first(1, code))
+        result = await producer.send(Message("T", b"x"))
+        first = next(name for name, broker in cluster.brokers.items() if name != result.queue.broker_name)
+        assert len(sends(cluster.brokers[first])) == len(sends(cluster.brokers[result.queue.broker_name])) == 1
+
+
+async def test_two_retries_then_the_broker_s_own_words() -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(answer_first(99, ResponseCode.SYSTEM_BUSY))
+        with pytest.raises(SendError, match="as the test wants") as caught:
+            await producer.send(Message("T", b"x"))
+        assert (caught.value.code, caught.value.attempts, len(sends(cluster.broker))) == (2, 3, 3)
+
+
+async def test_other_codes_are_final() -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(answer_first(99, ResponseCode.MESSAGE_ILLEGAL))
+        with pytest.raises(SendError) as caught:
+            await producer.send(Message("T", b"x"))
+        assert (caught.value.code, caught.value.attempts) == (13, 1)
+
+
+async def test_a_retry_keeps_the_message_s_id() -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(answer_first(2, ResponseCode.SYSTEM_ERROR))
+        result = await producer.send(Message("T", b"x"))
+        properties = {request.ext_fields["i"] for request in sends(cluster.broker)}
+        assert len(properties) == 1
+        assert result.message_id in properties.pop()
+
+
+@pytest.mark.parametrize("code", [10, 11, 12])
+async def test_stored_but_not_yet_safe_is_a_result(code: int) -> None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code not in SENDS:
+            return None
+        answer = refuse(request, code, "")
+        answer.ext_fields = {"msgId": "X", "queueId": "0", "queueOffset": "7"}
+        return answer
+
+    async with FakeCluster(topics={"T": 2}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(rule)
+        result = await producer.send(Message("T", b"x"))
+        assert (result.status.value, result.queue_offset) == (code, 7)
+
+
+async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
+    retry = RetryPolicy(budget_ms=200)
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, retry=retry) as producer:
+        cluster.rules.append(lambda broker, request: Deed.SILENCE if request.code in SENDS else None)
+        with pytest.raises(SendError, match="200 ms") as caught:
+            await producer.send(Message("T", b"x"))
+        assert caught.value.code is None
+
+
+async def test_a_late_answer_disturbs_nobody(eventually: Any) -> None:
+    retry = RetryPolicy(budget_ms=150, attempts=1)
+    held: list[RemotingCommand] = []
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+        if request.code in SENDS and request.body == b"slow":
+            held.append(request)
+            return Deed.SILENCE
+        return None
+
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, retry=retry) as producer:
+        cluster.rules.append(rule)
+        with pytest.raises(SendError):
+            await producer.send(Message("T", b"slow"))
+        cluster.rules.clear()
+        cluster.serve(cluster.broker, cluster.broker.peers[0], held[0])
+        assert (await producer.send(Message("T", b"next"))).queue_offset == 1
+
+
+async def test_a_broken_connection_is_made_again_and_the_send_repeated() -> None:
+    broken = [True]
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+        if request.code in SENDS and broken[0]:
+            broken[0] = False
+            return Deed.HANG_UP
+        return None
+
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(rule)
+        assert (await producer.send(Message("T", b"x"))).queue_offset == 0
+        assert len(sends(cluster.broker)) == 2
+
+
+async def test_a_restart_of_the_only_broker_is_waited_for() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        await producer.send(Message("T", b"before"))
+        port = int(cluster.broker.address.rpartition(":")[2])
+        await cluster.shut(cluster.broker)
+        waiting = asyncio.create_task(producer.send(Message("T", b"after")))
+        await asyncio.sleep(0.1)
+        await cluster.open(cluster.broker, port)
+        assert (await waiting).queue_offset == 1
+
+
+async def test_go_away_repeats_over_a_new_connection() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        await producer.send(Message("T", b"x"))
+        (old,) = cluster.broker.peers
+        cluster.rules.append(answer_first(1, ResponseCode.GO_AWAY))
+        assert (await producer.send(Message("T", b"y"))).queue_offset == 1
+        assert old not in cluster.broker.peers
+        assert len(cluster.broker.peers) == 1
+
+
+async def test_many_in_flight_on_one_connection_and_results_in_order() -> None:
+    async with FakeCluster(topics={"T": 4}) as cluster, Producer(cluster.namesrv) as producer:
+        results = await producer.send_all(Message("T", b"%d" % i) for i in range(2000))
+        found = {m.uniq_key: m.body for queue in cluster.broker.queues.values() for m in queue}
+        assert [found[result.message_id] for result in results] == [b"%d" % i for i in range(2000)]
+        assert len(cluster.broker.peers) == 1
+
+
+async def test_the_bound_on_requests_in_flight_holds() -> None:
+    held: list[Any] = []
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+        if request.code in SENDS and request not in held:
+            held.append(request)
+            return Deed.SILENCE
+        return None
+
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, in_flight_max=8) as producer:
+        cluster.rules.append(rule)
+        work = [asyncio.create_task(producer.send(Message("T", b"%d" % i))) for i in range(50)]
+        served = 0
+        while served < 50:
+            await asyncio.sleep(0.01)
+            assert len(held) - served <= 8
+            while served < len(held):
+                cluster.serve(cluster.broker, cluster.broker.peers[0], held[served])
+                served += 1
+        assert len(await asyncio.gather(*work)) == 50
+
+
+async def test_one_failure_among_many_is_raised_after_the_rest_is_through() -> None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        return refuse(request, 13, "bad") if request.code in SENDS and request.body == b"13" else None
+
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(rule)
+        await producer.send(Message("T", b"first"))
+        with pytest.raises(SendError, match="bad"):
+            await producer.send_all([Message("T", b"%d" % i) for i in range(20)])
+        assert len(cluster.broker.queues["T", 0]) == 20
+
+
+async def test_one_way_waits_for_nothing(eventually: Any) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        await producer.send_oneway(Message("T", b"x"))
+        await eventually(lambda: cluster.broker.queues["T", 0])
+        assert sends(cluster.broker)[0].is_oneway
+
+
+async def test_a_chosen_queue_is_kept_even_when_it_refuses() -> None:
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(answer_first(1, ResponseCode.SYSTEM_ERROR))
+        queue = MessageQueue("T", "b", 1)
+        assert queue in await producer.queues("T")
+        assert (await producer.send(Message("T", b"x"), queue=queue)).queue == queue
+        assert not sends(cluster.brokers["a"])
+
+
+async def test_brokers_know_the_group_and_are_told_when_it_leaves(eventually: Any) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        async with Producer(cluster.namesrv, "my_group") as producer:
+            await producer.send(Message("T", b"x"))
+            await eventually(lambda: cluster.broker.asked(RequestCode.HEART_BEAT))
+            data = HeartbeatData.decode(cluster.broker.asked(RequestCode.HEART_BEAT)[0].body)
+            assert (data.client_id, data.producer_groups) == (producer.client_id, ["my_group"])
+        (leave,) = cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+        assert leave.ext_fields == {"clientID": producer.client_id, "producerGroup": "my_group"}
+
+
+async def test_close_waits_for_what_is_in_flight() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        producer = Producer(cluster.namesrv)
+        producer.start()
+        await producer.send(Message("T", b"first"))
+        work = [asyncio.create_task(producer.send(Message("T", b"x"))) for _ in range(20)]
+        await asyncio.sleep(0)
+        await producer.close()
+        assert Counter(type(r) for r in await asyncio.gather(*work, return_exceptions=True)) == {
+            type(await work[0]): 20
+        }
+        with pytest.raises(ClientClosedError):
+            await producer.send(Message("T", b"late"))
+
+
+async def test_junk_from_the_server_closes_the_connection_and_is_survived() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        await producer.send(Message("T", b"x"))
+        cluster.broker.peers[0].transport.write(b"\x7f\xff\xff\xffjunk junk")
+        while cluster.broker.peers:
+            await asyncio.sleep(0.005)
+        assert (await producer.send(Message("T", b"y"))).queue_offset == 1
+
+
+async def test_the_next_name_server_is_asked_when_one_is_down() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(["127.0.0.1:1", cluster.namesrv]) as producer:
+        assert (await producer.send(Message("T", b"x"))).queue_offset == 0
+
+
+async def test_unstarted_and_misconfigured() -> None:
+    with pytest.raises(ClientClosedError):
+        await Producer().send(Message("T", b"x"))
+    with pytest.raises(ValueError, match="group"):
+        Producer(group="no spaces")

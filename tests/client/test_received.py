@@ -1,0 +1,98 @@
+"""From stored bytes to what the application sees; and the inbox between pulls and the application."""
+
+import asyncio
+
+import pytest
+
+from ringmq.client import Compression, Message, MessageExt, MessageQueue
+from ringmq.client.compression import compress_body
+from ringmq.client.inbox import Inbox, Shelf
+from ringmq.client.received import queue_of, read_messages
+from ringmq.remoting.batch import encode_batch
+from ringmq.remoting.message import encode_message
+from ringmq.remoting.subscription import build_subscription
+
+QUEUE = MessageQueue("T", "b", 3)
+ALL = build_subscription("T", "*")
+
+
+def stored(body: bytes = b"x", offset: int = 0, **more: object) -> MessageExt:
+    defaults: dict[str, object] = {"queue_id": 3, "queue_offset": offset}
+    return MessageExt("T", body, **(defaults | more))  # type: ignore[arg-type]
+
+
+def test_tags_that_only_collide_are_dropped() -> None:
+    # "Aa" and "BB" have the same hash, so the broker lets both pass
+    body = b"".join(
+        encode_message(stored(tag.encode(), i, properties={"TAGS": tag})) for i, tag in enumerate(("Aa", "BB"))
+    )
+    messages = read_messages(body, QUEUE, 0, build_subscription("T", "BB"))
+    assert [m.body for m in messages] == [b"BB"]
+
+
+@pytest.mark.parametrize("algorithm", list(Compression))
+def test_bodies_are_decompressed(algorithm: Compression) -> None:
+    packed, bits = compress_body(b"y" * 5000, algorithm)
+    (message,) = read_messages(encode_message(stored(packed, sys_flag=bits)), QUEUE, 0, ALL)
+    assert (message.body, message.sys_flag) == (b"y" * 5000, 0)
+
+
+def test_a_body_that_cannot_be_decompressed_is_handed_over_marked(caplog: pytest.LogCaptureFixture) -> None:
+    (message,) = read_messages(encode_message(stored(b"junk", sys_flag=0x301)), QUEUE, 0, ALL)
+    assert (message.body, message.sys_flag) == (b"junk", 0x301)
+    assert "zlib" in caplog.text
+
+
+def test_inner_batches_are_split_and_read_from_the_middle() -> None:
+    body = encode_batch([Message("T", b"%d" % i, {"TAGS": "t"}) for i in range(4)])
+    batch = stored(body, 10, sys_flag=0xC0, properties={"INNER_NUM": "4", "INNER_BASE": "10"})
+    messages = read_messages(encode_message(batch), QUEUE, 12, build_subscription("T", "t"))
+    assert [(m.queue_offset, m.body, m.sys_flag) for m in messages] == [(12, b"2", 0), (13, b"3", 0)]
+
+
+def test_messages_from_the_retry_topic_carry_their_first_topic() -> None:
+    retry = MessageQueue("%RETRY%g", "b", 0)
+    again = MessageExt("%RETRY%g", b"", {"RETRY_TOPIC": "T"}, queue_id=0, reconsume_times=1)
+    (message,) = read_messages(encode_message(again), retry, 0, build_subscription("%RETRY%g", "*"))
+    assert (message.topic, message.broker_name) == ("T", "b")
+    assert retry in queue_of(message, "g")
+
+
+def test_what_is_cut_off_is_not_delivered() -> None:
+    whole = encode_message(stored(b"a", 0))
+    assert len(read_messages(whole + whole[:-3], QUEUE, 0, ALL)) == 1
+
+
+def test_inbox_serves_shelves_in_turn_and_counts() -> None:
+    inbox, taken = Inbox(), []
+    one, two = Shelf(lambda: taken.append(1)), Shelf(lambda: taken.append(2))
+    inbox.put(one, [stored(b"aa", i) for i in range(3)])
+    inbox.put(two, [stored(b"b", 9)])
+    inbox.put(one, [stored(b"aa", 3)])
+    assert (one.count, one.bytes_held) == (4, 8)
+    found = [[m.queue_offset for m in inbox.take_nowait(2)] for _ in range(5)]
+    assert found == [[0, 1], [2], [9], [3], []]
+    assert (one.count, one.bytes_held, taken) == (0, 0, [1, 1, 2, 1])
+
+
+def test_inbox_forgets_a_shelf() -> None:
+    inbox = Inbox()
+    one, two = Shelf(lambda: None), Shelf(lambda: None)
+    inbox.put(one, [stored()])
+    inbox.put(two, [stored(offset=5)])
+    inbox.discard(one)
+    assert [m.queue_offset for m in inbox.take_nowait(9)] == [5]
+
+
+async def test_inbox_wakes_who_waits() -> None:
+    inbox, shelf = Inbox(), Shelf(lambda: None)
+    waiters = [asyncio.create_task(inbox.wait()) for _ in range(2)]
+    await asyncio.sleep(0)
+    inbox.put(shelf, [stored()])
+    await asyncio.wait_for(asyncio.gather(*waiters), 5)
+    inbox.take_nowait(1)
+    waiter = asyncio.create_task(inbox.wait())
+    await asyncio.sleep(0)
+    assert not waiter.done()
+    inbox.close()
+    await asyncio.wait_for(waiter, 5)

@@ -1,0 +1,106 @@
+"""What a send puts on the wire: the fast header equals the general one, limits and rules name what they refuse."""
+
+import pytest
+
+from ringmq.client import BodyRules, Compression, Message, compose_message
+from ringmq.client.compression import decompress_body
+from ringmq.client.send_request import TopicHeader, prepare_batch, prepare_message
+from ringmq.remoting.batch import decode_batch
+from ringmq.remoting.codes import RequestCode, SerializeType
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.frame import FrameDecoder
+from ringmq.remoting.properties import decode_properties
+
+RULES = BodyRules()
+
+
+def next_key(now_ms: int) -> str:
+    return f"KEY{now_ms}"
+
+
+def test_the_fast_header_is_the_general_one() -> None:
+    message = compose_message("T中", b"body", tags="tag", keys=["k1", "k2"], properties={"p": "ü"}, flag=-7)
+    message.topic = "T"
+    request = prepare_message(message, next_key, 1234, RULES)
+    frame = TopicHeader("group", "T").encode(request, 3, 99)
+    general = RemotingCommand.request(
+        RequestCode.SEND_MESSAGE_V2,
+        {
+            "a": "group", "b": "T", "c": "TBW102", "d": "4", "j": "0", "k": "false", "m": "false", "e": "3", "f": "0",
+            "g": "1234", "h": "-7", "i": request.properties.decode(),
+        },
+        b"body",
+        opaque=99,
+        serialize_type=SerializeType.ROCKETMQ,
+    )  # fmt: skip
+    assert frame == encode_frame(general)
+
+
+def test_one_way_and_batch_differ_in_code_flag_and_mark() -> None:
+    batch = prepare_batch([Message("T", b"1"), Message("T", b"22")], next_key, 5, RULES)
+    (command,) = FrameDecoder().feed(TopicHeader("g", "T").encode(batch, 0, 1, oneway=True))
+    assert (command.code, command.is_oneway, command.ext_fields["m"]) == (320, True, "true")
+    assert [element.body for element in decode_batch(command.body)] == [b"1", b"22"]
+
+
+def test_a_message_gets_an_id_once_and_keeps_it() -> None:
+    message = Message("T", b"")
+    first = prepare_message(message, next_key, 1, RULES)
+    second = prepare_message(message, next_key, 2, RULES)
+    assert first.message_ids == second.message_ids == ("KEY1",)
+    assert decode_properties(first.properties.decode()) == {"UNIQ_KEY": "KEY1", "WAIT": "true"}
+
+
+@pytest.mark.parametrize("algorithm", [Compression.ZLIB, Compression.ZSTD, Compression.LZ4])
+def test_bodies_from_4096_bytes_on_are_compressed(algorithm: Compression) -> None:
+    rules = BodyRules(compression=algorithm)
+    small = prepare_message(Message("T", b"x" * 4095), next_key, 1, rules)
+    large = prepare_message(Message("T", b"x" * 4096), next_key, 1, rules)
+    assert (small.sys_flag, small.body) == (0, b"x" * 4095)
+    assert large.sys_flag == 1 | algorithm << 8
+    assert decompress_body(large.body, large.sys_flag) == b"x" * 4096
+
+
+def test_compression_can_be_off_and_batches_are_never_compressed() -> None:
+    plain = prepare_message(Message("T", b"x" * 9000), next_key, 1, BodyRules(compression=None))
+    batch = prepare_batch([Message("T", b"x" * 9000)], next_key, 1, RULES)
+    assert plain.sys_flag == batch.sys_flag == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (Message("", b""), "blank"),
+        (Message("a b", b""), "illegal characters"),
+        (Message("x" * 128, b""), "limit is 127"),
+        (Message("T", b"x" * (4 * 1024 * 1024 + 1)), "4194304"),
+        (Message("T", b"", {"p": "x" * 32767}), "32767"),
+        (Message("T", b"", {"p": "a\x01b"}), "U\\+0001"),
+        (Message("T", b"", {"p": "a\x02b"}), "U\\+0002"),
+    ],
+)
+def test_bad_messages_are_refused_before_anything_is_sent(message: Message, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        prepare_message(message, next_key, 1, RULES)
+
+
+@pytest.mark.parametrize(
+    ("messages", "text"),
+    [
+        ([], "at least one"),
+        ([Message("A", b""), Message("B", b"")], "one topic"),
+        ([Message("%RETRY%g", b"")], "retry topic"),
+        ([Message("A", b"", {"DELAY": "3"})], "delayed"),
+        ([Message("A", b"", {"TRAN_MSG": "true"})], "transactional"),
+        ([Message("A", b""), Message("A", b"", {"WAIT": "false"})], "WAIT"),
+        ([Message("A", b"x" * 3_000_000), Message("A", b"x" * 3_000_000)], "4194304"),
+    ],
+)
+def test_bad_batches_are_refused(messages: list[Message], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        prepare_batch(messages, next_key, 1, RULES)
+
+
+def test_keys_hold_no_blank() -> None:
+    with pytest.raises(ValueError, match="blank"):
+        compose_message("T", b"", keys=["a b"])
