@@ -125,12 +125,12 @@ def print_table(report: Document) -> None:
     print(f"{header['processor']}, {header['cpus']} CPUs, Linux {header['kernel']}, {header['file_system']}")
     print(f"servers on CPUs {header['server_cpus']}, loader on {header['loader_cpu']}, {header['rounds']} round(s) of")
     print(f"{header['seconds']} s, {header['flush']}; median +- half of the spread\n")
-    widths = (54, 22, 22, 22)
+    widths = (64, 22, 22, 22)
     columns = ("row", STOCK, RINGMQ, CEILING)
     print("".join(f"{text:<{width}}" for text, width in zip(columns, widths, strict=True)) + "goals")
     notes = []
     for row in report["rows"]:
-        cells = [f"{row['title']} [{row['unit']}]"[:53]]
+        cells = [f"{row['title']} [{row['unit']}]"[:63]]
         cells += [_cell(row, system) for system in (STOCK, RINGMQ, CEILING)]
         line = "".join(f"{text:<{width}}" for text, width in zip(cells, widths, strict=True))
         print(line + ", ".join(_goal_text(goal, len(row["goals"])) for goal in row["goals"]))
@@ -148,7 +148,7 @@ def loader_summary(report: Document) -> str:
     proven = [
         run["values"].get("messages_per_s", 0.0)
         for row in report["rows"]
-        if row["unit"] == "msg/s" and row["name"] not in ("pull", "sync")
+        if row["unit"] == "msg/s" and row["name"] not in ("batch", "pull", "sync")
         for run in row["systems"].get(CEILING, {}).get("raw", [])
     ]
     shares = [
@@ -193,6 +193,8 @@ def write_plot(report: Document, path: Path) -> None:
     for index, system in enumerate((CEILING, RINGMQ, STOCK)):
         found = [(i, row["systems"].get(system, {})) for i, row in enumerate(reversed(rows))]
         points = [(i, measured, rate) for i, measured in found if (rate := row_rate(measured)) is not None]
+        if not points:
+            continue
         axes.barh(
             [i + 0.27 * (index - 1) for i, _, _ in points],
             [rate for _, _, rate in points],
@@ -203,10 +205,11 @@ def write_plot(report: Document, path: Path) -> None:
         )
     axes.set_yticks(range(len(rows)), [row["title"] for row in reversed(rows)])
     axes.set_xscale("log")
+    axes.set_xlim(left=100)
     axes.set_xlabel("messages per second (median, bars: spread)")
     axes.grid(axis="x", alpha=0.3)
     if axes.get_legend_handles_labels()[1]:
-        axes.legend(loc="lower right")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, -0.2), ncols=3)
     header = report["header"]
     axes.set_title(f"{header['processor']}, {header['cpus']} CPUs, {header['time'][:10]}", fontsize=9)
     figure.tight_layout()

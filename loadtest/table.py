@@ -53,7 +53,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "open-loop",
-        "open loop at half of stock's best rate: p99.9 and max",
+        "open loop at half of stock's best rate: p99.9",
         "p99_9",
         "us",
         (Goal("p99_9", "stock", at_most=0.1), Goal("max", "stock", at_most=0.1)),
@@ -71,7 +71,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "sdk-await",
-        "Python SDK, one process, 1 KiB, one await each (pipelined)",
+        "Python SDK, one process, 1 KiB, one await each",
         RATE,
         "msg/s",
         (Goal(RATE, "absolute", at_least=15_000),),
