@@ -98,7 +98,7 @@ async def start() -> AsyncIterator[Start]:
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while not condition():
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # poll
 
 
 def registration(name: str = "b") -> RemotingCommand:

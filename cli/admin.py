@@ -1,0 +1,205 @@
+"""Operators' requests: which servers to ask, and their answers put together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from ringmq.client.errors import BrokerError, RingmqError, RouteError
+from ringmq.client.name_servers import parse_name_servers
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.remoting.admin_bodies import (
+    ConsumerConnection,
+    ConsumeStats,
+    GroupConfigTable,
+    TopicStats,
+    decode_topic_list,
+)
+from ringmq.remoting.admin_headers import CreateTopicRequestHeader
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
+from ringmq.remoting.json_body import write_body
+from ringmq.remoting.names import AUTO_CREATE_TOPIC, dlq_topic, retry_topic
+from ringmq.remoting.route import ClusterInfo, TopicRouteData
+
+TIMEOUT_MS = 5000
+ROUTE_WAIT_S = 3.0
+"""How long to wait until a created topic has a route: brokers register it right after answering."""
+
+
+@dataclass(slots=True)
+class Admin:
+    """One connection set to a cluster."""
+
+    client: RemotingClient
+    name_servers: Sequence[str]
+
+    # ---- name servers ----
+
+    async def ask_name_server(self, code: RequestCode, **fields: str) -> RemotingCommand:
+        """The answer of the first name server that answers. Raises `RingmqError`."""
+        error: RingmqError | None = None
+        for address in self.name_servers:
+            try:
+                return await self.client.call(address, code, fields, timeout_ms=TIMEOUT_MS)
+            except BrokerError:
+                raise
+            except RingmqError as failed:
+                error = failed
+        assert error is not None
+        raise error
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All brokers."""
+        return ClusterInfo.decode((await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+
+    async def masters(self, cluster: str | None = None) -> list[str]:
+        """Master addresses, of one cluster or all. Raises `RouteError` when there are none."""
+        info = await self.cluster_info()
+        names = info.clusters.get(cluster, []) if cluster else sorted(info.brokers)
+        found = [info.brokers[name].master_addr for name in names if name in info.brokers]
+        addresses = [address for address in found if address]
+        if not addresses:
+            raise RouteError(f"no broker is registered{f' in cluster {cluster}' if cluster else ''}")
+        return addresses
+
+    async def topics(self) -> list[str]:
+        """All topics with a route."""
+        answer = await self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(decode_topic_list(answer.body))
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """Where the topic lives, None if nowhere."""
+        try:
+            answer = await self.ask_name_server(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic, acceptStandardJsonOnly="true"
+            )
+        except BrokerError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            raise
+        return TopicRouteData.decode(answer.body)
+
+    async def route_masters(self, topic: str) -> list[str]:
+        """Addresses to ask about a topic. Raises `RouteError` when it has no route."""
+        route = await self.route(topic)
+        if route is None:
+            raise RouteError(f"topic {topic} has no route")
+        return [address for broker in route.broker_datas if (address := broker.any_addr)]
+
+    # ---- topics ----
+
+    async def create_topic(self, config: TopicConfig, addresses: Iterable[str]) -> None:
+        """Create or change a topic on every given broker, and wait a moment for its route."""
+        header = CreateTopicRequestHeader(
+            topic=config.topic_name,
+            default_topic=AUTO_CREATE_TOPIC,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+            attributes=",".join(f"+{key}={value}" for key, value in config.attributes.items()),
+        )
+        await self._call_all(addresses, RequestCode.UPDATE_AND_CREATE_TOPIC, header.encode())
+        deadline = time.monotonic() + ROUTE_WAIT_S
+        while await self.route(config.topic_name) is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+
+    async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Delete a topic on all brokers, then in all name servers."""
+        await self._call_all(await self.masters(cluster), RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+        fields = {"topic": topic} | ({"clusterName": cluster} if cluster else {})
+        await self._call_all(self.name_servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, fields)
+
+    async def topic_stats(self, topic: str) -> TopicStats:
+        """Offsets of all queues of a topic."""
+        stats = TopicStats({})
+        for address in await self.route_masters(topic):
+            answer = await self._call(address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+            part = TopicStats.decode(answer.body)
+            stats.offsets |= part.offsets
+            stats.put_tps += part.put_tps
+        return stats
+
+    # ---- groups ----
+
+    async def groups(self) -> dict[str, SubscriptionGroupConfig]:
+        """Every group that any broker knows."""
+        found: dict[str, SubscriptionGroupConfig] = {}
+        for address in await self.masters():
+            answer = await self._call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+            found = GroupConfigTable.decode(answer.body).groups | found
+        return dict(sorted(found.items()))
+
+    async def create_group(self, config: SubscriptionGroupConfig, addresses: Iterable[str]) -> None:
+        """Create or change a group on every given broker."""
+        body = write_body(config.to_json())
+        await self._call_all(addresses, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+
+    async def delete_group(self, group: str, clean_offset: bool, cluster: str | None = None) -> None:
+        """Delete a group and its retry and dead-letter topics, as mqadmin does."""
+        fields = {"groupName": group, "cleanOffset": "true" if clean_offset else "false"}
+        await self._call_all(await self.masters(cluster), RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
+        for topic in (retry_topic(group), dlq_topic(group)):
+            await self.delete_topic(topic, cluster)
+
+    async def progress(self, group: str, topic: str | None = None) -> ConsumeStats:
+        """How far the group has consumed, on all brokers."""
+        stats = ConsumeStats({})
+        fields = {"consumerGroup": group} | ({"topic": topic} if topic else {})
+        for address in await self.masters():
+            try:
+                answer = await self._call(address, RequestCode.GET_CONSUME_STATS, fields)
+            except BrokerError as error:
+                if error.code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST):
+                    continue
+                raise
+            part = ConsumeStats.decode(answer.body)
+            stats.offsets |= part.offsets
+            stats.consume_tps += part.consume_tps
+        return stats
+
+    async def connections(self, group: str) -> ConsumerConnection | None:
+        """The group's members that are connected now, None for an offline group."""
+        merged: ConsumerConnection | None = None
+        for address in await self.masters():
+            try:
+                answer = await self._call(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
+            except BrokerError as error:
+                if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                    continue
+                raise
+            part = ConsumerConnection.decode(answer.body)
+            if merged is None:
+                merged = part
+                continue
+            known = {connection.client_id for connection in merged.connections}
+            merged.connections += [entry for entry in part.connections if entry.client_id not in known]
+        return merged
+
+    async def _call(
+        self, address: str, code: RequestCode, fields: dict[str, str] | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        return await self.client.call(address, code, fields, body, timeout_ms=TIMEOUT_MS)
+
+    async def _call_all(
+        self, addresses: Iterable[str], code: RequestCode, fields: dict[str, str] | None = None, body: bytes = b""
+    ) -> None:
+        for address in addresses:
+            await self._call(address, code, fields, body)
+
+
+@asynccontextmanager
+async def open_admin(namesrv: str) -> AsyncIterator[Admin]:
+    """An `Admin` for a list of name servers. Raises ValueError for one that is none."""
+    client = RemotingClient()
+    try:
+        yield Admin(client, parse_name_servers(namesrv))
+    finally:
+        await client.close()

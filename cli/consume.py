@@ -1,0 +1,102 @@
+"""`ringmq consume`: a member of a consumer group that prints what it gets."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from typing import Any
+
+import click
+
+from ringmq.cli.output import client_options, print_line
+from ringmq.cli.running import run, until_signalled
+from ringmq.client import ConsumeFrom, Consumer, MessageExt
+
+BATCH_MESSAGES_MAX = 1024
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-g", "--group", default="ringmq_cli", show_default=True, help="Consumer group; it remembers its place.")
+@click.option("-t", "--tags", default="*", show_default=True, help="Tag expression, such as 'TagA || TagB'.")
+@click.option(
+    "--from", "begin", default="first", show_default=True, metavar="first|last|MS",
+    help="Where a new group begins: a time is in ms since 1970.",
+)  # fmt: skip
+@click.option("-c", "--count", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option("--timeout", type=click.FloatRange(0.001), metavar="SECONDS", help="Stop after this long without any.")
+@click.option("-v", "--verbose", is_flag=True, help="Queue, offset, keys and tags before each body.")
+@client_options
+def consume(
+    topic: str,
+    group: str,
+    tags: str,
+    begin: str,
+    count: int | None,
+    timeout: float | None,
+    verbose: bool,
+    namesrv: str,
+    output: str,
+) -> None:
+    """Print the messages of TOPIC, one body per line, until stopped. With -o json, one object per line."""
+    start, timestamp_ms = _begin(begin)
+    consumer = Consumer({topic: tags}, namesrv, group, consume_from=start, timestamp_ms=timestamp_ms)
+    timeout_ms = None if timeout is None else max(1, int(timeout * 1000))
+    run(until_signalled(_consume(consumer, count, timeout_ms, output, verbose)))
+
+
+async def _consume(consumer: Consumer, count: int | None, timeout_ms: int | None, output: str, verbose: bool) -> None:
+    left = count
+    async with consumer:
+        while left is None or left > 0:
+            wanted = BATCH_MESSAGES_MAX if left is None else min(left, BATCH_MESSAGES_MAX)
+            messages = await consumer.poll(wanted, timeout_ms)
+            if not messages:
+                break
+            for message in messages:
+                _show(message, output, verbose)
+            sys.stdout.flush()
+            consumer.ack(messages)
+            left = None if left is None else left - len(messages)
+
+
+def _begin(text: str) -> tuple[ConsumeFrom, int]:
+    if text in ("first", "last"):
+        return (ConsumeFrom.FIRST if text == "first" else ConsumeFrom.LAST), 0
+    if not text.isascii() or not text.isdecimal() or len(text) > 15:
+        raise click.BadParameter(f"{text!r} is none of first, last, a time in ms", param_hint="--from")
+    return ConsumeFrom.TIMESTAMP, int(text)
+
+
+def _show(message: MessageExt, output: str, verbose: bool) -> None:
+    if output == "json":
+        print_line(_fields(message))
+        return
+    if verbose:
+        keys = " ".join(message.keys) or "-"
+        place = f"{message.broker_name}/{message.queue_id} {message.queue_offset}"
+        click.echo(f"[{place}] keys {keys} tags {message.tags or '-'} ", nl=False)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(message.body + b"\n")
+
+
+def _fields(message: MessageExt) -> dict[str, Any]:
+    """Everything about a message; a body that is not UTF-8 comes as Base64 under `bodyBase64`."""
+    fields: dict[str, Any] = {
+        "topic": message.topic,
+        "broker": message.broker_name,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "messageId": message.msg_id,
+        "keys": message.keys,
+        "tags": message.tags,
+        "properties": message.properties,
+        "bornMs": message.born_timestamp_ms,
+        "storeMs": message.store_timestamp_ms,
+        "reconsumeTimes": message.reconsume_times,
+    }
+    try:
+        fields["body"] = message.body.decode()
+    except UnicodeDecodeError:
+        fields["bodyBase64"] = base64.b64encode(message.body).decode()
+    return fields

@@ -1,0 +1,152 @@
+"""`ringmq group`: list, create, delete, progress, members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ringmq.cli.admin import open_admin
+from ringmq.cli.output import client_options, print_result, print_rows
+from ringmq.cli.running import run
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.remoting.names import SYSTEM_GROUPS, check_group
+
+
+@click.group()
+def group() -> None:
+    """List, create, delete and inspect consumer groups."""
+
+
+@group.command("list")
+@click.option("-a", "--all", "everything", is_flag=True, help="System groups, too.")
+@client_options
+def list_groups(everything: bool, namesrv: str, output: str) -> None:
+    """Groups and how many members are connected."""
+    rows = run(_list(namesrv, everything))
+    print_rows(output, rows, ["group", "members", "consumeType", "messageModel", "retryMaxTimes", "enabled"])
+
+
+@group.command()
+@click.argument("name")
+@click.option("--retry-max-times", type=click.IntRange(0), default=16, show_default=True, help="Before the DLQ.")
+@click.option("--retry-queues", type=click.IntRange(0, 65535), default=1, show_default=True)
+@click.option("--broadcast/--no-broadcast", default=True, show_default=True, help="Broadcasting is allowed.")
+@click.option("--orderly", is_flag=True, help="Consumed in order.")
+@click.option("--disabled", is_flag=True, help="Pulls are refused.")
+@click.option("--cluster", help="Only this cluster.")
+@client_options
+def create(name: str, namesrv: str, output: str, cluster: str | None, **settings: Any) -> None:
+    """Create a group on all brokers, or change it."""
+    config = SubscriptionGroupConfig(
+        name,
+        consume_enable=not settings["disabled"],
+        consume_broadcast_enable=settings["broadcast"],
+        consume_message_orderly=settings["orderly"],
+        retry_queue_nums=settings["retry_queues"],
+        retry_max_times=settings["retry_max_times"],
+    )
+    brokers = run(_create(namesrv, config, cluster))
+    print_result(output, {"group": name, "brokers": brokers}, f"group {name} is on {', '.join(brokers)}")
+
+
+@group.command()
+@click.argument("name")
+@click.option("--keep-offsets", is_flag=True, help="Keep how far the group has consumed.")
+@click.option("--cluster", help="Only in this cluster.")
+@client_options
+def delete(name: str, keep_offsets: bool, cluster: str | None, namesrv: str, output: str) -> None:
+    """Delete a group with its retry and dead-letter topics."""
+    run(_delete(namesrv, name, not keep_offsets, cluster))
+    print_result(output, {"group": name, "deleted": True}, f"group {name} is deleted")
+
+
+@group.command()
+@click.argument("name")
+@click.option("--topic", help="Only this topic.")
+@client_options
+def progress(name: str, topic: str | None, namesrv: str, output: str) -> None:
+    """How far a group has consumed each queue."""
+    rows = run(_progress(namesrv, name, topic))
+    columns = ["topic", "broker", "queueId", "brokerOffset", "consumerOffset", "lag", "inFlight", "lastConsumedMs"]
+    print_rows(output, rows, columns)
+    if output == "table":
+        click.echo(f"total lag {sum(row['lag'] for row in rows)}")
+
+
+@group.command()
+@click.argument("name")
+@client_options
+def members(name: str, namesrv: str, output: str) -> None:
+    """The members that are connected now."""
+    rows = run(_members(namesrv, name))
+    print_rows(output, rows, ["clientId", "clientAddr", "language", "version"])
+
+
+async def _list(namesrv: str, everything: bool) -> list[dict[str, Any]]:
+    async with open_admin(namesrv) as admin:
+        rows = []
+        for name, config in (await admin.groups()).items():
+            if name in SYSTEM_GROUPS and not everything:
+                continue
+            online = await admin.connections(name)
+            rows.append(
+                {
+                    "group": name,
+                    "members": len(online.connections) if online else 0,
+                    "consumeType": online.consume_type if online else None,
+                    "messageModel": online.message_model if online else None,
+                    "retryMaxTimes": config.retry_max_times,
+                    "enabled": config.consume_enable,
+                }
+            )
+        return rows
+
+
+async def _create(namesrv: str, config: SubscriptionGroupConfig, cluster: str | None) -> list[str]:
+    check_group(config.group_name)
+    async with open_admin(namesrv) as admin:
+        addresses = await admin.masters(cluster)
+        await admin.create_group(config, addresses)
+        return addresses
+
+
+async def _delete(namesrv: str, name: str, clean_offset: bool, cluster: str | None) -> None:
+    async with open_admin(namesrv) as admin:
+        await admin.delete_group(name, clean_offset, cluster)
+
+
+async def _progress(namesrv: str, name: str, topic: str | None) -> list[dict[str, Any]]:
+    async with open_admin(namesrv) as admin:
+        stats = await admin.progress(name, topic)
+    if not stats.offsets:
+        raise ValueError(f"group {name} has consumed nothing yet" + (f" of topic {topic}" if topic else ""))
+    return [
+        {
+            "topic": queue.topic,
+            "broker": queue.broker_name,
+            "queueId": queue.queue_id,
+            "brokerOffset": entry.broker_offset,
+            "consumerOffset": entry.consumer_offset,
+            "lag": entry.lag,
+            "inFlight": max(0, entry.pull_offset - entry.consumer_offset),
+            "lastConsumedMs": entry.last_ms or None,
+        }
+        for queue, entry in sorted(stats.offsets.items())
+    ]
+
+
+async def _members(namesrv: str, name: str) -> list[dict[str, Any]]:
+    async with open_admin(namesrv) as admin:
+        online = await admin.connections(name)
+    if online is None:
+        raise ValueError(f"group {name} has no member online")
+    return [
+        {
+            "clientId": connection.client_id,
+            "clientAddr": connection.client_addr,
+            "language": connection.language,
+            "version": connection.version_desc,
+        }
+        for connection in sorted(online.connections, key=lambda connection: connection.client_id)
+    ]

@@ -1,0 +1,81 @@
+"""The `ringmq` command: one table of commands, each loaded when it is called.
+
+Help comes from the table, so `ringmq --help` loads none of them. To add a command: write a module with a click
+command and add a line to `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import NamedTuple
+
+import click
+
+
+class Entry(NamedTuple):
+    """Where a command lives and its line of help."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS = {
+    "serve": Entry("ringmq.cli.serve", "serve", "Run a name server and a broker in one go."),
+    "broker": Entry("ringmq.cli.serve", "broker", "Run a broker that registers with name servers."),
+    "namesrv": Entry("ringmq.cli.namesrv", "namesrv", "Run a name server."),
+    "topic": Entry("ringmq.cli.topic", "topic", "List, create, delete and inspect topics."),
+    "group": Entry("ringmq.cli.group", "group", "List, create, delete and inspect consumer groups."),
+    "produce": Entry("ringmq.cli.produce", "produce", "Send messages from arguments, a file or standard input."),
+    "consume": Entry("ringmq.cli.consume", "consume", "Print messages as a member of a consumer group."),
+    "store": Entry("ringmq.cli.store_commands", "store", "Inspect and verify a store folder."),
+    "bench": Entry("ringmq.cli.bench", "bench", "Measure a broker."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module; a part that is not installed is a clear error."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        try:
+            command = getattr(importlib.import_module(entry.module), entry.attribute)
+        except ModuleNotFoundError as error:
+            raise click.ClickException(
+                f"{cmd_name} needs {error.name}, which is not installed; pip install 'ringmq[broker]' has all parts"
+            ) from error
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The command list, from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"ringmq {version('ringmq')}")
+        ctx.exit()
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version.")
+def main() -> None:
+    """RingMQ: a RocketMQ-compatible message broker.
+
+    Start everything with `ringmq serve`, then try `ringmq produce Hello -m hi` and `ringmq consume Hello`.
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""`ringmq produce`: messages from arguments, or one per line of a file or standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import click
+
+from ringmq.cli.output import client_options, print_line, print_result
+from ringmq.cli.running import run
+from ringmq.client import Message, Producer, SendResult, compose_message
+
+READ_BYTES = 256 * 1024
+IN_FLIGHT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class MessageForm:
+    """What all messages of one call have in common. `key_lines` uses each line's number as its key."""
+
+    topic: str
+    tag: str | None
+    keys: Sequence[str]
+    properties: dict[str, str]
+    number_keys: bool
+
+    def message(self, body: bytes, number: int) -> Message:
+        """The message for one body. Raises ValueError."""
+        keys = [*self.keys, str(number)] if self.number_keys else self.keys
+        return compose_message(self.topic, body, tags=self.tag, keys=keys, properties=self.properties)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-m", "--message", "messages", multiple=True, help="A message; repeatable. Without any, lines are read.")
+@click.option("-f", "--file", "source", type=click.File("rb"), default="-", help="File of lines, - for standard input.")
+@click.option("-t", "--tag", help="TAGS of every message.")
+@click.option("-k", "--key", "keys", multiple=True, help="A key of every message; repeatable.")
+@click.option("--number-keys", is_flag=True, help="The line number (from 1) as key.")
+@click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="User property; repeatable.")
+@click.option("-b", "--batch", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Messages a request.")
+@click.option("-g", "--group", default="ringmq_cli_producer", show_default=True, help="Producer group.")
+@client_options
+def produce(
+    topic: str,
+    messages: tuple[str, ...],
+    source: IO[bytes],
+    batch: int,
+    group: str,
+    namesrv: str,
+    output: str,
+    **form: Any,
+) -> None:
+    """Send messages to TOPIC.
+
+    Prints where each message given with -m was stored, or a summary of the lines that were read. With -o json there
+    is one object per request.
+    """
+    shape = MessageForm(topic, form["tag"], form["keys"], _pairs(form["properties"]), form["number_keys"])
+    bodies = _given(messages) if messages else _lines(source)
+    run(_produce(namesrv, group, shape, bodies, batch, output, show_each=bool(messages)))
+
+
+async def _produce(
+    namesrv: str,
+    group: str,
+    form: MessageForm,
+    bodies: AsyncIterator[list[bytes]],
+    batch: int,
+    output: str,
+    *,
+    show_each: bool,
+) -> None:
+    sent, begun = 0, time.monotonic()
+    async with Producer(namesrv, group) as producer:
+        async for chunk in bodies:
+            messages = [form.message(body, sent + at) for at, body in enumerate(chunk, start=1)]
+            for result in await _send(producer, messages, batch):
+                _show(form.topic, result, output, show_each)
+            sent += len(messages)
+    if output == "table" and not show_each:
+        seconds = max(time.monotonic() - begun, 1e-9)
+        click.echo(f"{sent} messages sent to {form.topic} in {seconds:.2f} s ({sent / seconds:.0f}/s)")
+
+
+async def _send(producer: Producer, messages: list[Message], batch: int) -> list[SendResult]:
+    if batch == 1:
+        return await producer.send_all(messages, pipeline=IN_FLIGHT)
+    groups = [messages[at : at + batch] for at in range(0, len(messages), batch)]
+    return list(await asyncio.gather(*[producer.send_batch(part) for part in groups]))
+
+
+def _show(topic: str, result: SendResult, output: str, show_each: bool) -> None:
+    fields = {
+        "topic": topic,
+        "broker": result.queue.broker_name,
+        "queueId": result.queue.queue_id,
+        "queueOffset": result.queue_offset,
+        "status": result.status.name,
+        "messageIds": list(result.message_ids),
+        "offsetMessageIds": list(result.offset_message_ids),
+    }
+    if output == "json":
+        print_line(fields)
+    elif show_each:
+        place = f"{topic}/{fields['broker']}/{fields['queueId']} offset {fields['queueOffset']}"
+        print_result(output, fields, f"{' '.join(result.message_ids)}  {place}  {fields['status']}")
+
+
+async def _given(messages: Iterable[str]) -> AsyncIterator[list[bytes]]:
+    yield [message.encode() for message in messages]
+
+
+async def _lines(source: IO[bytes]) -> AsyncIterator[list[bytes]]:
+    """Lists of lines as they become available; a pipe that is still written to is sent from at once."""
+    read = getattr(source, "read1", source.read)
+    rest = b""
+    while data := await asyncio.to_thread(read, READ_BYTES):
+        *lines, rest = (rest + data).split(b"\n")
+        if lines:
+            yield [line.removesuffix(b"\r") for line in lines]
+    if rest:
+        yield [rest]
+
+
+def _pairs(texts: Iterable[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
+        pairs[name] = value
+    return pairs

@@ -1,0 +1,34 @@
+"""Running a command's coroutine: what the other side refuses, and bad input, end as one line and exit status 1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import click
+
+from ringmq.client.errors import RingmqError
+from ringmq.remoting.errors import RemotingError
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """The coroutine's result."""
+    try:
+        return asyncio.run(work)
+    except (RingmqError, RemotingError, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work`; SIGINT and SIGTERM cancel it and are no error, so that what it holds open is closed in order."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
