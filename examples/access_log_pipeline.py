@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from ringmq.client import ConsumeFrom, Consumer, Message, Producer, compose_message
 
@@ -188,37 +189,37 @@ def serving(store: Path) -> Iterator[str]:
         *("serve", "--store", str(store), "--port", str(port), "--namesrv-port", str(namesrv_port)),
         *("--set", "brokerIP1=127.0.0.1", "--set", "bindAddress=127.0.0.1"),
     ]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        wait_ready(server)
-        yield f"127.0.0.1:{namesrv_port}"
-    finally:
-        if server.poll() is None:
-            server.send_signal(signal.SIGTERM)
+    with tempfile.TemporaryFile() as output:
+        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
-            rest, _ = server.communicate(timeout=STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            raise PipelineError(f"ringmq serve did not stop within {STOP_TIMEOUT_S:.0f} s of SIGTERM") from None
-    if server.returncode != 0:
-        raise PipelineError(f"ringmq serve ended with status {server.returncode}:\n{rest}")
+            wait_ready(server, output)
+            yield f"127.0.0.1:{namesrv_port}"
+        finally:
+            if server.poll() is None:
+                server.send_signal(signal.SIGTERM)
+            try:
+                status = server.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                raise PipelineError(f"ringmq serve did not stop within {STOP_TIMEOUT_S:.0f} s of SIGTERM") from None
+        if status != 0:
+            raise PipelineError(f"ringmq serve ended with status {status}:\n{text_of(output)}")
 
 
-def wait_ready(server: subprocess.Popen[str]) -> None:
-    """Read the server's output up to the line that says `ready`."""
-    assert server.stdout is not None
-    os.set_blocking(server.stdout.fileno(), False)
+def text_of(output: BinaryIO) -> str:
+    """What the server has printed so far."""
+    return os.pread(output.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+
+
+def wait_ready(server: subprocess.Popen[bytes], output: BinaryIO) -> None:
+    """Wait for the line that says `ready`."""
     deadline = time.monotonic() + START_TIMEOUT_S
-    output = ""
-    while time.monotonic() < deadline:
-        output += server.stdout.read() or ""
-        if any("ready" in line for line in output.splitlines()):
-            os.set_blocking(server.stdout.fileno(), True)
-            return
+    while not any("ready" in line for line in text_of(output).splitlines()):
         if server.poll() is not None:
-            raise PipelineError(f"ringmq serve ended with status {server.returncode}:\n{output}")
+            raise PipelineError(f"ringmq serve ended with status {server.returncode}:\n{text_of(output)}")
+        if time.monotonic() > deadline:
+            raise PipelineError(f"ringmq serve was not ready within {START_TIMEOUT_S:.0f} s:\n{text_of(output)}")
         time.sleep(0.02)
-    raise PipelineError(f"ringmq serve was not ready within {START_TIMEOUT_S:.0f} s:\n{output}")
 
 
 # ---- the report ----
