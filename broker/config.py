@@ -233,8 +233,3 @@ def _check_relations(config: BrokerConfig) -> None:
             f"ringmqReceiveBufferCount = {config.receive_buffer_count} is impossible; accepted: a power of two",
             "ringmqReceiveBufferCount",
         )
-    if config.max_index_num < config.max_hash_slot_num // 1000:
-        raise ConfigError(
-            f"maxIndexNum = {config.max_index_num} is impossible; accepted: at least a thousandth of maxHashSlotNum",
-            "maxIndexNum",
-        )

@@ -17,7 +17,7 @@ from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ringmq.store.markers import write_failed_marker
-from ringmq.store.retention import CommitLogRetention
+from ringmq.store.retention import LogRetention, RetentionSettings
 
 CHECKPOINT_EVERY_MS = 1000
 SEGMENT_RETRY_MS = 1000
@@ -38,7 +38,8 @@ class FlushShell:
         self._root = Path(config.store_path_root_dir)
         self._store_config = store_config(config)
         self._directory = self._store_config.commit_log_directories[0]
-        self._retention = CommitLogRetention(config.as_properties(), self._store_config)
+        settings = RetentionSettings.from_properties(config.as_properties())
+        self._retention = LogRetention(self._store_config, settings, self._safe_offset)
         self._clean_every_s = config.clean_resource_interval / 1000
         self._checkpoint_due_ms = 0
         self._marker_written = False
@@ -136,15 +137,25 @@ class FlushShell:
             lib.rmq_flusher_set_fault(self._flusher, kind, -code)
         return False
 
+    def _safe_offset(self) -> int:
+        """Nothing at or behind it may be deleted: it is not on disk or not dispatched yet."""
+        marks = self._plane.watermarks
+        return int(min(marks.flushed_offset, marks.dispatched_offset))
+
+    def _publish_min_offset(self, min_offset: int) -> None:
+        lib.rmq_flusher_set_min_offset(self._flusher, min_offset)
+        self._plane.wake(lib.RMQ_ROLE_DISPATCH)
+
     def _clean(self) -> None:
-        outcome = self._retention.run(time.time())
+        try:
+            outcome = self._retention.run(time.time(), publish=self._publish_min_offset)
+        except OSError as error:
+            print(f"ringmq: retention: {error}", file=sys.stderr, flush=True)
+            return
         for path in outcome.deleted:
-            print(f"ringmq: retention deleted {path}", file=sys.stderr, flush=True)
-        if outcome.min_offset is not None:
-            lib.rmq_flusher_set_min_offset(self._flusher, outcome.min_offset)
-            self._plane.wake(lib.RMQ_ROLE_DISPATCH)
-        fault = self._state().store_fault
-        if outcome.disk_full and fault == lib.RMQ_FAULT_NONE:
+            print(f"ringmq: retention deleted {path} ({outcome.reason})", file=sys.stderr, flush=True)
+        state = self._state()
+        if outcome.disk_full and state.store_fault == lib.RMQ_FAULT_NONE:
             lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_DISK_FULL, errno.ENOSPC)
-        elif not outcome.disk_full and fault == lib.RMQ_FAULT_DISK_FULL and self._state().next_segment_exists:
+        elif not outcome.disk_full and state.store_fault == lib.RMQ_FAULT_DISK_FULL and state.next_segment_exists:
             lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_NONE, 0)

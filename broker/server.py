@@ -23,7 +23,7 @@ from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name, remove_segments
 from ringmq.ipc.supervisor import Supervisor, make_event_fds
-from ringmq.ipc.supervisor_core import EXIT_CLEAN
+from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store import markers
@@ -102,9 +102,10 @@ def listen_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
 def recover_store(config: BrokerConfig) -> RecoveredStore:
     """Bring the store into a state that the workers can continue; tells what was done."""
     began = time.monotonic()
-    recovered = recover(Path(config.store_path_root_dir), store_config(config))
-    stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in recovered.stage_seconds.items())
-    log(f"store recovered in {time.monotonic() - began:.2f} s up to offset {recovered.append_offset} ({stages})")
+    recovered = recover(store_config(config))
+    stages = ", ".join(f"{name} {ms:.0f} ms" for name, ms in recovered.stage_ms.items() if ms >= 1)
+    seconds = time.monotonic() - began
+    log(f"store recovered in {seconds:.2f} s ({recovered.mode}) up to offset {recovered.append_offset}: {stages}")
     for reason in recovered.reasons:
         log(f"recovery: {reason}")
     return recovered
@@ -119,8 +120,9 @@ def make_plane(config: BrokerConfig, root: Path, recovered: RecoveredStore, plac
     for reader in range(placement.readers):
         plane.map_arena(reader, plane_setup.arena_bytes(config))
     marks = plane.watermarks
-    marks.append_offset = marks.flushed_offset = recovered.append_offset
-    marks.dispatched_offset = recovered.dispatched_offset
+    marks.append_offset = recovered.append_offset
+    marks.flushed_offset = recovered.unsynced_offset
+    marks.dispatched_offset = recovered.redispatch_offset
     marks.min_offset = recovered.min_offset
     plane.header.journal.entry[0].append_offset = recovered.append_offset
     plane.header.journal.intent_high = recovered.append_offset
@@ -210,7 +212,7 @@ def serve(options: ServeOptions) -> int:
         placement.cpus_by_worker["namesrv"] = placement.cpus_by_worker["control"]
     plane = make_plane(config, root, recovered, placement, port)
     specs = worker_specs(plane, placement, listeners, write_run_config(plane.name, config))
-    specs = [_with_namesrv(spec, namesrv) for spec in specs]
+    specs = [_with_namesrv(spec, namesrv, root) for spec in specs]
     markers.write_boot_marker(root)
     markers.write_abort(root, os.getpid())
     plane.publish_watermarks()
@@ -227,7 +229,9 @@ def finish(plane: Plane, root: Path, lock: StoreLock, status: int) -> int:
     marks = plane.watermarks
     complete = marks.flushed_offset == marks.append_offset == marks.dispatched_offset
     writable = not marks.store_fault and not marks.dispatch_fault
-    if status == EXIT_CLEAN and complete and writable:
+    if status == EXIT_CLEAN and not complete:
+        status = EXIT_UNCLEAN_STOP
+    if status == EXIT_CLEAN and writable:
         markers.remove_abort(root)
         log(f"stopped cleanly at offset {marks.append_offset}")
     else:
@@ -237,7 +241,8 @@ def finish(plane: Plane, root: Path, lock: StoreLock, status: int) -> int:
     return status
 
 
-def _with_namesrv(spec: WorkerSpec, listener: socket.socket | None) -> WorkerSpec:
+def _with_namesrv(spec: WorkerSpec, listener: socket.socket | None, root: Path) -> WorkerSpec:
     if spec.name != "namesrv" or listener is None:
         return spec
-    return replace(spec, listen_fds=(listener.fileno(),), module="ringmq.namesrv.worker")
+    extra = {"kv_config_path": str(root / "config" / "kvConfig.json")}
+    return replace(spec, listen_fds=(listener.fileno(),), module="ringmq.namesrv.worker", extra=extra)

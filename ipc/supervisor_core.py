@@ -10,6 +10,7 @@ in `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort mark
 """
 
 from dataclasses import dataclass, field
+from signal import SIGTERM
 
 EXIT_CLEAN = 0
 EXIT_UNCLEAN_STOP = 71
@@ -154,7 +155,8 @@ class SupervisorCore:
         failed_start = worker.state == "starting"
         if self.stopping:
             worker.state = "ended"
-            if status != 0 and stop_phase(name) >= self._phase:
+            # A worker that had not come up yet had taken nothing in: SIGTERM may end it in any way.
+            if status != 0 and not (failed_start and status == -SIGTERM):
                 self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
             return self._next_phase(now_ms) if self._phase_done() else []
         if now_ms - worker.started_ms > STABLE_AFTER_MS:

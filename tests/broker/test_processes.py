@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from seccomp import IO_URING_SETUP, refusing
-from waiting import wait_until
 
 from ringmq.ipc.placement import place
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.loadtest.running import RunningBroker
+from tests.broker.seccomp import IO_URING_SETUP, refusing
+from tests.waiting import wait_until
 
 SMALL = {
     "mappedFileSizeCommitLog": 1 << 20,
@@ -125,7 +125,7 @@ def test_refused_io_uring_is_one_clear_line(tmp_path: Path) -> None:
     ("setting", "says"),
     [
         ("flushDiskTyp=SYNC_FLUSH", "flushDiskType"),
-        ("listenPort=70000", "0..65535"),
+        ("syncFlushTimeout=0", "1..3600000"),
         ("flushDiskType=NEVER", "ASYNC_FLUSH or SYNC_FLUSH"),
     ],
 )

@@ -104,3 +104,15 @@ def test_a_worker_that_waits_for_its_restart_does_not_hold_up_a_stop() -> None:
     core.step(Stop(), 22)
     core.step(Exited("read-0", 0), 23)
     assert core.step(Exited("read-1", 0), 24) == [Terminate("write")]
+
+
+def test_a_worker_that_was_not_up_yet_may_end_by_the_signal_itself() -> None:
+    core = serving_core()
+    core.step(Exited("write", -9), 20)
+    core.step(Stop(), 21)
+    core.step(Exited("read-0", 0), 22)
+    core.step(Exited("read-1", 0), 23)
+    core.step(Exited("control", 0), 24)
+    core.step(Exited("write", -15), 25)
+    core.step(Exited("flush", 0), 26)
+    assert core.step(Exited("dispatch", 0), 27) == [Finished(0)]
