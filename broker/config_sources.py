@@ -112,7 +112,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[list[Setting], list[st
     return settings, notices
 
 
-_NOT_PROPERTIES = frozenset({"RINGMQ_REQUIRE_NATIVE", "RINGMQ_CRASH_POINT"})
+_NOT_PROPERTIES = frozenset({"RINGMQ_REQUIRE_NATIVE", "RINGMQ_CRASH_POINT", "RINGMQ_CRASH_POINTS", "RINGMQ_NAMESRV"})
 
 
 def _unknown(setting: Setting) -> ConfigError:

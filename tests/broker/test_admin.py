@@ -1,0 +1,342 @@
+"""Operators' requests: topics, groups, configuration, statistics, connections, runtime info."""
+
+from typing import Any
+
+import pytest
+
+from ringmq.broker.ports import KeyQuery
+from ringmq.broker.runtime_info import format_bytes, format_runtime
+from ringmq.broker.topic_attributes import BadAttribute, alter_attributes, parse_attributes
+from ringmq.remoting.admin_bodies import (
+    ConsumerConnection,
+    ConsumeStats,
+    TopicStats,
+    decode_group_list,
+    decode_kv_table,
+    decode_topic_list,
+)
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig, TopicConfigTable
+from ringmq.remoting.json_body import read_object, write_body
+from ringmq.remoting.message_queue import MessageQueue
+from tests.broker.fakes import START_MS, Lab, make_lab, peer
+
+RECORDED_RUNTIME_KEYS = frozenset(
+    """msgPutTotalTodayNow brokerActive sendThreadPoolQueueHeadWaitTimeMills putMessageDistributeTime
+    queryThreadPoolQueueHeadWaitTimeMills remainHowManyDataToFlush msgGetTotalTodayNow timerEnqueueTps
+    queryThreadPoolQueueSize timerOffsetBehind bootTimestamp msgPutTotalYesterdayMorning
+    msgGetTotalYesterdayMorning pullThreadPoolQueueSize commitLogMinOffset pullThreadPoolQueueHeadWaitTimeMills
+    runtime dispatchMaxBuffer brokerVersion putTps getTransferredTps getMissTps
+    litePullThreadPoolQueueHeadWaitTimeMills EndTransactionQueueSize getTotalTps consumeQueueDiskRatio
+    litePullThreadPoolQueueSize pageCacheLockTimeMills ackThreadPoolQueueSize commitLogDiskRatio getFoundTps
+    EndTransactionThreadPoolQueueCapacity ackThreadPoolQueueHeadWaitTimeMills putMessageFailedTimes
+    putLatency999 timerReadBehind commitLogMaxOffset getMessageEntireTimeMax msgPutTotalTodayMorning
+    putMessageTimesTotal putLatency99 msgGetTotalTodayMorning brokerVersionDesc startAcceptSendRequestTimeStamp
+    sendThreadPoolQueueSize putMessageEntireTimeMax earliestMessageTimeStamp commitLogDirCapacity
+    timerCongestNum remainTransientStoreBufferNumbs ackThreadPoolQueueCapacity queryThreadPoolQueueCapacity
+    putMessageAverageSize dispatchBehindBytes putMessageSizeTotal sendThreadPoolQueueCapacity timerDequeueTps
+    pullThreadPoolQueueCapacity litePullThreadPoolQueueCapacity""".split()  # noqa: SIM905
+)
+"""Keys of stock's recorded answer to 28, without those of a path or of delay levels."""
+
+
+def update_topic(lab: Lab, topic: str, **fields: Any) -> Any:
+    ext = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": "4",
+        "writeQueueNums": "4",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "order": "false",
+    }
+    ext |= {name: str(value) for name, value in fields.items()}
+    return lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+
+
+def test_a_topic_is_made_changed_and_read() -> None:
+    lab = make_lab()
+    assert update_topic(lab, "T", attributes="+message.type=FIFO").code == 0
+    assert lab.plane.word("T") == (6, 4, 4, 1)
+    version = lab.broker.topics.data_version.counter
+    assert update_topic(lab, "T", attributes="+message.type=FIFO").code == 0
+    assert lab.broker.topics.data_version.counter == version, "the same again changes nothing"
+    assert update_topic(lab, "T", perm=4, writeQueueNums=2, readQueueNums=8).code == 0
+    assert lab.plane.word("T") == (4, 8, 2, 1)
+    answer = lab.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})
+    config = TopicConfig.from_json(read_object(answer.body, "TopicConfig"))
+    assert (config.read_queue_nums, config.attributes) == (8, {"message.type": "FIFO"})
+    assert lab.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Nope"}).code == 17
+
+
+@pytest.mark.parametrize(
+    ("topic", "fields", "code", "text"),
+    [
+        ("a b", {}, 29, "illegal characters"),
+        ("x" * 128, {}, 29, "127"),
+        ("TBW102", {}, 29, "conflict with system topic"),
+        ("rmq_sys_x", {}, 29, "conflict with system topic"),
+        ("wire-a", {}, 29, "conflict with system topic"),
+        ("T", {"topicFilterType": "NONE"}, 1, "topicFilterType"),
+        ("T", {"attributes": "+message.type=MIXED"}, 29, "MIXED"),
+        ("T", {"attributes": "+queue.type=BatchCQ"}, 29, "queue.type = BatchCQ"),
+        ("T", {"attributes": "+nonsense=1"}, 1, "unsupported key"),
+        ("T", {"readQueueNums": 65536}, 29, "0..65535"),
+        ("T", {"writeQueueNums": -1}, 29, "writeQueueNums"),
+        ("T", {"perm": "x"}, 1, "perm"),
+    ],
+)
+def test_impossible_topics_are_refused(topic: str, fields: dict[str, Any], code: int, text: str) -> None:
+    lab = make_lab()
+    answer = update_topic(lab, topic, **fields)
+    assert answer.code == code
+    assert text in answer.remark
+    assert topic == "TBW102" or topic == "wire-a" or topic not in lab.broker.topics
+
+
+def test_a_list_of_topics_is_made_whole_or_not_at_all() -> None:
+    lab = make_lab()
+    good, bad = TopicConfig("Good", 2, 2).to_json(), TopicConfig("bad name", 2, 2).to_json()
+    body = write_body({"topicConfigList": [good, bad]})
+    assert lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body).code == 29
+    assert "Good" not in lab.broker.topics
+    assert lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=write_body({"topicConfigList": [good]})).code == 0
+    assert "Good" in lab.broker.topics
+
+
+def test_a_deleted_name_is_free_when_its_queues_are_gone() -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    lab.store.appended, lab.store.dispatched = 100, 40
+    assert lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == 0
+    assert lab.plane.topic_find("T") is None
+    assert update_topic(lab, "T").code == 2
+    log = lab.store.log_state
+    deletions = lab.broker.deletions
+    assert deletions.due(START_MS + 199, log().append_offset, log().dispatched_offset) == []
+    assert deletions.due(START_MS + 200, log().append_offset, log().dispatched_offset) == []
+    lab.store.appended, lab.store.dispatched = 300, 100
+    assert deletions.due(START_MS + 201, log().append_offset, log().dispatched_offset) == ["T"]
+    deletions.done("T")
+    assert update_topic(lab, "T").code == 0
+    assert lab.plane.topic_find("T") == lab.plane.header.topic_count, "a new id"
+
+
+@pytest.mark.parametrize(("topic", "code"), [("", 1), (" ", 29), ("TBW102", 29), ("Nope", 0)])
+def test_deletes_that_do_nothing(topic: str, code: int) -> None:
+    ext = {"topic": topic} if topic else {}
+    assert make_lab().ask(RequestCode.DELETE_TOPIC_IN_BROKER, ext).code == code
+
+
+def test_pop_retry_topics_go_with_their_topic() -> None:
+    lab = make_lab()
+    for name in ("T", "%RETRY%G_T", "%RETRY%G"):
+        lab.broker.topics.put(TopicConfig(name, 1, 1), START_MS)
+    lab.broker.offsets.put("G", "T", 0, 1, START_MS)
+    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    assert "%RETRY%G_T" not in lab.broker.topics
+    assert "%RETRY%G" in lab.broker.topics
+
+
+def test_all_topics_and_system_topics() -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    answer = lab.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+    table = TopicConfigTable.from_json(read_object(answer.body, "TopicConfigTable"))
+    assert table.topics["T"].queue_count == 4
+    assert table.topics["BenchmarkTest"].queue_count == 1024
+    assert answer.ext_fields == {}
+    system = decode_topic_list(lab.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body)
+    assert {"TBW102", "wire-a", "GoldCluster", "GoldCluster_REPLY_TOPIC", "rmq_sys_wheel_timer"} <= set(system)
+
+
+def test_groups_are_made_read_and_deleted() -> None:
+    lab = make_lab()
+    body = write_body(SubscriptionGroupConfig("G", retry_max_times=3).to_json())
+    assert lab.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0
+    answer = lab.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"})
+    assert read_object(answer.body, "x")["retryMaxTimes"] == 3
+    table = read_object(lab.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body, "x")
+    assert {"G", "TOOLS_CONSUMER"} <= set(table["subscriptionGroupTable"])
+    lab.broker.offsets.put("G", "TBW102", 0, 7, START_MS)
+    ext = {"groupName": "G", "cleanOffset": "true"}
+    assert lab.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext).code == 0
+    assert lab.plane.group_flags("G") == 0
+    assert lab.broker.offsets.get("G", "TBW102", 0) == -1
+    assert lab.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"}).code == 26
+
+
+@pytest.mark.parametrize("name", ["", "a b", "g" * 121])
+def test_bad_group_names_are_refused(name: str) -> None:
+    lab = make_lab()
+    one = SubscriptionGroupConfig(name).to_json()
+    assert lab.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=write_body(one)).code == 29
+    many = write_body({"groupConfigList": [SubscriptionGroupConfig("ok").to_json(), one]})
+    assert lab.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=many).code == 29
+    assert "ok" not in lab.broker.groups
+
+
+def test_forbidding_a_topic() -> None:
+    lab = make_lab()
+    code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
+    lab.broker.groups.put(SubscriptionGroupConfig("G"), START_MS)
+    answer = lab.ask(code, {"group": "G", "topic": "T", "readable": "false"})
+    assert read_object(answer.body, "x") == {"group": "G", "readable": False, "topic": "T"}
+    assert lab.plane.group_flags("G") & 0x20
+    lab.ask(code, {"group": "G", "topic": "T", "readable": "true"})
+    assert not lab.plane.group_flags("G") & 0x20
+    assert read_object(lab.ask(code, {"group": "G", "topic": "T"}).body, "x")["readable"] is True
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "text"),
+    [
+        (b"autoCreateTopicEnable=false", 0, None),
+        (b"sendMessageThreadPoolNums=7", 0, None),
+        (b"maxTransferCountOnMessageInMemory=33", 0, None),
+        (b"brokerConfigPath=/x", 16, "black list"),
+        (b"autoCreateTopic=1", 1, "autoCreateTopicEnable"),
+        (b"brokerPermission=8", 1, "0..7"),
+        (b"listenPort=1234", 1, "at a start only"),
+        (b"listenPort=10911", 0, None),
+        (b"\xff=1", 1, "string2Properties error"),
+    ],
+)
+def test_configuration_changes(body: bytes, code: int, text: str | None) -> None:
+    lab = make_lab()
+    answer = lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+    assert answer.code == code
+    assert text is None or text in answer.remark
+
+
+def test_a_change_is_seen_shown_and_told() -> None:
+    lab = make_lab()
+    shown = []
+    lab.broker.on_config = shown.append
+    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\n")
+    assert lab.broker.config.broker_permission == 4
+    assert [config.broker_permission for config in shown] == [4]
+    assert lab.broker.outbox.register
+    answer = lab.ask(RequestCode.GET_BROKER_CONFIG)
+    assert b"brokerPermission=4\n" in answer.body
+    assert read_object(answer.ext_fields["version"].encode(), "x")["counter"] == 1
+
+
+def test_topic_stats() -> None:
+    lab = make_lab()
+    lab.make_topic("T", 2)
+    lab.plane.set_bounds("T", 1, 1, 3)
+    lab.store.times["T", 1] = [10, 20, 30]
+    stats = TopicStats.decode(lab.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"}).body)
+    entry = stats.offsets[MessageQueue("T", "wire-a", 1)]
+    assert (entry.min_offset, entry.max_offset, entry.last_update_ms) == (1, 3, 30)
+    assert stats.offsets[MessageQueue("T", "wire-a", 0)].last_update_ms == 0
+    assert lab.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Nope"}).code == 17
+
+
+def test_consume_stats_and_time_span() -> None:
+    lab = make_lab()
+    lab.make_topic("T", 1)
+    lab.plane.set_bounds("T", 0, 0, 3)
+    lab.store.times["T", 0] = [START_MS - 300, START_MS - 200, START_MS - 100]
+    lab.broker.offsets.put("G", "T", 0, 2, START_MS)
+    for ext in ({}, {"topic": "T"}, {"topicList": "T;Nope"}):
+        stats = ConsumeStats.decode(lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body)
+        entry = stats.offsets[MessageQueue("T", "wire-a", 0)]
+        assert (entry.broker_offset, entry.consumer_offset, entry.last_ms) == (3, 2, START_MS - 200)
+    spans = read_object(lab.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "T", "group": "G"}).body, "x")
+    assert spans["consumeTimeSpanSet"] == [
+        {
+            "consumeTimeStamp": START_MS - 200,
+            "delayTime": 100,
+            "maxTimeStamp": START_MS - 100,
+            "messageQueue": {"brokerName": "wire-a", "queueId": 0, "topic": "T"},
+            "minTimeStamp": START_MS - 300,
+        }
+    ]
+
+
+def test_who_consumes_what() -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    lab.join("Online", {"T": "a"})
+    lab.broker.offsets.put("Offline", "T", 0, 2, START_MS)
+    groups = decode_group_list(lab.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T"}).body)
+    assert groups == ["Offline", "Online"]
+    topics = decode_topic_list(lab.ask(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": "Offline"}).body)
+    assert topics == ["T"]
+    ask = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
+    bean = read_object(lab.ask(ask, {"group": "Online", "topic": "T"}).body, "x")
+    assert bean["subscriptionData"]["subString"] == "a"
+    assert lab.ask(ask, {"group": "Online"}).code == 1
+
+
+def test_connections() -> None:
+    lab = make_lab()
+    lab.join("G", {"T": "*"}, peer(5), "c5", producer_groups=["P"])
+    answer = lab.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"})
+    body = ConsumerConnection.decode(answer.body)
+    assert [(entry.client_id, entry.client_addr) for entry in body.connections] == [("c5", "127.0.0.1:40005")]
+    assert body.subscriptions["T"].is_all
+    assert lab.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "N"}).code == 206
+    assert lab.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}).code == 0
+    assert lab.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "N"}).code == 1
+    data = read_object(lab.ask(RequestCode.GET_ALL_PRODUCER_INFO).body, "x")["data"]
+    assert data["P"][0]["remoteIP"] == "127.0.0.1"
+
+
+def test_runtime_info_has_stocks_keys() -> None:
+    lab = make_lab()
+    lab.now_ms += 90_061_000
+    table = decode_kv_table(lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)
+    assert set(table) == RECORDED_RUNTIME_KEYS | {"commitLogDiskRatio_/store/commitlog"}
+    assert table["runtime"] == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
+    assert table["commitLogDiskRatio"] == "0.75"
+    assert len(table["putTps"].split()) == 3
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 40, "5.0 TiB")])
+def test_sizes_as_stock_prints_them(count: int, text: str) -> None:
+    assert format_bytes(count) == text
+    assert format_runtime(0) == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
+
+
+def test_queries() -> None:
+    lab = make_lab()
+    lab.store.by_key["T", "k"] = KeyQuery([b"a", b"b", b"c"], 77, 88)
+    ext = {"topic": "T", "key": "k", "maxNum": "2", "beginTimestamp": "0", "endTimestamp": "9"}
+    answer = lab.ask(RequestCode.QUERY_MESSAGE, ext)
+    assert answer.body == b"bc"
+    assert answer.ext_fields == {"indexLastUpdateTimestamp": "77", "indexLastUpdatePhyoffset": "88"}
+    assert lab.ask(RequestCode.QUERY_MESSAGE, ext | {"_UNIQUE_KEY_QUERY": "true"}).body == b"abc"
+    assert lab.ask(RequestCode.QUERY_MESSAGE, ext | {"key": "none"}).code == 22
+    lab.store.messages[5] = b"stored"
+    assert lab.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "5"}).body == b"stored"
+    assert lab.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6"}).code == 1
+
+
+@pytest.mark.parametrize("code", [306, 316, 329])
+def test_cleaning_commands_succeed(code: int) -> None:
+    assert make_lab().ask(code).code == 0
+
+
+def test_attribute_rules() -> None:
+    made = alter_attributes(None, parse_attributes("+message.type=FIFO,+queue.type=SimpleCQ"))
+    assert made == {"message.type": "FIFO", "queue.type": "SimpleCQ"}
+    assert alter_attributes(made, parse_attributes("-message.type,+reserve.time=5")) == {
+        "queue.type": "SimpleCQ",
+        "reserve.time": "5",
+    }
+    for current, text in [
+        (None, "-message.type"),
+        (made, "+queue.type=SimpleCQ"),
+        (made, "-reserve.time"),
+        (made, "+reserve.time=x"),
+        (made, "+message.type=fifo"),
+        (made, "message.type=FIFO"),
+        (made, "+message.type=FIFO,-message.type"),
+        (made, "+=1"),
+        (made, "+message.type=FIFO,+message.type=DELAY"),
+    ]:
+        with pytest.raises(BadAttribute):
+            alter_attributes(current, parse_attributes(text))

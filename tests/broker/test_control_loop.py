@@ -1,0 +1,232 @@
+"""The loop over a real plane: records in, verdicts out, generations, backlog, a clean stop."""
+
+import os
+import struct
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.control import ControlLoop
+from ringmq.broker.core import Broker, Identity
+from ringmq.broker.persistence import Persistence
+from ringmq.broker.registrar import Registrar
+from ringmq.broker.tables import load_into, load_state
+from ringmq.ipc.plane import NONE, Capacity, Plane
+from ringmq.ipc.segment import remove_segments
+from ringmq.native import ffi, lib
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
+from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
+from tests.broker.fakes import FakeStore
+
+READER = 0
+
+
+@dataclass
+class Nothing:
+    queues: dict[tuple[str, int], Any]
+
+
+@dataclass
+class Rig:
+    """A plane, the loop over it, and the reader's side of both rings."""
+
+    plane: Plane
+    loop: ControlLoop
+    root: Path
+    generation: int = 1
+
+    def put(self, command: RemotingCommand, pending: int = 5, connection: int = 3, kind: int = 0, cut: int = 0) -> None:
+        frame = encode_frame(command)
+        head = ffi.new("struct rmq_inbox_record *")
+        head.type = kind or lib.RMQ_INBOX_COLD_FRAME
+        head.role, head.role_generation = lib.RMQ_ROLE_READ + READER, self.generation
+        head.connection, head.connection_generation, head.pending = connection, 1, pending
+        head.frame_length = len(frame)
+        ffi.memmove(head.peer_host, bytes([127, 0, 0, 9]), 4)
+        head.peer_port = 4567
+        payload = frame[: len(frame) - cut]
+        assert lib.rmq_inbox_put(self.plane.struct, head, payload, len(payload)) == 0
+
+    def verdicts(self) -> list[tuple[int, int, int, bytes, bool]]:
+        """(type, connection, pending, payload, last) of what the reader finds; the room is given back."""
+        ring = self.plane.header.verdict[READER]
+        found = []
+        size = ffi.sizeof("struct rmq_verdict")
+        base = ffi.cast("char *", self.plane.struct.base) + ring.slots_at
+        while ring.tail < ring.head:
+            verdict = ffi.cast("struct rmq_verdict *", base + (ring.tail & (ring.capacity - 1)))
+            if verdict.type != 0:
+                payload = bytes(ffi.buffer(ffi.cast("char *", verdict) + size, verdict.length - size))
+                found.append((verdict.type, verdict.connection, verdict.pending, payload, bool(verdict.last)))
+            ring.tail += (verdict.length + 7) & ~7
+        return found
+
+    def answers(self) -> list[RemotingCommand]:
+        self.loop.turn(now())
+        return [decode_frame(payload) for kind, _, _, payload, _ in self.verdicts() if kind == lib.RMQ_VERDICT_SEND]
+
+
+def now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    capacity = Capacity(
+        topics=1024, queues=8192, groups=256, subscriptions=256, offsets=1024, request_slots=64,
+        inbox_bytes=1 << 20, verdict_bytes=1 << 16, commit_slots=64, arrived_slots=64,
+    )  # fmt: skip
+    plane = Plane.create(name, capacity, tmp_path.stat(), 1)
+    plane.header.settings.readers = 1
+    plane.role(lib.RMQ_ROLE_READ).generation = 1
+    names = {"storePathRootDir": str(tmp_path), "brokerName": "wire-a"}
+    config = changed(BrokerConfig(), names)
+    load_into(plane, config, Nothing({}))
+    broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", now()), plane, FakeStore())
+    broker.prepare(now())
+    load_state(tmp_path, config, broker.topics, broker.groups, broker.offsets, now(), fresh=False)
+    loop = ControlLoop(plane, broker, Persistence(tmp_path, broker), Registrar(lambda: None))
+    yield Rig(plane, loop, tmp_path)
+    remove_segments(name)
+
+
+def heartbeat(group: str = "G") -> RemotingCommand:
+    body = HeartbeatData("c1", consumers=[ConsumerData(group)]).encode()
+    return RemotingCommand.request(RequestCode.HEART_BEAT, body=body, opaque=8)
+
+
+def test_a_request_is_answered_to_its_pending_entry(rig: Rig) -> None:
+    rig.put(RemotingCommand.request(9999, opaque=77), pending=42, connection=6)
+    assert rig.loop.turn(now())
+    ((kind, connection, pending, payload, last),) = rig.verdicts()
+    assert (kind, connection, pending, last) == (lib.RMQ_VERDICT_SEND, 6, 42, True)
+    assert (decode_frame(payload).code, decode_frame(payload).opaque) == (3, 77)
+
+
+def test_a_send_without_its_body_makes_the_topic_and_runs_again(rig: Rig) -> None:
+    ext = {"a": "P", "b": "Fresh", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
+    rig.put(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, b"x" * 100), pending=2, cut=100)
+    rig.loop.turn(now())
+    assert [verdict[:3] for verdict in rig.verdicts()] == [(lib.RMQ_VERDICT_REDO, 3, 2)]
+    topic_id = rig.plane.topic_find("Fresh")
+    assert topic_id is not None
+    assert rig.plane.queue_find(topic_id, 3) is not None
+    assert '"Fresh"' in (rig.root / "config" / "topics.json").read_text(), "saved before the verdict"
+
+
+def test_notices_go_out_before_the_answer(rig: Rig) -> None:
+    rig.put(heartbeat(), pending=9)
+    rig.loop.turn(now())
+    verdicts = rig.verdicts()
+    codes = [decode_frame(payload).code for _, _, _, payload, _ in verdicts]
+    assert codes == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 0]
+    assert [pending for _, _, pending, _, _ in verdicts] == [NONE, 9]
+
+
+def test_oneway_requests_are_released_and_junk_closes(rig: Rig) -> None:
+    rig.put(RemotingCommand.request(9999, oneway=True), pending=4)
+    bad = encode_frame(RemotingCommand.request(1))
+    head_length = struct.unpack(">I", bad[4:8])[0] & 0xFFFFFF
+    command = RemotingCommand.request(1)
+    rig.put(command, pending=5, cut=head_length)
+    rig.loop.turn(now())
+    kinds = [(kind, pending) for kind, _, pending, _, _ in rig.verdicts()]
+    assert kinds == [(lib.RMQ_VERDICT_DROP, 4), (lib.RMQ_VERDICT_CLOSE, 5)]
+
+
+def test_a_closed_connection_leaves_its_groups(rig: Rig) -> None:
+    rig.put(heartbeat())
+    rig.loop.turn(now())
+    rig.put(RemotingCommand.request(0), kind=lib.RMQ_INBOX_CLOSED)
+    rig.loop.turn(now())
+    assert rig.loop.broker.consumers.get("G") is None
+
+
+def test_a_restarted_reader_has_none_of_its_connections(rig: Rig) -> None:
+    rig.put(heartbeat())
+    rig.loop.turn(now())
+    rig.verdicts()
+    rig.generation = 2
+    rig.plane.role(lib.RMQ_ROLE_READ).generation = 2
+    rig.put(RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}))
+    assert [answer.code for answer in rig.answers()] == [1]
+    assert rig.loop.broker.connections() == set()
+
+
+def test_answers_beyond_the_ring_wait_in_order_and_are_cut_into_chunks(rig: Rig) -> None:
+    topics = {f"T{index:03}": 1 for index in range(600)}
+    for topic in topics:
+        rig.loop.broker.topics.create_for_group(topic, 1, 0, False, now())
+    for opaque in range(3):
+        rig.put(RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG, opaque=opaque), pending=opaque)
+    bodies: dict[int, bytes] = {}
+    order: list[int] = []
+    for _ in range(200):
+        rig.loop.turn(now())
+        for _, _, pending, payload, last in rig.verdicts():
+            assert len(payload) <= rig.plane.verdict_chunk_bytes
+            bodies[pending] = bodies.get(pending, b"") + payload
+            if last:
+                order.append(pending)
+        if len(order) == 3:
+            break
+    assert order == [0, 1, 2]
+    assert len(bodies[0]) > rig.plane.header.verdict[READER].capacity
+    assert [decode_frame(bodies[opaque]).opaque for opaque in order] == order
+
+
+def test_a_defect_in_a_handler_costs_one_answer(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(rig.loop.broker.locks, "lock", broken)
+    rig.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"mqSet":[]}'))
+    rig.put(RemotingCommand.request(9999))
+    answers = rig.answers()
+    assert [answer.code for answer in answers] == [1, 3]
+    assert answers[0].remark == "ZeroDivisionError: planted"
+
+
+def test_files_that_cannot_be_written_stay_dirty(rig: Rig) -> None:
+    config = rig.root / "config"
+    rig.loop.turn(now())
+    for file in config.iterdir():
+        file.unlink()
+    config.rmdir()
+    config.write_text("in the way")
+    rig.put(heartbeat())
+    rig.loop.turn(now())
+    assert rig.loop.broker.topics.dirty
+    config.unlink()
+    rig.loop.turn(now())
+    assert not rig.loop.broker.topics.dirty
+
+
+def test_a_clean_stop_answers_and_saves(rig: Rig) -> None:
+    rig.put(RemotingCommand.request(9999, opaque=5))
+    rig.loop.broker.offsets.put("G", "TBW102", 0, 6, now())
+    rig.loop.close(now())
+    assert [verdict[0] for verdict in rig.verdicts()] == [lib.RMQ_VERDICT_SEND]
+    assert "0:6" in (rig.root / "config" / "consumerOffset.json").read_text()
+
+
+def test_parking_ends_at_the_bell_and_at_the_next_tick(rig: Rig) -> None:
+    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
+    rig.plane.set_event_fds({lib.RMQ_ROLE_CONTROL: descriptor})
+    rig.loop.turn(now())
+    began = time.monotonic()
+    rig.loop.park(now())
+    assert time.monotonic() - began < 5
+    rig.put(RemotingCommand.request(9999))
+    began = time.monotonic()
+    rig.loop.park(now())
+    assert time.monotonic() - began < 0.09, "work that is there is not slept over"
+    os.close(descriptor)

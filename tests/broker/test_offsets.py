@@ -1,0 +1,165 @@
+"""Consumer offsets, bounds and times, resets, and consumerOffset.json."""
+
+from typing import Any
+
+import pytest
+
+from ringmq.broker.offsets import OffsetTable
+from ringmq.broker.publication import PlaneTables
+from ringmq.remoting.admin_bodies import decode_queue_offsets
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.store.config_files import encode_config
+from tests.broker.fakes import START_MS, Lab, make_lab
+
+
+def query(lab: Lab, queue: int = 0, **ext: str) -> Any:
+    ext = {"consumerGroup": "G", "topic": "T", "queueId": str(queue), **ext}
+    return lab.ask(RequestCode.QUERY_CONSUMER_OFFSET, ext)
+
+
+def commit(lab: Lab, offset: int, queue: int = 0, **ext: str) -> Any:
+    ext = {"consumerGroup": "G", "topic": "T", "queueId": str(queue), "commitOffset": str(offset), **ext}
+    return lab.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
+
+
+@pytest.fixture
+def lab() -> Lab:
+    lab = make_lab()
+    lab.make_topic("T")
+    lab.broker.groups.put(SubscriptionGroupConfig("G"), START_MS)
+    return lab
+
+
+def test_a_committed_offset_comes_back_smaller_ones_too(lab: Lab) -> None:
+    for offset in (7, 3):
+        assert commit(lab, offset).code == 0
+        assert query(lab).ext_fields == {"offset": str(offset)}
+
+
+def test_an_empty_queue_that_begins_at_0_is_answered_0(lab: Lab) -> None:
+    answer = query(lab)
+    assert (answer.code, answer.ext_fields) == (0, {"offset": "0"})
+    assert query(lab, setZeroIfNotFound="true").code == 0
+    assert query(lab, setZeroIfNotFound="false").code == 22
+
+
+def test_a_queue_without_its_beginning_has_no_first_offset(lab: Lab) -> None:
+    lab.plane.set_bounds("T", 0, 5, 9)
+    assert query(lab).code == 22
+    assert query(lab, queue=99).code == 22
+    assert query(lab, topic="Unknown").code == 22
+
+
+def test_an_old_first_message_is_not_in_memory_any_more(lab: Lab) -> None:
+    lab.plane.set_bounds("T", 0, 0, 9)
+    assert query(lab).code == 0
+    lab.plane.confirm = (1 << 62) + 1000
+    assert query(lab).code == 22
+
+
+def test_commits_are_checked(lab: Lab) -> None:
+    assert commit(lab, 1, consumerGroup="Unknown").code == 26
+    assert commit(lab, 1, topic="Unknown").code == 17
+    assert lab.ask(RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": "G", "topic": "T"}).code == 29
+    ext = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+    assert lab.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ext).code == 29
+    assert commit(lab, 1, commitOffset="x").code == 1
+
+
+def test_offsets_of_queues_that_do_not_exist_are_kept_and_adopted(lab: Lab) -> None:
+    assert commit(lab, 5, queue=6).code == 0
+    assert query(lab, queue=6).ext_fields["offset"] == "5"
+    assert lab.plane.offset_table == {}
+    lab.make_topic("T", queues=8)
+    assert query(lab, queue=6).ext_fields["offset"] == "5"
+    assert list(lab.plane.offset_table.values()) == [5]
+
+
+def test_pull_commits_are_drained_and_found_by_name(lab: Lab) -> None:
+    group, slot = lab.plane.group_find("G"), lab.broker.tables.slot("T", 2)
+    assert group is not None
+    assert slot is not None
+    lab.plane.commits.append((group, slot, 11))
+    assert lab.broker.offsets.drain(START_MS) == 1
+    assert lab.broker.offsets.dirty
+    assert lab.broker.offsets.table() == {("T", "G"): {2: 11}}
+    assert lab.broker.offsets.topics_of("G") == ["T"]
+    assert lab.broker.offsets.groups_on("T") == ["G"]
+
+
+def test_the_file_is_stocks_byte_for_byte(lab: Lab) -> None:
+    commit(lab, 10, 0)
+    commit(lab, 20, 1)
+    text = encode_config("consumerOffset.json", lab.broker.offsets.to_file())
+    head = '{\n\t"dataVersion":{\n\t\t"counter":0,\n\t\t"stateVersion":0,\n\t\t"timestamp":NOW\n\t},\n'
+    rest = '\t"groupTopicMap":{\n\t\t"G":["T"]\n\t},\n\t"offsetTable":{\n\t\t"T@G":{0:10,1:20\n\t\t}\n\t}\n}'
+    assert text == head.replace("NOW", str(START_MS)) + rest
+
+
+def test_a_loaded_file_loses_nothing(lab: Lab) -> None:
+    value = {
+        "dataVersion": {"counter": 3, "stateVersion": 0, "timestamp": 1},
+        "offsetTable": {"T@G": {"0": 4}, "Gone@G": {"1": 9}, "T@Unknown": {"3": 2}, "odd": {"0": 1}},
+    }
+    table = OffsetTable(lab.plane, PlaneTables(lab.plane))
+    table.load(value, START_MS, into_plane=True)
+    assert table.table() == {("T", "G"): {0: 4}, ("Gone", "G"): {1: 9}, ("T", "Unknown"): {3: 2}}
+    assert table.data_version.counter == 3
+    assert not table.dirty
+
+
+def test_after_a_restart_of_control_the_plane_knows_better(lab: Lab) -> None:
+    commit(lab, 50)
+    table = OffsetTable(lab.plane, PlaneTables(lab.plane))
+    table.load({"offsetTable": {"T@G": {"0": 4}, "Gone@G": {"1": 9}}}, START_MS, into_plane=False)
+    assert table.table() == {("T", "G"): {0: 50}, ("Gone", "G"): {1: 9}}
+
+
+def test_a_deleted_topic_takes_its_offsets_along(lab: Lab) -> None:
+    commit(lab, 50)
+    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    assert lab.broker.offsets.table() == {}
+    assert lab.broker.offsets.dirty
+
+
+def test_bounds_and_times(lab: Lab) -> None:
+    lab.plane.set_bounds("T", 1, 3, 8)
+    lab.store.times["T", 1] = [0, 0, 0, 10, 20, 20, 30, 40]
+    ext = {"topic": "T", "queueId": "1"}
+    assert lab.ask(RequestCode.GET_MAX_OFFSET, ext).ext_fields == {"offset": "8"}
+    assert lab.ask(RequestCode.GET_MIN_OFFSET, ext).ext_fields == {"offset": "3"}
+    assert lab.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, ext).ext_fields == {"timestamp": "10"}
+    search = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+    assert lab.ask(search, ext | {"timestamp": "20"}).ext_fields == {"offset": "4"}
+    assert lab.ask(search, ext | {"timestamp": "20", "boundaryType": "upper"}).ext_fields == {"offset": "5"}
+    unknown = {"topic": "Nope", "queueId": "1"}
+    assert lab.ask(RequestCode.GET_MAX_OFFSET, unknown).ext_fields == {"offset": "0"}
+    assert lab.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, unknown).ext_fields == {"timestamp": "-1"}
+    assert lab.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T"}).code == 1
+
+
+def reset(lab: Lab, **ext: str) -> Any:
+    base = {"topic": "T", "group": "G", "timestamp": "0", "isForce": "true", "queueId": "-1", "offset": "-1"}
+    return lab.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, base | ext)
+
+
+def test_a_reset_is_kept_until_the_pull(lab: Lab) -> None:
+    lab.plane.set_bounds("T", 0, 0, 9)
+    answer = reset(lab, timestamp="-1")
+    expected = {MessageQueue("T", "wire-a", queue): 9 if queue == 0 else 0 for queue in range(4)}
+    assert decode_queue_offsets(answer.body) == expected
+    assert query(lab).ext_fields == {"offset": "9"}
+    assert commit(lab, 3).remark == "Offset has been previously reset"
+    assert query(lab).ext_fields == {"offset": "9"}
+    assert lab.plane.group_flags("G") & 0x20
+
+
+def test_resets_are_checked(lab: Lab) -> None:
+    assert reset(lab, topic="Unknown").code == 17
+    assert reset(lab, group="Unknown").code == 26
+    lab.plane.set_bounds("T", 1, 2, 9)
+    assert reset(lab, queueId="1", offset="11").code == 1
+    assert reset(lab, queueId="1", offset="1").code == 1
+    assert reset(lab, queueId="1", offset="10").code == 0

@@ -1,0 +1,151 @@
+"""Registration: when each name server is called, what it is told, and the thread that does it against a real socket."""
+
+import queue
+import socket
+import threading
+
+from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.core import Identity
+from ringmq.broker.registrar import Registrar
+from ringmq.broker.registration import Registration, register_command, unregister_command
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
+from ringmq.remoting.frame import FrameDecoder
+from ringmq.remoting.json_body import read_object
+from ringmq.remoting.namesrv_headers import RegisterBrokerRequestHeader
+from ringmq.remoting.register_body import body_crc32
+from tests.waiting import wait_until
+
+CONFIG = changed(BrokerConfig(), {"brokerName": "b", "brokerClusterName": "c", "namesrvAddr": "a:1;b:2"})
+IDENTITY = Identity("10.0.0.1", 10911, "10.0.0.2", 0)
+
+
+def test_every_name_server_is_called_at_once_and_then_every_30_s() -> None:
+    registration = Registration.of(CONFIG)
+    assert registration.due(0) == ["a:1", "b:2"]
+    assert registration.due(0) == [], "busy"
+    registration.finished("a:1", True, 10)
+    registration.finished("b:2", True, 10)
+    assert registration.due(30_009) == []
+    assert registration.due(30_010) == ["a:1", "b:2"]
+
+
+def test_a_change_is_told_soon_also_when_a_call_is_under_way() -> None:
+    registration = Registration.of(CONFIG)
+    registration.due(0)
+    registration.changed()
+    assert registration.due(1) == []
+    registration.finished("a:1", True, 2)
+    assert registration.due(2) == ["a:1"]
+    registration.finished("a:1", True, 3)
+    registration.changed()
+    assert registration.due(4) == ["a:1"]
+
+
+def test_one_that_fails_is_tried_again_with_growing_pauses() -> None:
+    registration = Registration.of(changed(CONFIG, {"namesrvAddr": "a:1"}))
+    assert registration.due(0) == ["a:1"]
+    now, pauses = 0, []
+    for _ in range(9):
+        registration.finished("a:1", False, now)
+        registration.changed()
+        assert registration.due(now) == [], "a change does not hurry a name server that is down"
+        again = registration.next_ms()
+        assert again is not None
+        assert registration.due(again) == ["a:1"]
+        pauses.append(again - now)
+        now = again
+    assert pauses == [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]
+    assert registration.failing == ["a:1"]
+    registration.finished("a:1", True, now)
+    assert registration.failing == []
+
+
+def test_no_address_means_nothing_to_do() -> None:
+    assert Registration.of(BrokerConfig()).due(10**9) == []
+
+
+def test_what_is_told() -> None:
+    table = TopicConfigTable({"T": TopicConfig("T", 2, 2)}, DataVersion(3, 0, 5))
+    command = register_command(CONFIG, IDENTITY, table)
+    header = RegisterBrokerRequestHeader.decode(command.ext_fields)
+    assert command.code == RequestCode.REGISTER_BROKER
+    assert (header.broker_addr, header.ha_server_addr) == ("10.0.0.1:10911", "10.0.0.2:10912")
+    assert header.body_crc32 == body_crc32(command.body)
+    recorded = {
+        "brokerId", "bodyCrc32", "clusterName", "brokerAddr", "enableActingMaster", "haServerAddr", "compressed",
+        "brokerName",
+    }  # fmt: skip
+    assert set(command.ext_fields) == recorded, "the fields of stock's recorded registration"
+    body = read_object(command.body, "x")
+    assert body["topicConfigSerializeWrapper"]["topicConfigTable"]["T"]["perm"] == 6
+    assert unregister_command(CONFIG, IDENTITY).ext_fields["brokerAddr"] == "10.0.0.1:10911"
+
+
+def test_a_broker_that_may_not_be_written_says_so_in_its_topics() -> None:
+    table = TopicConfigTable({"T": TopicConfig("T", 2, 2)}, DataVersion())
+    command = register_command(changed(CONFIG, {"brokerPermission": "4"}), IDENTITY, table)
+    body = read_object(command.body, "x")
+    assert body["topicConfigSerializeWrapper"]["topicConfigTable"]["T"]["perm"] == 4
+    assert table.topics["T"].perm == 6
+
+
+class NameServer:
+    """Answers each request with the next of `codes`; None closes the connection instead."""
+
+    def __init__(self, codes: list[int | None]) -> None:
+        self.codes = codes
+        self.seen: queue.SimpleQueue[RemotingCommand] = queue.SimpleQueue()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self) -> None:
+        while self.codes:
+            connection, _ = self.listener.accept()
+            with connection:
+                self.talk(connection)
+
+    def talk(self, connection: socket.socket) -> None:
+        decoder = FrameDecoder()
+        while self.codes:
+            data = connection.recv(65536)
+            if not data:
+                return
+            for command in decoder.feed(data):
+                self.seen.put(command)
+                code = self.codes.pop(0)
+                if code is None:
+                    return
+                connection.sendall(encode_frame(RemotingCommand.response_to(command, code, "said so")))
+
+
+def test_the_thread_calls_and_reports() -> None:
+    server = NameServer([0, 1, None, 0])
+    rung = threading.Event()
+    registrar = Registrar(rung.set)
+    outcomes = []
+    for wanted in (1, 2, 3):
+        registrar.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
+
+        def arrived(count: int = wanted) -> bool:
+            outcomes.extend(registrar.outcomes())
+            return len(outcomes) >= count
+
+        wait_until(arrived, f"outcome {wanted}")
+    assert [outcome.error for outcome in outcomes] == [None, "answered 1: said so", None]
+    assert server.seen.qsize() == 4, "a connection that was closed meanwhile is tried once more"
+    assert rung.is_set()
+    registrar.close(5)
+
+
+def test_nobody_listening_is_an_outcome() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = f"127.0.0.1:{gone.getsockname()[1]}"
+    registrar = Registrar(lambda: None)
+    registrar.call(address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 1000)
+    registrar.close(5)
+    (outcome,) = registrar.outcomes()
+    assert outcome.address == address
+    assert outcome.error

@@ -1,0 +1,227 @@
+"""Cold sends: what is refused, with which code and remark, and what goes back to the hot path."""
+
+import pytest
+
+from ringmq.broker.request import Release, Run
+from ringmq.broker.topics import QUEUE_TYPE
+from ringmq.remoting.client_headers import SendMessageRequestHeader
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.properties import encode_properties
+from ringmq.remoting.request_headers import encode_short_send_header
+from tests.broker.fakes import START_MS, Lab, make_lab
+
+
+def ask(lab: Lab, topic: str = "T", body_length: int = 5, **fields: object) -> object:
+    """Send as 310; `properties` may be a dict."""
+    oneway = bool(fields.pop("oneway", False))
+    version = fields.pop("version", 479)
+    properties = fields.pop("properties", {})
+    header = SendMessageRequestHeader(
+        producer_group="P",
+        topic=topic,
+        default_topic=str(fields.pop("default_topic", "TBW102")),
+        default_topic_queue_nums=int(str(fields.pop("queues", 4))),
+        queue_id=int(str(fields.pop("queue_id", 0))),
+        sys_flag=int(str(fields.pop("sys_flag", 0))),
+        born_timestamp=1,
+        flag=0,
+        properties=properties if isinstance(properties, str) else encode_properties(properties),
+        **fields,  # type: ignore[arg-type]
+    )
+    ext = encode_short_send_header(header)
+    return lab.ask(RequestCode.SEND_MESSAGE_V2, ext, body_length=body_length, oneway=oneway, version=version)
+
+
+def test_an_automatic_topic_is_made_and_the_frame_runs_again() -> None:
+    lab = make_lab()
+    assert isinstance(ask(lab, "Fresh", queues=3), Run)
+    assert lab.plane.word("Fresh") == (6, 3, 3, 1)
+    assert lab.broker.topics.dirty
+    assert lab.broker.outbox.register
+
+
+def test_the_template_bounds_the_number_of_queues() -> None:
+    lab = make_lab({"defaultTopicQueueNums": "2"})
+    assert isinstance(ask(lab, "Fresh", queues=16), Run)
+    assert lab.plane.word("Fresh")[1:3] == (2, 2)
+
+
+def test_automatic_creation_can_be_off() -> None:
+    lab = make_lab({"autoCreateTopicEnable": "false"})
+    answer = ask(lab, "Fresh")
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST  # type: ignore[attr-defined]
+    assert "Fresh" not in lab.broker.topics
+
+
+def test_a_template_without_inherit_makes_no_topic() -> None:
+    lab = make_lab()
+    lab.make_topic("Plain")
+    assert ask(lab, "Fresh", default_topic="Plain").code == 17  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("properties", "code", "name"),
+    [
+        ({"TRAN_MSG": "true"}, 16, "TRAN_MSG"),
+        ({"DELAY": "3"}, 13, "DELAY"),
+        ({"DELAY": "x"}, 13, "DELAY"),
+        ({"TIMER_DELAY_SEC": "3"}, 13, "TIMER_DELAY_SEC"),
+        ({"TIMER_DELAY_MS": "3"}, 13, "TIMER_DELAY_MS"),
+        ({"TIMER_DELIVER_MS": "3"}, 13, "TIMER_DELIVER_MS"),
+        ({"INNER_NUM": "3"}, 13, "INNER_NUM"),
+    ],
+)
+def test_messages_of_later_features_are_refused_by_name(properties: dict[str, str], code: int, name: str) -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    answer = ask(lab, properties=properties)
+    assert answer.code == code  # type: ignore[attr-defined]
+    assert name in answer.remark  # type: ignore[attr-defined]
+    assert answer.ext_fields == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("properties", [{"DELAY": "0"}, {"TRAN_MSG": "false"}, {"KEYS": "a b", "WAIT": "false"}])
+def test_harmless_properties_go_on(properties: dict[str, str]) -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    assert isinstance(ask(lab, properties=properties), Run)
+
+
+@pytest.mark.parametrize(("sys_flag", "batch", "code"), [(0x4, None, 16), (0x8, True, 13), (0x80, None, 13)])
+def test_sys_flags_of_brokers_are_refused(sys_flag: int, batch: bool | None, code: int) -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    answer = ask(lab, sys_flag=sys_flag, batch=batch)
+    assert answer.code == code  # type: ignore[attr-defined]
+    assert f"sysFlag = {sys_flag}" in answer.remark  # type: ignore[attr-defined]
+
+
+def test_batch_queue_topics_cannot_be_written() -> None:
+    lab = make_lab()
+    config = TopicConfig("Inner", 1, 1, attributes={QUEUE_TYPE: "BatchCQ"})
+    lab.broker.topics.put(config, START_MS)
+    answer = ask(lab, "Inner")
+    assert answer.code == 29  # type: ignore[attr-defined]
+    assert "queue.type = BatchCQ" in answer.remark  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("body_length", "properties", "wanted"),
+    [
+        (4_194_305, {}, ["body: 4194305 bytes", "4194304"]),
+        (5, "k\x01" + "v" * 32_766 + "\x02", ["properties: 32769 bytes", "32767"]),
+        (5, "k\x01" + "v" * 32_700 + "\x02", ["with the broker's own", "32767"]),
+        (5, "k\x01a\x00b\x02", ["NUL"]),
+    ],
+)
+def test_sizes_are_refused_with_field_and_limit(body_length: int, properties: object, wanted: list[str]) -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    answer = ask(lab, body_length=body_length, properties=properties)
+    assert answer.code == 13  # type: ignore[attr-defined]
+    assert all(text in answer.remark for text in wanted), answer.remark  # type: ignore[attr-defined]
+
+
+def test_an_empty_body_is_an_error_of_stocks_code() -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    assert ask(lab, body_length=0).code == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [("", 29), ("a b", 29), ("x" * 128, 29), ("%RETRY%" + "x" * 121, 29), ("SCHEDULE_TOPIC_XXXX", 16), ("T/..", 29)],
+)
+def test_topic_names(topic: str, code: int) -> None:
+    assert ask(make_lab(), topic).code == code  # type: ignore[attr-defined]
+
+
+def test_queue_ids_are_bounded_by_the_larger_number() -> None:
+    lab = make_lab()
+    lab.broker.topics.put(TopicConfig("T", 4, 2), START_MS)
+    assert isinstance(ask(lab, queue_id=3), Run)
+    answer = ask(lab, queue_id=4)
+    assert answer.code == 29  # type: ignore[attr-defined]
+    assert "queueId[4]" in answer.remark  # type: ignore[attr-defined]
+    assert "writeQueueNums=2" in answer.remark  # type: ignore[attr-defined]
+    lab.broker.topics.put(TopicConfig("T", 4, 0), START_MS)
+    assert ask(lab, queue_id=-1).code == 1  # type: ignore[attr-defined]
+
+
+def test_a_retry_topic_needs_its_group_and_never_becomes_a_dead_letter() -> None:
+    lab = make_lab()
+    assert isinstance(ask(lab, "%RETRY%G"), Run)
+    assert "G" in lab.broker.groups
+    answer = ask(lab, "%RETRY%G", reconsume_times=17)
+    assert answer.code == 13  # type: ignore[attr-defined]
+    assert "reconsumeTimes = 17, limit 16" in answer.remark  # type: ignore[attr-defined]
+    assert isinstance(ask(lab, "%RETRY%G", reconsume_times=17, max_reconsume_times=20), Run)
+    assert ask(lab, "%RETRY%G", reconsume_times=17, max_reconsume_times=20, version=100).code == 13  # type: ignore[attr-defined]
+    lab.broker.locks.lock("G", "c", [MessageQueue("T", "b", 0)], START_MS)
+    assert ask(lab, "%RETRY%G").code == 13  # type: ignore[attr-defined]
+
+
+def test_a_retry_topic_without_its_group() -> None:
+    lab = make_lab({"autoCreateSubscriptionGroup": "false"})
+    assert ask(lab, "%RETRY%G").code == 26  # type: ignore[attr-defined]
+
+
+def test_batches_to_retry_topics_are_refused() -> None:
+    assert ask(make_lab(), "%RETRY%G", batch=True).code == 13  # type: ignore[attr-defined]
+
+
+def test_compaction_topics_need_keys() -> None:
+    lab = make_lab()
+    lab.broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}), START_MS)
+    assert "KEYS" in ask(lab, "C").remark  # type: ignore[attr-defined]
+    assert isinstance(ask(lab, "C", properties={"KEYS": "k"}), Run)
+
+
+def test_before_the_start_time_nothing_is_accepted() -> None:
+    lab = make_lab({"startAcceptSendRequestTimeStamp": str(START_MS + 1000)})
+    lab.make_topic("T")
+    assert lab.plane.word("T")[3] & 2, "sends go through control"
+    assert ask(lab).code == 1  # type: ignore[attr-defined]
+    lab.broker.on_tick(START_MS + 1000)
+    assert not lab.plane.word("T")[3] & 2
+    lab.now_ms = START_MS + 1000
+    assert isinstance(ask(lab), Run)
+
+
+def test_order_topics_of_a_broker_that_is_not_writable() -> None:
+    lab = make_lab({"brokerPermission": "4"})
+    lab.broker.topics.put(TopicConfig("O", 1, 1, order=True), START_MS)
+    lab.broker.topics.put(TopicConfig("T", 1, 1), START_MS)
+    assert ask(lab, "O").code == 16  # type: ignore[attr-defined]
+    assert isinstance(ask(lab, "T"), Run)
+
+
+def test_a_full_table_is_named() -> None:
+    lab = make_lab()
+    lab.plane.queues_max = len(lab.plane.queues) + 2
+    answer = ask(lab, "Fresh", queues=4)
+    assert answer.code == 1  # type: ignore[attr-defined]
+    assert "queues: the table is full" in answer.remark  # type: ignore[attr-defined]
+    assert lab.plane.topic_find("Fresh") is None
+    assert "Fresh" not in lab.broker.topics
+
+
+def test_missing_and_wrong_fields_are_named() -> None:
+    lab = make_lab()
+    answer = lab.ask(RequestCode.SEND_MESSAGE_V2, {"a": "P"}, body_length=1)
+    assert answer.code == 1
+    assert "required field b" in answer.remark
+    answer = lab.ask(RequestCode.SEND_MESSAGE, {"producerGroup": "P", "topic": "T", "defaultTopic": "x"}, body_length=1)
+    assert "defaultTopicQueueNums" in answer.remark
+
+
+def test_oneway_refusals_are_silent() -> None:
+    assert isinstance(ask(make_lab(), "bad name", oneway=True), Release)
+
+
+@pytest.mark.parametrize("code", [36, 37])
+def test_send_back_and_end_transaction_wait_for_their_issue(code: int) -> None:
+    answer = make_lab().ask(code, {})
+    assert (answer.code, answer.remark) == (3, f" request type {code} not supported")

@@ -1,0 +1,139 @@
+"""Loading: what a fresh plane and a restarted control learn from files, recovery and the plane."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.persistence import Persistence
+from ringmq.broker.ports import TOPIC_RECOVERED
+from ringmq.broker.stats import BrokerStats, Totals
+from ringmq.broker.tables import load_into
+from ringmq.remoting.codes import RequestCode
+from ringmq.store.config_files import load_config, persist_config
+from tests.broker.fakes import START_MS, FakePlane, make_lab
+
+
+@dataclass
+class Bounds:
+    min_offset: int
+    max_offset: int
+
+
+@dataclass
+class Recovered:
+    queues: dict[tuple[str, int], Bounds]
+
+
+def stored(tmp_path: Path) -> BrokerConfig:
+    """A store whose files know topic T, group G and an offset of it."""
+    topic = {"topicName": "T", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6, "attributes": {}}
+    persist_config(tmp_path, "topics.json", {"topicConfigTable": {"T": topic}})
+    persist_config(tmp_path, "subscriptionGroup.json", {"subscriptionGroupTable": {"G": {"groupName": "G"}}})
+    persist_config(tmp_path, "consumerOffset.json", {"offsetTable": {"T@G": {1: 7}}})
+    names = {"storePathRootDir": str(tmp_path), "brokerName": "wire-a", "brokerClusterName": "GoldCluster"}
+    return changed(BrokerConfig(), names)
+
+
+def test_a_fresh_plane_gets_topics_bounds_groups_and_offsets(tmp_path: Path) -> None:
+    plane = FakePlane()
+    load_into(plane, stored(tmp_path), Recovered({("T", 1): Bounds(3, 9), ("T", 5): Bounds(0, 4)}))
+    assert plane.word("T") == (6, 2, 2, 1)
+    topic_id = plane.topic_find("T")
+    assert topic_id is not None
+    bounds = {}
+    for queue_id in (0, 1, 5):
+        slot = plane.queue_find(topic_id, queue_id)
+        assert slot is not None
+        bounds[queue_id] = (plane.queues[slot].min_offset, plane.queues[slot].max_offset)
+    assert bounds == {0: (0, 0), 1: (3, 9), 5: (0, 4)}, "queues on disk beyond the configured number count too"
+    assert plane.group_flags("G") == 0x7
+    assert plane.group_flags("TOOLS_CONSUMER") == 0x7
+    assert list(plane.offset_table.values()) == [7]
+    assert plane.word("BenchmarkTest")[1] == 1024
+
+
+def test_a_topic_without_configuration_is_dispatched_but_unknown_to_clients(tmp_path: Path) -> None:
+    plane = FakePlane()
+    load_into(plane, stored(tmp_path), Recovered({("Lost", 2): Bounds(5, 8)}))
+    perm, reads, writes, flags = plane.word("Lost")
+    assert (perm, reads, writes, flags) == (0, 0, 0, 1 | 2 | 4 | TOPIC_RECOVERED)
+    lab = make_lab(plane=plane)
+    assert "Lost" not in lab.broker.topics
+    assert lab.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Lost"}).code == 17
+    lab.make_topic("Lost", 3)
+    assert plane.word("Lost") == (6, 3, 3, 1)
+    state = lab.broker.tables.queue("Lost", 2)
+    assert state is not None
+    assert (state.min_offset, state.max_offset) == (5, 8), "its offsets go on"
+
+
+def test_control_comes_back_to_what_the_plane_shows(tmp_path: Path) -> None:
+    plane = FakePlane()
+    load_into(plane, stored(tmp_path), Recovered({}))
+    first = make_lab(plane=plane)
+    first.make_topic("Unsaved", 3)
+    topics = dict(plane.topics)
+    second = make_lab(plane=plane)
+    assert second.broker.topics.get("Unsaved") is not None
+    assert dict(plane.topics) == topics, "nothing was made twice"
+
+
+def test_tables_are_saved_before_answers_and_deleted_queues_later(tmp_path: Path) -> None:
+    lab = make_lab()
+    persistence = Persistence(tmp_path, lab.broker)
+    lab.make_topic("T")
+    persistence.save_tables()
+    assert "T" in load_config(tmp_path, "topics.json")["topicConfigTable"]
+    assert "TOOLS_CONSUMER" in load_config(tmp_path, "subscriptionGroup.json")["subscriptionGroupTable"]
+    assert not lab.broker.topics.dirty
+    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    persistence.remove_deleted(START_MS + 1000)
+    assert lab.store.deleted == ["T"]
+    assert "T" not in load_config(tmp_path, "topics.json")["topicConfigTable"]
+    assert len(lab.broker.deletions) == 0
+
+
+def test_offsets_are_saved_every_5_s_when_they_changed(tmp_path: Path) -> None:
+    lab = make_lab()
+    persistence = Persistence(tmp_path, lab.broker)
+    file = tmp_path / "config" / "consumerOffset.json"
+    lab.broker.offsets.put("G", "TBW102", 0, 3, START_MS)
+    persistence.save_offsets_if_due(START_MS)
+    assert '"TBW102@G":{0:3' in file.read_text()
+    lab.broker.offsets.put("G", "TBW102", 0, 4, START_MS)
+    persistence.save_offsets_if_due(START_MS + 4999)
+    assert "0:3" in file.read_text()
+    persistence.save_offsets_if_due(START_MS + 5000)
+    assert "0:4" in file.read_text()
+    file.unlink()
+    persistence.save_offsets_if_due(START_MS + 10_000)
+    assert not file.exists()
+
+
+def test_rates_and_totals() -> None:
+    stats = BrokerStats(START_MS)
+    for second in range(61):
+        stats.observe(Totals(put_messages=second * 10))
+        stats.sample(START_MS + second * 1000)
+    assert stats.tps("put_messages") == "10.0 10.0 10.0"
+    stats.observe(Totals(put_messages=5))
+    assert stats.totals.put_messages == 605, "a restarted worker begins at 0, the total does not"
+    assert stats.rate_of("put", "T", 100, 0) == 0.0
+    assert stats.rate_of("put", "T", 400, 3000) == 100.0
+
+
+def test_midnight_moves_the_totals() -> None:
+    day_ms = 86_400_000
+    stats = BrokerStats(START_MS)
+    stats.observe(Totals(put_messages=7))
+    stats.sample(START_MS + day_ms)
+    stats.observe(Totals(put_messages=9))
+    stats.sample(START_MS + 2 * day_ms)
+    assert (stats.yesterday_morning.put_messages, stats.today_morning.put_messages) == (7, 9)
+
+
+def test_config_files_are_json(tmp_path: Path) -> None:
+    lab = make_lab()
+    Persistence(tmp_path, lab.broker).save_tables()
+    assert json.loads((tmp_path / "config" / "topics.json").read_text())["topicConfigTable"]["TBW102"]["perm"] == 7
