@@ -52,7 +52,8 @@ class SendStatus(Enum):
 class SendResult:
     """Where a message (or the first one of a batch) was stored.
 
-    `message_ids` are the UNIQ_KEYs, one per message; `offset_message_ids` name the places in the broker's log.
+    `message_ids` are the UNIQ_KEYs, one per message; `offset_message_ids` name the places in the broker's log. Consumers
+    of a batch see one UNIQ_KEY for all its messages: brokers append the batch's own to each.
     """
 
     status: SendStatus

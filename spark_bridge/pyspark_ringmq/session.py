@@ -8,7 +8,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark_ringmq import DefaultSource
 
-
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -21,7 +20,7 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 def local_session(app_name: str, scratch: Path, *, cores: int = 2) -> SparkSession:
-    """A session inside this process group, on the loopback only, that leaves its files in `scratch` and logs errors only.
+    """A session inside this process group, on the loopback only, with its files in `scratch`; it logs errors only.
 
     Unix sockets between the JVM and the Python workers take a quarter off a scan's time.
     """

@@ -1,0 +1,184 @@
+"""The SDK against real servers, RingMQ and stock RocketMQ: the same tests for both."""
+
+import asyncio
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ringmq.client import (
+    BodyRules,
+    BrokerError,
+    Compression,
+    ConsumeFrom,
+    Consumer,
+    Message,
+    MessageExt,
+    MessageQueue,
+    Producer,
+    SendError,
+    compose_message,
+)
+from tests.conformance import servers
+
+pytestmark = pytest.mark.timeout(180)
+STOCK = pytest.param(
+    "stock",
+    marks=[
+        pytest.mark.stock,
+        pytest.mark.skipif(shutil.which("mvn") is None, reason="stock RocketMQ comes through Maven"),
+    ],
+)
+
+
+@pytest.fixture(scope="module", params=["ringmq", STOCK])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
+    """A name server with a broker."""
+    home = tmp_path_factory.mktemp(f"sdk-{request.param}")
+    running = servers.start(request.param, home, {"mappedFileSizeCommitLog": 64 << 20})
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic of the test's own."""
+    return f"T_{uuid.uuid4().hex[:12]}"
+
+
+async def take(consumer: Consumer, count: int) -> list[MessageExt]:
+    messages: list[MessageExt] = []
+    async with asyncio.timeout(60):
+        while len(messages) < count:
+            messages += await consumer.poll()
+    return messages
+
+
+async def test_what_is_sent_comes_back_whole_and_in_order(server: servers.Server, topic: str) -> None:
+    async with Producer(server.namesrv) as producer:
+        await producer.send(compose_message(topic, b"first", tags="t", keys="k", properties={"p": "ü"}))
+        queue = (await producer.queues(topic))[0]
+        sent = await producer.send_all([compose_message(topic, b"%d" % i, tags="t") for i in range(500)])
+        together = [compose_message(topic, b"b%d" % i, tags="t") for i in range(20)]
+        batch = await producer.send_batch(together, queue=queue)
+        assert len(set(batch.offset_message_ids)) == 20
+    async with Consumer({topic: "t"}, server.namesrv, f"g_{topic}", consume_from=ConsumeFrom.FIRST) as consumer:
+        messages = await take(consumer, 521)
+    # brokers append the batch's own UNIQ_KEY to each of its messages, so these share one id
+    assert len({m.msg_id for m in messages}) == 502
+    assert len({m.body for m in messages}) == 521
+    first = next(m for m in messages if m.body == b"first")
+    assert (first.tags, first.keys, first.properties["p"]) == ("t", ["k"], "ü")
+    by_queue: dict[MessageQueue, list[int]] = {}
+    for message in messages:
+        place = MessageQueue(topic, message.broker_name, message.queue_id)
+        by_queue.setdefault(place, []).append(message.queue_offset)
+    for offsets in by_queue.values():
+        assert offsets == list(range(len(offsets)))
+    at = {(m.queue_id, m.queue_offset): m.msg_id for m in messages}
+    assert all(at[r.queue.queue_id, r.queue_offset] == r.message_id for r in sent)
+
+
+@pytest.mark.parametrize("algorithm", [Compression.ZLIB, Compression.LZ4, Compression.ZSTD])
+async def test_large_bodies_travel_compressed(server: servers.Server, topic: str, algorithm: Compression) -> None:
+    body = b"0123456789abcdef" * 20_000
+    async with (
+        Consumer(topic, server.namesrv, f"g_{topic}") as consumer,
+        Producer(server.namesrv, body_rules=BodyRules(compression=algorithm)) as producer,
+    ):
+        await producer.send(Message(topic, body))
+        (message,) = await take(consumer, 1)
+    assert message.body == body
+    assert message.store_size < len(body) // 4
+
+
+async def test_a_consumer_started_with_the_first_send_misses_nothing(server: servers.Server, topic: str) -> None:
+    async with Producer(server.namesrv) as producer:
+        sending = asyncio.create_task(producer.send_all([compose_message(topic, b"%d" % i) for i in range(100)]))
+        async with Consumer(topic, server.namesrv, f"g_{topic}") as consumer:
+            found = {m.body for m in await take(consumer, 100)}
+        await sending
+    assert found == {b"%d" % i for i in range(100)}
+
+
+async def test_tags_are_filtered(server: servers.Server, topic: str) -> None:
+    tags = ["Aa", "BB", "C", None]
+    async with Producer(server.namesrv) as producer:
+        await producer.send_all([compose_message(topic, b"%d" % i, tags=tags[i % 4]) for i in range(80)])
+    async with Consumer({topic: "BB || C"}, server.namesrv, f"g_{topic}", consume_from=ConsumeFrom.FIRST) as consumer:
+        messages = await take(consumer, 40)
+        assert await consumer.poll(timeout_ms=300) == []
+    assert {m.tags for m in messages} == {"BB", "C"}
+
+
+async def test_members_share_and_take_over(server: servers.Server, topic: str) -> None:
+    def owned(consumer: Consumer) -> int:
+        return sum(queue.topic == topic for queue in consumer.assignment())
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.01)
+
+    async with Producer(server.namesrv) as producer:
+        await producer.send_all([Message(topic, b"%d" % i) for i in range(40)])
+        async with Consumer(topic, server.namesrv, f"g_{topic}", consume_from=ConsumeFrom.FIRST) as first:
+            await until(lambda: owned(first) == 4)
+            seen = {m.body for m in await take(first, 40)}
+            async with Consumer(topic, server.namesrv, f"g_{topic}") as second:
+                await until(lambda: owned(first) == owned(second) == 2)
+                await producer.send_all([Message(topic, b"more%d" % i) for i in range(40)])
+                both: set[bytes] = set()
+                async with asyncio.timeout(30):
+                    while len({b for b in both if b.startswith(b"more")}) < 40:
+                        for consumer in (first, second):
+                            both |= {m.body for m in await consumer.poll(timeout_ms=20)}
+            await until(lambda: owned(first) == 4)
+    assert len(seen) == 40
+
+
+async def test_commit_survives_the_member_and_seek_goes_anywhere(server: servers.Server, topic: str) -> None:
+    group = f"g_{topic}"
+    async with Producer(server.namesrv) as producer:
+        await producer.send(Message(topic, b"first"))
+        queue = (await producer.queues(topic))[1]
+        await producer.send_all([Message(topic, b"x")], pipeline=1)
+        for i in range(10):
+            await producer.send(Message(topic, b"%d" % i), queue=queue)
+    async with Consumer(topic, server.namesrv, group, auto_ack=False, consume_from=ConsumeFrom.FIRST) as consumer:
+        mine = [m for m in await take(consumer, 12) if m.queue_id == queue.queue_id]
+        consumer.ack(m for m in mine if m.queue_offset != mine[4].queue_offset)
+    async with Consumer(topic, server.namesrv, group, auto_ack=False) as consumer:
+        again = [m for m in await take(consumer, len(mine) - 4) if m.queue_id == queue.queue_id]
+        assert again[0].queue_offset == mine[4].queue_offset
+        await consumer.seek(queue, mine[-2].queue_offset)
+        async with asyncio.timeout(30):
+            while (m := (await consumer.poll(1))[0]).queue_id != queue.queue_id:
+                pass
+        assert m.queue_offset == mine[-2].queue_offset
+        await consumer.seek_to_timestamp(queue, mine[0].store_timestamp_ms)
+        async with asyncio.timeout(30):
+            while (m := (await consumer.poll(1))[0]).queue_id != queue.queue_id:
+                pass
+        assert m.queue_offset == mine[0].queue_offset
+
+
+async def test_oneway_arrives(server: servers.Server, topic: str) -> None:
+    async with Producer(server.namesrv) as producer, Consumer(topic, server.namesrv, f"g_{topic}") as consumer:
+        for i in range(20):
+            await producer.send_oneway(Message(topic, b"%d" % i))
+        assert {m.body for m in await take(consumer, 20)} == {b"%d" % i for i in range(20)}
+
+
+async def test_a_refusal_carries_the_broker_s_words(server: servers.Server, topic: str) -> None:
+    async with Producer(server.namesrv) as producer:
+        await producer.send(Message(topic, b"x"))
+        queue = (await producer.queues(topic))[0]._replace(queue_id=77)
+        with pytest.raises(SendError) as caught:
+            await producer.send(Message(topic, b"x"), queue=queue)
+        assert caught.value.code == 29
+        assert isinstance(caught.value.cause, BrokerError)
+        assert caught.value.remark
