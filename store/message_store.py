@@ -127,6 +127,19 @@ class MessageStore:
                 ends.append(queue.trusted_end()[1])
         return max(ends)
 
+    def next_border(self, offset: int, readable_offset: int) -> int | None:
+        """Return the first record border behind `offset` that some queue's unit names: how to get past damage."""
+        best: int | None = None
+        for name in self.queue_names():
+            queue = self.queue(name.topic, name.queue_id)
+            if queue is None:
+                continue
+            end = queue.max_offset(readable_offset)
+            unit = queue.unit(queue.min_offset(offset + 1, end))
+            if unit is not None and unit.commit_log_offset > offset and unit.end <= readable_offset:
+                best = unit.commit_log_offset if best is None else min(best, unit.commit_log_offset)
+        return best
+
     # ---- messages -----------------------------------------------------------------------------------------
 
     def get_messages(

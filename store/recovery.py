@@ -217,19 +217,6 @@ def _border_below(store: MessageStore, result: RecoveredStore, offset: int) -> i
     return best
 
 
-def _border_above(store: MessageStore, result: RecoveredStore, offset: int) -> int | None:
-    """Return the next record border behind `offset` that a queue's unit names."""
-    best: int | None = None
-    for name, state in result.queues.items():
-        queue = store.queue(*name)
-        if queue is None or state.physical_end <= offset:
-            continue
-        unit = queue.unit(queue.min_offset(offset + 1, state.max_offset))
-        if unit is not None and (best is None or unit.commit_log_offset < best):
-            best = unit.commit_log_offset
-    return best
-
-
 # ---- scan and cut --------------------------------------------------------------------------------------------
 
 
@@ -284,7 +271,7 @@ def _scan_files(store: MessageStore, result: RecoveredStore, start: int, state: 
             raise MemoryError("no memory for the table of queues")
         offset = file_start + int(at)
         if state.reason not in (records.BLANK, records.END):
-            border = _border_above(store, result, offset) if result.mode == CLEAN and offset < queues_end else None
+            border = store.next_border(offset, queues_end) if result.mode == CLEAN else None
             if border is not None:
                 result.reasons.append(f"the record at {offset} is damaged ({records.REASONS[state.reason]}), it stays")
                 offset = border

@@ -104,6 +104,7 @@ struct rmq_queue_row *rmq_queue_table_row(struct rmq_queue_table *table, const u
     row->topic_length = (uint32_t)topic_length;
     row->queue_id = queue_id;
     row->queue_end = row->log_first = row->log_next = row->missing_from = -1;
+    row->row_number = (uint32_t)table->count;
     table->rows[table->count++] = row;
     table->buckets[bucket] = (uint32_t)table->count;
     return table->recent = row;

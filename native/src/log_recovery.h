@@ -24,7 +24,7 @@ struct rmq_queue_row {
     int64_t log_next;               /* offset after the last one */
     int64_t missing_from;           /* commit log offset of the first one */
     int32_t is_batch;               /* in: BatchConsumeQueue, counts INNER_NUM messages */
-    int32_t reserved;
+    uint32_t row_number;            /* in order of creation */
 };
 
 struct rmq_queue_table;

@@ -1,0 +1,198 @@
+"""`ringmq store inspect|verify`: look at a store folder, whether its broker runs or not.
+
+Beside a live owner everything is bounded by the confirm offset of its watermark page, else by the end of the queues.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ringmq.cli.output import output_option, print_line, print_rows
+
+if TYPE_CHECKING:
+    from ringmq.store.message_store import MessageStore
+
+LIMIT = 20
+_EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.group()
+def store() -> None:
+    """Inspect and verify a store folder."""
+
+
+def _store_options(command: Any) -> Any:
+    for option in (
+        output_option,
+        click.option(
+            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A store property, as in broker.conf."
+        ),
+        click.option(
+            "-c", "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="broker.conf."
+        ),
+        click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path)),
+    ):
+        command = option(command)
+    return command
+
+
+def _properties(config: Path | None, settings: tuple[str, ...]) -> dict[str, str]:
+    lines = config.read_text("utf-8").splitlines() if config else []
+    pairs = [line for line in lines if "=" in line and not line.lstrip().startswith("#")]
+    for setting in settings:
+        if "=" not in setting:
+            raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
+    return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in [*pairs, *settings])}
+
+
+def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple[MessageStore, int, bool]:
+    """Return (store, readable offset, has a live owner)."""
+    from ringmq.ipc.watermark import read_watermarks
+    from ringmq.store.config import StoreConfig, StoreConfigError
+    from ringmq.store.guess import config_for_folder
+    from ringmq.store.mapped_file import StoreLoadError
+    from ringmq.store.message_store import MessageStore
+
+    properties = _properties(config, settings)
+    try:
+        given = StoreConfig.from_properties(folder, properties)
+        fields = {
+            "mappedFileSizeCommitLog": "commit_log_file_bytes",
+            "mappedFileSizeConsumeQueue": "consume_queue_file_bytes",
+            "mapperFileSizeBatchConsumeQueue": "batch_consume_queue_file_bytes",
+            "maxHashSlotNum": "index_slots",
+            "maxIndexNum": "index_entries",
+            "messageIndexEnable": "message_index",
+            "messageDelayLevel": "delay_levels_ms",
+            "storePathCommitLog": "commit_log_directories",
+        }
+        known = {field: getattr(given, field) for name, field in fields.items() if name in properties}
+        found = MessageStore(config_for_folder(folder, **known))
+        found.commit_log.files.check_sizes()
+    except (StoreConfigError, StoreLoadError) as error:
+        raise click.ClickException(str(error)) from error
+    watermarks = read_watermarks(folder)
+    # Dispatch may be a moment behind the confirm offset; what it has not reached is in no queue yet.
+    live_bound = min(watermarks.confirm_offset, watermarks.dispatched_offset)
+    readable = live_bound if watermarks.live else found.queue_end()
+    return found, readable, watermarks.live
+
+
+@store.command()
+@_store_options
+@click.option("--records", is_flag=True, help="Decode records instead of listing files and queues.")
+@click.option("--from", "from_offset", type=int, default=0, help="First offset, of the log or of the queue.")
+@click.option("--to", "to_offset", type=int, default=(1 << 62), show_default="end", help="Log offset to stop at.")
+@click.option("--limit", type=click.IntRange(1), default=LIMIT, show_default=True, help="At most so many records.")
+@click.option("--topic", help="Only this topic; with --records its queue --queue by queue offset.")
+@click.option("--queue", "queue_id", type=int, default=0, show_default=True, help="Queue id for --records --topic.")
+def inspect(
+    folder: Path, config: Path | None, settings: tuple[str, ...], output: str, records: bool, from_offset: int,
+    to_offset: int, limit: int, topic: str | None, queue_id: int,
+) -> None:  # fmt: skip
+    """List files, ranges, topics and queues of FOLDER, or decode its records."""
+    from ringmq.store import inspect as look
+
+    found, readable, live = _open(folder, config, settings)
+    if records:
+        rows: Iterable[dict[str, Any]]
+        if topic is None:
+            rows = look.log_records(found, readable, from_offset, to_offset, limit)
+        else:
+            rows = look.queue_records(found, readable, topic, queue_id, from_offset, limit)
+        _print_records(output, rows)
+        return
+    facts = look.overview(found, readable)
+    facts["live_owner"] = live
+    tables = {
+        "log_files": look.log_files(found, readable),
+        "queues": look.queues(found, readable, topic),
+        "index_files": _index_rows(found),
+    }
+    if output == "json":
+        click.echo(json.dumps({**facts, **tables}, ensure_ascii=False, indent=2))
+        return
+    for name, value in facts.items():
+        click.echo(f"{name}: {value}")
+    for name, table in tables.items():
+        click.echo(f"\n{name}")
+        print_rows("table", table, list(table[0]) if table else ["(none)"])
+
+
+def _index_rows(found: MessageStore) -> list[dict[str, Any]]:
+    from ringmq.store import inspect as look
+    from ringmq.store.mapped_file import StoreLoadError
+
+    try:
+        return look.index_files(found)
+    except StoreLoadError as error:
+        click.echo(f"index files are left out: {error}", err=True)
+        return []
+
+
+def _print_records(output: str, rows: Iterable[dict[str, Any]]) -> None:
+    if output == "json":
+        for row in rows:
+            print_line(row)
+        return
+    columns = ["commit_log_offset", "size", "topic", "queue_id", "queue_offset", "store_time_ms", "body", "properties"]
+    shown = [
+        {**row, "body": row.get("error") or repr(row["body"][:40]), "properties": _short(row.get("properties", {}))}
+        for row in rows
+    ]
+    print_rows("table", shown, columns)
+
+
+def _short(properties: dict[str, str]) -> str:
+    text = " ".join(f"{name}={value}" for name, value in properties.items())
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+@store.command()
+@_store_options
+@click.option("--no-index", is_flag=True, help="Leave the index files out.")
+@click.option("--no-cross-check", is_flag=True, help="Derive tags and keys only once (starts faster).")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.")
+def verify(
+    folder: Path, config: Path | None, settings: tuple[str, ...], output: str, no_index: bool, no_cross_check: bool,
+    quiet: bool,
+) -> None:  # fmt: skip
+    """Check every record, unit and index entry of FOLDER; exit status 1 when there are errors."""
+    try:
+        from ringmq.store.verify import verify as verify_store
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"verify needs {error.name}; pip install 'ringmq[broker]' has it") from error
+
+    found, readable, live = _open(folder, config, settings)
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if not quiet and sys.stderr.isatty():
+            click.echo(
+                f"\r{stage} {done / max(1, total):4.0%} of {total / (1 << 20):.0f} MiB", err=True, nl=done >= total
+            )
+
+    report = verify_store(found, readable, progress=progress, cross_check=not no_cross_check, check_index=not no_index)
+    counts = {
+        name: getattr(report, name)
+        for name in ("min_offset", "readable_offset", "records", "blanks", "queues", "units", "index_files",
+                     "index_entries", "errors", "warnings", "cross_checked")
+    }  # fmt: skip
+    findings = [{"severity": f.severity, "place": f.place, "text": f.text} for f in report.findings]
+    if output == "json":
+        click.echo(json.dumps({**counts, "live_owner": live, "findings": findings}, ensure_ascii=False, indent=2))
+    else:
+        for row in findings:
+            click.echo(f"{row['severity']}: {row['place']}: {row['text']}")
+        click.echo(
+            f"{report.records} records, {report.units} units in {report.queues} queues, {report.index_entries} entries "
+            f"in {report.index_files} index files up to {readable}: {report.errors} errors, {report.warnings} warnings"
+        )
+    if report.errors:
+        sys.exit(1)

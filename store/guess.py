@@ -1,0 +1,48 @@
+"""Settings of a store that comes without its broker.conf, read off its files."""
+
+import struct
+from pathlib import Path
+
+from ringmq.store import layout
+from ringmq.store.config import StoreConfig
+from ringmq.store.index_file import IndexFile, index_paths
+
+GUESS_BYTES_MAX = 16 << 20
+
+
+def config_for_folder(root: Path, **known: object) -> StoreConfig:
+    """Return a config for readers: file sizes from the files, index sizes where they can be told.
+
+    An index file's length does not say how it divides into slots and entries; small ones are tried out, large ones
+    have the default sizes or need `index_slots` and `index_entries` among `known`.
+    """
+    if "index_slots" not in known:
+        for path in index_paths(root / layout.INDEX):
+            sizes = guess_index_sizes(path)
+            if sizes is not None:
+                known = {**known, "index_slots": sizes[0], "index_entries": sizes[1]}
+                break
+    return StoreConfig.for_existing(root, **known)
+
+
+def guess_index_sizes(path: Path) -> tuple[int, int] | None:
+    """Return (slots, entries) of an index file that holds something, None when it cannot be told."""
+    size = path.stat().st_size
+    if size in (0, 40 + 4 * layout.INDEX_SLOTS + 20 * layout.INDEX_ENTRIES) or size > GUESS_BYTES_MAX:
+        return None
+    data = path.read_bytes()
+    _, _, begin_offset, _, slots_used, next_number = struct.unpack_from(">qqqqii", data)
+    if next_number <= 1:
+        return None
+    for slots in range(1, (size - 40) // 4):
+        entries, rest = divmod(size - 40 - 4 * slots, 20)
+        first = 40 + 4 * slots + 20
+        if rest or entries < max(2, next_number) or first + 12 > size:
+            continue
+        key_hash, offset = struct.unpack_from(">iq", data, first)
+        if offset != begin_offset or key_hash < 0:
+            continue
+        used = sum(value != 0 for (value,) in struct.iter_unpack(">i", data[40 : 40 + 4 * slots]))
+        if used == slots_used and IndexFile(path, slots, entries).unreachable_entries() == 0:
+            return slots, entries
+    return None

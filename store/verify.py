@@ -1,0 +1,320 @@
+"""Whole-store check on demand: every record, every unit, every index entry up to a readable offset.
+
+Log: lengths, magic, body CRC, place; properties strings that no encoder writes are warned of. Queues: each record has
+its unit and each unit its record. Index: each key of each record has its entry, entries name nothing else, chains are
+sound. A second, independent implementation (`kernels`) derives tags codes and key hashes again. Reads only; numpy and
+numba are loaded here, not on the way to ready.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ringmq.native import ffi, lib
+from ringmq.store import layout
+from ringmq.store import record as records
+from ringmq.store.batch_consume_queue import BatchConsumeQueue
+from ringmq.store.consume_queue import ConsumeQueue
+from ringmq.store.mapped_file import StoreLoadError
+from ringmq.store.message_store import MessageStore
+from ringmq.store.verify_index import IndexChecker
+
+Progress = Callable[[str, int, int], None]
+FINDINGS_MAX = 1000
+ROWS_MAX = 1 << 18
+HASHES_MAX = 1 << 20
+ROW = np.dtype(
+    [("position", "i8"), ("queue_offset", "i8"), ("tags_code", "i8"), ("store_time_ms", "i8"), ("size", "i4"),
+     ("queue", "i4"), ("sys_flag", "i4"), ("properties", "i4"), ("count", "i4"), ("keys", "i4")]
+)  # fmt: skip
+UNIT = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+assert ROW.itemsize == ffi.sizeof("struct rmq_log_row")
+
+ERROR = "error"
+WARNING = "warning"
+_PROPERTIES = {-1: "hold a NUL byte", -2: "lack the final 0x02", -3: "hold a pair without 0x01"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be, and where."""
+
+    severity: str
+    place: str
+    text: str
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was looked at and what was found (at most FINDINGS_MAX findings are kept, all are counted)."""
+
+    readable_offset: int
+    min_offset: int
+    records: int = 0
+    blanks: int = 0
+    units: int = 0
+    queues: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    errors: int = 0
+    warnings: int = 0
+    cross_checked: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, severity: str, place: str, text: str) -> None:
+        """Count a finding and keep it while there is room."""
+        if severity == ERROR:
+            self.errors += 1
+        else:
+            self.warnings += 1
+        if len(self.findings) < FINDINGS_MAX:
+            self.findings.append(Finding(severity, place, text))
+
+
+def verify(
+    store: MessageStore,
+    readable_offset: int,
+    *,
+    progress: Progress | None = None,
+    cross_check: bool = True,
+    check_index: bool = True,
+) -> VerifyReport:
+    """Check everything below `readable_offset`. Damage is reported, never raised; OSError comes through."""
+    report = VerifyReport(readable_offset, store.commit_log.min_offset)
+    run = _Run(store, report, progress or (lambda stage, done, total: None), cross_check)
+    if check_index and store.config.message_index:
+        try:
+            run.index = IndexChecker(store, report)
+        except StoreLoadError as error:
+            report.add(ERROR, "index", str(error))
+    for start in store.commit_log.files.starts:
+        if start < readable_offset:
+            run.check_file(start)
+    run.finish()
+    return report
+
+
+class _Run:
+    def __init__(self, store: MessageStore, report: VerifyReport, progress: Progress, cross_check: bool) -> None:
+        self.store = store
+        self.report = report
+        self.progress = progress
+        self.index: IndexChecker | None = None
+        self.kernel = _kernel() if cross_check else None
+        report.cross_checked = self.kernel is not None
+        self.names = [(name.topic, name.queue_id) for name in store.queue_names()]
+        self.cursors: dict[tuple[str, int], int] = {}
+        self.table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
+        for topic, queue_id in self.names:
+            queue = store.queue(topic, queue_id)
+            row = self._row(topic, queue_id)
+            row.is_batch = int(isinstance(queue, BatchConsumeQueue))
+            if isinstance(queue, ConsumeQueue):
+                end = queue.max_offset(report.readable_offset)
+                self.cursors[(topic, queue_id)] = queue.min_offset(report.min_offset, end)
+        self.levels = ffi.new("struct rmq_delay_levels *")
+        self.levels.count = len(store.config.delay_levels_ms)
+        for i, delay_ms in enumerate(store.config.delay_levels_ms):
+            self.levels.delay_ms[i] = delay_ms
+        report.queues = len(self.names)
+
+    def _row(self, topic: str, queue_id: int) -> Any:
+        name = topic.encode()
+        return lib.rmq_queue_table_row(self.table, name, len(name), queue_id)
+
+    # ---- log ----------------------------------------------------------------------------------------------
+
+    def check_file(self, start: int) -> None:
+        """Check one log file and what queues and index say about it."""
+        found = self.store.commit_log.files.find(start)
+        if found is None:
+            return  # deleted by retention meanwhile
+        mapped = found[1]
+        end = min(len(mapped), self.report.readable_offset - start)
+        rows, hashes = self._scan_file(start, mapped, end)
+        self.report.records += len(rows)
+        self._warn_of_properties(rows)
+        self._cross_check(start, mapped, rows, hashes)
+        self._check_queues(rows, start + end)
+        if self.index is not None:
+            self.index.check_file(start, start + end, rows, hashes)
+        self.progress("log", start + end - self.report.min_offset, self.report.readable_offset - self.report.min_offset)
+
+    def _scan_file(self, start: int, mapped: Any, end: int) -> tuple[Any, Any]:
+        all_rows, all_hashes = [], []
+        data, at = ffi.from_buffer(mapped), 0
+        next_at, reason, hashes_count = ffi.new("uint64_t *"), ffi.new("int *"), ffi.new("size_t *")
+        while True:
+            rows, hashes = np.empty(ROWS_MAX, ROW), np.empty(HASHES_MAX, np.int32)
+            count = lib.rmq_log_table(
+                data, at, end, start, self.table, self.levels,
+                ffi.cast("struct rmq_log_row *", ffi.from_buffer(rows)), ROWS_MAX,
+                ffi.cast("int32_t *", ffi.from_buffer(hashes)), HASHES_MAX, hashes_count, next_at, reason,
+            )  # fmt: skip
+            if count < 0:
+                raise MemoryError("no memory for the table of queues")
+            all_rows.append(rows[:count].copy())
+            all_hashes.append(hashes[: hashes_count[0]].copy())
+            at = next_at[0]
+            if reason[0] == records.FULL:
+                continue
+            following = self._after_stop(start, at, end, reason[0])
+            if following is None:
+                return np.concatenate(all_rows), np.concatenate(all_hashes)
+            at = following
+
+    def _after_stop(self, start: int, at: int, end: int, reason: int) -> int | None:
+        """Judge what ended a scan; returns where in the file to go on, None at its end."""
+        if reason == records.END:
+            return None
+        if reason == records.BLANK:
+            self.report.blanks += 1
+            return None
+        offset = start + at
+        self.report.add(ERROR, f"commit log {offset}", records.REASONS.get(reason, f"scan result {reason}"))
+        border = self.store.next_border(offset, self.report.readable_offset)
+        return None if border is None or border >= start + end else border - start
+
+    def _warn_of_properties(self, rows: Any) -> None:
+        for row in rows[rows["properties"] != 0][:FINDINGS_MAX]:
+            text = f"the properties {_PROPERTIES[int(row['properties'])]}"
+            self.report.add(WARNING, f"commit log {row['position']}", text)
+
+    def _cross_check(self, start: int, mapped: Any, rows: Any, hashes: Any) -> None:
+        if self.kernel is None or not len(rows):
+            return
+        data = np.frombuffer(mapped, np.uint8)
+        tags_codes, counts, again = self.kernel(data, rows["position"] - start, len(hashes) + 1)
+        schedule = self._queue_numbers(layout.SCHEDULE_TOPIC)
+        differs = (tags_codes != rows["tags_code"]) & ~np.isin(rows["queue"], schedule)
+        differs |= counts != rows["keys"]
+        for row in rows[differs]:
+            self.report.add(ERROR, f"commit log {row['position']}", "C core and kernel derive different tags or keys")
+        if not differs.any() and not np.array_equal(again, hashes):
+            self.report.add(ERROR, f"commit log file {start}", "C core and kernel derive different key hashes")
+
+    def _queue_numbers(self, topic: str) -> list[int]:
+        name = topic.encode()
+        found = []
+        for i in range(lib.rmq_queue_table_size(self.table)):
+            row = lib.rmq_queue_table_at(self.table, i)
+            if row.topic_length == len(name) and ffi.buffer(row.topic, len(name))[:] == name:
+                found.append(i)
+        return found
+
+    # ---- queues -------------------------------------------------------------------------------------------
+
+    def _check_queues(self, rows: Any, file_end: int) -> None:
+        transaction = rows["sys_flag"] & layout.TRANSACTION_MASK
+        queued = rows[(transaction != layout.TRANSACTION_PREPARED) & (transaction != layout.TRANSACTION_ROLLBACK)]
+        queued = queued[np.argsort(queued["queue"], kind="stable")]
+        numbers, firsts = np.unique(queued["queue"], return_index=True)
+        parts = dict(zip(numbers.tolist(), np.split(queued, firsts[1:]), strict=False)) if len(queued) else {}
+        for number in range(lib.rmq_queue_table_size(self.table)):
+            row = lib.rmq_queue_table_at(self.table, number)
+            topic = bytes(ffi.buffer(row.topic, row.topic_length)).decode("utf-8", "replace")
+            part = parts.get(number, queued[:0])
+            queue = self.store.queue(topic, row.queue_id)
+            if queue is None:
+                if len(part):
+                    self.report.add(WARNING, f"{topic}/{row.queue_id}", f"{len(part)} records, but no queue folder")
+            elif isinstance(queue, BatchConsumeQueue):
+                self._check_batch_units(queue, part)
+            else:
+                self._check_units(queue, part, file_end)
+
+    def _check_units(self, queue: ConsumeQueue, part: Any, file_end: int) -> None:
+        """Compare the queue's units for this log file with the records of the log."""
+        place = f"{queue.topic}/{queue.queue_id}"
+        cursor = self.cursors.setdefault((queue.topic, queue.queue_id), queue.files.min_offset // queue.unit_bytes)
+        units = unit_array(queue, cursor, len(part))
+        more = unit_array(queue, cursor + len(units), 1)
+        same = len(units) == len(part) and np.array_equal(part["queue_offset"], np.arange(cursor, cursor + len(part)))
+        same = same and all(np.array_equal(part[name], units[name]) for name in ("position", "size", "tags_code"))
+        if same and not (len(more) and more["position"][0] < file_end):
+            self.cursors[(queue.topic, queue.queue_id)] = cursor + len(part)
+            self.report.units += len(part)
+            return
+        self._explain(place, queue, part, file_end)
+
+    def _explain(self, place: str, queue: ConsumeQueue, part: Any, file_end: int) -> None:
+        """Find out record by record and unit by unit what does not agree."""
+        key = (queue.topic, queue.queue_id)
+        by_position = {int(row["position"]): row for row in part}
+        end = queue.max_offset(self.report.readable_offset)
+        cursor = self.cursors[key]
+        for unit in queue.units(cursor, end):
+            if unit.commit_log_offset >= file_end:
+                break
+            cursor = unit.queue_offset + 1
+            self.report.units += 1
+            where = f"{place} unit {unit.queue_offset}"
+            row = by_position.pop(unit.commit_log_offset, None)
+            if row is None:
+                self.report.add(ERROR, where, f"names offset {unit.commit_log_offset}, where no record of it is")
+            elif int(row["queue_offset"]) != unit.queue_offset:
+                self.report.add(ERROR, where, f"its record says queue offset {row['queue_offset']}")
+            elif int(row["size"]) != unit.size:
+                self.report.add(ERROR, where, f"size {unit.size}, the record has {row['size']}")
+            elif int(row["tags_code"]) != unit.tags_code:
+                self.report.add(ERROR, where, f"tags code {unit.tags_code}, the record asks for {row['tags_code']}")
+        self.cursors[key] = cursor
+        for position, row in sorted(by_position.items()):
+            other = queue.unit(int(row["queue_offset"]))
+            where = f"commit log {position}"
+            if other is not None and other.commit_log_offset > position:
+                text = f"queue offset {row['queue_offset']} of {place} belongs to a later record (topic made again?)"
+                self.report.add(WARNING, where, text)
+            else:
+                self.report.add(ERROR, where, f"queue offset {row['queue_offset']} of {place} has no unit for it")
+
+    def _check_batch_units(self, queue: BatchConsumeQueue, part: Any) -> None:
+        for row in part:
+            unit = queue.unit(int(row["queue_offset"]))
+            wanted = (int(row["queue_offset"]), int(row["position"]), int(row["size"]), int(row["tags_code"]),
+                      int(row["store_time_ms"]), int(row["count"]))  # fmt: skip
+            self.report.units += 1
+            if unit is None or tuple(unit) != wanted:
+                place = f"{queue.topic}/{queue.queue_id} offset {row['queue_offset']}"
+                self.report.add(ERROR, place, f"batch unit {unit}, the record asks for {wanted}")
+
+    def finish(self) -> None:
+        """What can only be said at the end: units and entries that lie behind the log."""
+        for (topic, queue_id), cursor in self.cursors.items():
+            queue = self.store.queue(topic, queue_id)
+            end = queue.max_offset(self.report.readable_offset) if queue else 0
+            if cursor < end:
+                text = f"units {cursor} to {end - 1} name no record of the log"
+                self.report.add(ERROR, f"{topic}/{queue_id}", text)
+        if self.index is not None:
+            self.index.finish()
+
+
+def unit_array(queue: ConsumeQueue, from_offset: int, count: int) -> Any:
+    """Return up to `count` units as an array; stops at the first one that is not written."""
+    parts, at, end = [], from_offset, from_offset + count
+    while at < end:
+        rest = queue.files.rest(at * queue.unit_bytes, end * queue.unit_bytes)
+        if rest is None or len(rest) < queue.unit_bytes:
+            break
+        units = np.frombuffer(rest[: len(rest) // queue.unit_bytes * queue.unit_bytes], UNIT)
+        valid = (units["size"] > 0) & (units["position"] >= 0)
+        if not valid.all():
+            parts.append(units[: int(np.argmin(valid))])
+            break
+        parts.append(units)
+        at += len(units)
+    return np.concatenate(parts) if parts else np.empty(0, UNIT)
+
+
+def _kernel() -> Any:
+    """Return the independent kernel, None where numba is not installed."""
+    from ringmq.store.kernels.dispatch_fields import compiled, dispatch_fields
+
+    try:
+        compiled()
+    except ImportError:
+        return None
+    return dispatch_fields
