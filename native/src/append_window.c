@@ -73,12 +73,26 @@ static void serve(struct rmq_append_window *window)
         ;
 }
 
+/* 1 = done (or refused, which is no harm), 0 = the neighbour has not been started yet. */
+static int move_to_neighbour(const struct rmq_append_window *window)
+{
+    cpu_set_t cpus;
+    if (!rmq_load(&window->neighbour->pid))
+        return 0;
+    CPU_ZERO(&cpus);
+    CPU_SET(window->neighbour->cpu % CPU_SETSIZE, &cpus);
+    sched_setaffinity(0, sizeof cpus, &cpus);
+    return 1;
+}
+
 static void *helper_main(void *argument)
 {
     struct rmq_append_window *window = argument;
     struct sched_param none = {0};
-    sched_setscheduler(0, SCHED_BATCH, &none); /* never preempts the appender on its CPU by waking up */
+    int moved = 0;
+    sched_setscheduler(0, SCHED_BATCH, &none); /* never preempts anybody by waking up */
     while (!rmq_load(&window->stop)) {
+        moved = moved || move_to_neighbour(window);
         serve(window);
         rmq_bell_arm(&window->bell);
         if (rmq_load(&window->stop))
@@ -88,10 +102,12 @@ static void *helper_main(void *argument)
     return NULL;
 }
 
-int rmq_append_window_open(struct rmq_append_window *window, const struct rmq_settings *settings, uint64_t position)
+int rmq_append_window_open(struct rmq_append_window *window, const struct rmq_settings *settings,
+                           const struct rmq_role *neighbour, uint64_t position)
 {
     memset(window, 0, sizeof *window);
     window->directory = settings->commit_log_path;
+    window->neighbour = neighbour;
     window->segment_bytes = settings->segment_bytes;
     window->window_bytes = settings->populate_window_bytes;
     window->position = position;

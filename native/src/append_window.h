@@ -2,7 +2,8 @@
  *
  * A helper thread keeps the file of the append position and the one behind it mapped, faults pages in ahead of the
  * append position (MADV_POPULATE_WRITE: block mapping and write fault are paid there and not by a request) and unmaps
- * files that the append position has left. The appender never waits for it: a page that is not populated costs a
+ * files that the append position has left. It moves to the CPU of the flush role, because clearing pages costs more
+ * than filling them, and the appender shares its CPU with a reader where CPUs are few. The appender never waits for it: a page that is not populated costs a
  * minor fault, a file that is not there is reported.
  */
 #ifndef RMQ_APPEND_WINDOW_H
@@ -17,6 +18,7 @@
 
 struct rmq_append_window {
     const char *directory;
+    const struct rmq_role *neighbour;           /* whose CPU the helper takes */
     uint64_t segment_bytes;
     uint64_t window_bytes;
     struct rmq_segment slots[RMQ_WINDOW_SLOTS]; /* helper alone writes */
@@ -34,7 +36,8 @@ struct rmq_append_window {
 };
 
 /* Maps the file of `position` itself (so that errors are known here) and starts the helper. 0 or -errno. */
-int rmq_append_window_open(struct rmq_append_window *window, const struct rmq_settings *settings, uint64_t position);
+int rmq_append_window_open(struct rmq_append_window *window, const struct rmq_settings *settings,
+                           const struct rmq_role *neighbour, uint64_t position);
 void rmq_append_window_close(struct rmq_append_window *window);
 
 /* Address of a log offset, NULL while its file is not mapped. Good up to the end of its file. */

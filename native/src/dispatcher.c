@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "dispatch_batch.h"
+#include "reader.h"
 #include "ring.h"
 
 enum {
@@ -10,6 +11,7 @@ enum {
     RETRY_MS = 1000,      /* after a full disk */
     SYNC_EVERY_MS = 1000,
     RESEND_MS = 1,
+    NAP_NS = 500000,
 };
 
 /* --- faults and background sync ----------------------------------------------------------------------------- */
@@ -209,6 +211,22 @@ static int has_unsent(const struct rmq_dispatcher *d)
     return 0;
 }
 
+static int pulls_wait(const struct rmq_dispatcher *d)
+{
+    for (uint32_t reader = 0; reader < d->header->settings.readers && reader < RMQ_READERS_MAX; reader++)
+        if (rmq_load_relaxed(&d->header->roles[RMQ_ROLE_READ + reader].counters[RMQ_READ_PARKED]))
+            return 1;
+    return 0;
+}
+
+/* While records come and no pull waits for them, sleep a little without asking to be woken: a wake-up per batch
+ * would cost the write role more than the batch. Stock looks every millisecond. */
+static void nap(void)
+{
+    struct timespec span = {.tv_nsec = NAP_NS};
+    nanosleep(&span, NULL);
+}
+
 static void park(struct rmq_dispatcher *d, int64_t left_ns)
 {
     int64_t left_ms = left_ns / 1000000 + 1, limit_ms = has_unsent(d) ? RESEND_MS : PARK_MS;
@@ -224,6 +242,7 @@ static void park(struct rmq_dispatcher *d, int64_t left_ns)
 int rmq_dispatcher_run(struct rmq_dispatcher *d, int64_t budget_ns)
 {
     int64_t end_ns = rmq_mono_ns() + budget_ns;
+    int worked = 0;
     for (;;) {
         rmq_store_relaxed(&d->role->progress, d->role->progress + 1);
         int64_t bytes = step(d);
@@ -238,10 +257,16 @@ int rmq_dispatcher_run(struct rmq_dispatcher *d, int64_t budget_ns)
         int64_t left_ns = end_ns - rmq_mono_ns();
         if (left_ns <= 0)
             return RMQ_RUN_BUDGET;
-        if (bytes > 0)
+        if (bytes > 0) {
+            worked = 1;
             continue;
+        }
         if (rmq_load(&d->marks->stop_requested) && !has_work(d))
             return RMQ_RUN_STOPPED;
-        park(d, left_ns);
+        if (worked && !pulls_wait(d))
+            nap();
+        else
+            park(d, left_ns);
+        worked = 0;
     }
 }

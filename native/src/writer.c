@@ -157,7 +157,8 @@ static int open_parts(struct rmq_writer *w)
     if (rc >= 0)
         rc = rebuild_queue_offsets(w);
     if (rc >= 0)
-        rc = rmq_append_window_open(&w->window, &w->header->settings, w->next.append_offset);
+        rc = rmq_append_window_open(&w->window, &w->header->settings, &w->header->roles[RMQ_ROLE_FLUSH],
+                                    w->next.append_offset);
     return rc;
 }
 
