@@ -139,6 +139,10 @@ def print_table(report: Document) -> None:
     best = [row for row in report["rows"] if row["systems"].get(CEILING)]
     if best:
         print(f"\nloader: {loader_summary(report)}")
+    for row in report["rows"]:
+        used = server_cpu(row)
+        if used:
+            print(f"CPU of RingMQ's processes, {row['name']}: {used}")
     if notes:
         print("\nnotes\n  " + "\n  ".join(notes))
 
@@ -158,6 +162,13 @@ def loader_summary(report: Document) -> str:
     ]
     text = f"highest proven rate {max(proven, default=0):,.0f} msg/s"
     return text + (f"; CPU share beside RingMQ: {', '.join(shares)}" if shares else "")
+
+
+def server_cpu(row: Document) -> str:
+    """Where RingMQ's processor time went in the last run of a row: share of one CPU by process."""
+    runs = row["systems"].get(RINGMQ, {}).get("raw", [])
+    used = runs[-1]["report"].get("server_cpu", {}) if runs else {}
+    return ", ".join(f"{name} {100 * share:.0f}%" for name, share in used.items() if share >= 0.005)
 
 
 def _cell(row: Document, system: str) -> str:

@@ -29,8 +29,8 @@ class Target(Protocol):
     namesrv: str
     start_seconds: float
 
-    def pids(self) -> list[int]:
-        """All processes of the broker, without the name server where that is a process of its own."""
+    def pids(self) -> dict[int, str]:
+        """All processes of the broker by id, with their names; without a name server that is a process of its own."""
 
     def kill(self) -> None:
         """kill -9 of everything; the store stays."""
@@ -64,9 +64,9 @@ class StockTarget:
         self.namesrv = self._namesrv.address
         self.start_seconds = 0.0
 
-    def pids(self) -> list[int]:
+    def pids(self) -> dict[int, str]:
         """The broker's process."""
-        return [self._broker.pid]
+        return {self._broker.pid: "broker"}
 
     def kill(self) -> None:
         """kill -9 of both."""
@@ -103,9 +103,11 @@ class RingmqTarget:
         self.namesrv = self._running.namesrv
         self.start_seconds = self._running.start_seconds
 
-    def pids(self) -> list[int]:
+    def pids(self) -> dict[int, str]:
         """Supervisor and workers; the name server lives in one of them."""
-        return family(self._running.process.pid)
+        workers = {pid: name for name, pid in self._running.worker_pids().items()}
+        main = self._running.process.pid
+        return {pid: workers.get(pid, "supervisor" if pid == main else "other") for pid in family(main)}
 
     def kill(self) -> None:
         """kill -9 of everything."""

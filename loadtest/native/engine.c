@@ -255,6 +255,8 @@ static void open_window(struct engine *e)
     e->window_open = 1;
     e->window_begin_ns = now_ns();
     getrusage(RUSAGE_SELF, &e->usage_begin);
+    if (e->config->watch != NULL)
+        watch_begin(e->config->watch);
 }
 
 static void close_window(struct engine *e, uint64_t end_ns)
@@ -263,6 +265,8 @@ static void close_window(struct engine *e, uint64_t end_ns)
         return;
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
+    if (e->config->watch != NULL)
+        watch_end(e->config->watch);
     e->window_open = 0;
     e->result->window_s = (double)(end_ns - e->window_begin_ns) / 1e9;
     e->result->user_s = seconds_of(usage.ru_utime) - seconds_of(e->usage_begin.ru_utime);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "hist.h"
+#include "watch.h"
 #include "wire.h"
 
 enum { CODES_MAX = 32, DEPTH_MAX = 65535, CONNECTIONS_MAX = 20000 };
@@ -41,6 +42,7 @@ struct engine_config {
     double warmup_s, seconds; /* seconds 0: until `messages` are sent or the scenario is done */
     uint64_t messages; /* 0: no limit */
     double rate; /* messages/s of an open loop; 0: closed loop */
+    struct watch *watch; /* NULL: nobody */
     double drain_s; /* how long to wait for late answers, and for any answer at all */
 };
 

@@ -16,6 +16,7 @@ static struct send_scenario sending;
 static struct pull_scenario pulling;
 static struct engine_result result;
 static struct check check;
+static struct watch watched;
 
 static int fail(const char *what, int rc, const char *detail)
 {
@@ -41,6 +42,7 @@ static struct engine_config config_of(const struct options *o)
     return (struct engine_config){
         .host = o->host, .port = (int)o->port, .connections = o->connections, .depth = o->depth,
         .warmup_s = o->warmup, .seconds = o->seconds, .messages = o->messages, .rate = o->rate, .drain_s = o->drain,
+        .watch = &watched,
     };
 }
 
@@ -99,6 +101,7 @@ static int run_send(const struct options *o)
     }
     print_head(o);
     report_run(stdout, &result);
+    report_watch(stdout, &watched);
     printf("\"acked\":%llu,", (unsigned long long)sending.acked);
     report_check(stdout, &check, &sending);
     printf(",\"ok\":%s}\n", ok ? "true" : "false");
@@ -146,6 +149,7 @@ static int run_pull(const struct options *o)
     int ok = report_clean(&result) && pulling.short_answers == 0;
     print_head(o);
     report_run(stdout, &result);
+    report_watch(stdout, &watched);
     printf("\"short_answers\":%llu,\"ok\":%s}\n", (unsigned long long)pulling.short_answers, ok ? "true" : "false");
     control_close(&control);
     return ok ? 0 : 2;
@@ -161,6 +165,7 @@ static int run_idle(const struct options *o)
     int ok = result.still_open == o->connections;
     print_head(o);
     report_run(stdout, &result);
+    report_watch(stdout, &watched);
     printf("\"ok\":%s}\n", ok ? "true" : "false");
     return ok ? 0 : 2;
 }
@@ -270,6 +275,8 @@ int main(int argc, char **argv)
     }
     if (o.pin >= 0 && (rc = pin_to(o.pin)) < 0)
         return fail("pin", rc, "");
+    if (o.watch != NULL && (rc = watch_parse(&watched, o.watch)) < 0)
+        return fail("--watch", rc, o.watch);
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;

@@ -37,6 +37,7 @@ const char OPTIONS_HELP[] =
     "  --subscription-in-pull           instead of a heartbeat before the pulls\n"
     "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
     "  --run-id HEX                     8 digits in UNIQ_KEY and KEYS (default: random)\n"
+    "  --watch PID,PID                  also report the processor time of these processes\n"
     "  --pin CPU\n";
 
 enum kind { TEXT, WHOLE, REAL, FLAG, HEX };
@@ -54,6 +55,7 @@ static const struct known known[] = {
     {"--topic", TEXT, AT(topic), 0, 0},
     {"--group", TEXT, AT(group), 0, 0},
     {"--broker-name", TEXT, AT(broker_name), 0, 0},
+    {"--watch", TEXT, AT(watch), 0, 0},
     {"--port", WHOLE, AT(port), 1, 65535},
     {"--queues", WHOLE, AT(queues), 1, QUEUES_MAX},
     {"--connections", WHOLE, AT(connections), 1, CONNECTIONS_MAX},
@@ -90,7 +92,7 @@ static int set(struct options *o, const struct known *k, const char *text)
         return -1;
     }
     if (k->kind == TEXT) {
-        if (text[0] == 0 || strlen(text) > 127 || strpbrk(text, "\"\\#\x01\x02") != NULL) {
+        if (text[0] == 0 || strlen(text) > (k->at == AT(watch) ? 1023u : 127u) || strpbrk(text, "\"\\#\x01\x02") != NULL) {
             fprintf(stderr, "ringmq-load: %s: 1 to 127 characters without quotes, backslash and #\n", k->name);
             return -1;
         }

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 struct options {
-    const char *command, *host, *topic, *group, *broker_name;
+    const char *command, *host, *topic, *group, *broker_name, *watch;
     uint32_t port, queues, connections, depth, size, batch, count, keys, run_id;
     uint64_t messages, assume;
     double seconds, warmup, rate, drain, settle_ms;

@@ -78,6 +78,15 @@ void report_check(FILE *out, const struct check *k, const struct send_scenario *
     fprintf(out, ",\"ok\":%s}", k->ok ? "true" : "false");
 }
 
+void report_watch(FILE *out, const struct watch *w)
+{
+    fprintf(out, "\"watched\":{");
+    for (int i = 0; i < w->count; i++)
+        fprintf(out, "%s\"%d\":{\"user_s\":%.3f,\"system_s\":%.3f}", i ? "," : "", w->processes[i].pid,
+                w->processes[i].user_s, w->processes[i].system_s);
+    fprintf(out, "},");
+}
+
 int report_clean(const struct engine_result *r)
 {
     return r->code_count == 0 && r->bad_answers == 0 && r->unanswered == 0 && r->disconnects == 0 && r->trouble[0] == 0;

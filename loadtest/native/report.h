@@ -19,6 +19,9 @@ void report_run(FILE *out, const struct engine_result *r);
 /* Writes `"check":{...}`, or `"check":null`. */
 void report_check(FILE *out, const struct check *k, const struct send_scenario *sent);
 
+/* Writes `"watched":{"PID":{"user_s":..,"system_s":..},...},`. */
+void report_watch(FILE *out, const struct watch *w);
+
 /* True when nothing was refused, lost or malformed. */
 int report_clean(const struct engine_result *r);
 

@@ -183,6 +183,16 @@ def test_open_loop_keeps_its_rate(tools: Tools, ceiling: CeilingServer) -> None:
     assert report["lag_us"]["count"] > 0
 
 
+def test_watched_processes_are_reported(tools: Tools, ceiling: CeilingServer) -> None:
+    pid = ceiling.process.pid
+    gone = 2**22  # above every process id of this kernel
+    report = Loader(tools, ceiling.port).run("send", connections=8, depth=16, seconds=0.5, watch=f"{pid},{gone}")
+    assert set(report["watched"]) == {str(pid), str(gone)}
+    used = report["watched"][str(pid)]
+    assert 0 < used["user_s"] + used["system_s"] < 1
+    assert report["watched"][str(gone)] == {"user_s": 0, "system_s": 0}
+
+
 def test_idle_connections_stay_open(tools: Tools, ceiling: CeilingServer) -> None:
     report = Loader(tools, ceiling.port).run("idle", connections=100, seconds=0.2)
     assert (report["ok"], report["connected"], report["still_open"]) == (True, 100, 100)
