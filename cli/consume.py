@@ -40,9 +40,13 @@ def consume(
 ) -> None:
     """Print the messages of TOPIC, one body per line, until stopped. With -o json, one object per line."""
     start, timestamp_ms = _begin(begin)
-    consumer = Consumer({topic: tags}, namesrv, group, consume_from=start, timestamp_ms=timestamp_ms)
     timeout_ms = None if timeout is None else max(1, int(timeout * 1000))
-    run(until_signalled(_consume(consumer, count, timeout_ms, output, verbose)))
+
+    async def work() -> None:
+        consumer = Consumer({topic: tags}, namesrv, group, consume_from=start, timestamp_ms=timestamp_ms)
+        await until_signalled(_consume(consumer, count, timeout_ms, output, verbose))
+
+    run(work())
 
 
 async def _consume(consumer: Consumer, count: int | None, timeout_ms: int | None, output: str, verbose: bool) -> None:

@@ -20,7 +20,7 @@ IN_FLIGHT = 256
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """What all messages of one call have in common. `key_lines` uses each line's number as its key."""
+    """What all messages of one call have in common. `number_keys` adds each message's number as a key."""
 
     topic: str
     tag: str | None
@@ -40,7 +40,7 @@ class MessageForm:
 @click.option("-f", "--file", "source", type=click.File("rb"), default="-", help="File of lines, - for standard input.")
 @click.option("-t", "--tag", help="TAGS of every message.")
 @click.option("-k", "--key", "keys", multiple=True, help="A key of every message; repeatable.")
-@click.option("--number-keys", is_flag=True, help="The line number (from 1) as key.")
+@click.option("--number-keys", is_flag=True, help="The message's number (from 1) as key.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="User property; repeatable.")
 @click.option("-b", "--batch", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Messages a request.")
 @click.option("-g", "--group", default="ringmq_cli_producer", show_default=True, help="Producer group.")
@@ -57,10 +57,13 @@ def produce(
 ) -> None:
     """Send messages to TOPIC.
 
-    Prints where each message given with -m was stored, or a summary of the lines that were read. With -o json there
+    Prints where each message given with -m was stored, or a summary of the lines that were read (empty ones are
+    skipped). With -o json there
     is one object per request.
     """
     shape = MessageForm(topic, form["tag"], form["keys"], _pairs(form["properties"]), form["number_keys"])
+    if "" in messages:
+        raise click.BadParameter("a message must not be empty", param_hint="-m")
     bodies = _given(messages) if messages else _lines(source)
     run(_produce(namesrv, group, shape, bodies, batch, output, show_each=bool(messages)))
 
@@ -116,15 +119,20 @@ async def _given(messages: Iterable[str]) -> AsyncIterator[list[bytes]]:
 
 
 async def _lines(source: IO[bytes]) -> AsyncIterator[list[bytes]]:
-    """Lists of lines as they become available; a pipe that is still written to is sent from at once."""
+    """Lists of lines as they become available; a pipe that is still written to is sent from at once. Empty lines are
+    skipped: brokers refuse a message without a body."""
     read = getattr(source, "read1", source.read)
     rest = b""
     while data := await asyncio.to_thread(read, READ_BYTES):
         *lines, rest = (rest + data).split(b"\n")
-        if lines:
-            yield [line.removesuffix(b"\r") for line in lines]
-    if rest:
-        yield [rest]
+        if bodies := _not_empty(lines):
+            yield bodies
+    if bodies := _not_empty([rest]):
+        yield bodies
+
+
+def _not_empty(lines: list[bytes]) -> list[bytes]:
+    return [body for line in lines if (body := line.removesuffix(b"\r"))]
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, str]:

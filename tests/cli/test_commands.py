@@ -1,0 +1,171 @@
+"""The commands against a broker and name server of ours."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest.running import RunningBroker
+
+SMALL = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+}
+NAMES = itertools.count()
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name server's address."""
+    with RunningBroker(tmp_path_factory.mktemp("cli") / "store", SMALL) as broker:
+        yield f"127.0.0.1:{broker.namesrv_port}"
+
+
+@pytest.fixture
+def ringmq(cluster: str) -> Run:
+    """Run a command; RINGMQ_NAMESRV names the cluster."""
+
+    def run(*arguments: str, lines: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "ringmq.cli.main", *arguments],
+            input=lines,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "RINGMQ_NAMESRV": cluster},
+        )
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+def topic(ringmq: Run) -> str:
+    """A topic of its own, 2 queues."""
+    name = f"Cli{next(NAMES)}"
+    ringmq("topic", "create", name, "-q", "2")
+    return name
+
+
+def test_topics_are_created_listed_changed_and_deleted(ringmq: Run, topic: str) -> None:
+    listed = {row["topic"]: row for row in json.loads(ringmq("topic", "list", "-o", "json").stdout)}
+    assert (listed[topic]["readQueues"], listed[topic]["writeQueues"], listed[topic]["perm"]) == (2, 2, ["RW"])
+    assert "TBW102" not in listed
+    assert "TBW102" in ringmq("topic", "list", "--all").stdout
+    changed = json.loads(ringmq("topic", "create", topic, "-q", "4", "--perm", "4", "-o", "json").stdout)
+    assert (changed["topic"], changed["writeQueues"], changed["perm"]) == (topic, 4, 4)
+    (route,) = json.loads(ringmq("topic", "route", topic, "-o", "json").stdout)
+    assert (route["readQueues"], route["perm"]) == (4, "R-")
+    assert topic in ringmq("topic", "delete", topic).stdout
+    assert "no route" in ringmq("topic", "route", topic, status=1).stderr
+
+
+def test_messages_go_in_and_come_out(ringmq: Run, topic: str) -> None:
+    sent = ringmq("produce", topic, "-m", "hello", "-m", "wörld", "-t", "TagA", "-k", "k1", "-p", "color=blue")
+    assert len(sent.stdout.splitlines()) == 2
+    assert "OK" in sent.stdout
+    (first, second) = map(
+        json.loads, ringmq("consume", topic, "-c", "2", "-o", "json", "-g", topic).stdout.splitlines()
+    )
+    assert {first["body"], second["body"]} == {"hello", "wörld"}
+    assert (first["tags"], first["keys"], first["properties"]["color"]) == ("TagA", ["k1"], "blue")
+    status = json.loads(ringmq("topic", "status", topic, "-o", "json").stdout)
+    assert sum(row["messages"] for row in status) == 2
+
+
+@pytest.mark.parametrize("batch", ["1", "32"])
+def test_lines_are_messages(ringmq: Run, topic: str, batch: str) -> None:
+    lines = [f"line {n}" for n in range(500)]
+    done = ringmq("produce", topic, "-b", batch, "--number-keys", lines="\n".join(lines))
+    assert done.stdout.startswith("500 messages sent")
+    got = ringmq("consume", topic, "-c", "500", "-g", topic).stdout.splitlines()
+    assert sorted(got) == sorted(lines)
+
+
+def test_a_file_with_windows_lines_and_empty_ones(ringmq: Run, topic: str, tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"one\r\ntwo\r\n\r\nthree")
+    results = [json.loads(line) for line in ringmq("produce", topic, "-f", str(path), "-o", "json").stdout.splitlines()]
+    assert [result["status"] for result in results] == ["OK"] * 3
+    assert sorted(ringmq("consume", topic, "-c", "3", "-g", topic).stdout.splitlines()) == ["one", "three", "two"]
+
+
+def test_a_group_goes_on_where_it_stopped(ringmq: Run, topic: str) -> None:
+    ringmq("produce", topic, "-b", "10", lines="\n".join(str(n) for n in range(100)))
+    first = ringmq("consume", topic, "-g", topic, "-c", "30").stdout.splitlines()
+    rows = json.loads(ringmq("group", "progress", topic, "-o", "json").stdout)
+    assert sum(row["lag"] for row in rows if row["topic"] == topic) == 70
+    rest = ringmq("consume", topic, "-g", topic, "-c", "70").stdout.splitlines()
+    assert sorted(first + rest, key=int) == [str(n) for n in range(100)]
+    assert "total lag 0" in ringmq("group", "progress", topic).stdout
+
+
+def test_tags_select_and_silence_ends(ringmq: Run, topic: str) -> None:
+    ringmq("produce", topic, "-m", "a", "-t", "TagA")
+    ringmq("produce", topic, "-m", "b", "-t", "TagB")
+    got = ringmq("consume", topic, "-g", topic, "-t", "TagB || TagC", "--timeout", "1.5", "-v").stdout
+    assert got.count("\n") == 1
+    assert "tags TagB b" in got
+
+
+def test_a_body_that_is_no_text_comes_whole(ringmq: Run, topic: str, cluster: str) -> None:
+    from ringmq.client import blocking, compose_message
+
+    with blocking.Producer(cluster) as producer:
+        producer.send(compose_message(topic, b"\xff\x00"))
+    assert json.loads(ringmq("consume", topic, "-g", topic, "-c", "1", "-o", "json").stdout)["bodyBase64"] == "/wA="
+
+
+def test_groups_are_created_listed_and_deleted(ringmq: Run) -> None:
+    ringmq("group", "create", "CliGroup", "--retry-max-times", "3", "--no-broadcast")
+    rows = {row["group"]: row for row in json.loads(ringmq("group", "list", "-o", "json").stdout)}
+    assert (rows["CliGroup"]["members"], rows["CliGroup"]["retryMaxTimes"]) == (0, 3)
+    assert "TOOLS_CONSUMER" not in rows
+    assert "TOOLS_CONSUMER" in ringmq("group", "list", "--all").stdout
+    assert "no member online" in ringmq("group", "members", "CliGroup", status=1).stderr
+    assert "nothing yet" in ringmq("group", "progress", "CliGroup", status=1).stderr
+    assert json.loads(ringmq("group", "delete", "CliGroup", "-o", "json").stdout) == {
+        "group": "CliGroup",
+        "deleted": True,
+    }
+    assert "CliGroup" not in ringmq("group", "list").stdout
+
+
+def test_a_running_consumer_is_a_member_and_leaves_on_sigterm(ringmq: Run, topic: str, cluster: str) -> None:
+    command = [sys.executable, "-m", "ringmq.cli.main", "consume", topic, "-g", topic, "-n", cluster]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        ringmq("produce", topic, "-m", "for you")
+        assert process.stdout.readline() == "for you\n"
+        (member,) = json.loads(ringmq("group", "members", topic, "-o", "json").stdout)
+        assert member["language"] == "PYTHON"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert "Traceback" not in process.stderr.read()
+    assert "no member online" in ringmq("group", "members", topic, status=1).stderr
+    assert "total lag 0" in ringmq("group", "progress", topic).stdout
+
+
+def test_the_namesrv_command_serves_and_stops() -> None:
+    command = [sys.executable, "-m", "ringmq.cli.main", "namesrv", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().rsplit(" ", 1)[1].strip()
+        listing = [sys.executable, "-m", "ringmq.cli.main", "topic", "list", "-o", "json", "-n", address]
+        done = subprocess.run(listing, capture_output=True, text=True, timeout=30, check=False)
+        assert (done.returncode, done.stdout) == (0, "[]\n")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0

@@ -1,0 +1,137 @@
+"""The command table: quick help, lazy parts, the same options everywhere."""
+
+import resource
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from ringmq.cli.main import COMMANDS, LazyGroup, main
+from ringmq.cli.output import print_rows
+
+HELP_CPU_S_MAX = 0.2
+"""CPU time, which other processes of the machine do not stretch; alone, the wall time is the same."""
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_takes_less_than_a_fifth_of_a_second() -> None:
+    best = 1e9
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert "Commands:" in run_python("-m", "ringmq.cli.main", "--help").stdout
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert best < HELP_CPU_S_MAX
+
+
+def test_help_loads_no_command() -> None:
+    code = (
+        "import sys; from ringmq.cli.main import main; main(['--help'], standalone_mode=False);"
+        "print(sorted(n for n in sys.modules if n.startswith('ringmq.') or n == 'asyncio'))"
+    )
+    assert run_python("-c", code).stdout.splitlines()[-1] == "['ringmq.cli', 'ringmq.cli.main']"
+
+
+def test_help_lists_every_command() -> None:
+    text = CliRunner().invoke(main, ["--help"]).output
+    for name, entry in COMMANDS.items():
+        assert f"  {name} " in text
+        assert entry.help in text
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_can_be_loaded_and_says_what_it_does(name: str) -> None:
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert "usage:" in result.output.lower()
+
+
+def client_commands() -> list[tuple[str, click.Command]]:
+    found = []
+    group = LazyGroup()
+    for name in ("topic", "group", "produce", "consume"):
+        command = group.get_command(click.Context(main), name)
+        assert command is not None
+        leaves = command.commands.items() if isinstance(command, click.Group) else [("", command)]
+        found += [(f"{name} {leaf}".strip(), each) for leaf, each in leaves]
+    return found
+
+
+@pytest.mark.parametrize(("name", "command"), client_commands())
+def test_namesrv_and_output_are_options_everywhere(name: str, command: click.Command) -> None:
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {"-n", "--namesrv", "-o", "--output"} <= options
+    assert command.help
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    result = CliRunner().invoke(main, ["prodcue"])
+    assert result.exit_code == 2
+    assert "prodcue" in result.output
+
+
+def test_a_missing_part_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COMMANDS, "bench", COMMANDS["bench"]._replace(module="ringmq.cli.not_there"))
+    result = CliRunner().invoke(main, ["bench"])
+    assert result.exit_code == 1
+    assert "pip install" in result.output
+
+
+def test_version() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output.startswith("ringmq 0.")
+
+
+def test_tables_are_aligned_and_json_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"a": "x", "b": None, "c": [1, 2]}, {"a": "long", "b": True, "c": []}]
+    print_rows("table", rows, ["a", "b", "c"])
+    assert capsys.readouterr().out == "a     b    c\nx     -    1,2\nlong  yes  -\n"
+    print_rows("json", rows, ["a"])
+    assert '"b": true' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "list"],
+        ["topic", "route", "T"],
+        ["group", "list"],
+        ["group", "progress", "g"],
+        ["produce", "T", "-m", "x"],
+    ],
+)
+def test_no_server_is_one_line_and_status_1(arguments: list[str], unused_address: str) -> None:
+    result = CliRunner().invoke(main, [*arguments, "-n", unused_address])
+    assert result.exit_code == 1
+    assert unused_address in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["topic", "create", "bad name"], "illegal characters"),
+        (["topic", "create", "t" * 128], "127"),
+        (["topic", "create", "T", "-q", "0"], "--queues"),
+        (["topic", "create", "T", "--perm", "8"], "--perm"),
+        (["topic", "create", "T", "--attribute", "x"], "KEY=VALUE"),
+        (["group", "create", "g" * 121], "120"),
+        (["produce", "T", "-m", "x", "-p", "y"], "NAME=VALUE"),
+        (["produce", "T", "-m", "x", "-k", "two words"], "blank"),
+        (["produce", "T", "-m", ""], "empty"),
+        (["consume", "T", "--from", "yesterday"], "--from"),
+        (["consume", "T", "-t", "||"], "names no tag"),
+        (["topic", "list", "-n", "nowhere"], "nowhere"),
+        (["topic", "list", "-o", "yaml"], "yaml"),
+    ],
+)
+def test_bad_input_is_named(arguments: list[str], word: str, unused_address: str) -> None:
+    where = [] if "-n" in arguments else ["-n", unused_address]
+    result = CliRunner().invoke(main, [*arguments, *where])
+    assert result.exit_code in (1, 2)
+    assert word in result.output
+    assert "Traceback" not in result.output
