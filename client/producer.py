@@ -23,6 +23,7 @@ from ringmq.client.identity import new_client_id, new_key_generator, now_ms
 from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.retry import RetryPolicy, backoff_ms
+from ringmq.client.room import Room
 from ringmq.client.routes import QueueChooser
 from ringmq.client.send_request import BodyRules, SendRequest, TopicHeader, prepare_batch, prepare_message
 from ringmq.remoting.codes import SEND_STORED_CODES, RequestCode, ResponseCode
@@ -52,8 +53,8 @@ class SendStatus(Enum):
 class SendResult:
     """Where a message (or the first one of a batch) was stored.
 
-    `message_ids` are the UNIQ_KEYs, one per message; `offset_message_ids` name the places in the broker's log. Consumers
-    of a batch see one UNIQ_KEY for all its messages: brokers append the batch's own to each.
+    `message_ids` are the UNIQ_KEYs, one per message; `offset_message_ids` name the places in the broker's log.
+    Consumers of a batch see one UNIQ_KEY for all its messages: brokers append the batch's own to each.
     """
 
     status: SendStatus
@@ -94,15 +95,11 @@ class Producer:
         self._name_server_addresses = parse_name_servers(namesrv)
         self._retry = retry or RetryPolicy()
         self._body_rules = body_rules or BodyRules()
-        self._in_flight_max = in_flight_max
-        self._in_flight_bytes_max = in_flight_bytes_max
+        self._room = Room(in_flight_max, in_flight_bytes_max)
         self._connect_timeout_ms = connect_timeout_ms
         self._keys = new_key_generator()
         self._headers: dict[str, TopicHeader] = {}
         self._choosers: dict[str, QueueChooser] = {}
-        self._in_flight_count = 0
-        self._in_flight_bytes = 0
-        self._room_waiters: deque[asyncio.Future[None]] = deque()
         self._tasks: list[asyncio.Task[None]] = []
         self._started = False
 
@@ -136,8 +133,7 @@ class Producer:
         if not self._started:
             return
         self._started = False
-        while self._in_flight_count:
-            await self._next_room()
+        await self._room.wait_empty()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -209,10 +205,10 @@ class Producer:
                 try:
                     answer = await future
                 except RingmqError as error:
-                    self._release(request)
+                    self._room.give_back(len(request.body))
                     results.append(await self._deliver(request, error, chosen))
                     return
-                self._release(request)
+                self._room.give_back(len(request.body))
                 if answer.code in SEND_STORED_CODES:
                     results.append(_result(request, chosen, answer))
                     return
@@ -224,14 +220,13 @@ class Producer:
         try:
             for message in messages:
                 request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
-                while len(waiting) >= pipeline or (waiting and not self._has_room(request)):
+                while len(waiting) >= pipeline:
+                    await finish_oldest()
+                while (begun := self._begin_nowait(request)) is None and waiting:
                     await finish_oldest()
                 if failure is not None:
                     break
-                begun = self._begin_nowait(request)
                 if begun is None:  # no route or connection yet: the slow way makes them for those that follow
-                    while waiting:
-                        await finish_oldest()
                     results.append(await self._deliver(request))
                 else:
                     waiting.append((request, *begun))
@@ -239,7 +234,7 @@ class Producer:
                 await finish_oldest()
         finally:  # empty unless cancelled or refused a bad message
             for request, *_ in waiting:
-                self._release(request)
+                self._room.give_back(len(request.body))
         if failure is not None:
             raise failure
         return results
@@ -248,17 +243,18 @@ class Producer:
         """Send at once if route, connection and room are there; else None and nothing was done."""
         self._check_started()
         route = self._routes.known(request.topic)
-        if route is None or not self._has_room(request):
+        if route is None:
             return None
         chosen = request.queue or self._chooser(request.topic).choose(route)
         address = None if chosen is None else route.master_address(chosen.broker_name)
         connection = None if address is None else self._client.open_connection_to(address)
         if chosen is None or connection is None or connection.writing_paused:
             return None
+        if not self._room.take_nowait(len(request.body)):
+            return None
         opaque = self._client.next_opaque()
         frame = self._frame(request, chosen, opaque)
         future = connection.request(opaque, frame, self._retry.budget_ms)
-        self._acquire(request)
         return chosen, connection, future
 
     async def _deliver(
@@ -266,13 +262,13 @@ class Producer:
     ) -> SendResult:
         """Send until stored or given up. With `error` one attempt (to `failed_queue`) has failed already."""
         self._check_started()
-        while not self._has_room(request):
-            await self._next_room()
-        self._acquire(request)
+        size = len(request.body)
+        if not self._room.take_nowait(size):
+            await self._room.take(size)
         try:
             return await self._deliver_in_budget(request, error, failed_queue)
         finally:
-            self._release(request)
+            self._room.give_back(size)
 
     async def _deliver_in_budget(
         self, request: SendRequest, error: RingmqError | None, failed_queue: MessageQueue | None
@@ -355,32 +351,6 @@ class Producer:
         if chooser is None:
             chooser = self._choosers[topic] = QueueChooser(int.from_bytes(os.urandom(2), "big"))
         return chooser
-
-    def _has_room(self, request: SendRequest) -> bool:
-        """One request always fits, however large."""
-        return self._in_flight_count < self._in_flight_max and (
-            self._in_flight_count == 0 or self._in_flight_bytes + len(request.body) <= self._in_flight_bytes_max
-        )
-
-    def _acquire(self, request: SendRequest) -> None:
-        self._in_flight_count += 1
-        self._in_flight_bytes += len(request.body)
-
-    def _release(self, request: SendRequest) -> None:
-        self._in_flight_count -= 1
-        self._in_flight_bytes -= len(request.body)
-        while self._room_waiters:
-            waiter = self._room_waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                if self._in_flight_count:  # the others are woken by those that still are in flight
-                    break
-
-    async def _next_room(self) -> None:
-        """Until one request in flight has come back."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._room_waiters.append(waiter)
-        await waiter
 
     def _check_started(self) -> None:
         if not self._started:

@@ -13,7 +13,6 @@ from typing import Final
 from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, compress_body
 from ringmq.client.name_servers import NEW_TOPIC_QUEUES
 from ringmq.remoting import properties as names
-from ringmq.remoting.batch import BadBatch, encode_batch
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode
 from ringmq.remoting.command import FLAG_ONEWAY
 from ringmq.remoting.flags import Compression
@@ -23,6 +22,8 @@ from ringmq.remoting.names import AUTO_CREATE_TOPIC, InvalidName, check_topic
 from ringmq.remoting.properties import MAX_PROPERTIES_BYTES, encode_properties
 
 _HEAD: Final = struct.Struct(">iIhBhiiii")  # total length, type and header length, the fixed header, ext length
+_ELEMENT: Final = struct.Struct(">iiiii")  # of a batch, as `ringmq.remoting.batch` has it
+_ELEMENT_BYTES: Final = _ELEMENT.size + 2
 _ENTRY: Final = struct.Struct(">hci")  # of a one-letter key
 _BINARY_TYPE: Final = 1 << 24
 _MULTI_MESSAGE_PROPERTIES: Final = frozenset({names.DELAY, names.TRAN_MSG}) | names.TIMER_PROPERTIES
@@ -110,6 +111,7 @@ def prepare_batch(
     if topic.startswith("%RETRY%"):
         raise ValueError(f"messages of retry topic {topic} cannot be sent in a batch")
     wait = messages[0].properties.get(names.WAIT, "true")
+    parts: list[bytes] = []
     for message in messages:
         if message.topic != topic:
             raise ValueError(f"a batch has one topic, not {topic} and {message.topic}")
@@ -120,11 +122,15 @@ def prepare_batch(
             properties[names.UNIQ_KEY] = next_key(now_ms)
         if properties.setdefault(names.WAIT, "true") != wait:
             raise ValueError("all messages of a batch have the same WAIT property")
-        _check_text(properties, encode_properties(properties))
-    try:
-        body = encode_batch(messages)
-    except BadBatch as error:
-        raise ValueError(str(error)) from error
+        encoded, own_body = _properties_bytes(properties), message.body
+        total = _ELEMENT_BYTES + len(own_body) + len(encoded)
+        parts += (
+            _ELEMENT.pack(total, 0, 0, message.flag, len(own_body)),
+            own_body,
+            len(encoded).to_bytes(2, "big"),
+            encoded,
+        )
+    body = b"".join(parts)
     _check_body(body, rules)
     batch_properties = {names.UNIQ_KEY: next_key(now_ms), names.WAIT: wait}
     ids = tuple([message.properties[names.UNIQ_KEY] for message in messages])

@@ -127,7 +127,7 @@ async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
     retry = RetryPolicy(budget_ms=200)
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, retry=retry) as producer:
         cluster.rules.append(lambda broker, request: Deed.SILENCE if request.code in SENDS else None)
-        with pytest.raises(SendError, match="200 ms") as caught:
+        with pytest.raises(SendError, match="did not answer within") as caught:
             await producer.send(Message("T", b"x"))
         assert caught.value.code is None
 

@@ -5,7 +5,7 @@ import pytest
 from ringmq.client import BodyRules, Compression, Message, compose_message
 from ringmq.client.compression import decompress_body
 from ringmq.client.send_request import TopicHeader, prepare_batch, prepare_message
-from ringmq.remoting.batch import decode_batch
+from ringmq.remoting.batch import decode_batch, encode_batch
 from ringmq.remoting.codes import RequestCode, SerializeType
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.frame import FrameDecoder
@@ -34,6 +34,11 @@ def test_the_fast_header_is_the_general_one() -> None:
         serialize_type=SerializeType.ROCKETMQ,
     )  # fmt: skip
     assert frame == encode_frame(general)
+
+
+def test_the_fast_batch_body_is_the_general_one() -> None:
+    messages = [compose_message("T", b"x" * i, tags="ü", flag=i) for i in range(5)]
+    assert prepare_batch(messages, next_key, 5, RULES).body == encode_batch(messages)
 
 
 def test_one_way_and_batch_differ_in_code_flag_and_mark() -> None:
