@@ -2,7 +2,9 @@
 
 import sys
 import tarfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,3 +33,23 @@ def golden_log(golden_store: Path) -> list[bytes]:
             records.append(data[at : at + view.total_size])
             at += view.total_size
     return records
+
+
+@pytest.fixture
+def make_kit(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Makes a ReaderKit whose threads end with the test, also when it fails."""
+    from reader_kit import ReaderKit
+
+    made = []
+
+    def make(*roles: str, **settings: Any) -> Any:
+        kit = ReaderKit(tmp_path, **settings)
+        made.append(kit)
+        kit.wide_topic(b"TopicA")
+        for role in roles:
+            kit.start(role)
+        return kit
+
+    yield make
+    for kit in made:
+        kit.close()

@@ -6,12 +6,13 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from plane_kit import LIVE, Kit
+
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import SerializeType
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
@@ -22,13 +23,18 @@ REASSEMBLY_BYTES = 8 << 20
 TURN_NS = 20_000_000
 READ = lib.RMQ_ROLE_READ
 BOTH = (SerializeType.JSON, SerializeType.ROCKETMQ)
+MakeKit = Callable[..., "ReaderKit"]
 
 
 class ReaderKit(Kit):
     """A plane whose reader 0 serves two real listeners. Without roles() nobody but the reader runs."""
 
     def __init__(self, root: Path, **settings: Any) -> None:
-        kit = {name: settings.pop(name) for name in ("segment_bytes", "sync", "request_slots", "inbox_bytes") if name in settings}
+        kit = {
+            name: settings.pop(name)
+            for name in ("segment_bytes", "sync", "request_slots", "inbox_bytes")
+            if name in settings
+        }
         super().__init__(root, **{"segment_bytes": 1 << 20, "request_slots": 256, "inbox_bytes": 1 << 20, **kit})
         s = self.header.settings
         s.frame_bytes_max, s.connections_max = 16 << 20, 256
@@ -80,7 +86,8 @@ class ReaderKit(Kit):
             ),
             "write": (lambda e: lib.rmq_writer_open(self.plane, e), lib.rmq_writer_run, lib.rmq_writer_close),
             "dispatch": (
-                lambda e: lib.rmq_dispatcher_open(self.plane, 8, ffi.NULL, e), lib.rmq_dispatcher_run, lib.rmq_dispatcher_close,
+                lambda e: lib.rmq_dispatcher_open(self.plane, 8, ffi.NULL, e),
+                lib.rmq_dispatcher_run, lib.rmq_dispatcher_close,
             ),
         }  # fmt: skip
         opened = threading.Event()
@@ -98,6 +105,8 @@ class ReaderKit(Kit):
             assert not thread.is_alive(), f"{thread.name} hangs"
         for listener in self.listeners:
             listener.close()
+        for role in range(lib.RMQ_ROLES_MAX):
+            os.close(self.plane.event_fds[role])
         assert not self.failures, self.failures
 
     # -- looking -------------------------------------------------------------------------------------------
@@ -210,7 +219,8 @@ def connected(kit: ReaderKit, listener: int = 0) -> Iterator[Client]:
 
 
 def request(
-    code: int, fields: dict[str, str], body: bytes = b"", *, opaque: int = 7, serialise: SerializeType = SerializeType.JSON, flag: int = 0,
+    code: int, fields: dict[str, str], body: bytes = b"", *, opaque: int = 7,
+    serialise: SerializeType = SerializeType.JSON, flag: int = 0,
 ) -> bytes:  # fmt: skip
     """One request frame."""
     return encode_frame(
@@ -220,7 +230,8 @@ def request(
 
 def send_frame(
     topic: str, body: bytes, properties: str | None = "UNIQ_KEY\x010123456789ABCDEF\x02WAIT\x01true\x02", /, *,
-    queue: int = 0, batch: bool = False, opaque: int = 7, serialise: SerializeType = SerializeType.JSON, flag: int = 0, **fields: str,
+    queue: int = 0, batch: bool = False, opaque: int = 7, serialise: SerializeType = SerializeType.JSON,
+    flag: int = 0, **fields: str,
 ) -> bytes:  # fmt: skip
     """A SEND_MESSAGE_V2 frame; `fields` replace letters."""
     values = {"a": "PG", "b": topic, "c": "TBW102", "d": "4", "e": str(queue), "f": "0", "g": "1700000000000", "h": "0"}
@@ -232,12 +243,14 @@ def send_frame(
 
 
 def pull_frame(
-    topic: str, group: str, offset: int, /, *, queue: int = 0, count: int = 32, sys_flag: int = 0, suspend_ms: int = 15000,
-    opaque: int = 9, serialise: SerializeType = SerializeType.JSON, code: int = 11, **fields: str,
+    topic: str, group: str, offset: int, /, *, queue: int = 0, count: int = 32, sys_flag: int = 0,
+    suspend_ms: int = 15000, opaque: int = 9, serialise: SerializeType = SerializeType.JSON, code: int = 11,
+    **fields: str,
 ) -> bytes:  # fmt: skip
     """A PULL_MESSAGE frame; `fields` replace or add ext fields."""
     values = {
-        "consumerGroup": group, "topic": topic, "queueId": str(queue), "queueOffset": str(offset), "maxMsgNums": str(count),
-        "sysFlag": str(sys_flag), "commitOffset": "0", "suspendTimeoutMillis": str(suspend_ms), "subVersion": "1", "expressionType": "TAG",
+        "consumerGroup": group, "topic": topic, "queueId": str(queue), "queueOffset": str(offset),
+        "maxMsgNums": str(count), "sysFlag": str(sys_flag), "commitOffset": "0",
+        "suspendTimeoutMillis": str(suspend_ms), "subVersion": "1", "expressionType": "TAG",
     }  # fmt: skip
     return request(code, values | fields, opaque=opaque, serialise=serialise)

@@ -1,29 +1,26 @@
 """Pulls through the read role: statuses, limits, filters, holding."""
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from reader_kit import BOTH, READ, ReaderKit, connected, pull_frame, send_frame
+from reader_kit import BOTH, READ, MakeKit, ReaderKit, connected, pull_frame, send_frame
+from waiting import wait_until
+
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import SerializeType
 from ringmq.remoting.command import RemotingCommand
-from waiting import wait_until
 
 SUSPEND, SUBSCRIPTION, COMMIT = 2, 4, 1
 OFFSETS = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag")
 
 
 @pytest.fixture
-def kit(tmp_path: Path) -> Iterator[ReaderKit]:
-    kit = ReaderKit(tmp_path)
-    topic = kit.wide_topic(b"TopicA")
-    kit.subscribe(kit.group(b"GROUP"), topic)
+def kit(make_kit: MakeKit) -> ReaderKit:
+    kit = make_kit()
+    kit.subscribe(kit.group(b"GROUP"), 1)
     for role in ("write", "dispatch", "read"):
         kit.start(role)
-    yield kit
-    kit.close()
+    return kit
 
 
 def fill(kit: ReaderKit, count: int, *, tags: str = "", body: int = 100, queue: int = 0) -> None:
@@ -53,12 +50,19 @@ def numbers(answer: RemotingCommand) -> tuple[int, str | None, int, int, int]:
     assert tuple(sorted(answer.ext_fields)) == tuple(sorted(OFFSETS))
     fields = answer.ext_fields
     assert (fields["topicSysFlag"], fields["groupSysFlag"], fields["suggestWhichBrokerId"]) == ("0", "0", "0")
-    return answer.code, answer.remark, int(fields["nextBeginOffset"]), int(fields["minOffset"]), int(fields["maxOffset"])
+    return (
+        answer.code,
+        answer.remark,
+        int(fields["nextBeginOffset"]),
+        int(fields["minOffset"]),
+        int(fields["maxOffset"]),
+    )
 
 
 @pytest.mark.parametrize("serialise", BOTH)
 def test_statuses(kit: ReaderKit, serialise: SerializeType) -> None:
     with connected(kit) as client:
+
         def pull(offset: int, **more: object) -> tuple[int, str | None, int, int, int]:
             return numbers(client.ask(pull_frame("TopicA", "GROUP", offset, serialise=serialise, **more)))  # type: ignore[arg-type]
 
@@ -85,9 +89,9 @@ def test_bodies_come_from_the_log(kit: ReaderKit) -> None:
     assert bodies(first) + bodies(rest) == [bytes([n]) * 100 for n in range(40)]
 
 
-def test_limits_in_memory_and_on_disk(tmp_path: Path) -> None:
-    kit = ReaderKit(tmp_path, pull_memory_bytes_max=1000, pull_disk_count_max=3, memory_window_bytes=3000)
-    kit.subscribe(kit.group(b"GROUP"), kit.wide_topic(b"TopicA"))
+def test_limits_in_memory_and_on_disk(make_kit: MakeKit) -> None:
+    kit = make_kit(pull_memory_bytes_max=1000, pull_disk_count_max=3, memory_window_bytes=3000)
+    kit.subscribe(kit.group(b"GROUP"), 1)
     for role in ("write", "dispatch", "read"):
         kit.start(role)
     fill(kit, 30)
@@ -95,7 +99,6 @@ def test_limits_in_memory_and_on_disk(tmp_path: Path) -> None:
         on_disk = client.ask(pull_frame("TopicA", "GROUP", 0))
         in_memory = client.ask(pull_frame("TopicA", "GROUP", 25))
         huge = client.ask(pull_frame("TopicA", "GROUP", 0, count=2_000_000_000))
-    kit.close()
     size = len(on_disk.body) // 3
     assert (len(bodies(on_disk)), len(bodies(in_memory)), len(bodies(huge))) == (3, 1000 // size, 3)
 
@@ -114,10 +117,10 @@ def test_tag_filters(kit: ReaderKit) -> None:
     assert numbers(asked)[2] == 9
 
 
-def test_pull_over_queue_file_and_segment_borders(tmp_path: Path) -> None:
-    kit = ReaderKit(tmp_path, segment_bytes=65536)
+def test_pull_over_queue_file_and_segment_borders(make_kit: MakeKit) -> None:
+    kit = make_kit(segment_bytes=65536)
     kit.create_segment(65536)
-    kit.subscribe(kit.group(b"GROUP"), kit.wide_topic(b"TopicA"))
+    kit.subscribe(kit.group(b"GROUP"), 1)
     for role in ("write", "dispatch", "read"):
         kit.start(role)
     fill(kit, 350)  # 300 units per queue file
@@ -128,7 +131,6 @@ def test_pull_over_queue_file_and_segment_borders(tmp_path: Path) -> None:
             assert answer.code == 0, answer.remark
             taken += bodies(answer)
             assert numbers(answer)[2] == len(taken)
-    kit.close()
     assert taken == [bytes([n % 256]) * 100 for n in range(350)]
 
 

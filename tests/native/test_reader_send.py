@@ -1,28 +1,25 @@
 """Sends through the read role: what is stored, what is answered, what is left to control."""
 
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from plane_kit import element
-from reader_kit import BOTH, ReaderKit, connected, request, send_frame
+from reader_kit import BOTH, MakeKit, ReaderKit, connected, request, send_frame
+from waiting import wait_until
+
 from ringmq.native import lib
 from ringmq.remoting.codes import SerializeType
-from waiting import wait_until
 
 ADDITIONS = b"MSG_REGION\x01DefaultRegion\x02TRACE_ON\x01true\x02CLUSTER\x01c\x02"
 
 
 @pytest.fixture
-def kit(tmp_path: Path) -> Iterator[ReaderKit]:
-    kit = ReaderKit(tmp_path)
+def kit(make_kit: MakeKit) -> ReaderKit:
+    kit = make_kit()
     kit.set_additions(ADDITIONS)
-    kit.wide_topic(b"TopicA")
     kit.start("write")
     kit.start("read")
-    yield kit
-    kit.close()
+    return kit
 
 
 def stored(kit: ReaderKit) -> list[tuple[bytes, str]]:
@@ -47,7 +44,7 @@ def test_single_send_is_stored_and_answered_as_stock_does(kit: ReaderKit, serial
         "queueId": "2", "transactionId": "C0A8000100002A9F", "msgId": "7F00000100002A9F0000000000000000",
         "TRACE_ON": "true", "MSG_REGION": "DefaultRegion", "queueOffset": "0",
     }  # fmt: skip
-    (offset, data, view), = kit.records()
+    ((offset, data, view),) = kit.records()
     assert stored(kit) == [(b"hello", properties)]
     assert (offset, view.queue_id, view.flag, view.sys_flag, view.born_time_ms) == (0, 2, 77, 0, 1700000000000)
     assert data[view.born_host_at : view.born_host_at + 4] == bytes([127, 0, 0, 1])
@@ -57,14 +54,14 @@ def test_single_send_is_stored_and_answered_as_stock_does(kit: ReaderKit, serial
 @pytest.mark.parametrize("serialise", BOTH)
 def test_long_names_of_code_10(kit: ReaderKit, serialise: SerializeType) -> None:
     fields = {
-        "queueId": "3", "producerGroup": "PG", "flag": "0", "sysFlag": "0", "reconsumeTimes": "2", "batch": "false", "topic": "TopicA",
-        "unitMode": "false", "bornTimestamp": "1795211169644", "properties": "UNIQ_KEY\x01AB\x02", "defaultTopic": "TBW102",
-        "defaultTopicQueueNums": "4",
+        "queueId": "3", "producerGroup": "PG", "flag": "0", "sysFlag": "0", "reconsumeTimes": "2", "batch": "false",
+        "topic": "TopicA", "unitMode": "false", "bornTimestamp": "1795211169644",
+        "properties": "UNIQ_KEY\x01AB\x02", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
     }  # fmt: skip
     with connected(kit) as client:
         answer = client.ask(request(10, fields, b"code 10", serialise=serialise))
     assert (answer.code, answer.ext_fields["queueId"], answer.ext_fields["transactionId"]) == (0, "3", "AB")
-    (_, _, view), = kit.records()
+    ((_, _, view),) = kit.records()
     assert (view.queue_id, view.reconsume_times, view.born_time_ms) == (3, 2, 1795211169644)
 
 
@@ -82,7 +79,9 @@ def test_missing_uniq_key_is_made(kit: ReaderKit, serialise: SerializeType, prop
 
 @pytest.mark.parametrize("serialise", BOTH)
 def test_pairs_of_the_broker_and_broken_ones_are_replaced(kit: ReaderKit, serialise: SerializeType) -> None:
-    sent = "a\x01b\x02MSG_REGION\x01other\x02x\x02UNIQ_KEY\x01K\x02TRACE_ON\x01false\x02CLUSTER\x01z\x02KEYS\x01\x02c\x01d"
+    sent = (
+        "a\x01b\x02MSG_REGION\x01other\x02x\x02UNIQ_KEY\x01K\x02TRACE_ON\x01false\x02CLUSTER\x01z\x02KEYS\x01\x02c\x01d"
+    )
     with connected(kit) as client:
         answer = client.ask(send_frame("TopicA", b"x", sent, serialise=serialise))
     assert answer.ext_fields["transactionId"] == "K"
@@ -160,8 +159,8 @@ def test_many_clients_at_once(kit: ReaderKit) -> None:
     "change",
     [
         {"b": "Nowhere"}, {"e": "9"}, {"e": "x"}, {"f": "4"}, {"f": ""}, {"h": "1.5"}, {"g": "9223372036854775808"},
-        {"i": "TRAN_MSG\x01true\x02"}, {"i": "DELAY\x013\x02"}, {"i": "TIMER_DELAY_MS\x011\x02"}, {"i": "INNER_NUM\x011\x02"},
-        {"i": "POP_CK\x01x\x02"}, {"i": "a\x01b\0c\x02"}, {"i": "k\x01" + "v" * 33000},
+        {"i": "TRAN_MSG\x01true\x02"}, {"i": "DELAY\x013\x02"}, {"i": "TIMER_DELAY_MS\x011\x02"},
+        {"i": "INNER_NUM\x011\x02"}, {"i": "POP_CK\x01x\x02"}, {"i": "a\x01b\0c\x02"}, {"i": "k\x01" + "v" * 33000},
     ],
     ids=lambda change: str(change)[:30],
 )  # fmt: skip
@@ -175,7 +174,11 @@ def test_everything_unusual_goes_to_control_unchanged(
         taken = kit.inbox_take()
         assert taken is not None
         record, payload = taken
-        assert (record.type, record.role, record.frame_length) == (lib.RMQ_INBOX_COLD_FRAME, lib.RMQ_ROLE_READ, len(frame))
+        assert (record.type, record.role, record.frame_length) == (
+            lib.RMQ_INBOX_COLD_FRAME,
+            lib.RMQ_ROLE_READ,
+            len(frame),
+        )
         assert payload == frame[: len(frame) - 4]
         assert struct.unpack(">i", payload[:4])[0] == len(frame) - 4
         kit.verdict(record, lib.RMQ_VERDICT_DROP)

@@ -1,0 +1,208 @@
+"""Clients that lie, dawdle, flood or never read: bounded, counted, and nobody else notices."""
+
+import socket
+import struct
+import time
+
+import pytest
+from reader_kit import MakeKit, ReaderKit, connected, pull_frame, send_frame
+from waiting import wait_until
+
+from ringmq.native import lib
+
+
+@pytest.fixture
+def kit(make_kit: MakeKit) -> ReaderKit:
+    kit = make_kit(partial_frame_timeout_ms=700, send_stall_timeout_ms=700, idle_connection_ms=2500)
+    for role in ("write", "dispatch", "read"):
+        kit.start(role)
+    return kit
+
+
+def frame(header: bytes, *, length: int | None = None, kind: int = 0, header_length: int | None = None) -> bytes:
+    """A frame whose lengths may lie."""
+    head = (kind << 24) | (len(header) if header_length is None else header_length)
+    return struct.pack(">iI", 4 + len(header) if length is None else length, head) + header
+
+
+JUNK = {
+    "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "negative length": struct.pack(">iI", -1, 0),
+    "length 3": struct.pack(">iI", 3, 0),
+    "17 MiB": struct.pack(">iI", 17 << 20, 0),
+    "header longer than frame": frame(b"{}", header_length=3),
+    "serialise type 2": frame(b"{}", kind=2),
+    "empty JSON header": frame(b""),
+    "unclosed": frame(b'{"code":10'),
+    "trailing": frame(b'{"code":10} x'),
+    "code is text": frame(b'{"code":"ten"}'),
+    "code too large": frame(b'{"code":4294967296}'),
+    "deep": frame(b'{"x":' + b"[" * 40 + b"]" * 40 + b"}"),
+    "mismatched": frame(b'{"x":[}]}'),
+    "short binary": frame(bytes(20), kind=1),
+    "binary remark too long": frame(bytes(13) + struct.pack(">i", 100) + bytes(4), kind=1),
+    "binary negative remark": frame(bytes(13) + struct.pack(">i", -1) + bytes(4), kind=1),
+    "binary ext too long": frame(bytes(17) + struct.pack(">i", 100), kind=1),
+    "binary key too long": frame(bytes(17) + struct.pack(">ih", 6, 100) + bytes(4), kind=1),
+    "binary negative key": frame(bytes(17) + struct.pack(">ih", 6, -1) + bytes(4), kind=1),
+    "binary value too long": frame(bytes(17) + struct.pack(">ihcI", 7, 1, b"k", 0xFFFFFFFF), kind=1),
+}
+
+
+@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK.keys())
+def test_broken_frames_close_the_connection(kit: ReaderKit, junk: bytes) -> None:
+    with connected(kit) as neighbour, connected(kit) as client:
+        client.send(junk)
+        assert client.is_closed()
+        assert neighbour.ask(send_frame("TopicA", b"x")).code == 0
+    wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_FRAME) == 1, "the reason is counted")
+
+
+def test_good_frames_before_a_broken_one_are_answered_or_lost_but_never_mixed(kit: ReaderKit) -> None:
+    with connected(kit) as client:
+        client.send(send_frame("TopicA", b"good"), JUNK["http"])
+        assert client.is_closed() or client.is_closed()
+
+
+def test_half_frame_grows_too_old(kit: ReaderKit) -> None:
+    with connected(kit) as whole, connected(kit) as head, connected(kit) as client:
+        head.send(b"\0\0")
+        client.send(send_frame("TopicA", b"x" * 1000)[:-1])
+        assert client.is_closed() and head.is_closed()
+        assert whole.ask(send_frame("TopicA", b"x")).code == 0
+    wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_PARTIAL) == 2, "the reason is counted")
+
+
+def test_idle_connections_are_closed(kit: ReaderKit) -> None:
+    with connected(kit) as client:
+        began = time.monotonic()
+        assert client.is_closed()
+        assert time.monotonic() - began > 1.5
+    wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_IDLE) == 1, "the reason is counted")
+
+
+def test_claims_over_the_reassembly_area_leave_room_for_small_frames(kit: ReaderKit) -> None:
+    """The area holds 8 MiB; five clients claim 2 MiB each and send next to nothing."""
+    with connected(kit) as neighbour:
+        liars = [connected(kit) for _ in range(5)]
+        for liar in liars:
+            liar.__enter__().send(struct.pack(">iI", 2 << 20, 0) + bytes(6000))
+        for _ in range(50):
+            assert neighbour.ask(send_frame("TopicA", b"y" * 5000)).code == 0
+        for liar in liars:
+            liar.__exit__(None, None, None)
+    with connected(kit) as client:  # all given back
+        assert client.ask(send_frame("TopicA", b"z" * 200_000)).code == 0
+
+
+def test_frame_larger_than_the_area_is_refused(kit: ReaderKit) -> None:
+    with connected(kit) as client:
+        client.send(struct.pack(">iI", 15 << 20, 0) + bytes(5000))
+        assert client.is_closed()
+    wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_MEMORY) == 1, "the reason is counted")
+
+
+def test_waiting_for_room_ends_when_others_finish(kit: ReaderKit) -> None:
+    """Four frames of 2 MiB do not fit at once into six MiB: the last one waits, all are answered."""
+    kit.create_segment(1 << 20)
+    body = b"b" * (2_000_000)
+    frames = [send_frame("TopicA", body, opaque=n) for n in range(4)]
+    contexts = [connected(kit) for _ in frames]
+    clients = [context.__enter__() for context in contexts]
+    for client, data in zip(clients, frames, strict=True):
+        client.send(data[:1_000_000])
+    for client, data in zip(clients, frames, strict=True):
+        client.socket.setblocking(True)
+        client.send(data[1_000_000:])
+    for n, client in enumerate(clients):
+        answer = client.answer()
+        assert answer.opaque == n
+        assert answer.code in (
+            0,
+            13,
+            1,
+        )  # a record of 2 MB has no room in a segment of 1 MiB: refused by write, not here
+    for context in contexts:
+        context.__exit__(None, None, None)
+
+
+def test_client_that_never_reads_is_closed(kit: ReaderKit) -> None:
+    kit.subscribe(kit.group(b"GROUP"), 1)
+    with connected(kit) as producer, connected(kit) as client:
+        for _ in range(32):
+            assert producer.ask(send_frame("TopicA", b"x" * 4000)).code == 0
+        wait_until(lambda: kit.queue(1, 0).max_offset == 32, "the queue has them")
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.socket.settimeout(3)
+        with pytest.raises((TimeoutError, BrokenPipeError, ConnectionResetError)):
+            for _ in range(100_000):
+                client.send(pull_frame("TopicA", "GROUP", 0))
+        wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_SLOW) == 1, "the slow client is closed")
+        assert producer.ask(send_frame("TopicA", b"x")).code == 0
+
+
+def test_more_connections_than_allowed(make_kit: MakeKit) -> None:
+    kit = make_kit(connections_max=4)
+    for role in ("write", "read"):
+        kit.start(role)
+    contexts = [connected(kit) for _ in range(4)]
+    clients = [context.__enter__() for context in contexts]
+    assert [client.ask(send_frame("TopicA", b"x")).code for client in clients] == [0] * 4
+    with connected(kit) as fifth:
+        assert fifth.is_closed()
+    clients[0].close()
+
+    def is_served() -> bool:
+        with connected(kit) as next_one:
+            next_one.send(send_frame("TopicA", b"x"))
+            return not next_one.is_closed()
+
+    wait_until(is_served, "the place is free again")
+    for context in contexts:
+        context.__exit__(None, None, None)
+
+
+def test_full_request_ring_stalls_and_goes_on(make_kit: MakeKit) -> None:
+    """Nobody consumes requests for a while: receiving stops, nothing is lost when write comes."""
+    kit = make_kit(request_slots=8)
+    kit.start("read")
+    count = 500
+    with connected(kit) as client, connected(kit) as other:
+        client.socket.setblocking(False)
+        data = b"".join(send_frame("TopicA", b"%d" % n, opaque=n) for n in range(count))
+        sent = client.socket.send(data)
+        other.send(send_frame("TopicA", b"other", opaque=1_000_000))
+        wait_until(lambda: kit.counter(lib.RMQ_READ_STALLS), "the reader stalls")
+        assert kit.header.request[0].head == 8
+        kit.start("write")
+        client.socket.settimeout(10)
+        client.send(data[sent:])
+        assert sorted(client.answer().opaque for _ in range(count)) == list(range(count))
+        assert other.answer().opaque == 1_000_000
+
+
+def test_more_requests_in_flight_than_buffers(make_kit: MakeKit) -> None:
+    """Sends pin their buffers until write answers: small ones move away, so that the others are still received."""
+    kit = make_kit(receive_buffer_count=16, connections_max=200)
+    kit.start("read")
+    contexts = [connected(kit) for _ in range(100)]
+    clients = [context.__enter__() for context in contexts]
+    for n, client in enumerate(clients):
+        client.send(send_frame("TopicA", b"x", opaque=n))
+    wait_until(lambda: kit.header.request[0].head == 100, "all are in the request ring")
+    kit.start("write")
+    assert [client.answer().opaque for client in clients] == list(range(100))
+    for context in contexts:
+        context.__exit__(None, None, None)
+
+
+def test_successor_waits_for_its_predecessors_requests(make_kit: MakeKit) -> None:
+    kit = make_kit()
+    kit.request(1, 0, b"of the dead", properties=b"UNIQ_KEY\x01D\x02", producer_generation=1)
+    kit.header.roles[lib.RMQ_ROLE_READ].generation = 2
+    kit.start("read")
+    with connected(kit) as client:
+        client.send(send_frame("TopicA", b"of the living"))
+        assert client.is_quiet(0.2)
+        kit.start("write")
+        assert client.answer().code == 0
