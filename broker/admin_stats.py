@@ -89,9 +89,15 @@ def consume_time_span(broker: Broker, request: Request) -> Answer:
 
 
 def groups_of_topic(broker: Broker, request: Request) -> Answer:
-    """300: groups that subscribe to the topic or have offsets for it."""
+    """300: groups that subscribe to the topic or have offsets for it.
+
+    As in stock (`ConsumerManager.registerConsumer`) a topic that was ever subscribed to stands among them itself;
+    tools show it as a group of unknown state.
+    """
     topic = headers.QueryTopicConsumeByWhoRequestHeader.decode(request.command.ext_fields).topic
     groups = {*broker.consumers.groups_on(topic), *broker.offsets.groups_on(topic)}
+    if topic in broker.consumers.ever_subscribed:
+        groups.add(topic)
     return request.reply(body=encode_group_list(sorted(groups)))
 
 

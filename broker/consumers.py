@@ -63,6 +63,8 @@ class ConsumerTable:
         self._on_change = on_change
         self._groups: dict[str, ConsumerGroup] = {}
         self._fingerprints: dict[str, int] = {}
+        self.ever_subscribed: set[str] = set()
+        """Topics that some heartbeat named since the start."""
 
     def __iter__(self) -> Iterator[ConsumerGroup]:
         return iter(self._groups.values())
@@ -87,6 +89,7 @@ class ConsumerTable:
         group.members[connection] = member
         stale, topics_changed = False, False
         if with_subscriptions:
+            self.ever_subscribed.update(subscription.topic for subscription in data.subscriptions)
             stale, topics_changed = _merge(group.subscriptions, data.subscriptions)
         if is_new or stale or topics_changed or was_broadcasting != group.is_broadcasting:
             self._on_change(group.name)

@@ -79,7 +79,7 @@ def _traffic(broker: Broker) -> dict[str, str]:
         "putMessageSizeTotal": str(totals.put_bytes),
         "putMessageFailedTimes": str(totals.put_refused),
         "putMessageAverageSize": str(average),
-        "putMessageDistributeTime": "",
+        "putMessageDistributeTime": "null",
         "putLatency99": "0.00",
         "putLatency999": "0.00",
         "msgPutTotalTodayNow": str(totals.put_messages),

@@ -29,6 +29,9 @@ from ringmq.remoting.route import TopicRouteData
 Answer = tuple[Mapping[str, str] | None, bytes]
 """Ext fields and body of a success; everything else is a `RequestError`."""
 
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+"""The tail of stock's remark; without it stock's clients add another one."""
+
 
 class Refused(RequestError):
     """An answer other than SUCCESS."""
@@ -147,7 +150,7 @@ class NamesrvHandlers:
         if route is None:
             raise Refused(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"No topic route info in name server for the topic: {header.topic}",
+                f"No topic route info in name server for the topic: {header.topic}{FAQ}",
                 "topic",
             )
         if self.config.order_message_enable:

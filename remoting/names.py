@@ -133,18 +133,18 @@ def sync_member_topic(broker_name: str) -> str:
 
 
 def _check_name(field: str, name: str, max_chars: int) -> None:
+    """The texts begin as stock's do (`TopicValidator`): operators and their tools know them."""
     if not name.strip():
-        raise InvalidName(f"the specified {field} is blank", field=field)
+        raise InvalidName(f"The specified {field} is blank.", field=field)
     match = _LEGAL.match(name)
     if match is None or match.end() != len(name):
         raise InvalidName(
-            f"the specified {field} {name[:max_chars]!r} contains illegal characters, "
-            "allowed are only ^[%|a-zA-Z0-9_-]+$",
-            field=field,
+            f"The specified {field} contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$", field=field
         )
     if len(name) > max_chars:
         raise InvalidName(
-            f"the specified {field} has {len(name)} characters, the limit is {max_chars}",
+            f"The specified {field} is longer than {field} max length. It has {len(name)} characters, "
+            f"the limit is {max_chars}",
             field=field,
             limit=max_chars,
         )
