@@ -9,14 +9,11 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ringmq.cli.output import output_option, print_line, print_rows
-
-if TYPE_CHECKING:
-    from ringmq.store.message_store import MessageStore
 
 LIMIT = 20
 _EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -52,8 +49,8 @@ def _properties(config: Path | None, settings: tuple[str, ...]) -> dict[str, str
     return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in [*pairs, *settings])}
 
 
-def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple[MessageStore, int, bool]:
-    """Return (store, readable offset, has a live owner)."""
+def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple[Any, int, bool]:
+    """Return (MessageStore, readable offset, has a live owner)."""
     from ringmq.ipc.watermark import read_watermarks
     from ringmq.store.config import StoreConfig, StoreConfigError
     from ringmq.store.guess import config_for_folder
@@ -126,7 +123,7 @@ def inspect(
         print_rows("table", table, list(table[0]) if table else ["(none)"])
 
 
-def _index_rows(found: MessageStore) -> list[dict[str, Any]]:
+def _index_rows(found: Any) -> list[dict[str, Any]]:
     from ringmq.store import inspect as look
     from ringmq.store.mapped_file import StoreLoadError
 
