@@ -28,6 +28,7 @@ static int map_segment(struct rmq_append_window *window, uint64_t number)
     int rc = rmq_segment_map(slot, window->directory, number * window->segment_bytes, window->segment_bytes, 1);
     if (rc < 0)
         return rc;
+    madvise(slot->base, slot->bytes, window->page_advice); /* a wish */
     rmq_store(&window->published[slot_of(number)], number + 1);
     return 0;
 }
@@ -74,12 +75,11 @@ static void serve(struct rmq_append_window *window)
 }
 
 /* 1 = done (or refused, which is no harm), 0 = the neighbour has not been started yet. */
-static int move_to_neighbour(const struct rmq_append_window *window)
+static int use_neighbour_cpu(const struct rmq_append_window *window)
 {
     cpu_set_t cpus;
-    if (!rmq_load(&window->neighbour->pid))
+    if (!rmq_load(&window->neighbour->pid) || sched_getaffinity(0, sizeof cpus, &cpus) < 0)
         return 0;
-    CPU_ZERO(&cpus);
     CPU_SET(window->neighbour->cpu % CPU_SETSIZE, &cpus);
     sched_setaffinity(0, sizeof cpus, &cpus);
     return 1;
@@ -92,7 +92,7 @@ static void *helper_main(void *argument)
     int moved = 0;
     sched_setscheduler(0, SCHED_BATCH, &none); /* never preempts anybody by waking up */
     while (!rmq_load(&window->stop)) {
-        moved = moved || move_to_neighbour(window);
+        moved = moved || use_neighbour_cpu(window);
         serve(window);
         rmq_bell_arm(&window->bell);
         if (rmq_load(&window->stop))
@@ -108,6 +108,9 @@ int rmq_append_window_open(struct rmq_append_window *window, const struct rmq_se
     memset(window, 0, sizeof *window);
     window->directory = settings->commit_log_path;
     window->neighbour = neighbour;
+    /* A sync writes whole folios: large ones would make each group commit write megabytes. Where nobody waits for
+     * the disk they make clearing, faults and unmapping cheaper. */
+    window->page_advice = settings->sync_flush ? MADV_RANDOM : MADV_HUGEPAGE;
     window->segment_bytes = settings->segment_bytes;
     window->window_bytes = settings->populate_window_bytes;
     window->position = position;

@@ -2,7 +2,7 @@
  *
  * A helper thread keeps the file of the append position and the one behind it mapped, faults pages in ahead of the
  * append position (MADV_POPULATE_WRITE: block mapping and write fault are paid there and not by a request) and unmaps
- * files that the append position has left. It moves to the CPU of the flush role, because clearing pages costs more
+ * files that the append position has left. It may also run on the CPU of the flush role, because clearing pages costs more
  * than filling them, and the appender shares its CPU with a reader where CPUs are few. The appender never waits for it: a page that is not populated costs a
  * minor fault, a file that is not there is reported.
  */
@@ -18,9 +18,10 @@
 
 struct rmq_append_window {
     const char *directory;
-    const struct rmq_role *neighbour;           /* whose CPU the helper takes */
+    const struct rmq_role *neighbour;           /* whose CPU the helper may use, too */
     uint64_t segment_bytes;
     uint64_t window_bytes;
+    int page_advice;
     struct rmq_segment slots[RMQ_WINDOW_SLOTS]; /* helper alone writes */
     uint64_t published[RMQ_WINDOW_SLOTS];       /* helper: segment number + 1 when the slot may be used */
     uint64_t populated;                         /* helper: the log is faulted in up to here */
