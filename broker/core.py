@@ -25,6 +25,7 @@ from ringmq.broker.stats import BrokerStats
 from ringmq.broker.topics import TopicTable
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.remoting.flags import Perm
+from ringmq.remoting.subscription import SubscriptionData
 
 EXPIRY_SCAN_MS = 10_000
 
@@ -72,7 +73,7 @@ class Broker:
         self.deletions = Deletions()
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.now_ms = identity.started_ms
-        self._published: dict[str, set[str]] = {}
+        self._published: dict[str, dict[str, SubscriptionData]] = {}
         self._next_scan_ms = identity.started_ms + EXPIRY_SCAN_MS
 
     # ---- rules between the parts ----
@@ -89,11 +90,14 @@ class Broker:
         online = self.consumers.get(group)
         cold = self.groups.has_forbidden(group) or self.offsets.waits_for_reset(group)
         subscriptions = {} if online is None else online.subscriptions
-        for topic in self._published.get(group, set()) - subscriptions.keys():
+        shown = self._published.get(group, {})
+        for topic in shown.keys() - subscriptions.keys():
             self.tables.publish_subscription(group, topic, None)
+        # A group of a thousand topics changes one at a time, each in a heartbeat of its own.
         for topic, subscription in subscriptions.items():
-            self.tables.publish_subscription(group, topic, subscription)
-        self._published[group] = set(subscriptions)
+            if shown.get(topic) is not subscription:
+                self.tables.publish_subscription(group, topic, subscription)
+        self._published[group] = dict(subscriptions)
         if not subscriptions:
             del self._published[group]
         flags = group_flags(
@@ -166,6 +170,7 @@ class Broker:
         if topic in self.topics:
             self.offsets.adopt(topic, self.now_ms)
             for group in self.consumers.groups_on(topic):
+                self._published.get(group, {}).pop(topic, None)
                 self.publish_group(group)
 
     def _members_changed(self, group: str) -> None:

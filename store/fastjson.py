@@ -4,7 +4,9 @@ Values: dict with str keys = bean or map (one entry per line), dict with int key
 one element per line, tuple (Set, array) = one line. Order is the caller's; beans are alphabetical in RocketMQ.
 """
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 _ESCAPES = {
@@ -14,6 +16,7 @@ _ESCAPES = {
 _UNESCAPES = {
     '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'",
 }  # fmt: skip
+_PLAIN = re.compile(r"[ !#-\[\]-~]*")
 _WHITE = " \t\r\n"
 DEPTH_MAX = 64
 
@@ -22,7 +25,11 @@ class FastJsonError(ValueError):
     """The text is not what fastjson reads; the message says where."""
 
 
+@lru_cache(4096)
 def _text(value: str) -> str:
+    """A quoted string; names come again and again when tables of thousands of topics are written at each change."""
+    if _PLAIN.fullmatch(value):
+        return f'"{value}"'
     parts = []
     for char in value:
         escape = _ESCAPES.get(char)
@@ -33,6 +40,8 @@ def _text(value: str) -> str:
 
 
 def _scalar(value: object) -> str:
+    if isinstance(value, str):
+        return _text(value)
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -41,8 +50,6 @@ def _scalar(value: object) -> str:
         return str(value)
     if isinstance(value, float):
         return repr(value)
-    if isinstance(value, str):
-        return _text(value)
     raise TypeError(f"{type(value).__name__} has no place in a config file")
 
 

@@ -29,6 +29,9 @@ final class Clients implements AutoCloseable {
         config.setNamesrvAddr(namesrv);
         config.setInstanceName("judge-" + INSTANCES.incrementAndGet());
         config.setPersistConsumerOffsetInterval(1000);
+        // A client that changes its queues raises its subscription's version and tells brokers, unless a heartbeat is
+        // just under way; then its pulls are refused until the next one, 30 s later by default.
+        config.setHeartbeatBrokerInterval(2000);
     }
 
     DefaultMQProducer producer(String group) throws Exception {

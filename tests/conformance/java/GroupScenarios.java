@@ -11,6 +11,8 @@ import java.util.Random;
 import java.util.TreeSet;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -89,10 +91,13 @@ final class GroupScenarios {
         String prefix = args.getString("topic") + "_";
         DefaultMQAdminExt admin = clients.admin();
         String master = clients.masters().get(0);
+        Map<String, Object> seen = new LinkedHashMap<>();
+        Map<String, Object> seconds = new LinkedHashMap<>();
+        long since = System.nanoTime();
         for (int i = 0; i < count; i++) {
             admin.createAndUpdateTopicConfig(master, new TopicConfig(prefix + i, 1, 1, 6));
         }
-        Map<String, Object> seen = new LinkedHashMap<>();
+        seconds.put("created", (System.nanoTime() - since) / 1e9);
         TreeSet<String> listed = new TreeSet<>();
         Clients.await(60, () -> {
             listed.clear();
@@ -104,7 +109,7 @@ final class GroupScenarios {
             return listed.size() == count;
         });
         seen.put("listed", listed.size());
-        DefaultMQProducer producer = clients.producer("judge_many");
+        seconds.put("listed", (System.nanoTime() - since) / 1e9);
         Map<String, String> received = new ConcurrentHashMap<>();
         DefaultMQPushConsumer consumer = clients.push("group_" + prefix);
         consumer.setConsumeThreadMin(4);
@@ -112,22 +117,22 @@ final class GroupScenarios {
         for (int i = 0; i < count; i++) {
             consumer.subscribe(prefix + i, "*");
         }
-        consumer.registerMessageListener(
-            (org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently) (messages, context) -> {
-                messages.forEach(message -> received.put(message.getTopic(), new String(message.getBody())));
-                return org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-            });
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(message -> received.put(message.getTopic(), new String(message.getBody())));
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
         consumer.start();
-        int wrong = 0;
+        seconds.put("started", (System.nanoTime() - since) / 1e9);
+        DefaultMQProducer producer = clients.producer("judge_many");
         for (int i = 0; i < count; i++) {
             producer.send(SendScenarios.message(prefix + i, "TagA", "many-" + i, prefix + i));
         }
+        seconds.put("sent", (System.nanoTime() - since) / 1e9);
         Clients.await(60, () -> received.size() >= count);
-        for (Map.Entry<String, String> entry : received.entrySet()) {
-            wrong += entry.getKey().equals(entry.getValue()) ? 0 : 1;
-        }
+        seconds.put("received", (System.nanoTime() - since) / 1e9);
         seen.put("received", received.size());
-        seen.put("wrong", wrong);
+        seen.put("wrong", received.entrySet().stream().filter(e -> !e.getKey().equals(e.getValue())).count());
+        seen.put("seconds", seconds);
         return seen;
     }
 

@@ -168,14 +168,15 @@ final class SendScenarios {
         Map<String, Object> map = new LinkedHashMap<>();
         try {
             map.putAll(describe(sending.send()));
-        } catch (MQBrokerException refused) {
-            map.put("code", refused.getResponseCode());
-            map.put("remark", refused.getErrorMessage());
-        } catch (MQClientException refused) {
-            Throwable cause = refused.getCause() == null ? refused : refused.getCause();
-            boolean byBroker = cause instanceof MQBrokerException;
-            map.put("code", byBroker ? ((MQBrokerException) cause).getResponseCode() : refused.getResponseCode());
-            map.put("remark", byBroker ? ((MQBrokerException) cause).getErrorMessage() : refused.toString());
+        } catch (MQBrokerException | MQClientException refused) {
+            map.put("code", -1);
+            map.put("remark", refused.toString());
+            for (Throwable cause = refused; cause != null; cause = cause.getCause()) {
+                if (cause instanceof MQBrokerException) {
+                    map.put("code", ((MQBrokerException) cause).getResponseCode());
+                    map.put("remark", ((MQBrokerException) cause).getErrorMessage());
+                }
+            }
         }
         return map;
     }
