@@ -20,7 +20,6 @@ EXIT_NOT_RESTARTABLE = (64, 69, 78)  # usage, io_uring refused, configuration: s
 BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000
 START_FAILURES_MAX = 5
-STABLE_AFTER_MS = 5_000
 LAST_PHASE = 5
 
 
@@ -142,6 +141,7 @@ class SupervisorCore:
             case Serving(worker=name):
                 if self._workers[name].state == "starting":
                     self._workers[name].state = "serving"
+                    self._workers[name].start_failures = 0
                 return []
             case Exited(worker=name, status=status):
                 return self._exited(name, status, now_ms)
@@ -156,11 +156,11 @@ class SupervisorCore:
         if self.stopping:
             worker.state = "ended"
             # A worker that had not come up yet had taken nothing in: SIGTERM may end it in any way.
+            told: list[Effect] = []
             if status != 0 and not (failed_start and status == -SIGTERM):
                 self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
-            return self._next_phase(now_ms) if self._phase_done() else []
-        if now_ms - worker.started_ms > STABLE_AFTER_MS:
-            worker.start_failures = 0
+                told.append(Log(f"worker {name} ended with status {status} while stopping"))
+            return told + (self._next_phase(now_ms) if self._phase_done() else [])
         worker.deaths += 1
         how = f"signal {-status}" if status < 0 else f"status {status}"
         effects: list[Effect] = [Log(f"worker {name} ended with {how}; {self._plan_text(worker, status)}")]

@@ -13,9 +13,10 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -95,12 +96,14 @@ class DrillReport:
 class Drill:
     """One run over one store; the broker is started again on the same ports whenever it is gone."""
 
-    def __init__(self, store: Path, seed: int, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self, store: Path, seed: int, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
+    ) -> None:
         self._settings = {**SMALL_FILES, **settings}
-        self._seed = seed
+        self._environment = environment or {}
         self._store = store
         self._checker = Checker()
-        self._broker = RunningBroker(store, self._settings)
+        self._broker = RunningBroker(store, self._settings, environment=self._environment)
         self._running = True
         self._report = DrillReport(seed)
         self._acknowledged = asyncio.Event()
@@ -118,9 +121,10 @@ class Drill:
                     for lane in range(IN_FLIGHT_PER_QUEUE)
                 ]
                 load += [asyncio.create_task(self._follow(client, queue_id)) for queue_id in range(QUEUES)]
+                load += [asyncio.create_task(extra) for extra in self.extra_load(producer, client)]
                 await self._service_returns()
                 for number, blow in enumerate(blows, 1):
-                    await self._strike(blow)
+                    await self.strike(blow)
                     await self._service_returns()
                     self._report.blows = number
                 self._running = False
@@ -188,7 +192,22 @@ class Drill:
             return [], next_offset if answer.code in (20, 21) else queue_offset
         return list(decode_messages(answer.body)), next_offset
 
-    async def _strike(self, blow: Blow) -> None:
+    def extra_load(self, producer: Producer, client: RemotingClient) -> list[Coroutine[Any, Any, None]]:
+        """More to run beside the sends and pulls, until `running` is False; tests put theirs here."""
+        return []
+
+    @property
+    def running(self) -> bool:
+        """The load goes on."""
+        return self._running
+
+    @property
+    def broker(self) -> RunningBroker:
+        """The broker as it runs now."""
+        return self._broker
+
+    async def strike(self, blow: Blow) -> None:
+        """Do what the blow says."""
         match blow.kind:
             case "kill":
                 for worker in blow.workers:
@@ -207,7 +226,8 @@ class Drill:
 
     def _start_again(self) -> RunningBroker:
         old = self._broker
-        return RunningBroker(self._store, self._settings, port=old.port, namesrv_port=old.namesrv_port)
+        ports = {"port": old.port, "namesrv_port": old.namesrv_port}
+        return RunningBroker(self._store, self._settings, environment=self._environment, **ports)
 
     async def _service_returns(self) -> None:
         """Wait until a send that began after now is acknowledged."""

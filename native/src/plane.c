@@ -1,7 +1,9 @@
 #include "plane.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "ring.h"
 
@@ -180,8 +182,11 @@ uint32_t rmq_topic_add(struct rmq_plane *plane, const char *name, uint32_t lengt
     t->name_length = (uint16_t)length;
     t->name_hash = hash_bytes(name, length);
     rmq_store(&t->config, config);
+    RMQ_CRASH("control-topic-filled");
+    rmq_store(&h->topic_count, id); /* before the cell: a successor must not fill the entry again */
+    RMQ_CRASH("control-topic-counted");
     cell_insert((uint32_t *)(plane->base + h->topic_hash_at), h->topic_hash_size, t->name_hash, id);
-    rmq_store(&h->topic_count, id);
+    RMQ_CRASH("control-topic-findable");
     return id;
 }
 
@@ -214,8 +219,11 @@ uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queu
     q->queue_id = queue_id;
     q->min_offset = min_offset;
     q->max_offset = max_offset;
-    cell_insert((uint32_t *)(plane->base + h->queue_hash_at), h->queue_hash_size, hash_pair(topic_id, queue_id), slot + 1);
+    RMQ_CRASH("control-queue-filled");
     rmq_store(&h->queue_count, slot + 1);
+    RMQ_CRASH("control-queue-counted");
+    cell_insert((uint32_t *)(plane->base + h->queue_hash_at), h->queue_hash_size, hash_pair(topic_id, queue_id), slot + 1);
+    RMQ_CRASH("control-queue-findable");
     return slot;
 }
 
@@ -242,8 +250,10 @@ uint32_t rmq_group_add(struct rmq_plane *plane, const char *name, uint32_t lengt
     g->name_length = (uint16_t)length;
     g->name_hash = hash_bytes(name, length);
     rmq_store(&g->config, config);
-    cell_insert((uint32_t *)(plane->base + h->group_hash_at), h->group_hash_size, g->name_hash, id);
+    RMQ_CRASH("control-group-filled");
     rmq_store(&h->group_count, id);
+    RMQ_CRASH("control-group-counted");
+    cell_insert((uint32_t *)(plane->base + h->group_hash_at), h->group_hash_size, g->name_hash, id);
     return id;
 }
 
@@ -290,13 +300,16 @@ int rmq_subscription_set(struct rmq_plane *plane, uint32_t group_id, uint32_t to
     copy->tag_count = tag_count;
     if (tag_count)
         memcpy(copy->tags, tags, tag_count * sizeof *tags);
+    RMQ_CRASH("control-subscription-filled");
     rmq_store(&s->version, s->version + 1);
+    RMQ_CRASH("control-subscription-published");
     if (fresh) {
         s->group_id = group_id;
         s->topic_id = topic_id;
+        rmq_store(&h->subscription_count, index + 1);
+        RMQ_CRASH("control-subscription-counted");
         cell_insert((uint32_t *)(plane->base + h->subscription_hash_at), h->subscription_hash_size,
                     hash_pair(group_id, topic_id), index + 1);
-        rmq_store(&h->subscription_count, index + 1);
     }
     return 0;
 }
@@ -354,9 +367,11 @@ int rmq_offset_put(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_sl
     o->group_id = group_id;
     o->queue_slot = queue_slot;
     o->offset = offset;
+    RMQ_CRASH("control-offset-filled");
+    rmq_store(&h->offset_count, index + 1);
+    RMQ_CRASH("control-offset-counted");
     cell_insert((uint32_t *)(plane->base + h->offset_hash_at), h->offset_hash_size, hash_pair(group_id, queue_slot),
                 index + 1);
-    rmq_store(&h->offset_count, index + 1);
     return 0;
 }
 
@@ -374,6 +389,7 @@ int rmq_offset_drain(struct rmq_plane *plane)
                 return rc;
             changes++;
         }
+        RMQ_CRASH("control-commits-taken");
         rmq_store(&ring->tail, tail);
     }
     return changes;
@@ -423,7 +439,9 @@ void rmq_inbox_done(struct rmq_plane *plane, struct rmq_inbox_record *record)
     struct rmq_ring *r = &rmq_header(plane)->inbox;
     uint32_t bytes = RMQ_ALIGN8((uint32_t)record->length);
     memset(record, 0, bytes);
+    RMQ_CRASH("control-inbox-zeroed");
     rmq_store(&r->tail, r->tail + bytes);
+    RMQ_CRASH("control-inbox-taken");
 }
 
 int rmq_inbox_unblock(struct rmq_plane *plane)
@@ -515,17 +533,36 @@ int rmq_verdict_put(struct rmq_plane *plane, uint32_t reader, const struct rmq_v
 #ifdef RMQ_CRASH_POINTS
 int rmq_crash_points_built(void) { return 1; }
 
+/* RINGMQ_CRASH_FILE: 64 mapped bytes that a test fills with a name and that the first worker to pass it clears, so
+ * that one run of the broker can be led through every point. NULL when there is none. */
+static char *crash_file(void)
+{
+    const char *path = getenv("RINGMQ_CRASH_FILE");
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return NULL;
+    void *map = mmap(NULL, 64, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    return map == MAP_FAILED ? NULL : map;
+}
+
 void rmq_crash_point(const char *name)
 {
     static const char *wanted;
+    static char *armed;
     static long countdown;
     static int known;
     if (!known) {
         known = 1;
+        armed = crash_file();
         wanted = getenv("RINGMQ_CRASH_POINT");
         const char *colon = wanted ? strchr(wanted, ':') : NULL;
         countdown = colon ? atol(colon + 1) : 1;
     }
+    char first = name[0];
+    if (armed && rmq_load_relaxed(armed) == first && !strncmp(armed, name, 63) &&
+        __atomic_compare_exchange_n(armed, &first, 0, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        raise(SIGKILL);
     if (!wanted)
         return;
     size_t length = strcspn(wanted, ":");

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tests.drill.small_disk import fill, missing_for_small_disk, small_disk
-from tests.waiting import wait_until
 
-from ringmq.client import Message, SendError
-from ringmq.client import blocking
+from ringmq.client import Message, SendError, blocking
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.running import RunningBroker
 from ringmq.store.verify import verify_store
+from tests.drill.small_disk import fill, missing_for_small_disk, small_disk
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.drill,

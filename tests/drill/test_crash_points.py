@@ -1,0 +1,159 @@
+"""Every named crash point is hit once under load, and every promise is kept.
+
+The points lie between two stores to shared memory (RMQ_CRASH in native/src). A test build of the C core has them; one
+run of the broker is led through all: the test writes a point's name into a mapped file, the first worker that passes
+the point clears the name and kills itself.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringmq.client import ConsumeFrom, Consumer, Message, Producer, PullOptions, RingmqError
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import plane_name
+from ringmq.ipc.worker import STATE_SERVING
+from ringmq.loadtest.drill import TOPIC, Blow, Drill
+from ringmq.native import lib
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.flags import PullSysFlag
+from tests.native.test_crash_points import crash_build
+
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
+SOURCES = Path(__file__).resolve().parents[2] / "native" / "src"
+NAME_BYTES = 64
+HIT_TIMEOUT_S = 20.0
+# What this load cannot reach, and where it is hit instead.
+ELSEWHERE = {
+    "dispatch-batch-unit": "BatchCQ topics are refused; tests/native/test_dispatcher.py",
+    "dispatch-fault": "needs a failing disk; tests/native/test_dispatcher.py",
+    "flush-fault": "needs a failing disk; tests/native/test_flusher.py",
+    "dispatch-queue-min": "needs retention; tests/native/test_dispatcher.py",
+}
+
+
+def all_points() -> list[str]:
+    text = "".join(path.read_text() for path in sorted(SOURCES.glob("*.[ch]")))
+    return sorted(set(re.findall(r'RMQ_CRASH\("([a-z-]+)"\)', text)))
+
+
+class CrashDrill(Drill):
+    """A drill whose blows are crash points, with a load that passes all of them."""
+
+    def __init__(self, store: Path, settings: dict[str, object], library: Path) -> None:
+        self._file = store.with_name("crash-point")
+        self._file.write_bytes(bytes(NAME_BYTES))
+        environment = {"RINGMQ_NATIVE": str(library), "RINGMQ_CRASH_FILE": str(self._file)}
+        self.missed: list[str] = []
+        super().__init__(store, 0, settings, environment)
+
+    def extra_load(self, producer: Producer, client: RemotingClient) -> list[Coroutine[Any, Any, None]]:
+        return [
+            self._batches(producer),
+            self._without_waiting(producer),
+            self._commits_by_pull(client),
+            self._new_topics(producer),
+            self._join_and_leave(),
+        ]
+
+    async def strike(self, blow: Blow) -> None:
+        (name,) = blow.workers
+        with self._file.open("r+b", buffering=0) as file:
+            file.seek(1)
+            file.write(name[1:].encode().ljust(NAME_BYTES - 1, b"\0"))
+            file.seek(0)
+            file.write(name[:1].encode())
+            try:
+                async with asyncio.timeout(HIT_TIMEOUT_S):
+                    while self._file.read_bytes()[:1] != b"\0":
+                        await asyncio.sleep(0.005)  # poll
+            except TimeoutError:
+                self.missed.append(name)
+                file.seek(0)
+                file.write(b"\0")
+                return
+        await self._everybody_serves()
+
+    async def _everybody_serves(self) -> None:
+        """The next point is armed only then: five deaths while starting would rightly end the broker."""
+        plane = Plane.open(plane_name(self.broker.store))
+        roles = [lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ]
+        async with asyncio.timeout(HIT_TIMEOUT_S):
+            while any(plane.role(role).state != STATE_SERVING for role in roles):
+                await asyncio.sleep(0.005)  # poll
+
+    async def _batches(self, producer: Producer) -> None:
+        while self.running:
+            with contextlib.suppress(RingmqError, OSError):
+                await producer.send_batch([Message("DrillBatch", b"%d" % number) for number in range(5)])
+            await asyncio.sleep(0.002)  # poll
+
+    async def _without_waiting(self, producer: Producer) -> None:
+        """Sends that are answered at append under every policy."""
+        while self.running:
+            with contextlib.suppress(RingmqError, OSError):
+                await producer.send(Message("DrillBatch", b"no wait", {"WAIT": "false"}))
+            await asyncio.sleep(0.002)  # poll
+
+    async def _commits_by_pull(self, client: RemotingClient) -> None:
+        """A pull that carries an offset to commit, as stock push consumers send it; a new offset each time."""
+        offset = 0
+        while self.running:
+            offset += 1
+            header = {
+                "consumerGroup": "drill_commits", "topic": TOPIC, "queueId": "0", "queueOffset": "0",
+                "maxMsgNums": "1", "sysFlag": str(int(PullSysFlag.COMMIT_OFFSET | PullSysFlag.SUBSCRIPTION)),
+                "commitOffset": str(offset), "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+            }  # fmt: skip
+            with contextlib.suppress(RingmqError, OSError):
+                request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+                await client.invoke(self.broker.address, request, timeout_ms=1000)
+            await asyncio.sleep(0.005)  # poll
+
+    async def _new_topics(self, producer: Producer) -> None:
+        number = 0
+        while self.running:
+            number += 1
+            with contextlib.suppress(RingmqError, OSError):
+                await producer.send(Message(f"DrillNew{number % 2000}", b"first"))
+            await asyncio.sleep(0.02)  # poll
+
+    async def _join_and_leave(self) -> None:
+        """Groups that subscribe, hold pulls, commit offsets by pulls and go."""
+        number = 0
+        while self.running:
+            number += 1
+            with contextlib.suppress(RingmqError, OSError, TimeoutError):
+                async with asyncio.timeout(1.0), Consumer(
+                    "DrillBatch", self.broker.namesrv, f"drill{number % 500}", consume_from=ConsumeFrom.FIRST,
+                    options=PullOptions(suspend_ms=300),
+                ) as consumer:  # fmt: skip
+                    async for _ in consumer.batches():
+                        if not self.running:
+                            break
+
+
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_every_crash_point_is_survived(tmp_path: Path, flush: str) -> None:
+    points = [name for name in all_points() if name not in ELSEWHERE]
+    if flush == "ASYNC_FLUSH":  # nothing waits for the completer then
+        points = [name for name in points if not name.startswith("flush-")]
+    drill = CrashDrill(tmp_path / "store", {"flushDiskType": flush}, crash_build())
+    try:
+        report = asyncio.run(drill.run([Blow("crash", (name,)) for name in points]))
+    finally:
+        drill.abandon()
+    assert not drill.missed, f"never passed under this load: {drill.missed}"
+    assert report.violations == [], report.text()
+    assert report.acknowledged > 100
+
+
+def test_the_exceptions_name_points_that_exist() -> None:
+    assert set(ELSEWHERE) <= set(all_points())
