@@ -249,7 +249,9 @@ def run(store: Path, namesrv: str, lines: list[bytes], topic: str) -> bool:
     consumed, consumed_rate = asyncio.run(consume_lines(namesrv, topic, source.lines))
     print(f"  consumed  {consumed_rate:9,.0f} messages/s by group {GROUP}")
     in_spark, spark_seconds = count_in_spark(store, topic)
-    print(f"  Spark     {in_spark.lines / spark_seconds:9,.0f} messages/s from the mapped log, planning included")
+    print(
+        f"  Spark     {in_spark.lines:9,} messages from the mapped log in {spark_seconds:.1f} s, start of the workers included"
+    )
     return report(source, {"source file": source, "consumer group": consumed, "Spark from the log": in_spark})
 
 
@@ -260,6 +262,7 @@ def main() -> int:
     parser.add_argument("--namesrv", help="use a running broker by its name server; --store is its folder then")
     parser.add_argument("--limit", type=int, help="only the first lines")
     options = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if options.namesrv and not options.store:
         parser.error("--namesrv needs --store: Spark reads the broker's files")
     lines = read_lines(DATA, options.limit)

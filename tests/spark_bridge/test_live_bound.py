@@ -1,0 +1,75 @@
+"""A live RingMQ with sync flush whose flush worker is stopped: what is appended and not durable is not readable."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ringmq.client import Message, Producer, RetryPolicy, SendError
+from ringmq.ipc.watermark import read_watermarks
+from ringmq.spark_bridge.options import parse_options
+from ringmq.spark_bridge.plan import plan_read, wants_topic
+from ringmq.spark_bridge.read import read_range
+from tests.conformance import servers
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
+    running = servers.RingmqServer(tmp_path, {"flushDiskType": "SYNC_FLUSH", "mappedFileSizeCommitLog": 1 << 20})
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def flush_worker(server: servers.RingmqServer) -> int:
+    """The process that syncs, found in the live process table."""
+    owner = read_watermarks(server.store).owner_pid
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or ())
+        if "worker flush" in line and owner in [parent.pid for parent in process.parents()]:
+            return process.pid
+    raise AssertionError("no flush worker found")
+
+
+def bodies(store: Path) -> set[bytes]:
+    options = parse_options({"store": str(store), "subscribe": "Bound"})
+    plan = plan_read(options)
+
+    def keep(topic: str, commit_log_offset: int) -> bool:
+        return wants_topic(plan, options, topic, commit_log_offset)
+
+    batches = [batch for part in plan.ranges for batch in read_range(part, ("value",), keep)]
+    return {value for batch in batches for value in batch.column(0).to_pylist()}
+
+
+async def send(namesrv: str, body: bytes) -> None:
+    async with Producer(namesrv, retry=RetryPolicy(attempts=1, budget_ms=1500)) as producer:
+        await producer.send(Message("Bound", body))
+
+
+def test_nothing_beyond_the_confirm_offset(server: servers.RingmqServer) -> None:
+    asyncio.run(send(server.namesrv, b"durable"))
+    assert bodies(server.store) == {b"durable"}, "an acknowledged message is readable at once"
+    worker = flush_worker(server)
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        with pytest.raises(SendError):
+            asyncio.run(send(server.namesrv, b"not yet"))
+        marks = read_watermarks(server.store)
+        assert marks.append_offset > marks.flushed_offset, "the message is in the log"
+        assert bodies(server.store) == {b"durable"}
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    wait_until(
+        lambda: bodies(server.store) == {b"durable", b"not yet"}, "the flush goes on and the message is readable"
+    )
+    server.stop()
+    assert bodies(server.store) == {b"durable", b"not yet"}, "without an owner the queues' end is the bound"
