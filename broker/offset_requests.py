@@ -16,6 +16,7 @@ def query_consumer_offset(broker: Broker, request: Request) -> Answer:
     """14. Beyond stock's rules: an empty queue that begins at 0 answers 0 unless setZeroIfNotFound is false, so that
     a group made in the same instant as the first message does not start behind it."""
     header = headers.QueryConsumerOffsetRequestHeader.decode(request.command.ext_fields)
+    broker.offsets.drain(request.now_ms)
     offset = broker.offsets.get(header.consumer_group, header.topic, header.queue_id)
     if offset >= 0:
         return _offset(request, offset)
@@ -40,8 +41,9 @@ def _starts_at_zero(broker: Broker, topic: str, queue_id: int) -> bool:
 
 
 def update_consumer_offset(broker: Broker, request: Request) -> Answer:
-    """15."""
+    """15. What pulls have committed before must not come behind it: a member that leaves commits by 15 last."""
     header = headers.UpdateConsumerOffsetRequestHeader.decode(request.command.ext_fields)
+    broker.offsets.drain(request.now_ms)
     group, topic = header.consumer_group, header.topic
     if group not in broker.groups:
         return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")

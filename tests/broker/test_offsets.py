@@ -89,6 +89,19 @@ def test_pull_commits_are_drained_and_found_by_name(lab: Lab) -> None:
     assert lab.broker.offsets.groups_on("T") == ["G"]
 
 
+def test_an_earlier_pull_commit_never_comes_behind_a_later_commit(lab: Lab) -> None:
+    """A member that leaves commits by 15 last; the pulls before it may still stand in their ring."""
+    group, slot = lab.plane.group_find("G"), lab.broker.tables.slot("T", 0)
+    assert group is not None
+    assert slot is not None
+    lab.plane.commits.append((group, slot, 12))
+    assert query(lab).ext_fields["offset"] == "12"
+    lab.plane.commits.append((group, slot, 12))
+    commit(lab, 25)
+    lab.broker.offsets.drain(START_MS)
+    assert query(lab).ext_fields["offset"] == "25"
+
+
 def test_the_file_is_stocks_byte_for_byte(lab: Lab) -> None:
     commit(lab, 10, 0)
     commit(lab, 20, 1)
