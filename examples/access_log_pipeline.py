@@ -249,9 +249,7 @@ def run(store: Path, namesrv: str, lines: list[bytes], topic: str) -> bool:
     consumed, consumed_rate = asyncio.run(consume_lines(namesrv, topic, source.lines))
     print(f"  consumed  {consumed_rate:9,.0f} messages/s by group {GROUP}")
     in_spark, spark_seconds = count_in_spark(store, topic)
-    print(
-        f"  Spark     {in_spark.lines:9,} messages from the mapped log in {spark_seconds:.1f} s, start of the workers included"
-    )
+    print(f"  Spark     {in_spark.lines:9,} messages from the mapped log in {spark_seconds:.1f} s, first query")
     return report(source, {"source file": source, "consumer group": consumed, "Spark from the log": in_spark})
 
 
