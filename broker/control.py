@@ -145,6 +145,8 @@ class ControlLoop:
             return [*effects, *self.broker.outbox.take()]
         if record.type != lib.RMQ_INBOX_COLD_FRAME:
             return effects
+        # What this client's earlier pulls committed comes first: a commit of an older pull must not undo this request.
+        self._drain_offsets(now_ms)
         try:
             request = _request_of(record, connection, now_ms)
         except RemotingError as error:

@@ -146,7 +146,7 @@ def _check_message(
     if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not found.get(properties.KEYS):
         remark = "the property KEYS is missing: a message of a compaction topic needs it"
         return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    return _check_sys_flag(broker, request, header) or _check_later_features(broker, request, found, topic)
+    return _check_later_features(broker, request, found, topic) or _check_sys_flag(broker, request, header)
 
 
 def _additions(broker: Broker) -> str:

@@ -75,11 +75,10 @@ class StoreView:
         if queue is None:
             return []
         confirm_offset = self._plane.confirm_offset()
-        end = queue.max_offset(confirm_offset)
-        units: list[tuple[int, int, int]] = []
-        for unit in queue.units(queue_offset, min(end, queue_offset + count)):
-            units.append((unit.commit_log_offset, unit.size, unit.tags_code))
-        return units
+        units = (queue.unit(offset) for offset in range(queue_offset, queue_offset + count))
+        return [
+            (unit.commit_log_offset, unit.size, unit.tags_code) for unit in units if unit and unit.end <= confirm_offset
+        ]
 
     def delete_topic(self, topic: str) -> None:
         """See StorePort."""

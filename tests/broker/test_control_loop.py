@@ -230,3 +230,23 @@ def test_parking_ends_at_the_bell_and_at_the_next_tick(rig: Rig) -> None:
     rig.loop.park(now())
     assert time.monotonic() - began < 0.09, "work that is there is not slept over"
     os.close(descriptor)
+
+
+def test_a_commit_of_an_older_pull_never_undoes_a_later_request(rig: Rig) -> None:
+    """The pull's offset lies in the commit ring while the client's UPDATE_CONSUMER_OFFSET is in the inbox."""
+    broker = rig.loop.broker
+    rig.put(heartbeat())
+    rig.loop.turn(now())
+    rig.verdicts()
+    group, slot = rig.plane.group_find("G"), broker.tables.slot("TBW102", 0)
+    assert group is not None
+    assert slot is not None
+    ring = rig.plane.header.commit[READER]
+    entry = ffi.cast("struct rmq_offset_commit *", rig.plane.struct.base + ring.slots_at)[ring.head % ring.capacity]
+    entry.group_id, entry.queue_slot, entry.offset = group, slot, 10
+    ring.head += 1
+    ext = {"consumerGroup": "G", "topic": "TBW102", "queueId": "0", "commitOffset": "12"}
+    rig.put(RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
+    assert [answer.code for answer in rig.answers()] == [0]
+    rig.loop.turn(now() + 1000)
+    assert broker.offsets.get("G", "TBW102", 0) == 12
