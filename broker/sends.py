@@ -163,7 +163,7 @@ def _check_sys_flag(broker: Broker, request: Request, header: SendMessageRequest
     """Bits that only transactions and brokers may set."""
     if header.sys_flag & TRANSACTION_MASK:
         code = ResponseCode.MESSAGE_ILLEGAL if header.batch else ResponseCode.NO_PERMISSION
-        remark = f"sysFlag = {header.sys_flag}: transaction messages (bits 0x4, 0x8) are not supported yet"
+        remark = f"sysFlag = {header.sys_flag}: transaction messages ({properties.TRAN_MSG}) are not supported yet"
         return _refuse(broker, request, code, remark)
     if header.sys_flag & (MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH):
         remark = f"sysFlag = {header.sys_flag}: inner batches (bits 0x40, 0x80) are not for clients"

@@ -79,7 +79,7 @@ final class SendScenarios {
         seen.put("batch", describe(producer.send(batch)));
         String fresh = topic + "_auto";
         seen.put("auto", describe(producer.send(message(fresh, "TagA", "auto-0", "auto 0"))));
-        seen.put("autoQueues", producer.fetchPublishMessageQueues(fresh).size());
+        seen.put("autoQueues", TopicOps.awaitRoute(clients, fresh).getQueueDatas().get(0).getWriteQueueNums());
 
         DefaultMQPullConsumer reader = clients.pull("judge_reader");
         int expected = 3 + ASYNC_COUNT + ONEWAY_COUNT + BATCH_COUNT;

@@ -6,11 +6,13 @@ import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.protocol.route.TopicRouteData;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** Topics made, whole topics read back, single records viewed by their place in the log. */
@@ -33,17 +35,25 @@ final class TopicOps {
         for (String master : clients.masters()) {
             admin.createAndUpdateTopicConfig(master, new TopicConfig(topic, queues, queues, 6));
         }
-        if (!Clients.await(20, () -> routeIsOut(admin, topic))) {
-            throw new IllegalStateException("no route for " + topic + " after 20 s");
-        }
+        awaitRoute(clients, topic);
     }
 
-    private static boolean routeIsOut(DefaultMQAdminExt admin, String topic) {
-        try {
-            return !admin.examineTopicRouteInfo(topic).getQueueDatas().isEmpty();
-        } catch (Exception notYet) {
-            return false;
+    /** The topic's route, once the name server has it. */
+    static TopicRouteData awaitRoute(Clients clients, String topic) throws Exception {
+        DefaultMQAdminExt admin = clients.admin();
+        AtomicReference<TopicRouteData> route = new AtomicReference<>();
+        boolean isOut = Clients.await(20, () -> {
+            try {
+                route.set(admin.examineTopicRouteInfo(topic));
+            } catch (Exception notYet) {
+                return false;
+            }
+            return !route.get().getQueueDatas().isEmpty();
+        });
+        if (!isOut) {
+            throw new IllegalStateException("no route for " + topic + " after 20 s");
         }
+        return route.get();
     }
 
     private static Object readTopics(Clients clients, JSONObject args) throws Exception {
