@@ -55,8 +55,8 @@ int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag);
 /* `message` and what it points at stay untouched until the event. */
 int rmq_engine_send(struct rmq_engine *engine, int fd, const struct msghdr *message, uint64_t tag);
 int rmq_engine_sync(struct rmq_engine *engine, int fd, uint64_t tag);
-/* Lends buffers; visible to the kernel at once. */
-void rmq_engine_lend(struct rmq_engine *engine, uint32_t buffer);
+/* Lends buffers. They are used in the order of lending, so few and warm ones are better than many. */
+void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count);
 
 /* Submits, then returns when an event is there or the time is over. 0 = do not wait, < 0 = no deadline. 0 or -errno
  * (-EINTR: a signal came). */

@@ -176,11 +176,12 @@ int rmq_engine_sync(struct rmq_engine *engine, int fd, uint64_t tag)
     return 0;
 }
 
-void rmq_engine_lend(struct rmq_engine *engine, uint32_t buffer)
+void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count)
 {
-    io_uring_buf_ring_add(engine->lent, engine->buffers + (size_t)buffer * engine->buffer_bytes, engine->buffer_bytes,
-                          (unsigned short)buffer, (int)engine->buffer_mask, 0);
-    io_uring_buf_ring_advance(engine->lent, 1);
+    for (uint32_t i = 0; i < count; i++)
+        io_uring_buf_ring_add(engine->lent, engine->buffers + (size_t)buffers[i] * engine->buffer_bytes, engine->buffer_bytes,
+                              (unsigned short)buffers[i], (int)engine->buffer_mask, (int)i);
+    io_uring_buf_ring_advance(engine->lent, (int)count);
 }
 
 int rmq_engine_queued(struct rmq_engine *engine) { return io_uring_sq_ready(&engine->ring) != 0; }
@@ -266,7 +267,7 @@ static int probe_receive(struct rmq_engine *engine, const char **call)
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
         return -errno;
     *call = "io_uring_enter(IORING_OP_RECV, multishot)";
-    rmq_engine_lend(engine, 0);
+    rmq_engine_lend(engine, &(uint32_t){0}, 1);
     rc = rmq_engine_receive(engine, pair[0], 1);
     if (rc == 0 && write(pair[1], "x", 1) != 1)
         rc = -errno;

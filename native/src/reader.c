@@ -115,9 +115,7 @@ static int start(struct rmq_reader *r)
     r->starting = 0;
     /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
     r->in_flight_max = r->generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
-    for (uint32_t i = 0; i < r->buffer_count; i++)
-        rmq_engine_lend(r->engine, i);
-    r->buffers_free = r->buffer_count;
+    rmq_buffers_lend(r);
     rmq_accept_arm(r);
     rmq_store(&r->role->state, 2);
     return 1;
@@ -164,6 +162,7 @@ static void tick(struct rmq_reader *r)
     if (r->now_ms >= r->tick_next_ms) {
         rmq_connections_tick(r);
         rmq_pulls_tick(r);
+        rmq_buffers_tick(r);
         publish_counters(r);
         if (r->now_ms - r->opened_ms > PREDECESSOR_MS + r->settings->sync_flush_timeout_ms)
             r->in_flight_max = r->requests->capacity;
@@ -188,6 +187,8 @@ static uint32_t round_once(struct rmq_reader *r)
         rmq_redo_run(r);
     if (r->stalled_count)
         rmq_receive_resume(r);
+    if (r->buffers_lent < r->lend_target)
+        rmq_buffers_lend(r);
     if (r->starved_count)
         rmq_connections_rearm(r);
     rmq_append_publish(r);

@@ -6,6 +6,10 @@
 #include "reader_state.h"
 #include "record.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #define PROPERTIES_JSON_MAX (6 * RMQ_PROPERTIES_BYTES_MAX)
 #define UNIQ_NAME "UNIQ_KEY"
 #define BAD_SYS_FLAGS (RMQ_SYS_TRANSACTION_MASK | 0xC0)
@@ -167,20 +171,39 @@ static int weigh_pair(struct send *s, const uint8_t *name, uint32_t n, const uin
     }
 }
 
+/* First byte of [at, end) that is 0, 1 or 2, or `end`. */
+static inline uint8_t *find_mark(uint8_t *at, uint8_t *end)
+{
+#ifdef __SSE2__
+    const __m128i limit = _mm_set1_epi8(2);
+    for (; end - at >= 16; at += 16) {
+        __m128i chunk = _mm_loadu_si128((const __m128i *)at);
+        unsigned hit = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(chunk, limit), chunk));
+        if (hit)
+            return at + __builtin_ctz(hit);
+    }
+#endif
+    while (at < end && *at > 2)
+        at++;
+    return at;
+}
+
 /* Walks the pairs; with `remove` those that the broker adds itself and broken ones are cut out in place. A broken pair must
- * not be stored: recovery takes it for the mark of a torn record. 0 = control decides, unless it has (`judged`): then what
- * it let pass is stored, but for POP_CK, which no client may send. */
+ * not be stored: recovery takes it, like a NUL, for the mark of a torn record. 0 = control decides, unless it has (`judged`):
+ * then what it let pass is stored, but for POP_CK, which no client may send. */
 static int scan(struct send *s, int remove, int judged)
 {
     uint8_t *at = s->properties, *end = at + s->properties_length, *to = at;
     while (at < end) {
-        uint8_t *stop = memchr(at, 2, (size_t)(end - at));
-        if (!stop)
-            stop = end;
-        uint8_t *split = memchr(at, 1, (size_t)(stop - at));
+        uint8_t *split = find_mark(at, end), *stop = split;
+        if (stop < end && *stop == 1)
+            while ((stop = find_mark(stop + 1, end)) < end && *stop == 1)
+                ; /* a value may hold 01 */
+        if (stop < end && !*stop)
+            return 0;
         uint8_t *next = stop < end ? stop + 1 : end;
-        int weight = 1; /* no name, no 0x01 or no value: dropped, as stock's decoder does */
-        if (split && split > at && split + 1 < stop)
+        int weight = 1; /* no name, no 01 or no value: dropped, as stock's decoder does */
+        if (split > at && split + 1 < stop)
             weight = weigh_pair(s, at, (uint32_t)(split - at), split + 1, (uint32_t)(stop - split - 1));
         if (weight < 0) {
             if (!judged)
@@ -249,8 +272,6 @@ static int read_properties(const struct rmq_reader *r, struct send *s)
         if (length < 0)
             goto cold;
     }
-    if (s->properties_length && memchr(s->properties, 0, s->properties_length))
-        goto cold;
     if (!scan(s, 0, r->judged) || s->properties_length + (s->uniq_key || s->batch ? 1 : 1 + uniq_pair_length(r)) +
                                r->settings->additions_length > RMQ_PROPERTIES_BYTES_MAX)
         goto cold;

@@ -4,6 +4,8 @@
 #include "reader_state.h"
 
 #define LARGE_PAGES 64u
+#define LENT_MIN 64u  /* buffers lent to the kernel while that is enough: it takes them in turn, so the fewer the warmer */
+#define CALM_TICKS 10
 
 int rmq_arena_open(struct rmq_reader *r)
 {
@@ -19,15 +21,21 @@ int rmq_arena_open(struct rmq_reader *r)
     r->arena = (uint8_t *)r->plane->arenas[r->index];
     r->buffer_references = calloc(r->buffer_count, sizeof *r->buffer_references);
     r->block_used = calloc(r->block_pages, 1);
-    if (!r->buffer_references || !r->block_used)
+    r->buffer_stack = calloc(r->buffer_count, sizeof *r->buffer_stack);
+    if (!r->buffer_references || !r->block_used || !r->buffer_stack)
         return -ENOMEM;
     r->blocks_free = r->block_pages;
+    for (uint32_t i = 0; i < r->buffer_count; i++)
+        r->buffer_stack[i] = r->buffer_count - 1 - i;
+    r->buffers_free = r->buffer_count;
+    r->lend_target = r->buffer_count < LENT_MIN ? r->buffer_count : LENT_MIN;
     return 0;
 }
 
 void rmq_arena_close(struct rmq_reader *r)
 {
     free(r->buffer_references);
+    free(r->buffer_stack);
     free(r->block_used);
 }
 
@@ -35,8 +43,29 @@ void rmq_buffer_drop(struct rmq_reader *r, uint32_t buffer)
 {
     if (--r->buffer_references[buffer])
         return;
-    r->buffers_free++;
-    rmq_engine_lend(r->engine, buffer);
+    r->buffer_stack[r->buffers_free++ - r->buffers_lent] = buffer;
+}
+
+void rmq_buffers_lend(struct rmq_reader *r)
+{
+    uint32_t there = r->buffers_free - r->buffers_lent, wanted = r->lend_target - r->buffers_lent;
+    uint32_t count = there < wanted ? there : wanted;
+    rmq_engine_lend(r->engine, r->buffer_stack + there - count, count);
+    r->buffers_lent += count;
+}
+
+void rmq_buffers_short(struct rmq_reader *r)
+{
+    r->lend_target = r->lend_target < r->buffer_count / 2 ? r->lend_target * 2 : r->buffer_count;
+    r->lend_calm = 0;
+}
+
+void rmq_buffers_tick(struct rmq_reader *r)
+{
+    if (++r->lend_calm < CALM_TICKS || r->lend_target / 2 < LENT_MIN)
+        return;
+    r->lend_target /= 2; /* those above it are used up first */
+    r->lend_calm = 0;
 }
 
 /* First run of `pages` free pages in [from, to), or `to`. */

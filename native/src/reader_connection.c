@@ -4,11 +4,23 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "reader_state.h"
 
 static const uint8_t v4_in_v6[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+/* Sockets beside mapped files and the process's own; beyond the hard limit accepts fail and are asked again. */
+static void raise_file_limit(uint32_t connections)
+{
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)connections + 4096;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
+        limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
 
 int rmq_connections_open(struct rmq_reader *r)
 {
@@ -18,6 +30,7 @@ int rmq_connections_open(struct rmq_reader *r)
     if (at == MAP_FAILED)
         return -errno;
     r->connections = at;
+    raise_file_limit(r->connections_max);
     r->connection_free = calloc(r->connections_max, sizeof *r->connection_free);
     r->dirty = calloc(r->connections_max, sizeof *r->dirty);
     r->stalled = calloc(r->connections_max, sizeof *r->stalled);
@@ -177,7 +190,7 @@ void rmq_connection_close(struct rmq_reader *r, struct rmq_connection *c, uint32
 /* Receives that ended for want of buffers start again once some are there. */
 void rmq_connections_rearm(struct rmq_reader *r)
 {
-    if (!r->starved_count || r->buffers_free < 2)
+    if (!r->starved_count || !r->buffers_lent)
         return;
     uint32_t count = r->starved_count;
     r->starved_count = 0;

@@ -83,6 +83,7 @@ int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fram
     struct rmq_pull p;
     if (rmq_frame_header_parse(frame, length, &h) < 0)
         return 1; /* cannot be: it has been parsed before */
+    r->judged = 0;
     if (rmq_pull_decode(r, c, &h, &p) == RMQ_FATE_COLD) {
         struct rmq_hold none = {RMQ_NONE, RMQ_NONE, 0};
         rmq_cold_frame(r, c, &h, frame, length, &none, 0);

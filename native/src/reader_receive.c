@@ -199,6 +199,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
     int result = event->result;
     if (event->buffer != RMQ_NO_BUFFER) {
         r->buffers_free--;
+        r->buffers_lent--;
         r->buffer_references[event->buffer] = 1;
     }
     if (!event->more)
@@ -215,6 +216,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
         rmq_connection_ended(r, c);
     } else if (!c->receiving && !c->stall) {
         if (result == -ENOBUFS) {
+            rmq_buffers_short(r);
             if (!c->in_starved) {
                 c->in_starved = 1;
                 r->starved[r->starved_count++] = rmq_connection_index(r, c);

@@ -180,8 +180,11 @@ struct rmq_reader {
 
     /* arena */
     uint8_t *arena;
-    uint32_t buffer_bytes, buffer_count, buffers_free;
+    uint32_t buffer_bytes, buffer_count;
+    uint32_t buffers_free;   /* nobody's, lent ones included */
+    uint32_t buffers_lent, lend_target, lend_calm;
     uint32_t *buffer_references;
+    uint32_t *buffer_stack;  /* free and not lent; the top is the last one used */
     uint8_t *block_used;     /* one byte per page of the reassembly area */
     uint64_t blocks_at;      /* arena offset */
     uint32_t block_pages, blocks_free, block_hint;
@@ -258,6 +261,9 @@ static inline struct rmq_connection *rmq_connection_get(struct rmq_reader *r, ui
 int rmq_arena_open(struct rmq_reader *r);
 void rmq_arena_close(struct rmq_reader *r);
 void rmq_buffer_drop(struct rmq_reader *r, uint32_t buffer);
+void rmq_buffers_lend(struct rmq_reader *r);  /* up to the target */
+void rmq_buffers_short(struct rmq_reader *r); /* the kernel found none: lend more from now on */
+void rmq_buffers_tick(struct rmq_reader *r);
 uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold); /* NULL: no room */
 void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold);
 uint32_t rmq_block_pages_max(const struct rmq_reader *r); /* of one frame */
