@@ -1,0 +1,283 @@
+/* The tables of the plane: topics, queues, groups, subscriptions, consumer offsets. Control adds and sets, all others find. */
+#include "plane.h"
+#include "ring.h"
+
+/* --- tables -------------------------------------------------------------------------------------------
+ * Open addressing with linear probing over u32 cells (entry number + 1, 0 = free). Entries are filled first, the cell
+ * is stored last, nothing is ever removed: a searcher sees a whole entry or none. */
+
+static uint32_t hash_bytes(const char *p, uint32_t n)
+{
+    uint32_t h = 2166136261u;
+    for (uint32_t i = 0; i < n; i++)
+        h = (h ^ (uint8_t)p[i]) * 16777619u;
+    return h ^ (h >> 15);
+}
+
+static uint32_t hash_pair(uint32_t a, uint32_t b)
+{
+    uint64_t x = ((uint64_t)a << 32 | b) * 0x9e3779b97f4a7c15ull;
+    return (uint32_t)(x >> 32);
+}
+
+static void cell_insert(uint32_t *cells, uint32_t size, uint32_t hash, uint32_t value)
+{
+    for (uint32_t i = hash & (size - 1);; i = (i + 1) & (size - 1)) {
+        if (!cells[i]) {
+            rmq_store(&cells[i], value);
+            return;
+        }
+    }
+}
+
+struct rmq_topic *rmq_topic_at(struct rmq_plane *plane, uint32_t id)
+{
+    return (struct rmq_topic *)(plane->base + rmq_header(plane)->topics_at) + id;
+}
+
+struct rmq_queue *rmq_queue_at(struct rmq_plane *plane, uint32_t slot)
+{
+    return (struct rmq_queue *)(plane->base + rmq_header(plane)->queues_at) + slot;
+}
+
+struct rmq_group *rmq_group_at(struct rmq_plane *plane, uint32_t id)
+{
+    return (struct rmq_group *)(plane->base + rmq_header(plane)->groups_at) + id;
+}
+
+uint32_t rmq_topic_find(struct rmq_plane *plane, const char *name, uint32_t length)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    uint32_t *cells = (uint32_t *)(plane->base + h->topic_hash_at), hash = hash_bytes(name, length), id;
+    for (uint32_t i = hash & (h->topic_hash_size - 1); (id = rmq_load(&cells[i])); i = (i + 1) & (h->topic_hash_size - 1)) {
+        struct rmq_topic *t = rmq_topic_at(plane, id);
+        if (t->name_hash == hash && t->name_length == length && !memcmp(t->name, name, length) &&
+            (rmq_load(&t->config) >> 40 & RMQ_TOPIC_LIVE))
+            return id;
+    }
+    return RMQ_NONE;
+}
+
+uint32_t rmq_topic_add(struct rmq_plane *plane, const char *name, uint32_t length, uint64_t config)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    if (length > RMQ_NAME_MAX || h->topic_count >= h->topic_capacity)
+        return RMQ_NONE;
+    uint32_t id = h->topic_count + 1;
+    struct rmq_topic *t = rmq_topic_at(plane, id);
+    memcpy(t->name, name, length);
+    t->name_length = (uint16_t)length;
+    t->name_hash = hash_bytes(name, length);
+    rmq_store(&t->config, config);
+    RMQ_CRASH("control-topic-filled");
+    rmq_store(&h->topic_count, id); /* before the cell: a successor must not fill the entry again */
+    RMQ_CRASH("control-topic-counted");
+    cell_insert((uint32_t *)(plane->base + h->topic_hash_at), h->topic_hash_size, t->name_hash, id);
+    RMQ_CRASH("control-topic-findable");
+    return id;
+}
+
+void rmq_topic_set(struct rmq_plane *plane, uint32_t id, uint64_t config)
+{
+    rmq_store(&rmq_topic_at(plane, id)->config, config);
+}
+
+uint32_t rmq_queue_find(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    uint32_t *cells = (uint32_t *)(plane->base + h->queue_hash_at), cell;
+    for (uint32_t i = hash_pair(topic_id, queue_id) & (h->queue_hash_size - 1); (cell = rmq_load(&cells[i]));
+         i = (i + 1) & (h->queue_hash_size - 1)) {
+        struct rmq_queue *q = rmq_queue_at(plane, cell - 1);
+        if (q->topic_id == topic_id && q->queue_id == queue_id)
+            return cell - 1;
+    }
+    return RMQ_NONE;
+}
+
+uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id, uint64_t min_offset, uint64_t max_offset)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    if (h->queue_count >= h->queue_capacity)
+        return RMQ_NONE;
+    uint32_t slot = h->queue_count;
+    struct rmq_queue *q = rmq_queue_at(plane, slot);
+    q->topic_id = topic_id;
+    q->queue_id = queue_id;
+    q->min_offset = min_offset;
+    q->max_offset = max_offset;
+    RMQ_CRASH("control-queue-filled");
+    rmq_store(&h->queue_count, slot + 1);
+    RMQ_CRASH("control-queue-counted");
+    cell_insert((uint32_t *)(plane->base + h->queue_hash_at), h->queue_hash_size, hash_pair(topic_id, queue_id), slot + 1);
+    RMQ_CRASH("control-queue-findable");
+    return slot;
+}
+
+uint32_t rmq_group_find(struct rmq_plane *plane, const char *name, uint32_t length)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    uint32_t *cells = (uint32_t *)(plane->base + h->group_hash_at), hash = hash_bytes(name, length), id;
+    for (uint32_t i = hash & (h->group_hash_size - 1); (id = rmq_load(&cells[i])); i = (i + 1) & (h->group_hash_size - 1)) {
+        struct rmq_group *g = rmq_group_at(plane, id);
+        if (g->name_hash == hash && g->name_length == length && !memcmp(g->name, name, length))
+            return id;
+    }
+    return RMQ_NONE;
+}
+
+uint32_t rmq_group_add(struct rmq_plane *plane, const char *name, uint32_t length, uint64_t config)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    if (length > RMQ_NAME_MAX || h->group_count >= h->group_capacity)
+        return RMQ_NONE;
+    uint32_t id = h->group_count + 1;
+    struct rmq_group *g = rmq_group_at(plane, id);
+    memcpy(g->name, name, length);
+    g->name_length = (uint16_t)length;
+    g->name_hash = hash_bytes(name, length);
+    rmq_store(&g->config, config);
+    RMQ_CRASH("control-group-filled");
+    rmq_store(&h->group_count, id);
+    RMQ_CRASH("control-group-counted");
+    cell_insert((uint32_t *)(plane->base + h->group_hash_at), h->group_hash_size, g->name_hash, id);
+    return id;
+}
+
+void rmq_group_set(struct rmq_plane *plane, uint32_t id, uint64_t config)
+{
+    rmq_store(&rmq_group_at(plane, id)->config, config);
+}
+
+static struct rmq_subscription *subscription_at(struct rmq_plane *plane, uint32_t index)
+{
+    return (struct rmq_subscription *)(plane->base + rmq_header(plane)->subscriptions_at) + index;
+}
+
+uint32_t rmq_subscription_find(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    uint32_t *cells = (uint32_t *)(plane->base + h->subscription_hash_at), cell;
+    for (uint32_t i = hash_pair(group_id, topic_id) & (h->subscription_hash_size - 1); (cell = rmq_load(&cells[i]));
+         i = (i + 1) & (h->subscription_hash_size - 1)) {
+        struct rmq_subscription *s = subscription_at(plane, cell - 1);
+        if (s->group_id == group_id && s->topic_id == topic_id)
+            return cell - 1;
+    }
+    return RMQ_NONE;
+}
+
+int rmq_subscription_set(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, uint32_t kind,
+                         int64_t sub_version, const int32_t *tags, uint32_t tag_count)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    if (tag_count > RMQ_TAGS_MAX)
+        return -E2BIG;
+    uint32_t index = rmq_subscription_find(plane, group_id, topic_id);
+    int fresh = index == RMQ_NONE;
+    if (fresh) {
+        if (h->subscription_count >= h->subscription_capacity)
+            return -ENOSPC;
+        index = h->subscription_count;
+    }
+    struct rmq_subscription *s = subscription_at(plane, index);
+    struct rmq_subscription_copy *copy = &s->copy[(s->version + 1) & 1];
+    copy->sub_version = sub_version;
+    copy->kind = kind;
+    copy->tag_count = tag_count;
+    if (tag_count)
+        memcpy(copy->tags, tags, tag_count * sizeof *tags);
+    RMQ_CRASH("control-subscription-filled");
+    rmq_store(&s->version, s->version + 1);
+    RMQ_CRASH("control-subscription-published");
+    if (fresh) {
+        s->group_id = group_id;
+        s->topic_id = topic_id;
+        rmq_store(&h->subscription_count, index + 1);
+        RMQ_CRASH("control-subscription-counted");
+        cell_insert((uint32_t *)(plane->base + h->subscription_hash_at), h->subscription_hash_size,
+                    hash_pair(group_id, topic_id), index + 1);
+    }
+    return 0;
+}
+
+void rmq_subscription_get(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, struct rmq_subscription_copy *out)
+{
+    uint32_t index = rmq_subscription_find(plane, group_id, topic_id);
+    if (index == RMQ_NONE) {
+        memset(out, 0, sizeof *out);
+        return;
+    }
+    struct rmq_subscription *s = subscription_at(plane, index);
+    for (;;) {
+        uint32_t version = rmq_load(&s->version);
+        memcpy(out, &s->copy[version & 1], sizeof *out);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (rmq_load_relaxed(&s->version) == version)
+            break;
+    }
+    if (out->tag_count > RMQ_TAGS_MAX)
+        out->tag_count = RMQ_TAGS_MAX;
+}
+
+static struct rmq_consumer_offset *offset_find(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    uint32_t *cells = (uint32_t *)(plane->base + h->offset_hash_at), cell;
+    for (uint32_t i = hash_pair(group_id, queue_slot) & (h->offset_hash_size - 1); (cell = rmq_load(&cells[i]));
+         i = (i + 1) & (h->offset_hash_size - 1)) {
+        struct rmq_consumer_offset *o = (struct rmq_consumer_offset *)(plane->base + h->offsets_at) + (cell - 1);
+        if (o->group_id == group_id && o->queue_slot == queue_slot)
+            return o;
+    }
+    return NULL;
+}
+
+int64_t rmq_offset_get(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)
+{
+    struct rmq_consumer_offset *o = offset_find(plane, group_id, queue_slot);
+    return o ? rmq_load(&o->offset) : -1;
+}
+
+int rmq_offset_put(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot, int64_t offset)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    struct rmq_consumer_offset *o = offset_find(plane, group_id, queue_slot);
+    if (o) {
+        rmq_store(&o->offset, offset);
+        return 0;
+    }
+    if (h->offset_count >= h->offset_capacity)
+        return -ENOSPC;
+    uint32_t index = h->offset_count;
+    o = (struct rmq_consumer_offset *)(plane->base + h->offsets_at) + index;
+    o->group_id = group_id;
+    o->queue_slot = queue_slot;
+    o->offset = offset;
+    RMQ_CRASH("control-offset-filled");
+    rmq_store(&h->offset_count, index + 1);
+    RMQ_CRASH("control-offset-counted");
+    cell_insert((uint32_t *)(plane->base + h->offset_hash_at), h->offset_hash_size, hash_pair(group_id, queue_slot),
+                index + 1);
+    return 0;
+}
+
+int rmq_offset_drain(struct rmq_plane *plane)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    int changes = 0;
+    for (uint32_t r = 0; r < RMQ_READERS_MAX; r++) {
+        struct rmq_ring *ring = &h->commit[r];
+        uint64_t tail = ring->tail, head = rmq_load(&ring->head);
+        for (; tail < head; tail++) {
+            struct rmq_offset_commit *c = rmq_ring_slot(plane->base, ring, tail);
+            int rc = rmq_offset_put(plane, c->group_id, c->queue_slot, c->offset);
+            if (rc < 0)
+                return rc;
+            changes++;
+        }
+        RMQ_CRASH("control-commits-taken");
+        rmq_store(&ring->tail, tail);
+    }
+    return changes;
+}
