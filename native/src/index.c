@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "plane.h" /* crash points of the test build */
 
 enum {
     BEGIN_TIME_AT = 0,
@@ -101,10 +102,13 @@ void rmq_index_prefill(struct rmq_index *file, const struct rmq_index *full_pred
     if (old.end_time_ms > 0) {
         publish64(file->base + BEGIN_TIME_AT, (uint64_t)old.end_time_ms);
         publish64(file->base + END_TIME_AT, (uint64_t)old.end_time_ms);
+        RMQ_CRASH("index-prefill-times");
     }
     if (old.end_offset > 0) {
         publish64(file->base + BEGIN_OFFSET_AT, (uint64_t)old.end_offset);
+        RMQ_CRASH("index-prefill-begin-offset");
         publish64(file->base + END_OFFSET_AT, (uint64_t)old.end_offset);
+        RMQ_CRASH("index-prefill-end-offset");
     }
 }
 
@@ -145,15 +149,20 @@ int rmq_index_put(struct rmq_index *file, int32_t key_hash, int64_t commit_log_o
     int32_t seconds = seconds_between((int64_t)rmq_get64(base + BEGIN_TIME_AT), store_time_ms);
 
     publish64(base + END_TIME_AT, (uint64_t)store_time_ms);
+    RMQ_CRASH("index-end-time");
     publish64(base + END_OFFSET_AT, (uint64_t)commit_log_offset);
+    RMQ_CRASH("index-end-offset");
     rmq_put32(entry, (uint32_t)key_hash);
     rmq_put64(entry + ENTRY_OFFSET_AT, (uint64_t)commit_log_offset);
     rmq_put32(entry + ENTRY_SECONDS_AT, (uint32_t)seconds);
     rmq_put32(entry + ENTRY_PREVIOUS_AT, previous);
+    RMQ_CRASH("index-entry");
     publish32(slot, number);
+    RMQ_CRASH("index-slot");
     if (number <= 1) {
         publish64(base + BEGIN_TIME_AT, (uint64_t)store_time_ms);
         publish64(base + BEGIN_OFFSET_AT, (uint64_t)commit_log_offset);
+        RMQ_CRASH("index-begin");
     }
     publish64(base + COUNTS_AT, (uint64_t)(slots_used + (previous == 0)) << 32 | (number + 1));
     return 1;

@@ -115,6 +115,46 @@ class Load:
         assert not any(self.kit.log(end, end - end % size + 2 * size)), "bytes above the append position"
 
 
+def test_the_checker_sees_planted_faults(tmp_path: Path) -> None:
+    """Loss, a second answer, a doubled queue offset, a swap and bytes above the end."""
+
+    def loaded(name: str) -> Load:
+        load = Load(make_kit(tmp_path / name, False), 3)
+        load.put(30)
+        in_child(lambda: write_all(load.kit))
+        load.collect()
+        load.check()
+        return load
+
+    def patch(load: Load, at: int, data: bytes) -> None:
+        with (load.kit.root / "commitlog" / f"{0:020d}").open("r+b") as file:
+            file.seek(at)
+            file.write(data)
+
+    def lose(load: Load) -> None:
+        load.answers.popitem()
+
+    def answer_twice(load: Load) -> None:
+        next(iter(load.answers.values())).append(None)
+
+    def double_offset(load: Load) -> None:
+        records = [(o, v) for o, _, v in load.kit.records() if v.queue_offset == 1]
+        patch(load, records[0][0] + 20, bytes(8))
+
+    def swap(load: Load) -> None:
+        (first, a), (second, b) = list(load.answers.items())[:2]
+        load.answers[first], load.answers[second] = b, a
+
+    def leave_bytes(load: Load) -> None:
+        load.kit.marks.append_offset = load.kit.records()[-1][0]
+
+    for fault in (lose, answer_twice, double_offset, swap, leave_bytes):
+        load = loaded(fault.__name__)
+        fault(load)
+        with pytest.raises((AssertionError, KeyError)):
+            load.check()
+
+
 def write_all(kit: Kit) -> None:
     with kit.writer() as write:
         while any(kit.header.request[p].tail < kit.header.request[p].head for p in (0, 1, CONTROL)):
@@ -135,6 +175,7 @@ def dispatch_all(kit: Kit) -> None:
 
 def make_kit(root: Path, sync: bool) -> Kit:
     kit = Kit(root, segment_bytes=16384, sync=sync)
+    kit.header.settings.index_entry_count = 50
     for number in range(1, 16):
         kit.create_segment(number * 16384)
     return kit
@@ -277,7 +318,7 @@ def keys_in_index(kit: Kit) -> list[tuple[int, int]]:
             found.append(struct.unpack_from(">iq", data, 40 + 64 * 4 + number * 20))
         file, base = ffi.new("struct rmq_index *"), ffi.new("uint64_t[]", len(data) // 8 + 1)
         ffi.memmove(base, data, len(data))
-        assert lib.rmq_index_attach(file, base, len(data), 64, 400, 0) == 0
+        assert lib.rmq_index_attach(file, base, len(data), 64, 50, 0) == 0
         assert lib.rmq_index_check(file) == 0
     return found
 
