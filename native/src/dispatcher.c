@@ -261,7 +261,7 @@ int rmq_dispatcher_run(struct rmq_dispatcher *d, int64_t budget_ns)
             worked = 1;
             continue;
         }
-        if (rmq_load(&d->marks->stop_requested) && !has_work(d))
+        if (rmq_load(&d->marks->stop_requested) >= RMQ_STOP_DISPATCH && !has_work(d))
             return RMQ_RUN_STOPPED;
         if (worked && !pulls_wait(d))
             nap();

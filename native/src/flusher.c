@@ -318,7 +318,7 @@ static int sync_is_due(struct rmq_flusher *f, int *wait_ms)
     *wait_ms = PARK_MS;
     if (append <= flushed || rmq_load(&f->marks->store_fault) == RMQ_FAULT_FSYNC)
         return 0;
-    if (settings->sync_flush || rmq_load(&f->marks->stop_requested))
+    if (settings->sync_flush || rmq_load(&f->marks->stop_requested) >= RMQ_STOP_FLUSH)
         return 1;
     int64_t now_ms = rmq_mono_ms(), left = f->last_flush_ms + settings->flush_interval_ms - now_ms;
     if (left > 0) {
@@ -438,7 +438,7 @@ int rmq_flusher_run(struct rmq_flusher *f, int64_t budget_ns)
             return RMQ_RUN_BUDGET;
         if (due || answered)
             continue;
-        if (rmq_load(&f->marks->stop_requested) && !has_work(f) && !rmq_ring_used(&f->header->parked))
+        if (rmq_load(&f->marks->stop_requested) >= RMQ_STOP_FLUSH && !has_work(f) && !rmq_ring_used(&f->header->parked))
             return RMQ_RUN_STOPPED;
         park(f, left_ns, wait_ms);
     }

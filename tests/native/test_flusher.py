@@ -152,7 +152,7 @@ def test_least_pages_hold_back_until_the_thorough_flush(tmp_path: Path) -> None:
         flush(60_000_000)
         assert kit.marks.flushed_offset == 4 * 4096 + 1
         kit.marks.append_offset += 1
-        kit.marks.stop_requested = 1
+        kit.marks.stop_requested = lib.RMQ_STOP_FLUSH
         assert flush(500_000_000) == lib.RMQ_RUN_STOPPED
     assert kit.marks.flushed_offset == 4 * 4096 + 2
 
