@@ -24,7 +24,7 @@ from ringmq.broker.request import Connection, Effect, Hangup, Push, Release, Rep
 from ringmq.broker.stats import Totals
 from ringmq.ipc.plane import NONE, InboxRecord, Plane
 from ringmq.native import lib
-from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, decode_payload, encode_frame
 from ringmq.remoting.errors import RemotingError
 
@@ -34,6 +34,9 @@ BACKLOG_BYTES_MAX = 64 << 20
 """Verdicts that a reader has no room for; above it no further request is taken in."""
 BACKLOG_RETRY_MS = 1
 STOP_CALL_MS = 1000
+TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST})
+"""Answered when the name servers know the topic, as stock does: its maker may use it at once."""
+TELL_WITHIN_MS = 3000
 
 
 def log(text: str) -> None:
@@ -48,6 +51,15 @@ class _Verdict:
     pending: int
     payload: bytes = b""
     last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An answer that goes out when the name servers know what it stands for."""
+
+    reply: Effect
+    news: int
+    deadline_ms: int
 
 
 @dataclass(slots=True)
@@ -72,6 +84,7 @@ class ControlLoop:
         self._next_tick_ms = 0
         self._last_fault = 0
         self._told: set[str] = set()
+        self._held: list[_Held] = []
 
     # ---- one round ----
 
@@ -91,10 +104,9 @@ class ControlLoop:
             effects += self._tick(now_ms)
         self._guard("config files", self._persistence.save_tables)
         self._perform(effects)
-        if self.broker.outbox.register:
-            self.broker.outbox.register = False
-            self._registration.changed()
+        self._announce()
         self._register(now_ms)
+        self._let_go(now_ms)
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         return taken > 0
 
@@ -122,6 +134,7 @@ class ControlLoop:
         """A clean stop: answer what is in the inbox, save everything, say goodbye to the name servers."""
         while self.turn(now_ms):
             pass
+        self._perform(held.reply for held in self._held)
         self._drain_offsets(now_ms)
         self._guard("config files", self._persistence.save_tables)
         self._guard("consumer offsets", self._persistence.save_offsets)
@@ -156,7 +169,12 @@ class ControlLoop:
 
     def _handle(self, request: Request) -> list[Effect]:
         try:
-            return handle(self.broker, request)
+            effects = handle(self.broker, request)
+            if request.command.code in TOLD_FIRST and isinstance(effects[-1], Reply):
+                news = self._announce()
+                if news is not None:
+                    self._held.append(_Held(effects.pop(), news, request.now_ms + TELL_WITHIN_MS))
+            return effects
         except Exception as error:
             # A defect of ours must cost one answer, not the broker; the trace is for the operator.
             log(f"request {request.command.code} failed:\n{traceback.format_exc()}")
@@ -226,9 +244,26 @@ class ControlLoop:
                 self._tell_once(f"name server {outcome.address}: {outcome.error}")
             self._registration.finished(outcome.address, outcome.error is None, now_ms)
         timeout_ms = self.broker.config.register_broker_timeout_mills
-        for address in self._registration.due(now_ms):
-            command = register_command(self.broker.config, self.broker.identity, self.broker.topics.body())
-            self._registrar.call(address, command, timeout_ms)
+        for call in self._registration.due(now_ms):
+            table = self.broker.topics.body(call.topics)
+            command = register_command(self.broker.config, self.broker.identity, table)
+            self._registrar.call(call.address, command, timeout_ms, kept_only=call.topics is not None)
+
+    def _announce(self) -> int | None:
+        """Take over what has changed for the name servers; the number of the news, None when there are none."""
+        outbox = self.broker.outbox
+        if not outbox.register and not outbox.changed_topics:
+            return None
+        topics = None if outbox.register else outbox.changed_topics
+        outbox.register, outbox.changed_topics = False, set()
+        return self._registration.changed(topics)
+
+    def _let_go(self, now_ms: int) -> None:
+        """Send the answers whose news every name server knows by now, or that have waited long enough."""
+        ready = [held for held in self._held if now_ms >= held.deadline_ms or self._registration.is_told(held.news)]
+        if ready:
+            self._held = [held for held in self._held if held not in ready]
+            self._perform(held.reply for held in ready)
 
     # ---- out ----
 

@@ -166,7 +166,7 @@ class Broker:
         self.topics.pull_cold = not permission & Perm.READ
 
     def _topic_changed(self, topic: str) -> None:
-        self.outbox.register = True
+        self.outbox.changed_topics.add(topic)
         if topic in self.topics:
             self.offsets.adopt(topic, self.now_ms)
             for group in self.consumers.groups_on(topic):

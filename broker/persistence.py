@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ringmq.broker import groups, offsets, topics
 from ringmq.broker.core import Broker
-from ringmq.store.config_files import persist_config
+from ringmq.store.config_files import persist_config, persist_text
 
 
 class Persistence:
@@ -23,7 +23,7 @@ class Persistence:
         """Topics and groups, when they changed."""
         broker = self._broker
         if broker.topics.dirty:
-            persist_config(self._root, topics.FILE, broker.topics.to_file())
+            persist_text(self._root, topics.FILE, broker.topics.file_text())
             broker.topics.dirty = False
         if broker.groups.dirty:
             persist_config(self._root, groups.FILE, broker.groups.body())

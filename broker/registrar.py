@@ -26,25 +26,36 @@ class Outcome:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    command: RemotingCommand
+    timeout_s: float
+    kept_only: bool
+
+
 class Registrar:
     """One thread and one connection per name server address."""
 
     def __init__(self, on_outcome: Callable[[], None]) -> None:
         """`on_outcome` is called from a thread of ours after each call, to ring the owner's bell."""
         self._on_outcome = on_outcome
-        self._jobs: dict[str, queue.SimpleQueue[tuple[RemotingCommand, float] | None]] = {}
+        self._jobs: dict[str, queue.SimpleQueue[_Job | None]] = {}
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
 
-    def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
-        """Send `command` and wait for its answer, on the address's own thread."""
+    def call(self, address: str, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> None:
+        """Send `command` and wait for its answer, on the address's own thread.
+
+        `kept_only`: only over the connection of earlier calls, because a name server that was started anew would
+        take a part for the whole.
+        """
         jobs = self._jobs.get(address)
         if jobs is None:
             jobs = self._jobs[address] = queue.SimpleQueue()
             thread = threading.Thread(target=self._serve, args=(address, jobs), daemon=True, name=f"ns {address}")
             self._threads.append(thread)
             thread.start()
-        jobs.put((command, timeout_ms / 1000))
+        jobs.put(_Job(command, timeout_ms / 1000, kept_only))
 
     def outcomes(self) -> list[Outcome]:
         """Calls that have ended since the last look."""
@@ -62,11 +73,10 @@ class Registrar:
         for thread in self._threads:
             thread.join(timeout_s)
 
-    def _serve(self, address: str, jobs: queue.SimpleQueue[tuple[RemotingCommand, float] | None]) -> None:
+    def _serve(self, address: str, jobs: queue.SimpleQueue[_Job | None]) -> None:
         link = _Link(address)
         while (job := jobs.get()) is not None:
-            command, timeout_s = job
-            self._outcomes.put(Outcome(address, link.call(command, timeout_s)))
+            self._outcomes.put(Outcome(address, link.call(job)))
             self._on_outcome()
         link.close()
 
@@ -80,12 +90,14 @@ class _Link:
         self._socket: socket.socket | None = None
         self._opaque = 0
 
-    def call(self, command: RemotingCommand, timeout_s: float) -> str | None:
+    def call(self, job: _Job) -> str | None:
         """None when the answer's code is 0, else what went wrong. A kept connection may be stale: try once more."""
         fresh = self._socket is None
-        error = self._try(command, timeout_s)
-        if error is not None and not fresh and self._socket is None:
-            error = self._try(command, timeout_s)
+        if fresh and job.kept_only:
+            return "the connection was lost"
+        error = self._try(job.command, job.timeout_s)
+        if error is not None and not fresh and self._socket is None and not job.kept_only:
+            error = self._try(job.command, job.timeout_s)
         return error
 
     def _try(self, command: RemotingCommand, timeout_s: float) -> str | None:

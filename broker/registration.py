@@ -1,12 +1,13 @@
 """Registration with name servers: when to say what (REGISTER_BROKER 103, UNREGISTER_BROKER 104). No IO.
 
-Every name server is told everything at the start, at each change of a topic, and periodically as a sign of life. A
-change while a call is under way makes one more call afterwards. A name server that does not answer is tried again
-with growing pauses; the others do not wait for it.
+Every name server is told everything at the start and periodically as a sign of life, and of a changed topic at once
+(that topic alone, `registerIncrementBrokerData`). Changes while a call is under way go into the next one. A name
+server that does not answer is tried again with growing pauses, and then told everything; the others do not wait.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ringmq.broker.config import BrokerConfig
@@ -21,13 +22,29 @@ from ringmq.remoting.register_body import body_crc32, encode_register_body
 RETRY_FIRST_MS = 500
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One registration to be made; `topics` None = all."""
+
+    address: str
+    topics: frozenset[str] | None
+
+
 @dataclass(slots=True)
 class _Server:
     next_ms: int = 0
     busy: bool = False
-    wanted: bool = True
     failures: int = 0
     registered: bool = False
+    full: bool = True
+    topics: set[str] = field(default_factory=set)
+    told: int = 0
+    telling: int = 0
+
+    @property
+    def is_hurried(self) -> bool:
+        """There is news, and the name server is up."""
+        return (self.full or bool(self.topics)) and not self.failures
 
 
 @dataclass(slots=True)
@@ -36,6 +53,7 @@ class Registration:
 
     period_ms: int
     servers: dict[str, _Server] = field(default_factory=dict)
+    _news: int = 0
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Registration:
@@ -43,36 +61,49 @@ class Registration:
         addresses = [address for address in config.namesrv_addr.split(";") if address]
         return cls(config.register_name_server_period, {address: _Server() for address in addresses})
 
-    def changed(self) -> None:
-        """Topics have changed: tell every name server soon."""
+    def changed(self, topics: Iterable[str] | None = None) -> int:
+        """Topics have changed (None: all may have). The number of the news, for `is_told`."""
+        names = None if topics is None else set(topics)
         for server in self.servers.values():
-            server.wanted = True
+            if names is None:
+                server.full = True
+            else:
+                server.topics |= names
+        self._news += 1
+        return self._news
 
-    def due(self, now_ms: int) -> list[str]:
-        """Addresses to register with now; they are busy until `finished`."""
-        ready = []
+    def is_told(self, news: int) -> bool:
+        """Every name server that answers knows the news."""
+        return all(server.told >= news or server.failures for server in self.servers.values())
+
+    def due(self, now_ms: int) -> list[Call]:
+        """Registrations to make now; their name servers are busy until `finished`."""
+        calls = []
         for address, server in self.servers.items():
-            if server.busy or (now_ms < server.next_ms and not (server.wanted and not server.failures)):
+            if server.busy or (now_ms < server.next_ms and not server.is_hurried):
                 continue
-            server.busy, server.wanted = True, False
-            ready.append(address)
-        return ready
+            full = server.full or not server.registered or now_ms >= server.next_ms
+            calls.append(Call(address, None if full else frozenset(server.topics)))
+            server.busy, server.full, server.telling = True, False, self._news
+            server.topics.clear()
+        return calls
 
     def finished(self, address: str, ok: bool, now_ms: int) -> None:
         """The call to `address` has ended."""
         server = self.servers[address]
         server.busy = False
         if ok:
-            server.failures, server.registered = 0, True
+            server.failures, server.registered, server.told = 0, True, server.telling
             server.next_ms = now_ms + self.period_ms
         else:
             pause_ms = RETRY_FIRST_MS << min(server.failures, 6)
             server.failures += 1
+            server.full = True
             server.next_ms = now_ms + min(pause_ms, self.period_ms)
 
     def next_ms(self) -> int | None:
         """When the next call is due, None without name servers."""
-        times = [0 if server.wanted and not server.failures else server.next_ms for server in self.servers.values()]
+        times = [0 if server.is_hurried else server.next_ms for server in self.servers.values()]
         return min(times, default=None)
 
     @property
@@ -82,7 +113,7 @@ class Registration:
 
 
 def register_command(config: BrokerConfig, identity: Identity, topics: TopicConfigTable) -> RemotingCommand:
-    """103 with every topic. While the broker may not be read or written, its topics say so."""
+    """103 with the topics given. While the broker may not be read or written, its topics say so."""
     permission = config.broker_permission
     if permission & PERM_READ_WRITE != PERM_READ_WRITE:
         table = {name: _limited(topic, permission) for name, topic in topics.topics.items()}

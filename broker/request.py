@@ -126,10 +126,11 @@ Effect = Reply | Run | Release | Hangup | Push
 
 @dataclass(slots=True)
 class Outbox:
-    """Effects beyond the answer, in order; `register` asks for a registration with the name servers."""
+    """Effects beyond the answer, in order; `register` and `changed_topics`: what the name servers should be told."""
 
     effects: list[Effect] = field(default_factory=list)
     register: bool = False
+    changed_topics: set[str] = field(default_factory=set)
     _opaque: int = 0
 
     def push(self, connection: Connection, command: RemotingCommand) -> int:

@@ -5,7 +5,7 @@ Every change steps the DataVersion, marks the file as to be written and asks for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ringmq.broker import ports
@@ -16,6 +16,7 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import PERM_READ_WRITE, Perm
+from ringmq.store.config_files import encode_config
 
 FILE = "topics.json"
 QUEUE_TYPE = "queue.type"
@@ -33,6 +34,7 @@ class TopicTable:
         self._tables = tables
         self._on_change = on_change
         self._topics: dict[str, TopicConfig] = {}
+        self._lines: dict[str, str] = {}
         self.own_topics: frozenset[str] = frozenset()
         """System topics of this broker, cluster and broker name included: nobody may delete them."""
         self.data_version = DataVersion()
@@ -128,16 +130,22 @@ class TopicTable:
         for config in self._topics.values():
             self._tables.publish_topic(config, self.flags(config))
 
-    def body(self) -> TopicConfigTable:
-        """Everything, for code 21 and registrations."""
-        return TopicConfigTable(dict(self._topics), self.data_version.copy())
+    def body(self, topics: Iterable[str] | None = None) -> TopicConfigTable:
+        """For code 21 and registrations: everything, or those of the named topics that exist."""
+        chosen = self._topics if topics is None else {name: self._topics[name] for name in topics if name in self}
+        return TopicConfigTable(dict(chosen), self.data_version.copy())
 
-    def to_file(self) -> dict[str, Any]:
-        """The content of topics.json."""
-        return {
-            "dataVersion": self.data_version.to_json(),
-            "topicConfigTable": {name: config.to_json() for name, config in self._topics.items()},
-        }
+    def file_text(self) -> str:
+        """The content of topics.json. Each topic's lines are kept, so that one change among many costs little."""
+        entries = []
+        for name, config in self._topics.items():
+            lines = self._lines.get(name)
+            if lines is None:
+                text = encode_config(FILE, {"topicConfigTable": {name: config.to_json()}})
+                lines = self._lines[name] = "\n".join(text.split("\n")[2:-2])
+            entries.append(lines)
+        head = encode_config(FILE, {"dataVersion": self.data_version.to_json()}).removesuffix("\n}")
+        return f'{head},\n\t"topicConfigTable":{{\n' + ",\n".join(entries) + "\n\t}\n}"
 
     def load(self, value: dict[str, Any], config: BrokerConfig, now_ms: int) -> None:
         """Take over topics.json and add this broker's system topics (stock replaces them at each start, too)."""
@@ -164,6 +172,7 @@ class TopicTable:
         return topic in self.own_topics or names.is_system_topic(topic)
 
     def _changed(self, topic: str, now_ms: int) -> None:
+        self._lines.pop(topic, None)
         self.data_version.next(now_ms)
         self.dirty = True
         self._on_change(topic)

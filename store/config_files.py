@@ -61,15 +61,19 @@ def encode_config(name: str, value: dict[str, Any]) -> str:
 
 def persist_config(root: Path, name: str, value: dict[str, Any]) -> None:
     """Move the current file to `.bak`, sync the folder, write and sync the new one, sync again. Raises OSError."""
+    persist_text(root, name, encode_config(name, value))
+
+
+def persist_text(root: Path, name: str, text: str) -> None:
+    """As `persist_config`, for text that its owner has encoded."""
     directory = root / layout.CONFIG
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
-    text = encode_config(name, value).encode()
     if path.exists():
         path.replace(path.with_name(name + ".bak"))
         sync_directory(directory)
     with path.open("wb") as file:
-        file.write(text)
+        file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())
     sync_directory(directory)

@@ -15,7 +15,7 @@ from ringmq.broker.config import BrokerConfig, changed
 from ringmq.broker.control import ControlLoop
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.persistence import Persistence
-from ringmq.broker.registrar import Registrar
+from ringmq.broker.registrar import Outcome, Registrar
 from ringmq.broker.tables import load_into, load_state
 from ringmq.ipc.plane import NONE, Capacity, Plane
 from ringmq.ipc.segment import remove_segments
@@ -23,6 +23,7 @@ from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
+from ringmq.remoting.json_body import read_object
 from tests.broker.fakes import FakeStore
 
 READER = 0
@@ -250,3 +251,47 @@ def test_a_commit_of_an_older_pull_never_undoes_a_later_request(rig: Rig) -> Non
     assert [answer.code for answer in rig.answers()] == [0]
     rig.loop.turn(now() + 1000)
     assert broker.offsets.get("G", "TBW102", 0) == 12
+
+
+class ScriptedRegistrar:
+    """Takes calls; the test says how they end."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, RemotingCommand, bool]] = []
+        self.ended: list[Outcome] = []
+
+    def call(self, address: str, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> None:
+        self.calls.append((address, command, kept_only))
+
+    def outcomes(self) -> list[Outcome]:
+        ended, self.ended = self.ended, []
+        return ended
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+def test_a_made_topic_is_answered_when_the_name_server_knows_it(rig: Rig, tmp_path: Path) -> None:
+    broker = rig.loop.broker
+    broker.config = changed(broker.config, {"namesrvAddr": "ns:1"})
+    registrar = ScriptedRegistrar()
+    rig.loop = ControlLoop(rig.plane, broker, Persistence(tmp_path, broker), registrar)  # type: ignore[arg-type]
+    rig.loop.turn(now())
+    assert [kept_only for _, _, kept_only in registrar.calls] == [False]
+    registrar.ended.append(Outcome("ns:1", None))
+    ext = {
+        "topic": "Made", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+    }  # fmt: skip
+    rig.loop.turn(now())
+    rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
+    assert rig.answers() == []
+    address, command, kept_only = registrar.calls[-1]
+    assert (address, kept_only) == ("ns:1", True)
+    assert list(read_object(command.body, "x")["topicConfigSerializeWrapper"]["topicConfigTable"]) == ["Made"]
+    registrar.ended.append(Outcome("ns:1", None))
+    assert [answer.code for answer in rig.answers()] == [0]
+    rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext | {"perm": "4"}))
+    assert rig.answers() == []
+    rig.loop.turn(now() + 3100)
+    assert rig.verdicts(), "a name server that does not answer is not waited for longer"

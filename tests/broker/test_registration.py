@@ -7,7 +7,7 @@ import threading
 from ringmq.broker.config import BrokerConfig, changed
 from ringmq.broker.core import Identity
 from ringmq.broker.registrar import Registrar
-from ringmq.broker.registration import Registration, register_command, unregister_command
+from ringmq.broker.registration import Call, Registration, register_command, unregister_command
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
@@ -23,29 +23,46 @@ IDENTITY = Identity("10.0.0.1", 10911, "10.0.0.2", 0)
 
 def test_every_name_server_is_called_at_once_and_then_every_30_s() -> None:
     registration = Registration.of(CONFIG)
-    assert registration.due(0) == ["a:1", "b:2"]
+    assert registration.due(0) == [Call("a:1", None), Call("b:2", None)]
     assert registration.due(0) == [], "busy"
     registration.finished("a:1", True, 10)
     registration.finished("b:2", True, 10)
     assert registration.due(30_009) == []
-    assert registration.due(30_010) == ["a:1", "b:2"]
+    assert registration.due(30_010) == [Call("a:1", None), Call("b:2", None)]
 
 
-def test_a_change_is_told_soon_also_when_a_call_is_under_way() -> None:
+def test_a_change_is_told_soon_alone_and_after_a_call_under_way() -> None:
     registration = Registration.of(CONFIG)
     registration.due(0)
-    registration.changed()
+    news = registration.changed(["T"])
     assert registration.due(1) == []
     registration.finished("a:1", True, 2)
-    assert registration.due(2) == ["a:1"]
+    assert not registration.is_told(news)
+    assert registration.due(2) == [Call("a:1", frozenset({"T"}))]
+    registration.finished("b:2", True, 2)
+    assert registration.due(2) == [Call("b:2", frozenset({"T"}))]
     registration.finished("a:1", True, 3)
+    assert not registration.is_told(news)
+    registration.finished("b:2", True, 3)
+    assert registration.is_told(news)
     registration.changed()
-    assert registration.due(4) == ["a:1"]
+    assert registration.due(4) == [Call("a:1", None), Call("b:2", None)]
+
+
+def test_a_name_server_that_failed_is_told_everything_and_waited_for_by_nobody() -> None:
+    registration = Registration.of(changed(CONFIG, {"namesrvAddr": "a:1"}))
+    registration.due(0)
+    registration.finished("a:1", True, 0)
+    news = registration.changed(["T"])
+    registration.due(1)
+    registration.finished("a:1", False, 2)
+    assert registration.is_told(news)
+    assert registration.due(502) == [Call("a:1", None)]
 
 
 def test_one_that_fails_is_tried_again_with_growing_pauses() -> None:
     registration = Registration.of(changed(CONFIG, {"namesrvAddr": "a:1"}))
-    assert registration.due(0) == ["a:1"]
+    assert registration.due(0)
     now, pauses = 0, []
     for _ in range(9):
         registration.finished("a:1", False, now)
@@ -53,7 +70,7 @@ def test_one_that_fails_is_tried_again_with_growing_pauses() -> None:
         assert registration.due(now) == [], "a change does not hurry a name server that is down"
         again = registration.next_ms()
         assert again is not None
-        assert registration.due(again) == ["a:1"]
+        assert registration.due(again) == [Call("a:1", None)]
         pauses.append(again - now)
         now = again
     assert pauses == [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]
@@ -149,3 +166,23 @@ def test_nobody_listening_is_an_outcome() -> None:
     (outcome,) = registrar.outcomes()
     assert outcome.address == address
     assert outcome.error
+
+
+def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
+    server = NameServer([0, None, 0])
+    registrar = Registrar(lambda: None)
+    outcomes = []
+    command = RemotingCommand.request(RequestCode.REGISTER_BROKER)
+    for wanted, kept_only in enumerate((True, False, True, True, False), 1):
+        registrar.call(server.address, command, 5000, kept_only=kept_only)
+
+        def arrived(count: int = wanted) -> bool:
+            outcomes.extend(registrar.outcomes())
+            return len(outcomes) >= count
+
+        wait_until(arrived, f"outcome {wanted}")
+    errors = [outcome.error for outcome in outcomes]
+    assert errors[0] == errors[3] == "the connection was lost"
+    assert errors[1] is None and errors[4] is None
+    assert errors[2] and "closed the connection" in errors[2]
+    registrar.close(5)

@@ -10,7 +10,7 @@ from ringmq.broker.ports import TOPIC_RECOVERED
 from ringmq.broker.stats import BrokerStats, Totals
 from ringmq.broker.tables import load_into
 from ringmq.remoting.codes import RequestCode
-from ringmq.store.config_files import load_config, persist_config
+from ringmq.store.config_files import encode_config, load_config, persist_config
 from tests.broker.fakes import START_MS, FakePlane, make_lab
 
 
@@ -131,6 +131,20 @@ def test_midnight_moves_the_totals() -> None:
     stats.observe(Totals(put_messages=9))
     stats.sample(START_MS + 2 * day_ms)
     assert (stats.yesterday_morning.put_messages, stats.today_morning.put_messages) == (7, 9)
+
+
+def test_topics_json_is_stocks_text_after_every_change(tmp_path: Path) -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    first = lab.broker.topics.file_text()
+    lab.make_topic("T", 8)
+    lab.make_topic("U")
+    lab.broker.topics.delete("U", START_MS)
+    for text in (first, lab.broker.topics.file_text()):
+        assert encode_config("topics.json", json.loads(text)) == text
+    table = json.loads(text)["topicConfigTable"]
+    assert table["T"]["readQueueNums"] == 8
+    assert "U" not in table
 
 
 def test_config_files_are_json(tmp_path: Path) -> None:
