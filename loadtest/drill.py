@@ -48,13 +48,13 @@ SMALL_FILES = {
 class Blow:
     """One strike: what is done to whom."""
 
-    kind: str  # kill, stop, supervisor, everybody
+    kind: str  # kill, stop, restart (clean, under load), supervisor, everybody
     workers: tuple[str, ...] = ()
     stopped_s: float = 0.0
 
 
 def plan_blows(seed: int, count: int, workers: tuple[str, ...] = ONE_WORKER) -> list[Blow]:
-    """A seeded plan: mostly single kills, some pairs, stops, and a few deaths of the supervisor or of all."""
+    """A seeded plan: mostly single kills, some pairs and stops, a few restarts and deaths of all."""
     dice = random.Random(seed)
     blows = []
     for _ in range(count):
@@ -63,8 +63,10 @@ def plan_blows(seed: int, count: int, workers: tuple[str, ...] = ONE_WORKER) -> 
             blows.append(Blow("kill", (dice.choice(workers),)))
         elif throw < 0.70:
             blows.append(Blow("kill", tuple(dice.sample(workers, 2))))
-        elif throw < 0.92:
+        elif throw < 0.89:
             blows.append(Blow("stop", (dice.choice(workers),), stopped_s=dice.uniform(0.02, 0.3)))
+        elif throw < 0.92:
+            blows.append(Blow("restart"))
         elif throw < 0.96:
             blows.append(Blow("supervisor"))
         else:
@@ -103,6 +105,7 @@ class Drill:
         self._environment = environment or {}
         self._store = store
         self._checker = Checker()
+        self._stops_failed: list[str] = []
         self._broker = RunningBroker(store, self._settings, environment=self._environment)
         self._running = True
         self._report = DrillReport(seed)
@@ -134,6 +137,7 @@ class Drill:
             await client.close()
             self._report.seconds = time.monotonic() - began
         self._report.violations = self._checker.verdict()
+        self._report.violations += [Violation("stop", text) for text in self._stops_failed]
         self._report.acknowledged = self._checker.acknowledged_count
         status = self._broker.stop()
         if status != 0:
@@ -218,6 +222,12 @@ class Drill:
                 if pid is not None:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGCONT)
+            case "restart":
+                loop = asyncio.get_running_loop()
+                status = await loop.run_in_executor(None, self._broker.stop)
+                if status != 0:
+                    self._stops_failed.append(f"a clean stop under load ended with status {status}")
+                self._broker = await loop.run_in_executor(None, self._start_again)
             case "supervisor" | "everybody":
                 loop = asyncio.get_running_loop()
                 end = self._broker.kill_supervisor if blow.kind == "supervisor" else self._broker.kill_all
