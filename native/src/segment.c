@@ -46,37 +46,67 @@ int rmq_folder_make(const char *folder)
     }
 }
 
-static int parent_sync(const char *path)
+/* Folder of a path, "." when it names none. 0 or -ENAMETOOLONG. */
+static int parent_of(const char *path, char *folder)
 {
-    char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) : 0;
-    if (!slash)
-        return rmq_folder_sync(".");
-    if (length >= sizeof folder)
+    if (length >= PATH_MAX)
         return -ENAMETOOLONG;
     memcpy(folder, path, length);
     folder[length] = 0;
-    return rmq_folder_sync(length ? folder : "/");
+    if (!length)
+        strcpy(folder, slash ? "/" : ".");
+    return 0;
 }
 
-int rmq_file_create(const char *temporary, const char *final, uint64_t bytes, int durable)
+static int allocate(int fd, uint64_t bytes, int durable)
+{
+    int rc = -posix_fallocate(fd, 0, (off_t)bytes);
+    return !rc && durable && fsync(fd) < 0 ? -errno : rc;
+}
+
+/* A file that has no name until it is whole, so that nothing is left of it when this process dies.
+ * -EOPNOTSUPP where that cannot be had. */
+static int create_nameless(const char *folder, const char *final, uint64_t bytes, int durable)
+{
+    char self[64];
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL ? -EOPNOTSUPP : -errno;
+    int rc = allocate(fd, bytes, durable);
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    if (!rc && linkat(AT_FDCWD, self, AT_FDCWD, final, AT_SYMLINK_FOLLOW) < 0)
+        rc = errno == ENOENT || errno == EXDEV || errno == EPERM ? -EOPNOTSUPP : -errno;
+    close(fd);
+    return rc;
+}
+
+static int create_and_rename(const char *temporary, const char *final, uint64_t bytes, int durable)
 {
     int fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0)
         return -errno;
-    int rc = -posix_fallocate(fd, 0, (off_t)bytes);
-    if (!rc && durable && fsync(fd) < 0)
-        rc = -errno;
+    int rc = allocate(fd, bytes, durable);
     if (close(fd) < 0 && !rc)
         rc = -errno;
     if (!rc && rename(temporary, final) < 0)
         rc = -errno;
     if (rc < 0)
         unlink(temporary);
-    else if (durable)
-        rc = parent_sync(final);
     return rc;
+}
+
+int rmq_file_create(const char *temporary, const char *final, uint64_t bytes, int durable)
+{
+    char folder[PATH_MAX];
+    int rc = parent_of(final, folder);
+    if (rc < 0)
+        return rc;
+    rc = create_nameless(folder, final, bytes, durable);
+    if (rc == -EOPNOTSUPP)
+        rc = create_and_rename(temporary, final, bytes, durable);
+    return !rc && durable ? rmq_folder_sync(folder) : rc;
 }
 
 int rmq_segment_exists(const char *directory, uint64_t offset, uint64_t bytes)

@@ -1,8 +1,8 @@
 /* segment.h: CommitLog files on disk and in memory.
  *
  * A file is fallocated in full before it gets its name, so that a store into its mapping can never meet a full disk
- * (SIGBUS). It is made under a temporary name outside the folder, because a stock broker refuses a folder that
- * holds a file of another length.
+ * (SIGBUS). Until then it has no name (O_TMPFILE), or where the file system cannot do that a temporary one outside the
+ * folder, because a stock broker refuses a folder that holds a file of another length.
  */
 #ifndef RMQ_SEGMENT_H
 #define RMQ_SEGMENT_H
@@ -30,7 +30,8 @@ int rmq_segment_exists(const char *directory, uint64_t offset, uint64_t bytes);
 int rmq_segment_map(struct rmq_segment *segment, const char *directory, uint64_t offset, uint64_t bytes, int writable);
 void rmq_segment_unmap(struct rmq_segment *segment);
 
-/* Generic half of the above, also for index files: `temporary` becomes `final`; with durable = 0 nothing is synced. */
+/* Generic half of the above, also for index files: `temporary` is used where a file cannot be made without a name; with
+ * durable = 0 nothing is synced. */
 int rmq_file_create(const char *temporary, const char *final, uint64_t bytes, int durable);
 /* fsync of a folder. 0 or -errno. */
 int rmq_folder_sync(const char *folder);
