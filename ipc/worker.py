@@ -4,6 +4,7 @@ Two cords tie it to the supervisor: the parent-death signal, which also ends a s
 write end only the supervisor holds, for the moment before the signal is set.
 """
 
+import atexit
 import ctypes
 import json
 import os
@@ -54,6 +55,8 @@ class StopFlag:
     def __init__(self) -> None:
         self.is_set = False
         signal.signal(signal.SIGTERM, self._on_signal)
+        # The interpreter puts the default action back while it ends: a worker that is done already would die of it.
+        atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's ^C is the supervisor's business
 
     def _on_signal(self, number: int, frame: object) -> None:
