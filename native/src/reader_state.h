@@ -221,7 +221,7 @@ struct rmq_reader {
     /* pulls */
     struct rmq_file_cache segments, queues;
     struct rmq_parked_pull *parked;
-    uint32_t parked_capacity, parked_used, parked_free, parked_count;
+    uint32_t parked_capacity, parked_used, parked_free, parked_count, parked_bytes;
     uint32_t *parked_slots;  /* first parked pull per queue slot, index + 1 */
     uint8_t *parked_flags;   /* shared, this reader's row */
     int64_t parked_next_ms, scan_next_ms, tick_next_ms;

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plane_kit import LIVE, Kit
+from waiting import wait_until
 
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import SerializeType
@@ -146,6 +147,19 @@ class ReaderKit(Kit):
         payload = bytes(ffi.buffer(ffi.cast("char *", record) + size, record.length - size))
         lib.rmq_inbox_done(self.plane, record)
         return copy, payload
+
+    def take(self) -> tuple[Any, bytes]:
+        """The next record; waits for it."""
+        found: list[tuple[Any, bytes]] = []
+
+        def look() -> bool:
+            taken = self.inbox_take()
+            if taken is not None:
+                found.append(taken)
+            return bool(found)
+
+        wait_until(look, "a record in control's inbox")
+        return found[0]
 
     def verdict(self, record: Any, kind: int, payload: bytes = b"", last: int = 1, pending: int | None = None) -> None:
         """What control answers."""

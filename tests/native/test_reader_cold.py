@@ -1,11 +1,9 @@
 """Frames left to control: inbox records, verdicts, what follows when control dies or is full."""
 
 import time
-from typing import Any
 
 import pytest
 from reader_kit import BOTH, MakeKit, ReaderKit, connected, pull_frame, request, send_frame
-from waiting import wait_until
 
 from ringmq.native import lib
 from ringmq.remoting.codes import SerializeType
@@ -23,20 +21,6 @@ def kit(make_kit: MakeKit) -> ReaderKit:
     return kit
 
 
-def take(kit: ReaderKit) -> tuple[Any, bytes]:
-    """The next inbox record; waits for it."""
-    found: list[tuple[Any, bytes]] = []
-
-    def look() -> bool:
-        taken = kit.inbox_take()
-        if taken is not None:
-            found.append(taken)
-        return bool(found)
-
-    wait_until(look, "a record in control's inbox")
-    return found[0]
-
-
 def answer_frame(opaque: int, remark: str = "", body: bytes = b"") -> bytes:
     """An answer as control encodes it."""
     return encode_frame(RemotingCommand(code=0, opaque=opaque, flag=1, remark=remark or None, body=body))
@@ -46,7 +30,7 @@ def test_record_says_who_and_what(kit: ReaderKit) -> None:
     frame = request(ROUTE, {"topic": "T"}, b"body", opaque=5)
     with connected(kit) as client:
         client.send(frame)
-        record, payload = take(kit)
+        record, payload = kit.take()
         host, port = client.socket.getsockname()
         assert payload == frame
         assert (record.type, record.role, record.role_generation) == (lib.RMQ_INBOX_COLD_FRAME, lib.RMQ_ROLE_READ, 1)
@@ -60,7 +44,7 @@ def test_record_says_who_and_what(kit: ReaderKit) -> None:
 def test_answers_in_chunks_do_not_mix(kit: ReaderKit) -> None:
     with connected(kit) as client:
         client.send(request(ROUTE, {}, opaque=1), request(ROUTE, {}, opaque=2))
-        first, second = take(kit)[0], take(kit)[0]
+        first, second = kit.take()[0], kit.take()[0]
         one, two = answer_frame(1, body=b"1" * 30_000), answer_frame(2, body=b"2" * 100)
         kit.verdict(first, SEND, one[:10], last=0)
         kit.verdict(first, SEND, one[10:20_000], last=0)
@@ -74,21 +58,21 @@ def test_answers_in_chunks_do_not_mix(kit: ReaderKit) -> None:
 def test_control_speaks_first(kit: ReaderKit) -> None:
     with connected(kit) as client:
         client.send(request(ROUTE, {}, flag=2))
-        record, _ = take(kit)
+        record, _ = kit.take()
         kit.verdict(record, DROP)
         notice = request(40, {"consumerGroup": "G"}, flag=2)
         kit.verdict(record, SEND, notice[:7], last=0, pending=lib.RMQ_NONE)
         kit.verdict(record, SEND, notice[7:], pending=lib.RMQ_NONE)
         assert client.read_frame() == notice
         client.send(answer_frame(77))  # answers of clients to control's requests carry no pending number
-        assert take(kit)[0].pending == lib.RMQ_NONE
+        assert kit.take()[0].pending == lib.RMQ_NONE
 
 
 @pytest.mark.parametrize("serialise", BOTH)
 def test_redo_after_the_topic_was_made(kit: ReaderKit, serialise: SerializeType) -> None:
     with connected(kit) as client:
         client.send(send_frame("Fresh", b"x" * 5000, "a\x01b\x02UNIQ_KEY\x01K\x02", serialise=serialise))
-        record, payload = take(kit)
+        record, payload = kit.take()
         assert len(payload) < record.frame_length - 4999
         kit.wide_topic(b"Fresh")
         kit.verdict(record, REDO)
@@ -101,7 +85,7 @@ def test_redo_without_end_is_refused(kit: ReaderKit) -> None:
     with connected(kit) as client:
         client.send(send_frame("Nowhere", b"x"))
         for _ in range(4):
-            kit.verdict(take(kit)[0], REDO)
+            kit.verdict(kit.take()[0], REDO)
         answer = client.answer()
         assert (answer.code, answer.ext_fields["MSG_REGION"]) == (2, "DefaultRegion")
 
@@ -109,18 +93,18 @@ def test_redo_without_end_is_refused(kit: ReaderKit) -> None:
 def test_close_verdict(kit: ReaderKit) -> None:
     with connected(kit) as client:
         client.send(request(ROUTE, {}))
-        kit.verdict(take(kit)[0], CLOSE)
+        kit.verdict(kit.take()[0], CLOSE)
         assert client.is_closed()
-        assert take(kit)[0].type == lib.RMQ_INBOX_CLOSED
+        assert kit.take()[0].type == lib.RMQ_INBOX_CLOSED
 
 
 def test_closed_is_reported_for_those_that_control_knows(kit: ReaderKit) -> None:
     with connected(kit) as stranger, connected(kit) as client:
         client.send(request(ROUTE, {}))
-        record, _ = take(kit)
+        record, _ = kit.take()
         stranger.close()
         client.close()
-        closed, _ = take(kit)
+        closed, _ = kit.take()
     assert (closed.type, closed.connection, closed.connection_generation) == (
         lib.RMQ_INBOX_CLOSED, record.connection, record.connection_generation,
     )  # fmt: skip
@@ -133,11 +117,11 @@ def test_closed_is_reported_for_those_that_control_knows(kit: ReaderKit) -> None
 def test_verdicts_of_another_time_are_stale(kit: ReaderKit) -> None:
     with connected(kit) as client:
         client.send(request(ROUTE, {}, opaque=1))
-        record, _ = take(kit)
+        record, _ = kit.take()
         kit.verdict(record, SEND, answer_frame(1, "right"))
         assert client.answer().remark == "right"
         client.send(request(ROUTE, {}, opaque=2))
-        again, _ = take(kit)
+        again, _ = kit.take()
         assert again.pending != record.pending
         kit.verdict(record, SEND, answer_frame(2, "an old verdict for the same place"))
         record.role_generation, record.pending = 0, again.pending
@@ -152,7 +136,7 @@ def test_control_dies(kit: ReaderKit, serialise: SerializeType) -> None:
         producer.send(send_frame("Nowhere", b"x", opaque=4, serialise=serialise))
         consumer.send(request(HEARTBEAT, {}, b"{}", serialise=serialise))
         orderly.send(request(LOCK, {}, b"{}", serialise=serialise))
-        old = [take(kit)[0] for _ in range(3)]
+        old = [kit.take()[0] for _ in range(3)]
         kit.header.roles[lib.RMQ_ROLE_CONTROL].generation = 2
         lib.rmq_role_wake(kit.plane, lib.RMQ_ROLE_READ)
         busy = producer.answer()
@@ -179,7 +163,7 @@ def test_full_inbox_is_overload(kit: ReaderKit) -> None:
         while kit.inbox_take():
             pass
         client.send(request(ROUTE, {}, opaque=1000))
-        kit.verdict(take(kit)[0], SEND, answer_frame(1000))
+        kit.verdict(kit.take()[0], SEND, answer_frame(1000))
         assert client.answer().opaque == 1000
 
 
@@ -195,7 +179,7 @@ def test_held_pull_goes_through_control_and_back(kit: ReaderKit) -> None:
     kit.start("dispatch")
     with connected(kit) as client:
         client.send(pull_frame("TopicA", "LATE", 0, sys_flag=2))
-        record, _ = take(kit)
+        record, _ = kit.take()
         kit.subscribe(kit.group(b"LATE"), 1)
         kit.verdict(record, REDO)
         assert client.is_quiet()
