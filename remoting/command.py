@@ -25,7 +25,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, SerializeType
 from ringmq.remoting.errors import BadFrame, BadHeader, EncodeError, FrameTooLarge, RemotingError
@@ -267,7 +267,11 @@ def _json_ext_fields(value: object) -> dict[str, str]:
         return {}
     if not isinstance(value, dict):
         raise BadHeader(f"header field extFields is a {type(value).__name__}, not an object", field="extFields")
-    return {str(key): _json_text(entry) for key, entry in value.items() if entry is not None}
+    return {
+        str(key): entry if type(entry) is str else _json_text(entry)
+        for key, entry in value.items()
+        if entry is not None
+    }
 
 
 # ---- binary header ----
@@ -332,18 +336,32 @@ def _decode_binary_header(data: memoryview) -> RemotingCommand:
 
 
 def _read_entries(data: memoryview) -> dict[str, str]:
+    """The hot part of every answer to a binary request, so written out; `_refuse_entry` finds the words for a fault."""
     entries: dict[str, str] = {}
-    at, end = 0, len(data)
+    raw, at, end = bytes(data), 0, len(data)
     while at < end:
-        if at + 2 > end:
-            raise BadHeader("an ext key's length is cut", field="extFields", limit=end)
-        key, at = _read_text(data, at + 2, _UINT16.unpack_from(data, at)[0], "ext key")
-        if at + 4 > end:
-            raise BadHeader(f"the length of ext value {key[:64]!r} is cut", field="extFields", limit=end)
-        value, at = _read_text(data, at + 4, _INT32.unpack_from(data, at)[0], key)
-        if key and value:
-            entries[key] = value
+        key_at = at + 2
+        key_end = key_at + int.from_bytes(raw[at:key_at], "big")
+        value_at = key_end + 4
+        value_end = value_at + int.from_bytes(raw[key_end:value_at], "big", signed=True)
+        if not key_at <= end >= value_at <= value_end <= end:
+            _refuse_entry(data, at)
+        if key_end > key_at and value_end > value_at:
+            entries[raw[key_at:key_end].decode("utf-8", "replace")] = raw[value_at:value_end].decode("utf-8", "replace")
+        at = value_end
     return entries
+
+
+def _refuse_entry(data: memoryview, at: int) -> NoReturn:
+    """Raise for the entry at `at`, a length of which leads out of the header or is cut."""
+    end = len(data)
+    if at + 2 > end:
+        raise BadHeader("an ext key's length is cut", field="extFields", limit=end)
+    key, at = _read_text(data, at + 2, _UINT16.unpack_from(data, at)[0], "ext key")
+    if at + 4 > end:
+        raise BadHeader(f"the length of ext value {key[:64]!r} is cut", field="extFields", limit=end)
+    _read_text(data, at + 4, _INT32.unpack_from(data, at)[0], key)
+    raise AssertionError(f"entry at {at} of {end} bytes has nothing wrong")
 
 
 def _read_text(data: memoryview, at: int, length: int, name: str) -> tuple[str, int]:

@@ -29,7 +29,7 @@ async def eventually(condition: Callable[[], object], timeout_s: float = 10.0) -
     """Wait until `condition()` is true; fails after `timeout_s`."""
     async with asyncio.timeout(timeout_s):
         while not condition():
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # poll
 
 
 @pytest.fixture(name="eventually")

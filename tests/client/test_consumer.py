@@ -100,7 +100,7 @@ async def test_poll_gives_up_in_time() -> None:
 async def test_a_parked_pull_is_woken_by_the_next_message() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
         while not cluster.broker.parked:
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # poll
         fill(cluster, "T", 0, 1)
         assert [m.body for m in await take(consumer, 1)] == [b"0"]
 
@@ -215,7 +215,7 @@ async def test_an_error_instead_of_the_members_changes_nothing(eventually: Event
 async def test_a_broker_that_forgot_the_group_gets_a_heartbeat_and_reading_goes_on() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
         while not cluster.broker.parked:
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # poll
         for peer in cluster.broker.peers:
             peer.groups.clear()
         fill(cluster, "T", 0, 1)  # wakes the pull, which is then answered 24
@@ -225,7 +225,7 @@ async def test_a_broker_that_forgot_the_group_gets_a_heartbeat_and_reading_goes_
 async def test_a_broken_connection_is_made_again() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
         while not cluster.broker.parked:
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # poll
         cluster.broker.hang_up()
         fill(cluster, "T", 0, 3)
         assert len(await take(consumer, 3)) == 3
@@ -266,7 +266,7 @@ async def test_an_offset_that_does_not_exist_is_left_behind() -> None:
         cluster.broker.committed["g", "T", 0] = 50
         async with Consumer("T", cluster.namesrv, "g") as consumer:
             while not cluster.broker.parked:
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(0.005)  # poll
             fill(cluster, "T", 0, 1)
             assert (await take(consumer, 1))[0].queue_offset == 5
 
@@ -294,7 +294,7 @@ async def test_a_server_that_never_holds_is_not_asked_in_a_tight_loop() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         cluster.rules.append(rule)
         async with Consumer("T", cluster.namesrv, "g"):
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # the span observed
         assert len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) < 20
 
 
@@ -305,7 +305,7 @@ async def test_no_more_is_read_than_the_buffer_may_hold(eventually: Eventually) 
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, options=options) as consumer:
             pulls = lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE))  # noqa: E731
             await eventually(lambda: pulls() == 3)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # the span observed
             assert pulls() == 3
             assert len(await take(consumer, 500)) == 500
 

@@ -172,7 +172,7 @@ async def test_a_restart_of_the_only_broker_is_waited_for() -> None:
         port = int(cluster.broker.address.rpartition(":")[2])
         await cluster.shut(cluster.broker)
         waiting = asyncio.create_task(producer.send(Message("T", b"after")))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # the span in which it finds nobody
         await cluster.open(cluster.broker, port)
         assert (await waiting).queue_offset == 1
 
@@ -209,7 +209,7 @@ async def test_the_bound_on_requests_in_flight_holds() -> None:
         work = [asyncio.create_task(producer.send(Message("T", b"%d" % i))) for i in range(50)]
         served = 0
         while served < 50:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # poll
             assert len(held) - served <= 8
             while served < len(held):
                 cluster.serve(cluster.broker, cluster.broker.peers[0], held[served])
@@ -276,7 +276,7 @@ async def test_junk_from_the_server_closes_the_connection_and_is_survived() -> N
         await producer.send(Message("T", b"x"))
         cluster.broker.peers[0].transport.write(b"\x7f\xff\xff\xffjunk junk")
         while cluster.broker.peers:
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # poll
         assert (await producer.send(Message("T", b"y"))).queue_offset == 1
 
 

@@ -121,7 +121,7 @@ async def test_members_share_and_take_over(server: servers.Server, topic: str) -
     async def until(condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
             while not condition():
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # poll
 
     async with Producer(server.namesrv) as producer:
         await producer.send_all([Message(topic, b"%d" % i) for i in range(40)])
