@@ -1,7 +1,8 @@
 """One TCP connection to a broker or name server: many requests in flight, answers matched by opaque.
 
 Everything runs on the event loop that made the connection. Frames written in one loop iteration leave in one system
-call; time-outs are kept in one queue per distinct duration, so that a request costs an append instead of a timer.
+call (or in several of 256 KiB); time-outs are kept in one queue per distinct duration, so that a request costs an
+append instead of a timer. Time in which the loop was kept busy and could not read answers does not count as waiting.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ log = logging.getLogger("ringmq.client")
 
 SWEEP_INTERVAL_S = 0.05  # a time-out is noticed this late at most
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
+FLUSH_BYTES = 1 << 18
 
 ResponseFuture = asyncio.Future[RemotingCommand]
 
@@ -51,7 +53,10 @@ class BrokerConnection(asyncio.Protocol):
         self._waiting: dict[int, ResponseFuture] = {}
         self._deadlines: dict[int, deque[tuple[float, int]]] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_due = 0.0
+        self._stalled_s = 0.0  # sum of the delays by which sweeps came late
         self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0
         self._room: asyncio.Future[None] | None = None
         self._writing_paused = False
         self._draining = False
@@ -83,9 +88,10 @@ class BrokerConnection(asyncio.Protocol):
         deadlines = self._deadlines.get(timeout_ms)
         if deadlines is None:
             deadlines = self._deadlines[timeout_ms] = deque()
-        deadlines.append((self._loop.time() + timeout_ms / 1000, opaque))
+        now = self._loop.time()
+        deadlines.append((now - self._stalled_s + timeout_ms / 1000, opaque))
         if self._sweep_timer is None:
-            self._sweep_timer = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+            self._schedule_sweep(now)
         self.write(frame)
         return future
 
@@ -96,6 +102,9 @@ class BrokerConnection(asyncio.Protocol):
         if not self._outgoing:
             self._loop.call_soon(self._flush)
         self._outgoing.append(frame)
+        self._outgoing_bytes += len(frame)
+        if self._outgoing_bytes >= FLUSH_BYTES:
+            self._flush()
 
     async def wait_writable(self) -> None:
         """Until the peer has taken what is buffered (returns at once when it keeps up)."""
@@ -162,7 +171,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def _flush(self) -> None:
         if self._outgoing and self._transport is not None and not self._transport.is_closing():
-            outgoing, self._outgoing = self._outgoing, []
+            outgoing, self._outgoing, self._outgoing_bytes = self._outgoing, [], 0
             self._transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
 
     def _serve(self, command: RemotingCommand) -> None:
@@ -170,9 +179,16 @@ class BrokerConnection(asyncio.Protocol):
         if answer is not None and not command.is_oneway and self._failure is None:
             self.write(encode_frame(answer))
 
+    def _schedule_sweep(self, now: float) -> None:
+        self._sweep_due = now + SWEEP_INTERVAL_S
+        self._sweep_timer = self._loop.call_at(self._sweep_due, self._sweep)
+
     def _sweep(self) -> None:
         """Fail what is over its deadline. Each queue is in deadline order because all its time-outs are equal."""
-        now = self._loop.time()
+        late_s = self._loop.time() - self._sweep_due
+        if late_s > SWEEP_INTERVAL_S:
+            self._stalled_s += late_s
+        now = self._loop.time() - self._stalled_s
         for timeout_ms, deadlines in list(self._deadlines.items()):
             while deadlines:
                 deadline, opaque = deadlines[0]
@@ -185,7 +201,9 @@ class BrokerConnection(asyncio.Protocol):
                 deadlines.popleft()
             if not deadlines:
                 del self._deadlines[timeout_ms]
-        self._sweep_timer = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep) if self._deadlines else None
+        self._sweep_timer = None
+        if self._deadlines:
+            self._schedule_sweep(self._loop.time())
         if self._draining:
             self._close_if_drained()
 

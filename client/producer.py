@@ -14,7 +14,7 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from ringmq.client.connection import BrokerConnection, ResponseFuture
 from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError, RingmqError, RouteError, SendError
@@ -67,6 +67,24 @@ class SendResult:
     def message_id(self) -> str:
         """The UNIQ_KEY of the (first) message."""
         return self.message_ids[0]
+
+
+class _Begun(NamedTuple):
+    """A first attempt in flight; it holds a place in the room. `started` is loop time."""
+
+    request: SendRequest
+    queue: MessageQueue
+    address: str
+    future: ResponseFuture
+    started: float
+
+
+class _FailedOnce(NamedTuple):
+    """How a first attempt failed."""
+
+    error: RingmqError
+    queue: MessageQueue
+    started: float
 
 
 class Producer:
@@ -155,13 +173,13 @@ class Producer:
         """Send one message and return where it is stored. Raises `SendError`, or ValueError for a bad message."""
         request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
         request.queue = queue
-        return await self._deliver(request)
+        return await self._send_one(request)
 
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
         """Send messages of one topic in one request: stored together with consecutive offsets, or not at all."""
         request = prepare_batch(messages, self._keys.next_key, now_ms(), self._body_rules)
         request.queue = queue
-        return await self._deliver(request)
+        return await self._send_one(request)
 
     async def send_all(
         self, messages: Iterable[Message] | AsyncIterable[Message], *, pipeline: int = 256
@@ -193,27 +211,19 @@ class Producer:
 
     # ---- inside ----
 
+    async def _send_one(self, request: SendRequest) -> SendResult:
+        begun = self._begin_nowait(request)
+        return await (self._deliver(request) if begun is None else self._finish(begun))
+
     async def _send_all(self, messages: Iterable[Message], pipeline: int) -> list[SendResult]:
         results: list[SendResult] = []
-        waiting: deque[tuple[SendRequest, MessageQueue, BrokerConnection, ResponseFuture]] = deque()
-        failure: Exception | None = None
+        waiting: deque[_Begun] = deque()
+        failure: SendError | None = None
 
         async def finish_oldest() -> None:
             nonlocal failure
-            request, chosen, connection, future = waiting.popleft()
             try:
-                try:
-                    answer = await future
-                except RingmqError as error:
-                    self._room.give_back(len(request.body))
-                    results.append(await self._deliver(request, error, chosen))
-                    return
-                self._room.give_back(len(request.body))
-                if answer.code in SEND_STORED_CODES:
-                    results.append(_result(request, chosen, answer))
-                    return
-                refusal = BrokerError(connection.address, answer.code, answer.remark)
-                results.append(await self._deliver(request, refusal, chosen))
+                results.append(await self._finish(waiting.popleft()))
             except SendError as error:
                 failure = failure or error
 
@@ -225,22 +235,24 @@ class Producer:
                 while (begun := self._begin_nowait(request)) is None and waiting:
                     await finish_oldest()
                 if failure is not None:
+                    if begun is not None:
+                        waiting.append(begun)
                     break
                 if begun is None:  # no route or connection yet: the slow way makes them for those that follow
                     results.append(await self._deliver(request))
                 else:
-                    waiting.append((request, *begun))
+                    waiting.append(begun)
             while waiting:
                 await finish_oldest()
         finally:  # empty unless cancelled or refused a bad message
-            for request, *_ in waiting:
-                self._room.give_back(len(request.body))
+            for left in waiting:
+                self._room.give_back(len(left.request.body))
         if failure is not None:
             raise failure
         return results
 
-    def _begin_nowait(self, request: SendRequest) -> tuple[MessageQueue, BrokerConnection, ResponseFuture] | None:
-        """Send at once if route, connection and room are there; else None and nothing was done."""
+    def _begin_nowait(self, request: SendRequest) -> _Begun | None:
+        """Make the first attempt at once if route, connection and room are there; else None and nothing was done."""
         self._check_started()
         route = self._routes.known(request.topic)
         if route is None:
@@ -253,30 +265,41 @@ class Producer:
         if not self._room.take_nowait(len(request.body)):
             return None
         opaque = self._client.next_opaque()
-        frame = self._frame(request, chosen, opaque)
-        future = connection.request(opaque, frame, self._retry.budget_ms)
-        return chosen, connection, future
+        future = connection.request(opaque, self._frame(request, chosen, opaque), self._retry.budget_ms)
+        return _Begun(request, chosen, connection.address, future, self._loop.time())
 
-    async def _deliver(
-        self, request: SendRequest, error: RingmqError | None = None, failed_queue: MessageQueue | None = None
-    ) -> SendResult:
-        """Send until stored or given up. With `error` one attempt (to `failed_queue`) has failed already."""
+    async def _finish(self, begun: _Begun) -> SendResult:
+        """Wait for a first attempt; what it did not achieve, further attempts try in what is left of the budget."""
+        error: RingmqError
+        try:
+            answer = await begun.future
+            if answer.code in SEND_STORED_CODES:
+                return _result(begun.request, begun.queue, answer)
+            error = BrokerError(begun.address, answer.code, answer.remark)
+        except RingmqError as failed:
+            error = failed
+        finally:
+            self._room.give_back(len(begun.request.body))
+        return await self._deliver(begun.request, _FailedOnce(error, begun.queue, begun.started))
+
+    async def _deliver(self, request: SendRequest, failed: _FailedOnce | None = None) -> SendResult:
+        """Send until stored or given up, waiting for room first."""
         self._check_started()
         size = len(request.body)
-        if not self._room.take_nowait(size):
-            await self._room.take(size)
+        await self._room.take(size)
         try:
-            return await self._deliver_in_budget(request, error, failed_queue)
+            return await self._deliver_in_budget(request, failed)
         finally:
             self._room.give_back(size)
 
-    async def _deliver_in_budget(
-        self, request: SendRequest, error: RingmqError | None, failed_queue: MessageQueue | None
-    ) -> SendResult:
-        """The attempts, all inside one time budget, which the wait for room is not part of."""
-        started = self._loop.time()
-        attempts = 0 if error is None else 1
-        avoid = failed_queue.broker_name if failed_queue else None
+    async def _deliver_in_budget(self, request: SendRequest, failed_once: _FailedOnce | None) -> SendResult:
+        """The attempts, all inside one time budget, which the wait for room before the first is not part of."""
+        started, attempts = self._loop.time(), 0
+        error: RingmqError | None = None
+        avoid: str | None = None
+        if failed_once is not None:
+            started, attempts, error = failed_once.started, 1, failed_once.error
+            avoid = failed_once.queue.broker_name
         while True:
             if error is not None:
                 if not self._retry.may_retry(error, attempts, (self._loop.time() - started) * 1000):
