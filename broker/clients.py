@@ -20,7 +20,7 @@ from ringmq.remoting.subscription import EXPRESSION_TAG
 
 def heart_beat(broker: Broker, request: Request) -> Answer:
     """Register the client's groups; V2 heartbeats are told whether they must send their subscriptions again."""
-    data = HeartbeatData.decode(request.command.body)
+    data = HeartbeatData.decode(request.command.body, broker.consumers.subscription)
     sub_change = data.fingerprint == 0
     for consumer in data.consumers:
         if data.fingerprint and broker.consumers.fingerprint_changed(consumer.group_name, data.fingerprint):

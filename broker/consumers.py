@@ -73,6 +73,11 @@ class ConsumerTable:
         """The group, None while nobody is online."""
         return self._groups.get(group)
 
+    def subscription(self, group: str, topic: object) -> SubscriptionData | None:
+        """What a group with members wants of a topic."""
+        online = self._groups.get(group)
+        return online.subscriptions.get(topic) if online is not None and isinstance(topic, str) else None
+
     def register(
         self, connection: Connection, member: Member, data: ConsumerData, *, with_subscriptions: bool, notify: bool
     ) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ringmq.remoting import json_body
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import SubscriptionData
+
+KnownSubscription = Callable[[str, Any], SubscriptionData | None]
+"""(group, topic) -> what is known of it. Clients with very many topics repeat all of them at each change of one."""
 
 CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
 CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -43,14 +46,26 @@ class ConsumerData:
         }
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ConsumerData:
-        """From stock's bean. Raises `BadBody`."""
+    def from_json(cls, value: dict[str, Any], known: KnownSubscription = lambda group, topic: None) -> ConsumerData:
+        """From stock's bean. A subscription that `known` has in the same or a newer version is taken from there.
+
+        Raises `BadBody`.
+        """
+        group_name = json_body.text(value, "groupName")
+
+        def read(entry: dict[str, Any]) -> SubscriptionData:
+            old = known(group_name, entry.get("topic"))
+            version = entry.get("subVersion")
+            if old is not None and type(version) is int and version <= old.sub_version:
+                return old
+            return subscription_from_json(entry)
+
         return cls(
-            group_name=json_body.text(value, "groupName"),
+            group_name=group_name,
             consume_type=json_body.text(value, "consumeType", CONSUME_PASSIVELY),
             message_model=json_body.text(value, "messageModel", CLUSTERING),
             consume_from_where=json_body.text(value, "consumeFromWhere", CONSUME_FROM_LAST_OFFSET),
-            subscriptions=[subscription_from_json(entry) for entry in json_body.objects(value, "subscriptionDataSet")],
+            subscriptions=[read(entry) for entry in json_body.objects(value, "subscriptionDataSet")],
             unit_mode=json_body.boolean(value, "unitMode"),
         )
 
@@ -78,15 +93,15 @@ class HeartbeatData:
         )
 
     @classmethod
-    def decode(cls, body: bytes) -> HeartbeatData:
-        """From stock's body. Raises `BadBody`."""
+    def decode(cls, body: bytes, known: KnownSubscription = lambda group, topic: None) -> HeartbeatData:
+        """From stock's body; for `known` see `ConsumerData.from_json`. Raises `BadBody`."""
         value = json_body.read_object(body, "HeartbeatData")
         return cls(
             client_id=json_body.text(value, "clientID"),
             producer_groups=[
                 json_body.text(entry, "groupName") for entry in json_body.objects(value, "producerDataSet")
             ],
-            consumers=[ConsumerData.from_json(entry) for entry in json_body.objects(value, "consumerDataSet")],
+            consumers=[ConsumerData.from_json(entry, known) for entry in json_body.objects(value, "consumerDataSet")],
             fingerprint=json_body.integer(value, "heartbeatFingerprint"),
             without_sub=json_body.boolean(value, "withoutSub"),
         )
