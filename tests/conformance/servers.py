@@ -98,11 +98,11 @@ class RingmqProcess:
 
     def kill(self) -> None:
         """kill -9 of the process and all its descendants at one go."""
-        with contextlib.suppress(psutil.NoSuchProcess):
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
             parent = psutil.Process(self.process.pid)
             everyone = [parent, *parent.children(recursive=True)]
             for one in everyone:
-                with contextlib.suppress(psutil.NoSuchProcess):
+                with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
             psutil.wait_procs(everyone[1:], timeout=10)
         self.process.wait()

@@ -2,11 +2,11 @@ import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import java.net.InetSocketAddress;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -97,21 +97,20 @@ final class TopicOps {
     private static Object viewRecords(Clients clients, JSONObject args) throws Exception {
         String[] master = clients.masters().get(0).split(":");
         InetSocketAddress address = new InetSocketAddress(master[0], Integer.parseInt(master[1]));
-        Collection<Map<String, Object>> found = new ArrayList<>();
-        for (Object entry : args.getJSONArray("records")) {
+        DefaultMQAdminExt admin = clients.admin();
+        return args.getJSONArray("records").parallelStream().map(entry -> {
             JSONArray pair = (JSONArray) entry;
             long offset = pair.getLongValue(1);
-            String id = MessageDecoder.createMessageId(address, offset);
             try {
-                found.add(Fetch.describe(clients.admin().viewMessage(pair.getString(0), id)));
+                return Fetch.describe(
+                    admin.viewMessage(pair.getString(0), MessageDecoder.createMessageId(address, offset)));
             } catch (Exception refused) {
                 Map<String, Object> failure = new LinkedHashMap<>();
                 failure.put("offset", offset);
                 failure.put("error", refused.toString());
-                found.add(failure);
+                return failure;
             }
-        }
-        return found;
+        }).collect(Collectors.toList());
     }
 
     private TopicOps() {
