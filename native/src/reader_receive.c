@@ -26,7 +26,7 @@ static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
     c->spans[c->span_head + c->span_count++] = (struct rmq_span){buffer, at, end - at};
     r->buffer_references[buffer]++;
     r->stalled_buffers++;
-    if (c->stall & RMQ_STALL_ROOM && r->stalled_buffers > r->buffer_count / 4)
+    if (c->stall & RMQ_STALL_ROOM && r->stalled_buffers > r->buffer_count / 4 * 3)
         rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY); /* waiting for memory must not starve the others of buffers */
 }
 
@@ -187,7 +187,7 @@ static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t bu
     if (c->stall) {
         if (at < length)
             span_push(r, c, buffer, at, length);
-        if (c->span_count > 1 && c->receiving && !c->stopping &&
+        if ((c->span_count > 1 || c->stall & RMQ_STALL_ROOM) && c->receiving && !c->stopping &&
             rmq_engine_receive_stop(r->engine, (uint64_t)rmq_connection_index(r, c) << 32 | c->generation) == 0)
             c->stopping = 1;
     }

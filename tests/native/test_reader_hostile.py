@@ -102,8 +102,9 @@ def test_frame_larger_than_the_area_is_refused(kit: ReaderKit) -> None:
     wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_MEMORY) == 1, "the reason is counted")
 
 
-def test_waiting_for_room_ends_when_others_finish(kit: ReaderKit) -> None:
+def test_waiting_for_room_ends_when_others_finish(make_kit: MakeKit) -> None:
     """Four frames of 2 MiB do not fit at once into six MiB: the last one waits, all are answered."""
+    kit = make_kit("write", "read", receive_buffer_count=256)
     kit.create_segment(1 << 20)
     body = b"b" * (2_000_000)
     frames = [send_frame("TopicA", body, opaque=n) for n in range(4)]
