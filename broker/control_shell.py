@@ -32,9 +32,14 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         store_path=os.fspath(root),
         memory_window_bytes=int(settings.memory_window_bytes),
     )
-    broker = Broker(config, identity, plane, StoreView(plane, MessageStore(store_config(config))))
+    store = StoreView(plane, MessageStore(store_config(config)))
+    broker = Broker(config, identity, plane, store)
     broker.prepare(now_ms())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
+
+    for topic in store.topics_on_disk():
+        if plane.topic_find(topic) is None:  # deleted, and the predecessor died before its queues were gone
+            broker.deletions.add(topic, now_ms())
 
     def show_limits(changed: BrokerConfig) -> None:
         settings.pull_memory_bytes_max = changed.max_transfer_bytes_on_message_in_memory

@@ -80,6 +80,10 @@ class StoreView:
             (unit.commit_log_offset, unit.size, unit.tags_code) for unit in units if unit and unit.end <= confirm_offset
         ]
 
+    def topics_on_disk(self) -> set[str]:
+        """Every topic that has queues on disk."""
+        return {name.topic for name in self._store.queue_names()}
+
     def delete_topic(self, topic: str) -> None:
         """See StorePort."""
         self._store.forget_topic(topic)

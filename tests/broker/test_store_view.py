@@ -1,0 +1,92 @@
+"""Control's eyes on the store: golden messages through the live bound, and what a deleted topic leaves behind."""
+
+import tarfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ringmq.broker.store_view import StoreView
+from ringmq.store.message_store import MessageStore
+from tests.archives import extract_all
+from tests.store.golden_stores import basic_config
+
+
+class FakePlane:
+    """Just the bounds."""
+
+    def __init__(self, confirm: int) -> None:
+        self.confirm = confirm
+        self.watermarks = SimpleNamespace(
+            min_offset=0, append_offset=confirm + 7, flushed_offset=confirm, dispatched_offset=confirm - 3
+        )
+
+    def confirm_offset(self) -> int:
+        return self.confirm
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
+    target = tmp_path_factory.mktemp("golden")
+    with tarfile.open(Path(__file__).parents[1] / "golden" / "store-basic" / "store-basic.tar.gz") as tar:
+        extract_all(tar, target)
+    return MessageStore(basic_config(target / "store-basic"))
+
+
+def test_messages_are_seen_below_the_confirm_offset_only(store: MessageStore) -> None:
+    everything = StoreView(FakePlane(1 << 40), store)
+    units = everything.queue_units("GoldA", 0, 10, 2)
+    assert len(units) == 2
+    (first, size, _), _ = units
+    raw = everything.view(first)
+    assert raw is not None
+    assert len(raw) == size
+    behind, before = StoreView(FakePlane(first + size), store), StoreView(FakePlane(first + size - 1), store)
+    assert behind.view(first) == raw
+    assert before.view(first) is None
+    assert len(behind.queue_units("GoldA", 0, 10, 2)) == 1
+    assert before.queue_units("GoldA", 0, 10, 2) == []
+    assert behind.store_time("GoldA", 0, 10) > 0
+    assert before.store_time("GoldA", 0, 10) == -1
+    assert everything.view(first + 1) is None
+    assert everything.view(-1) is None
+
+
+def test_keys_are_found_below_the_confirm_offset_only(store: MessageStore) -> None:
+    everything = StoreView(FakePlane(1 << 40), store)
+    found = everything.query_by_key("GoldC", "Aa", 32, 0, 1 << 62)
+    assert len(found.messages) == 2, "two keys with one hash"
+    assert found.index_last_update_phyoffset > 0
+    none = StoreView(FakePlane(1), store).query_by_key("GoldC", "Aa", 32, 0, 1 << 62)
+    assert none.messages == []
+    assert none.index_last_update_phyoffset <= 1
+
+
+def test_batch_queues_are_read_whole(store: MessageStore) -> None:
+    view = StoreView(FakePlane(1 << 40), store)
+    found = view.batch_pull("GoldBatchCQ", 0, 0, 4, [])
+    assert found.status == "FOUND"
+    assert found.next_begin_offset > 0
+    assert found.body
+    assert view.batch_pull("GoldBatchCQ", 0, found.max_offset, 4, []).status == "OFFSET_OVERFLOW_ONE"
+    assert view.batch_pull("Nope", 0, 0, 4, []).status == "NO_MATCHED_LOGIC_QUEUE"
+
+
+def test_log_state_and_times(store: MessageStore) -> None:
+    view = StoreView(FakePlane(1000), store)
+    state = view.log_state()
+    assert (state.append_offset, state.confirm_offset, state.dispatched_offset) == (1007, 1000, 997)
+    assert 0 <= state.disk_ratio <= 1
+    assert view.earliest_store_time() > 0
+    assert view.offset_by_time("GoldA", 0, 0, False) == 0
+
+
+def test_a_deleted_topic_leaves_no_queue(tmp_path: Path) -> None:
+    view = StoreView(FakePlane(1), MessageStore(basic_config(tmp_path)))
+    for folder in ("consumequeue", "batchconsumequeue"):
+        (tmp_path / folder / "T" / "0").mkdir(parents=True)
+    (tmp_path / "consumequeue" / "U" / "0").mkdir(parents=True)
+    assert view.topics_on_disk() == {"T", "U"}
+    view.delete_topic("T")
+    view.delete_topic("..")
+    assert view.topics_on_disk() == {"U"}
