@@ -279,6 +279,8 @@ struct rmq_completion {
 #define RMQ_CAUSE_FLUSH_TIMEOUT 66
 #define RMQ_CAUSE_SEGMENT_LATE 67  /* next segment not ready in time */
 #define RMQ_CAUSE_QUEUE_SLOT 68
+#define RMQ_CAUSE_BATCH_PAIRS 69   /* properties of a batch element that recovery would take for torn */
+#define RMQ_CAUSE_BATCH_LATER 70   /* a batch element asks for delay, timer or transaction */
 
 /* A parked request: answered by the completer when flushed_offset >= completion.commit_log_end. 64 bytes.
  * Its answer has a fixed place in the producer's `completed` ring, so that a completer that died between publishing

@@ -3,6 +3,20 @@
 
 #include "reader_state.h"
 
+static const char *element_fault(uint16_t cause)
+{
+    switch (cause) {
+    case RMQ_CAUSE_BATCH_ELEMENT:
+        return " An element of the batch is malformed.";
+    case RMQ_CAUSE_BATCH_PAIRS:
+        return " properties of an element of the batch: they hold a NUL character or a pair without name or 0x01";
+    case RMQ_CAUSE_BATCH_LATER:
+        return " properties of an element of the batch: DELAY > 0, TIMER_* and TRAN_MSG = true are not supported yet";
+    default:
+        return "";
+    }
+}
+
 /* What a refused send is told: the cause first, then the system's word for it. */
 static void remark_of(const struct rmq_reader *r, const struct rmq_completion *done, char *to, size_t room)
 {
@@ -27,9 +41,11 @@ static void remark_of(const struct rmq_reader *r, const struct rmq_completion *d
         return;
     case RMQ_CAUSE_MESSAGE_SIZE:
     case RMQ_CAUSE_BATCH_ELEMENT:
+    case RMQ_CAUSE_BATCH_PAIRS:
+    case RMQ_CAUSE_BATCH_LATER:
         snprintf(to, room, "the message is illegal, maybe msg body or properties length not matched. msg body length limit %uB, msg "
                            "properties length limit 32KB.%s",
-                 r->settings->message_bytes_max, done->cause == RMQ_CAUSE_BATCH_ELEMENT ? " An element of the batch is malformed." : "");
+                 r->settings->message_bytes_max, element_fault(done->cause));
         return;
     case RMQ_CAUSE_SEGMENT_LATE:
         snprintf(to, room, "[OVERLOAD]the next commit log file is not ready yet%s%s", colon, system);

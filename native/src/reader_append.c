@@ -3,12 +3,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "pair_marks.h"
 #include "reader_state.h"
 #include "record.h"
-
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #define PROPERTIES_JSON_MAX (6 * RMQ_PROPERTIES_BYTES_MAX)
 #define UNIQ_NAME "UNIQ_KEY"
@@ -171,22 +168,7 @@ static int weigh_pair(struct send *s, const uint8_t *name, uint32_t n, const uin
     }
 }
 
-/* First byte of [at, end) that is 0, 1 or 2, or `end`. */
-static inline uint8_t *find_mark(uint8_t *at, uint8_t *end)
-{
-#ifdef __SSE2__
-    const __m128i limit = _mm_set1_epi8(2);
-    for (; end - at >= 16; at += 16) {
-        __m128i chunk = _mm_loadu_si128((const __m128i *)at);
-        unsigned hit = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(chunk, limit), chunk));
-        if (hit)
-            return at + __builtin_ctz(hit);
-    }
-#endif
-    while (at < end && *at > 2)
-        at++;
-    return at;
-}
+static inline uint8_t *find_mark(uint8_t *at, uint8_t *end) { return at + (rmq_find_mark(at, end) - at); }
 
 /* Walks the pairs; with `remove` those that the broker adds itself and broken ones are cut out in place. A broken pair must
  * not be stored: recovery takes it, like a NUL, for the mark of a torn record. 0 = control decides, unless it has (`judged`):

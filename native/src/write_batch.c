@@ -1,8 +1,10 @@
 #include "write_batch.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "bytes.h"
+#include "pair_marks.h"
 #include "ring.h"
 #include "writer.h"
 
@@ -117,6 +119,36 @@ static int take_element(uint8_t *at, uint32_t left, struct rmq_record_in *in, st
     return 1;
 }
 
+static int is_later_feature(const uint8_t *name, size_t n, const uint8_t *value, size_t length)
+{
+    if (name[0] == 'D')
+        return n == 5 && !memcmp(name, "DELAY", 5) && !(length == 1 && value[0] == '0');
+    return (n == 8 && !memcmp(name, "TRAN_MSG", 8) && length == 4 && !strncasecmp((const char *)value, "true", 4)) ||
+           (n > 6 && !memcmp(name, "TIMER_", 6));
+}
+
+/* 0, or why the pairs of an element may not be stored: recovery would take the last record of the log for torn, or they
+ * ask for what the broker cannot do yet. Single messages were judged by the reader and by control. */
+static uint32_t judge_pairs(const uint8_t *at, uint32_t length)
+{
+    const uint8_t *end = at + length;
+    while (at < end) {
+        const uint8_t *split = rmq_find_mark(at, end), *stop = split;
+        if (split == at || split == end || *split != 1)
+            return RMQ_CAUSE_BATCH_PAIRS;
+        do
+            stop = rmq_find_mark(stop + 1, end);
+        while (stop < end && *stop == 1); /* a value may hold 01 */
+        if (stop < end && !*stop)
+            return RMQ_CAUSE_BATCH_PAIRS;
+        if ((at[0] == 'D' || at[0] == 'T') &&
+            is_later_feature(at, (size_t)(split - at), split + 1, (size_t)(stop - split - 1)))
+            return RMQ_CAUSE_BATCH_LATER;
+        at = stop < end ? stop + 1 : end;
+    }
+    return 0;
+}
+
 static uint8_t *arena_at(struct rmq_writer *w, const struct rmq_write_plan *plan, uint64_t at)
 {
     return (uint8_t *)w->plane->arenas[plan->producer] + at;
@@ -174,6 +206,11 @@ static void size_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
     for (; at < end; at += element.bytes) {
         if (!take_element(at, (uint32_t)(end - at), &in, &element)) {
             refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_BATCH_ELEMENT, 0);
+            return;
+        }
+        uint32_t cause = judge_pairs(in.properties[0], in.properties_length[0]);
+        if (cause) {
+            refuse(plan, CODE_MESSAGE_ILLEGAL, cause, 0);
             return;
         }
         int64_t size = rmq_record_size(&in);
