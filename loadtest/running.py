@@ -99,7 +99,7 @@ class RunningBroker:
         found = {}
         with contextlib.suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self.process.pid).children():
-                with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess, ProcessLookupError):
                     line = child.cmdline()
                     if "-m" in line and len(line) > line.index("-m") + 2:
                         found[line[line.index("-m") + 2]] = child.pid

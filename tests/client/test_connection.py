@@ -57,9 +57,9 @@ async def test_each_time_out_has_its_own_time(cluster: FakeCluster) -> None:
 async def test_a_busy_loop_is_no_slow_server(cluster: FakeCluster) -> None:
     connection = await connect(cluster)
     answers = [ask(connection, opaque, ECHO, 200) for opaque in range(20)]
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(0.06)  # the span of one sweep
     late = [ask(connection, 100 + opaque, ECHO, 200) for opaque in range(20)]
-    time.sleep(0.6)  # the application keeps the loop for itself
+    time.sleep(0.6)  # the span in which the application keeps the loop
     assert len(await asyncio.gather(*answers, *late)) == 40
     with pytest.raises(RequestTimeoutError):
         await ask(connection, 500, NEVER, 100)
@@ -86,7 +86,7 @@ async def test_requests_of_the_server_are_answered_unless_one_way(cluster: FakeC
         peer.transport.write(encode_frame(RemotingCommand.request(77, opaque=opaque, oneway=oneway)))
     async with asyncio.timeout(5):
         while not answers:
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.005)  # poll
     assert [request.opaque for request in served] == [5, 6]
     assert [answer.opaque for answer in answers] == [6]
     connection.close()
@@ -106,7 +106,7 @@ async def test_what_waits_fails_when_the_connection_breaks(cluster: FakeCluster)
     connection = await connect(cluster)
     waiting = ask(connection, 1, NEVER)
     while not cluster.broker.asked(NEVER):
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)  # poll
     cluster.broker.hang_up()
     with pytest.raises(ConnectError) as caught:
         await waiting

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ringmq.native import ffi, lib
+from tests.archives import extract_all
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # plane_kit, reader_kit, waiting
 GOLDEN = Path(__file__).parents[1] / "golden" / "store-basic" / "store-basic.tar.gz"
@@ -19,7 +20,7 @@ def golden_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked store of a stock broker; not to be written to."""
     target = tmp_path_factory.mktemp("golden")
     with tarfile.open(GOLDEN) as tar:
-        tar.extractall(target, filter="data")
+        extract_all(tar, target)
     return target / "store-basic"
 
 

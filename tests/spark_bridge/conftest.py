@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.archives import extract_all
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "store-basic"
 
 
@@ -16,7 +18,7 @@ def golden_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store after a clean stop; not to be written to."""
     target = tmp_path_factory.mktemp("spark-golden")
     with tarfile.open(GOLDEN / "store-basic.tar.gz") as tar:
-        tar.extractall(target, filter="data")
+        extract_all(tar, target)
     return target / "store-basic"
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.archives import extract_all
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -18,7 +20,7 @@ def golden_basic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The store after a clean stop; not to be written to."""
     target = tmp_path_factory.mktemp("golden-basic")
     with tarfile.open(GOLDEN / "store-basic" / "store-basic.tar.gz") as tar:
-        tar.extractall(target, filter="data")
+        extract_all(tar, target)
     return target / "store-basic"
 
 
@@ -47,7 +49,7 @@ def basic_copy(golden_basic: Path, tmp_path: Path) -> Path:
 def _crashed_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("golden-crashed")
     with tarfile.open(GOLDEN / "store-crashed" / "store-crashed.tar.xz") as tar:
-        tar.extractall(target, filter="data")
+        extract_all(tar, target)
     return target
 
 
