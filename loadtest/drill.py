@@ -236,8 +236,10 @@ class Drill:
 
     def _start_again(self) -> RunningBroker:
         old = self._broker
-        ports = {"port": old.port, "namesrv_port": old.namesrv_port}
-        return RunningBroker(self._store, self._settings, environment=self._environment, **ports)
+        environment = self._environment
+        return RunningBroker(
+            self._store, self._settings, port=old.port, namesrv_port=old.namesrv_port, environment=environment
+        )
 
     async def _service_returns(self) -> None:
         """Wait until a send that began after now is acknowledged."""
