@@ -15,6 +15,8 @@ TOPIC_PULL_COLD = 0x4
 TOPIC_NO_INDEX = 0x8
 TOPIC_RECOVERED = 0x10
 """On disk but in no configuration: live for dispatch and write, unknown to clients."""
+TOPIC_BATCH_QUEUE = 0x20
+"""Dispatch writes BatchConsumeQueues."""
 
 GROUP_LIVE = 0x1
 GROUP_CONSUME_ENABLE = 0x2

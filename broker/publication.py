@@ -6,12 +6,13 @@ Deleting is one store of 0. Ids are never reused; a topic made again gets a new 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ringmq.broker import ports
 from ringmq.broker.ports import PlanePort
+from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData
 
@@ -40,6 +41,7 @@ class PlaneTables:
     def __init__(self, plane: PlanePort) -> None:
         self.plane = plane
         self._ranges: dict[QueueKey, tuple[int, int]] = {}
+        self._batch_topics: frozenset[str] = frozenset()
 
     # ---- topics ----
 
@@ -48,16 +50,19 @@ class PlaneTables:
         word = topic_word(config.perm, config.read_queue_nums, config.write_queue_nums, flags | ports.TOPIC_LIVE)
         self._publish(config.topic_name, set(range(config.queue_count)), word)
 
-    def remember(self, ranges: Mapping[QueueKey, tuple[int, int]]) -> None:
-        """What recovery found: (topic, queue id) -> (min, max). Publishing a topic takes its queues from here."""
+    def remember(self, ranges: Mapping[QueueKey, tuple[int, int]], batch_topics: Iterable[str] = ()) -> None:
+        """What recovery found: (topic, queue id) -> (min, max), and which topics have BatchConsumeQueues. Publishing a
+        topic takes its queues from here."""
         self._ranges.update(ranges)
+        self._batch_topics = self._batch_topics.union(batch_topics)
 
     def publish_remembered(self) -> None:
         """Publish what is on disk and in no configuration: records of such topics are still dispatched and their
         offsets go on, but clients meet control, which does not know the topic."""
         flags = ports.TOPIC_LIVE | ports.TOPIC_SEND_COLD | ports.TOPIC_PULL_COLD | ports.TOPIC_RECOVERED
         for topic in sorted({topic for topic, _ in self._ranges}):
-            self._publish(topic, set(), topic_word(0, 0, 0, flags))
+            batch = ports.TOPIC_BATCH_QUEUE * (topic in self._batch_topics)
+            self._publish(topic, set(), topic_word(0, 0, 0, flags | batch))
 
     def withdraw_topic(self, topic: str) -> None:
         """Delete: no frame finds the topic from here on."""
@@ -67,12 +72,20 @@ class PlaneTables:
 
     def _publish(self, topic: str, queue_ids: set[int], word: int) -> None:
         topic_id = self.plane.topic_find(topic)
+        remembered = {key[1]: bounds for key, bounds in self._ranges.items() if key[0] == topic}
+        wanted = sorted(queue_ids | remembered.keys())
+        if topic_id is not None:
+            wanted = [queue_id for queue_id in wanted if self.plane.queue_find(topic_id, queue_id) is None]
+        room = int(self.plane.header.queue_capacity) - int(self.plane.header.queue_count)
+        if len(wanted) > room:
+            raise PlaneFullError(
+                f"topic {topic} needs {len(wanted)} more queues, there is room for {room} "
+                f"(ringmqQueuesMax = {self.plane.header.queue_capacity})"
+            )
         if topic_id is None:
             topic_id = self.plane.topic_add(topic, 0)
-        remembered = {key[1]: bounds for key, bounds in self._ranges.items() if key[0] == topic}
-        for queue_id in sorted(queue_ids | remembered.keys()):
-            if self.plane.queue_find(topic_id, queue_id) is None:
-                self.plane.queue_add(topic_id, queue_id, *remembered.get(queue_id, (0, 0)))
+        for queue_id in wanted:
+            self.plane.queue_add(topic_id, queue_id, *remembered.get(queue_id, (0, 0)))
         for queue_id in remembered:
             del self._ranges[topic, queue_id]
         self.plane.topic_set(topic_id, word)

@@ -32,6 +32,10 @@ class QueueBounds(Protocol):
     def max_offset(self) -> int:
         """Offset behind the last unit on disk; dispatch adds the rest."""
 
+    @property
+    def is_batch(self) -> bool:
+        """It is a BatchConsumeQueue."""
+
 
 class RecoveredQueues(Protocol):
     """The part of `ringmq.store.recovery.RecoveredStore` that the tables need."""
@@ -45,7 +49,8 @@ def load_into(plane: PlanePort, config: BrokerConfig, recovered: RecoveredQueues
     """Publish everything that the store's config files and queues say. Raises PlaneFullError and ConfigFileError."""
     now_ms = time.time_ns() // 1_000_000
     tables = PlaneTables(plane)
-    tables.remember({key: (max(0, queue.min_offset), queue.max_offset) for key, queue in recovered.queues.items()})
+    bounds = {key: (max(0, queue.min_offset), queue.max_offset) for key, queue in recovered.queues.items()}
+    tables.remember(bounds, {topic for (topic, _), queue in recovered.queues.items() if queue.is_batch})
     topic_table = TopicTable(tables, lambda topic: None)
 
     def publish_group(group: str) -> None:

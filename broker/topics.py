@@ -123,7 +123,8 @@ class TopicTable:
             or names.is_dlq_topic(name)
             or config.attributes.get(CLEANUP_POLICY) == COMPACTION
         )
-        return ports.TOPIC_SEND_COLD * cold | ports.TOPIC_PULL_COLD * (batch or self.pull_cold)
+        pull_cold = batch or self.pull_cold
+        return ports.TOPIC_SEND_COLD * cold | ports.TOPIC_PULL_COLD * pull_cold | ports.TOPIC_BATCH_QUEUE * batch
 
     def republish(self) -> None:
         """Publish every topic again, after what `flags` depends on has changed."""

@@ -174,8 +174,9 @@ struct rmq_topic {
 };
 #define RMQ_TOPIC_LIVE 0x1        /* unset: never made, or deleted */
 #define RMQ_TOPIC_SEND_COLD 0x2   /* system, retry, DLQ, BatchCQ, ...: every send goes to control first */
-#define RMQ_TOPIC_PULL_COLD 0x4   /* BatchCQ: control answers pulls */
+#define RMQ_TOPIC_PULL_COLD 0x4   /* BatchCQ, a broker that may not be read: control answers pulls */
 #define RMQ_TOPIC_NO_INDEX 0x8
+#define RMQ_TOPIC_BATCH_QUEUE 0x20 /* units go to BatchConsumeQueues (0x10 is control's own: RECOVERED) */
 
 /* One queue; index = queue slot. First line: control, once. Second line: dispatch. Third: write. */
 struct rmq_queue {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ringmq.broker.config import BrokerConfig, changed
 from ringmq.broker.persistence import Persistence
-from ringmq.broker.ports import TOPIC_RECOVERED
+from ringmq.broker.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED
 from ringmq.broker.stats import BrokerStats, Totals
 from ringmq.broker.tables import load_into
 from ringmq.remoting.codes import RequestCode
@@ -18,6 +18,7 @@ from tests.broker.fakes import START_MS, FakePlane, make_lab
 class Bounds:
     min_offset: int
     max_offset: int
+    is_batch: bool = False
 
 
 @dataclass
@@ -66,6 +67,17 @@ def test_a_topic_without_configuration_is_dispatched_but_unknown_to_clients(tmp_
     state = lab.broker.tables.queue("Lost", 2)
     assert state is not None
     assert (state.min_offset, state.max_offset) == (5, 8), "its offsets go on"
+
+
+def test_only_batch_topics_are_dispatched_to_batch_queues(tmp_path: Path) -> None:
+    plane = FakePlane()
+    config = stored(tmp_path)
+    load_into(plane, config, Recovered({("Lost", 0): Bounds(0, 8), ("Packed", 0): Bounds(0, 8, is_batch=True)}))
+    assert plane.word("Lost")[3] == 1 | 2 | 4 | TOPIC_RECOVERED
+    assert plane.word("Packed")[3] == 1 | 2 | 4 | TOPIC_RECOVERED | TOPIC_BATCH_QUEUE
+    lab = make_lab(plane=plane)
+    lab.broker.apply_config(changed(lab.broker.config, {"brokerPermission": "2"}))
+    assert plane.word("TBW102")[3] & (4 | TOPIC_BATCH_QUEUE) == 4, "a broker that may not be read"
 
 
 def test_control_comes_back_to_what_the_plane_shows(tmp_path: Path) -> None:

@@ -344,7 +344,7 @@ def test_dispatch(tmp_path: Path, point: str) -> None:
         kit.header.settings.queue_file_bytes = 400  # 20 units
         load = Load(kit, repeat)
         if point == "dispatch-batch-unit":
-            lib.rmq_topic_set(kit.plane, load.topics[1], lib.RMQ_TOPIC_LIVE << 40 | lib.RMQ_TOPIC_PULL_COLD << 40)
+            lib.rmq_topic_set(kit.plane, load.topics[1], lib.RMQ_TOPIC_LIVE << 40 | lib.RMQ_TOPIC_BATCH_QUEUE << 40)
         for reader in (0, 1):
             flags = kit.plane.base + kit.header.parked_flags_at + reader * kit.header.queue_capacity
             for slot in range(3):

@@ -61,7 +61,7 @@ def golden_kit(tmp_path: Path, golden_store: Path, golden_log: list[bytes]) -> K
         name = data[view.topic_at : view.topic_at + view.topic_length]
         queues.setdefault(name, set()).add(view.queue_id)
     for name, ids in queues.items():
-        kit.topic(name, max(ids) + 1, lib.RMQ_TOPIC_PULL_COLD if name == b"GoldBatchCQ" else 0)
+        kit.topic(name, max(ids) + 1, lib.RMQ_TOPIC_BATCH_QUEUE if name == b"GoldBatchCQ" else 0)
     kit.marks.append_offset = end
     return kit
 
@@ -156,6 +156,15 @@ def test_sync_policy_dispatches_only_what_is_flushed(tmp_path: Path) -> None:
         kit.marks.flushed_offset = kit.records()[1][0]
         dispatch()
         assert kit.queue(topic, 0).max_offset == 1
+
+
+def test_a_topic_whose_pulls_are_cold_keeps_its_consume_queues(kit: Kit) -> None:
+    topic = kit.topic(b"T", flags=lib.RMQ_TOPIC_PULL_COLD | lib.RMQ_TOPIC_SEND_COLD)
+    produce(kit, topic, 3)
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+    assert sorted(kit.queue_units("T", 0)) == [0, 1, 2]
+    assert not (kit.root / "batchconsumequeue").exists()
 
 
 def test_prepared_and_rollback_records_get_no_unit(kit: Kit) -> None:
