@@ -25,8 +25,7 @@ class FakePlane:
     """The tables of `ringmq.ipc.plane.Plane` as Python objects, with its rules: ids grow, names stay."""
 
     def __init__(self, queues_max: int = 100_000) -> None:
-        self.header = SimpleNamespace(topic_count=0, queue_count=0, group_count=0)
-        self.queues_max = queues_max
+        self.header = SimpleNamespace(topic_count=0, queue_count=0, group_count=0, queue_capacity=queues_max)
         self.topics: dict[int, Any] = {}
         self.queues: list[Any] = []
         self.slots: dict[tuple[int, int], int] = {}
@@ -58,8 +57,8 @@ class FakePlane:
         return self.slots.get((topic_id, queue_id))
 
     def queue_add(self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0) -> int:
-        if len(self.queues) >= self.queues_max:
-            raise PlaneFullError(f"queues: the table is full ({self.queues_max} entries)")
+        if len(self.queues) >= self.header.queue_capacity:
+            raise PlaneFullError(f"queues: the table is full ({self.header.queue_capacity} entries)")
         self.queues.append(
             SimpleNamespace(
                 topic_id=topic_id,

@@ -200,10 +200,12 @@ def test_order_topics_of_a_broker_that_is_not_writable() -> None:
 
 def test_a_full_table_is_named() -> None:
     lab = make_lab()
-    lab.plane.queues_max = len(lab.plane.queues) + 2
+    before = len(lab.plane.topics)
+    lab.plane.header.queue_capacity = len(lab.plane.queues) + 2
     answer = ask(lab, "Fresh", queues=4)
     assert answer.code == 1  # type: ignore[attr-defined]
-    assert "queues: the table is full" in answer.remark  # type: ignore[attr-defined]
+    assert "needs 4 more queues, there is room for 2" in answer.remark  # type: ignore[attr-defined]
+    assert len(lab.plane.topics) == before, "a refused topic costs no entry"
     assert lab.plane.topic_find("Fresh") is None
     assert "Fresh" not in lab.broker.topics
 
