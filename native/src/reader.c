@@ -9,6 +9,7 @@
 #define TICK_MS 1000
 #define CLOSING_TICK_MS 20
 #define STOP_MS 3000
+#define STOP_BUSY_MS 300
 #define PREDECESSOR_MS 5000
 #define ENGINE_ENTRIES 1024u
 
@@ -117,6 +118,7 @@ static int start(struct rmq_reader *r)
     r->in_flight_max = r->generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
     rmq_buffers_lend(r);
     rmq_accept_arm(r);
+    RMQ_CRASH("reader-started");
     rmq_store(&r->role->state, 2);
     return 1;
 }
@@ -214,18 +216,22 @@ static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
         rmq_pause();
     }
     rmq_role_arm(r->plane, r->role_number);
-    int rc = rmq_engine_wait(r->engine, rings_wait(r) ? 0 : sleep_ns(r, deadline_ns));
+    int rc = rmq_engine_wait(r->engine, rings_wait(r) || r->dirty_count ? 0 : sleep_ns(r, deadline_ns));
     rmq_role_disarm(r->plane, r->role_number);
     return rc;
 }
 
-static int stopped(struct rmq_reader *r)
+/* From the first call on sends are refused; done when what was taken in has been answered. Clients that go on asking must
+ * not hold up the stop for ever. */
+static int stopped(struct rmq_reader *r, uint32_t work)
 {
     if (!r->stopping) {
         r->stopping = 1;
         r->stop_deadline_ms = r->now_ms + STOP_MS;
     }
-    return (!r->in_flight && !r->outputs_used) || r->now_ms >= r->stop_deadline_ms;
+    int64_t left_ms = r->stop_deadline_ms - r->now_ms;
+    int quiet = !work && !r->outputs_used;
+    return left_ms <= 0 || (!r->in_flight && (quiet || left_ms < STOP_MS - STOP_BUSY_MS));
 }
 
 int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
@@ -245,7 +251,7 @@ int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
             else
                 rc = now_ns < deadline_ns ? wait_for_work(r, deadline_ns) : 0;
         }
-        int stop = rmq_load(&r->plane->watermarks->stop_requested) != 0 && !work && stopped(r);
+        int stop = rmq_load(&r->plane->watermarks->stop_requested) != 0 && stopped(r, work);
         if (rc < 0 && rc != -EINTR)
             return rc;
         if (stop || rc == -EINTR || now_ns >= deadline_ns) {

@@ -360,6 +360,7 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
             s->uniq_key_length = uniq_pair_length(r) - (uint32_t)sizeof UNIQ_NAME - 1;
         }
     }
+    RMQ_CRASH("reader-properties-ready");
     uint8_t *body = frame + 8 + h->header_length;
     uint32_t body_length = length - 8 - h->header_length;
     p->uniq_key_at = s->uniq_key ? rmq_arena_offset(r, s->uniq_key) : 0;

@@ -192,10 +192,14 @@ void rmq_connections_rearm(struct rmq_reader *r)
 {
     if (!r->starved_count || !r->buffers_lent)
         return;
-    uint32_t count = r->starved_count;
-    r->starved_count = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct rmq_connection *c = rmq_connection_at(r, r->starved[i]);
+    uint32_t count = r->starved_count, turn = count < r->buffers_lent ? count : r->buffers_lent;
+    uint32_t waiting[256]; /* the first ones: a place for each buffer, the others keep theirs in the queue */
+    turn = turn < 256 ? turn : 256;
+    memcpy(waiting, r->starved, turn * sizeof *waiting);
+    memmove(r->starved, r->starved + turn, (count - turn) * sizeof *r->starved);
+    r->starved_count = count - turn;
+    for (uint32_t i = 0; i < turn; i++) {
+        struct rmq_connection *c = rmq_connection_at(r, waiting[i]);
         c->in_starved = 0;
         if (!c->stall)
             rmq_connection_receive(r, c);

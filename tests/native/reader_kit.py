@@ -61,6 +61,7 @@ class ReaderKit(Kit):
         self._threads: list[threading.Thread] = []
         self._stop = threading.Event()
         self.failures: list[str] = []
+        self.stopped: set[str] = set()
 
     # -- roles ---------------------------------------------------------------------------------------------
 
@@ -76,6 +77,8 @@ class ReaderKit(Kit):
             if code < 0:
                 self.failures.append(f"{name}: {os.strerror(-code)}")
                 break
+            if code == lib.RMQ_RUN_STOPPED:
+                self.stopped.add(name)
         close(handle)
 
     def start(self, name: str) -> None:

@@ -198,3 +198,15 @@ def test_ipv6_clients(make_kit: MakeKit) -> None:
     six, four_record = kit.records()
     assert (six[2].sys_flag, four_record[2].sys_flag) == (0x10, 0)  # the client's word on hosts does not count
     assert six[1][six[2].born_host_at : six[2].born_host_at + 16] == bytes(15) + b"\x01"
+
+
+def test_clean_stop_under_load(kit: ReaderKit) -> None:
+    codes = set()
+    with connected(kit) as client:
+        assert client.ask(send_frame("TopicA", b"before")).code == 0
+        kit.marks.stop_requested = 1
+        while "read" not in kit.stopped:  # the client never gives up
+            answer = client.ask(send_frame("TopicA", b"after"))
+            codes.add(answer.code)
+        assert codes <= {0, 14} and 14 in codes
+        assert "shutting down" in (answer.remark or "")
