@@ -1,6 +1,7 @@
 """The write role: records, batches, rolls, refusals."""
 
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -330,3 +331,46 @@ def test_reuses_golden_bytes(kit: Kit, golden_log: list[bytes]) -> None:
 
     for (_, ours, our_view), (theirs, view) in zip(found, expected, strict=True):
         assert masked(ours, our_view) == masked(theirs, view)
+
+
+def test_a_file_that_does_not_come_refuses_after_five_seconds(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    started = time.monotonic()
+    with kit.writer() as run:
+        for _ in range(3):
+            kit.request(topic, 0, b"x" * 30_000)
+        answers = []
+        while len(answers) < 3:
+            assert time.monotonic() < started + 20
+            run(200_000_000)
+            answers += kit.completions()
+        assert time.monotonic() - started >= 5
+        assert (answers[2].code, answers[2].cause) == (1, lib.RMQ_CAUSE_SEGMENT_LATE)
+        kit.request(topic, 0, b"x" * 30_000)
+        kit.create_segment(65536)
+        while not (later := kit.completions()):
+            assert time.monotonic() < started + 20
+            run(20_000_000)
+    assert (later[0].code, later[0].commit_log_offset, later[0].queue_offset) == (0, 65536, 2)
+
+
+def test_pages_are_populated_ahead_of_the_append_position(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "store", segment_bytes=4 << 20)
+    kit.header.settings.populate_window_bytes = 1 << 20
+    topic = kit.topic(b"T")
+    counters = kit.header.roles[lib.RMQ_ROLE_WRITE].counters
+    with kit.writer() as run:
+        deadline = time.monotonic() + 20
+        while counters[lib.RMQ_WRITE_POPULATED_BYTES] < 1 << 20:
+            assert time.monotonic() < deadline
+            run(5_000_000)
+        at = kit.keep(0, b"x" * 100_000)
+        kit.request(topic, 0, body_at=at, body_length=100_000)
+        run()
+        before = counters[lib.RMQ_WRITE_MINOR_FAULTS]
+        for _ in range(3):
+            kit.request(topic, 0, body_at=at, body_length=100_000)
+            run()
+        assert counters[lib.RMQ_WRITE_WINDOW_MISSES] == 0
+        assert counters[lib.RMQ_WRITE_MINOR_FAULTS] - before < 10  # 73 pages were written
+    assert len(kit.completions()) == 4
