@@ -29,7 +29,7 @@ from ringmq.remoting.command import RemotingCommand, decode_payload, encode_fram
 from ringmq.remoting.errors import RemotingError
 
 RECORDS_PER_TURN = 512
-TICK_MS = 100
+TICK_MS = 250
 BACKLOG_BYTES_MAX = 64 << 20
 """Verdicts that a reader has no room for; above it no further request is taken in."""
 BACKLOG_RETRY_MS = 1

@@ -9,6 +9,7 @@ from ringmq.broker.config import BrokerConfig
 from ringmq.broker.control import now_ms, run_control
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.persistence import Persistence
+from ringmq.broker.ports import SUBSCRIPTION_NONE
 from ringmq.broker.registrar import Registrar
 from ringmq.broker.run_config import read_run_config, store_config
 from ringmq.broker.store_view import StoreView
@@ -37,6 +38,8 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     broker.prepare(now_ms())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
 
+    for group_id, topic_id in plane.subscriptions():  # a predecessor's: its members have to say them again
+        plane.subscription_set(group_id, topic_id, SUBSCRIPTION_NONE, 0, [])
     for topic in store.topics_on_disk():
         if plane.topic_find(topic) is None:  # deleted, and the predecessor died before its queues were gone
             broker.deletions.add(topic, now_ms())

@@ -180,6 +180,12 @@ class Plane:
         if code < 0:
             raise PlaneFullError(f"subscription of group {group_id}: {os.strerror(-code)}")
 
+    def subscriptions(self) -> Iterator[tuple[int, int]]:
+        """(group id, topic id) of every subscription that was ever published."""
+        entries = ffi.cast("struct rmq_subscription *", self.struct.base + self.header.subscriptions_at)
+        for index in range(self.header.subscription_count):
+            yield entries[index].group_id, entries[index].topic_id
+
     def offset_get(self, group_id: int, queue_slot: int) -> int:
         """Committed offset, -1 = none."""
         return int(lib.rmq_offset_get(self.struct, group_id, queue_slot))

@@ -24,6 +24,7 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
 from ringmq.remoting.json_body import read_object
+from ringmq.remoting.subscription import SubscriptionData
 from tests.broker.fakes import FakeStore
 
 READER = 0
@@ -295,3 +296,20 @@ def test_a_made_topic_is_answered_when_the_name_server_knows_it(rig: Rig, tmp_pa
     assert rig.answers() == []
     rig.loop.turn(now() + 3100)
     assert rig.verdicts(), "a name server that does not answer is not waited for longer"
+
+
+def test_subscriptions_of_a_predecessor_can_be_listed_and_withdrawn(rig: Rig) -> None:
+    data = ConsumerData("G", subscriptions=[SubscriptionData("TBW102")])
+    rig.put(RemotingCommand.request(RequestCode.HEART_BEAT, body=HeartbeatData("c", consumers=[data]).encode()))
+    rig.loop.turn(now())
+    group, topic = rig.plane.group_find("G"), rig.plane.topic_find("TBW102")
+    assert list(rig.plane.subscriptions()) == [(group, topic)]
+    copy = ffi.new("struct rmq_subscription_copy *")
+    lib.rmq_subscription_get(rig.plane.struct, group, topic, copy)
+    assert copy.kind == lib.RMQ_SUBSCRIPTION_ALL
+    assert group is not None
+    assert topic is not None
+    rig.plane.subscription_set(group, topic, lib.RMQ_SUBSCRIPTION_NONE, 0, [])
+    lib.rmq_subscription_get(rig.plane.struct, group, topic, copy)
+    assert copy.kind == lib.RMQ_SUBSCRIPTION_NONE
+    assert list(rig.plane.subscriptions()) == [(group, topic)]
