@@ -82,6 +82,14 @@ static void add_range(struct rmq_pull_result *out, struct rmq_file_map *map, con
     out->ranges[out->range_count].map = map;
     out->ranges[out->range_count].at = at;
     out->ranges[out->range_count++].length = length;
+    rmq_file_map_hold(map); /* the next range may need a place in the cache */
+}
+
+void rmq_pull_release(struct rmq_pull_result *out)
+{
+    for (uint32_t i = 0; i < out->range_count; i++)
+        rmq_file_map_drop(out->ranges[i].map);
+    out->range_count = 0;
 }
 
 struct scan {
@@ -104,12 +112,21 @@ static int batch_is_full(const struct rmq_reader *r, const struct rmq_pull *p, c
     return bytes > s->pull_disk_bytes_max || out->messages + 1 > s->pull_disk_count_max;
 }
 
-/* One unit that matched. 0 = its record is gone. */
+static void settle(struct rmq_pull_result *out, int code, const char *status, int64_t next)
+{
+    out->code = code;
+    out->status = status;
+    out->next_offset = next;
+}
+
+/* One unit that matched. 0 = its record is gone, -1 = its file cannot be mapped now. */
 static int take_record(struct rmq_reader *r, struct rmq_pull_result *out, struct scan *scan, const struct rmq_cq_unit *unit)
 {
     uint64_t position = (uint64_t)unit->commit_log_offset, segment_bytes = r->settings->segment_bytes;
     uint64_t at = position % segment_bytes;
     struct rmq_file_map *map = position < scan->log_min ? NULL : segment_at(r, position);
+    if (!map && position >= scan->log_min && errno != ENOENT)
+        return -1; /* its messages are there: they must not be stepped over */
     if (!map || !rmq_file_map_reaches(map, at + (uint32_t)unit->size)) {
         if (!out->messages) {
             out->code = RMQ_ANSWER_RETRY;
@@ -125,14 +142,23 @@ static int take_record(struct rmq_reader *r, struct rmq_pull_result *out, struct
     return 1;
 }
 
+/* Stands for no message: dispatch bridges a gap of queue offsets with them. */
+static int is_filler(const struct rmq_cq_unit *unit) { return unit->size == RMQ_CQ_FILL_SIZE && !unit->commit_log_offset; }
+
 static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out, const uint8_t *at, uint64_t count,
                        struct scan *scan)
 {
     for (uint64_t i = 0; i < count; i++, at += UNIT) {
         struct rmq_cq_unit unit;
-        if (!rmq_cq_decode(at, &unit) || (uint64_t)unit.commit_log_offset + (uint32_t)unit.size > scan->confirm)
+        if (!rmq_cq_decode(at, &unit))
             return; /* below the published maximum every unit is whole: a broken one must not be stepped over */
-        if ((int64_t)i * UNIT >= scan->scan_bytes_max || batch_is_full(r, p, out, scan, &unit))
+        if ((int64_t)i * UNIT >= scan->scan_bytes_max)
+            return;
+        if (is_filler(&unit)) {
+            out->next_offset = p->offset + (int64_t)i + 1;
+            continue;
+        }
+        if ((uint64_t)unit.commit_log_offset + (uint32_t)unit.size > scan->confirm || batch_is_full(r, p, out, scan, &unit))
             return;
         out->last_position = unit.commit_log_offset;
         out->next_offset = p->offset + (int64_t)i + 1;
@@ -145,15 +171,13 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
             }
             continue;
         }
-        take_record(r, out, scan, &unit);
+        if (take_record(r, out, scan, &unit) < 0) {
+            out->next_offset = p->offset + (int64_t)i;
+            if (!out->messages)
+                settle(out, RMQ_ANSWER_BUSY, "[OVERLOAD]a commit log file cannot be mapped now, try again later", out->next_offset);
+            return;
+        }
     }
-}
-
-static void settle(struct rmq_pull_result *out, int code, const char *status, int64_t next)
-{
-    out->code = code;
-    out->status = status;
-    out->next_offset = next;
 }
 
 static void scan_queue(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out)
@@ -215,7 +239,7 @@ int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *p, int64_t *from)
             struct rmq_cq_unit unit;
             if (!rmq_cq_decode(at, &unit))
                 return 0;
-            if (rmq_pull_matches(p, unit.tags_code))
+            if (!is_filler(&unit) && rmq_pull_matches(p, unit.tags_code))
                 return 1;
         }
     }

@@ -21,7 +21,7 @@ static void commit_offset(struct rmq_reader *r, const struct rmq_pull *p)
 }
 
 static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
-                   const struct rmq_pull_result *result)
+                   struct rmq_pull_result *result)
 {
     if (result->code == RMQ_ANSWER_BUSY) {
         r->counters[RMQ_READ_OVERLOAD]++;
@@ -44,12 +44,13 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         .body_length = result->bytes,
     };
     uint8_t *to = rmq_output_reserve(r, c, rmq_pull_answer_bound(&a));
-    if (!to)
-        return;
-    rmq_output_commit(r, c, rmq_pull_answer_put(to, &a));
-    for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
-        rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length);
-    r->counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
+    if (to) {
+        rmq_output_commit(r, c, rmq_pull_answer_put(to, &a));
+        for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
+            rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length);
+        r->counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
+    }
+    rmq_pull_release(result);
 }
 
 enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,

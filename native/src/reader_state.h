@@ -343,6 +343,7 @@ struct rmq_pull_result {
     } ranges[RMQ_PULL_RANGES];
 };
 void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *pull, struct rmq_pull_result *out);
+void rmq_pull_release(struct rmq_pull_result *out); /* lets go of the files that its ranges hold */
 /* 1 when a unit of [*from, max) may match; moves *from. */
 int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *pull, int64_t *from);
 int rmq_pulls_open(struct rmq_reader *r);

@@ -1,5 +1,6 @@
 """Pulls through the read role: statuses, limits, filters, holding."""
 
+import struct
 import time
 
 import pytest
@@ -141,6 +142,60 @@ def test_removed_log_file_and_missing_queue_file(kit: ReaderKit) -> None:
         assert numbers(client.ask(pull_frame("TopicA", "GROUP", 0)))[:3] == (20, "MESSAGE_WAS_REMOVING", 10)
         kit.queue(1, 1).max_offset = 700
         assert numbers(client.ask(pull_frame("TopicA", "GROUP", 310, queue=1)))[:3] == (19, "OFFSET_FOUND_NULL", 600)
+
+
+def test_a_log_file_that_cannot_be_mapped_is_not_stepped_over(make_kit: MakeKit) -> None:
+    kit = make_kit(segment_bytes=65536)
+    kit.create_segment(65536)
+    kit.subscribe(kit.group(b"GROUP"), 1)
+    for role in ("write", "dispatch", "read"):
+        kit.start(role)
+    fill(kit, 350)
+    border = next(number for number, (offset, *_) in enumerate(kit.records()) if offset >= 65536)
+    path = kit.root / "commitlog" / f"{65536:020d}"
+    path.rename(path.with_suffix(".away"))
+    path.symlink_to(path)  # ELOOP, like EMFILE not a word about the messages
+    with connected(kit) as client:
+        at_the_border = client.ask(pull_frame("TopicA", "GROUP", border - 2))
+        assert numbers(at_the_border)[:3] == (0, "FOUND", border)
+        refused = client.ask(pull_frame("TopicA", "GROUP", border))
+        assert (refused.code, "cannot be mapped" in (refused.remark or "")) == (2, True)
+        path.unlink()
+        path.with_suffix(".away").rename(path)
+        assert bodies(client.ask(pull_frame("TopicA", "GROUP", border)))[0] == bytes([border % 256]) * 100
+
+
+def test_filler_units_are_stepped_over(kit: ReaderKit) -> None:
+    fill(kit, 5)
+    with (kit.root / "consumequeue" / "TopicA" / "0" / f"{0:020d}").open("r+b") as file:
+        for number in (1, 4):
+            file.seek(number * 20)
+            file.write(struct.pack(">qiq", 0, 0x7FFFFFFF, 0))
+    with connected(kit) as client:
+        first = client.ask(pull_frame("TopicA", "GROUP", 0))
+        assert [body[0] for body in bodies(first)] == [0, 2, 3]
+        assert numbers(first)[:3] == (0, "FOUND", 5)
+        assert numbers(client.ask(pull_frame("TopicA", "GROUP", 1)))[2] == 5
+        assert numbers(client.ask(pull_frame("TopicA", "GROUP", 4)))[:3] == (20, "NO_MATCHED_MESSAGE", 5)
+
+
+def test_a_pull_over_more_files_than_are_mapped_at_once(make_kit: MakeKit) -> None:
+    limits = {"pull_memory_bytes_max": 64 << 20, "pull_memory_count_max": 400, "send_queue_bytes_max": 64 << 20}
+    kit = make_kit(segment_bytes=65536, **limits)
+    for number in range(1, 302):
+        kit.create_segment(number * 65536)
+    kit.subscribe(kit.group(b"GROUP"), 1)
+    for role in ("write", "dispatch", "read"):
+        kit.start(role)
+    fill(kit, 300, body=40_000)  # one in each file
+    taken: list[bytes] = []
+    with connected(kit) as client:
+        while len(taken) < 300:
+            answer = client.ask(pull_frame("TopicA", "GROUP", len(taken), count=400))
+            assert answer.code == 0, answer.remark
+            taken += bodies(answer)
+            assert numbers(answer)[2] == len(taken)
+    assert taken == [bytes([n % 256]) * 40_000 for n in range(300)]
 
 
 @pytest.mark.parametrize(
