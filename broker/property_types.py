@@ -28,7 +28,8 @@ class Property:
 
 def number(name: str, default: int, low: int, high: int, *, live: bool = False, step: int = 1) -> Any:
     """A dataclass field for a whole number in low..high that is a multiple of `step`."""
-    accepted = f"a whole number {low}..{high}" + (f", a multiple of {step}" if step > 1 else "")
+    accepted = f"a whole number {low}..{high}" if low < high else f"only {low}"
+    accepted += f", a multiple of {step}" if step > 1 else ""
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()):
