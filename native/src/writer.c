@@ -5,6 +5,7 @@
 
 #include "append_window.h"
 #include "bytes.h"
+#include "dispatch_batch.h"
 #include "record.h"
 #include "ring.h"
 #include "write_batch.h"
@@ -98,6 +99,16 @@ static int wipe_intent(struct rmq_writer *w)
     return 0;
 }
 
+/* A queue offset that dispatch leaves out (dispatch_batch.c, bridge) must not be followed here: everything behind it would
+ * be left out, too. Such records are those of an earlier life of a topic that was deleted and made again, or damaged. */
+static int is_dispatched(const struct rmq_writer *w, uint64_t next, int64_t queue_offset)
+{
+    uint64_t units = w->header->settings.queue_file_bytes / RMQ_CQ_UNIT_BYTES;
+    if (queue_offset < 0 || queue_offset > INT64_MAX / RMQ_CQ_UNIT_BYTES - RMQ_DISPATCH_ROWS)
+        return 0;
+    return !next || (uint64_t)queue_offset <= next || (uint64_t)queue_offset - next <= units;
+}
+
 static void count_record(struct rmq_writer *w, const uint8_t *record, const struct rmq_record_view *view)
 {
     int transaction = view->sys_flag & RMQ_SYS_TRANSACTION_MASK;
@@ -105,7 +116,7 @@ static void count_record(struct rmq_writer *w, const uint8_t *record, const stru
         return;
     uint32_t topic = rmq_topic_find(w->plane, (const char *)record + view->topic_at, view->topic_length);
     uint32_t slot = topic == RMQ_NONE ? RMQ_NONE : rmq_queue_find(w->plane, topic, (uint32_t)view->queue_id);
-    if (slot == RMQ_NONE || slot >= w->queues_known)
+    if (slot == RMQ_NONE || slot >= w->queues_known || !is_dispatched(w, w->queue_offsets[slot], view->queue_offset))
         return;
     uint64_t next = (uint64_t)view->queue_offset + 1;
     if (next > w->queue_offsets[slot])

@@ -374,3 +374,24 @@ def test_pages_are_populated_ahead_of_the_append_position(tmp_path: Path) -> Non
         assert counters[lib.RMQ_WRITE_WINDOW_MISSES] == 0
         assert counters[lib.RMQ_WRITE_MINOR_FAULTS] - before < 10  # 73 pages were written
     assert len(kit.completions()) == 4
+
+
+@pytest.mark.parametrize("gap", [290, 990])
+def test_a_restarted_writer_follows_the_offsets_that_dispatch_follows(kit: Kit, gap: int) -> None:
+    topic = kit.topic(b"T")
+    queue = kit.queue(topic, 0)
+    queue.max_offset = 10 + gap
+    kit.request(topic, 0, b"of an earlier life of the topic")
+    with kit.writer() as run:
+        run()
+    queue.max_offset = 10  # the queue was deleted and made again: a gap of more than a file (300 units) is not bridged
+    kit.request(topic, 0, b"new")
+    with kit.writer() as run:
+        run()
+    (*_, view) = kit.records()[-1]
+    with kit.dispatcher() as dispatch:
+        dispatch()
+    assert kit.marks.dispatched_offset == kit.marks.append_offset
+    assert view.queue_offset == (10 if gap > 300 else 11 + gap)
+    assert queue.max_offset == view.queue_offset + 1
+    assert kit.queue_units("T", 0)[view.queue_offset][0] == view.physical_offset
