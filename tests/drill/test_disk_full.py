@@ -1,59 +1,175 @@
-"""A full disk: writes are refused with the cause, reads go on, room makes writes possible again."""
+"""A full disk: writes are refused with the cause, reads go on, room makes writes possible again, nothing is lost."""
 
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ringmq.client import Message, SendError, blocking
-from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.running import RunningBroker
-from ringmq.store.verify import verify_store
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.message import decode_messages
+from ringmq.store.config import StoreConfig
+from ringmq.store.message_store import MessageStore
+from ringmq.store.verify import verify
 from tests.drill.small_disk import fill, missing_for_small_disk, small_disk
+from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.drill,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(bool(missing_for_small_disk()), reason=missing_for_small_disk() or "can be made"),
 ]
-SMALL = {
+DAY_MS = 86_400_000
+SETTINGS = {
     "mappedFileSizeCommitLog": 1 << 20,
     "mappedFileSizeConsumeQueue": 6000,
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
-    "cleanResourceInterval": 200,
-    "diskMaxUsedSpaceRatio": 95,
+    "maxMessageSize": 65_536,
+    "flushConsumerOffsetInterval": 50,
+    "cleanResourceInterval": DAY_MS,  # retention would make room by deleting; it has a test of its own
 }
+LIMIT = 4000
+NO_SPACE = os.strerror(28)
+LOG_IS_FULL = f"the store refuses writes: no space left for the commit log: {NO_SPACE}"
+QUEUE_IS_FULL = f"the store refuses writes: a consume queue or index file could not be written: {NO_SPACE}"
 
 
-def send_until_refused(producer: blocking.Producer, limit: int) -> tuple[int, SendError]:
-    for number in range(limit):
-        try:
-            producer.send(Message("Full", b"%08d" % number + b"x" * 3000))
-        except SendError as error:
-            return number, error
-    raise AssertionError(f"{limit} messages of 3000 bytes were taken on a full disk")
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, 48) as mounted:
+        yield mounted
 
 
-def test_a_full_disk_refuses_writes_with_the_cause_and_reads_go_on(tmp_path: Path) -> None:
-    with small_disk(tmp_path, 48) as disk, RunningBroker(disk / "store", SMALL, log_path=tmp_path / "log") as broker:
-        with blocking.Producer(broker.namesrv) as producer:
-            producer.send(Message("Full", b"first"))
+def start(disk: Path, settings: dict[str, object]) -> RunningBroker:
+    return RunningBroker(disk / "store", settings, log_path=disk.parent / "log")
+
+
+def send_until_refused(client: RawClient, sent: list[bytes], size: int) -> RemotingCommand:
+    """Send on until there is a refusal, which is returned; what is acknowledged goes into `sent`."""
+    for _ in range(LIMIT):
+        body = (b"%d" % len(sent)).ljust(size, b".")
+        answer = client.send("Full", body, pairs={"KEYS": f"key{len(sent)}"})
+        if answer.code != 0:
+            return answer
+        sent.append(body)
+    raise AssertionError(f"{LIMIT} messages of {size} bytes were taken on a full disk")
+
+
+def read_all(client: RawClient) -> list[bytes]:
+    bodies: list[bytes] = []
+    while (answer := client.pull("Full", 0, len(bodies))).code == 0:
+        bodies += [bytes(message.body) for message in decode_messages(answer.body)]
+    return bodies
+
+
+def check(store: Path, settings: dict[str, object]) -> None:
+    found = MessageStore(StoreConfig.from_properties(store, {name: str(value) for name, value in settings.items()}))
+    report = verify(found, found.queue_end())
+    assert (report.errors, report.findings) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("different", "size", "remark"),
+    [
+        pytest.param({}, 3000, LOG_IS_FULL, id="log"),
+        pytest.param(
+            {"mappedFileSizeCommitLog": 8 << 20, "messageIndexEnable": False}, 10, QUEUE_IS_FULL, id="consume queue"
+        ),
+        pytest.param(
+            {"mappedFileSizeCommitLog": 8 << 20, "mappedFileSizeConsumeQueue": 200_000}, 10, QUEUE_IS_FULL, id="index"
+        ),
+    ],
+)
+def test_a_full_disk_refuses_writes_with_the_cause(
+    disk: Path, different: dict[str, object], size: int, remark: str
+) -> None:
+    settings: dict[str, object] = {**SETTINGS, **different}
+    sent: list[bytes] = []
+    with start(disk, settings) as broker, RawClient(broker.address) as client:
+        assert client.send("Full", b"0".ljust(size, b"."), pairs={"KEYS": "key0"}).code == 0
+        sent.append(b"0".ljust(size, b"."))
+        workers = broker.worker_pids()
+        for _ in range(2):
             ballast = fill(disk)
-            taken, refusal = send_until_refused(producer, 20_000)
-            assert "No space left" in str(refusal) or "disk" in str(refusal).lower(), refusal
-            wait_until(
-                lambda: read_watermarks(broker.store).dispatched_offset >= 0 and broker.worker_pids(), "still serving"
-            )
+            refusal = send_until_refused(client, sent, size)
+            assert (refusal.code, refusal.remark) == (14, remark)
+            assert client.send("Full", b"x", pairs={"WAIT": "false"}).code == 14
+            shown = read_all(client)
+            assert shown == sent[: len(shown)] and shown, "reads go on"
+            assert client.ask(35, {"clientID": "nobody", "producerGroup": "none"}).code == 0, "control answers"
             ballast.unlink()
 
-            def accepted() -> bool:
-                try:
-                    producer.send(Message("Full", b"again"))
-                except SendError:
-                    return False
-                return True
+            def is_taken() -> bool:
+                answer = client.send("Full", (b"%d" % len(sent)).ljust(size, b"."), pairs={"KEYS": f"key{len(sent)}"})
+                if answer.code == 0:
+                    sent.append((b"%d" % len(sent)).ljust(size, b"."))
+                return answer.code == 0
 
-            wait_until(accepted, "writes are taken again once there is room", timeout_s=30)
-        assert taken >= 0
+            wait_until(is_taken, "writes are taken again once there is room", timeout_s=15)
+            wait_until(lambda: len(read_all(client)) == len(sent), "what waited is readable")
+            assert read_all(client) == sent
+        assert broker.worker_pids() == workers, "no worker has died of it"
         assert broker.stop() == 0
-        assert verify_store(disk / "store").problems == []
+    check(disk / "store", settings)
+
+
+def test_workers_may_die_on_a_full_disk(disk: Path) -> None:
+    """Each worker comes back and serves what can be served."""
+    sent: list[bytes] = []
+    with start(disk, SETTINGS) as broker, RawClient(broker.address) as client:
+        fill(disk)
+        assert send_until_refused(client, sent, 3000).remark == LOG_IS_FULL
+        for name in ("write", "flush", "dispatch", "control"):
+            old = broker.signal_worker(name, signal.SIGKILL)
+            wait_until(lambda n=name, o=old: broker.worker_pids().get(n, o) != o, f"{name} is started again")
+        wait_until(lambda: len(read_all(client)) == len(sent), "reads go on")
+        (disk / "ballast").unlink()
+        wait_until(lambda: client.send("Full", b"room").code == 0, "writes are taken again", timeout_s=15)
+        assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("how", ["clean", "kill"])
+def test_a_start_on_a_full_disk_serves_or_says_why(disk: Path, how: str) -> None:
+    sent: list[bytes] = []
+    with start(disk, SETTINGS) as broker, RawClient(broker.address) as client:
+        fill(disk)
+        assert send_until_refused(client, sent, 3000).code == 14
+        if how == "clean":
+            broker.stop()
+        else:
+            broker.kill_all()
+    fill(disk)
+    try:
+        with start(disk, SETTINGS) as broker, RawClient(broker.address) as client:
+            assert read_all(client) == sent
+            assert client.send("Full", bytes(3000)).remark == LOG_IS_FULL
+            broker.stop()
+    except RuntimeError as refusal:
+        assert NO_SPACE in str(refusal)
+        assert "Traceback" not in str(refusal)
+    (disk / "ballast").unlink()
+    with start(disk, SETTINGS) as broker, RawClient(broker.address) as client:
+        assert read_all(client)[: len(sent)] == sent
+        assert client.send("Full", b"again").code == 0
+        assert broker.stop() == 0
+    check(disk / "store", SETTINGS)
+
+
+def test_retention_and_the_warning_level(disk: Path) -> None:
+    """Over diskSpaceWarningLevelRatio writes are refused as in stock; old files go, by age or by force."""
+    settings = {**SETTINGS, "cleanResourceInterval": 100, "cleanFileForciblyEnable": False}
+    sent: list[bytes] = []
+    with start(disk, settings) as broker, RawClient(broker.address) as client:
+        refusal = send_until_refused(client, sent, 30_000)
+        assert (refusal.code, refusal.remark) == (14, LOG_IS_FULL)
+        used = os.statvfs(disk)
+        assert 1 - used.f_bavail / used.f_blocks > 0.85, "not before the warning level"
+        assert len(read_all(client)) == len(sent)
+        assert broker.stop() in (0, 1)
+    with start(disk, {**settings, "cleanFileForciblyEnable": True}) as broker, RawClient(broker.address) as client:
+        wait_until(lambda: client.send("Full", b"room").code == 0, "old files were deleted by force", timeout_s=20)
+        assert broker.stop() == 0
