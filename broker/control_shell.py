@@ -43,6 +43,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     for topic in store.topics_on_disk():
         if plane.topic_find(topic) is None:  # deleted, and the predecessor died before its queues were gone
             broker.deletions.add(topic, now_ms())
+            broker.offsets.forget_topic(topic)
 
     def show_limits(changed: BrokerConfig) -> None:
         settings.pull_memory_bytes_max = changed.max_transfer_bytes_on_message_in_memory

@@ -98,6 +98,12 @@ class PlaneTables:
             if word >> 40 & ports.TOPIC_LIVE and not word >> 40 & ports.TOPIC_RECOVERED:
                 yield TopicConfig(_name(entry), word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, word & 0xFF)
 
+    def withdrawn_topics(self) -> set[str]:
+        """Topics that the plane has known and that are not live now."""
+        ids = range(1, int(self.plane.header.topic_count) + 1)
+        names = (_name(entry) for entry in map(self.plane.topic, ids) if not int(entry.config) >> 40 & ports.TOPIC_LIVE)
+        return {name for name in names if self.plane.topic_find(name) is None}
+
     # ---- queues ----
 
     def slot(self, topic: str, queue_id: int) -> int | None:

@@ -155,6 +155,8 @@ class TopicTable:
         if loaded is not None:
             self.data_version = loaded.data_version
             self._topics.update(loaded.topics)
+        for name in self._tables.withdrawn_topics():  # a predecessor that deleted it died before the file was written
+            self._topics.pop(name, None)
         system = {topic.topic_name: topic for topic in system_topics(config)}
         for name, topic in system.items():
             if name == names.AUTO_CREATE_TOPIC or name not in self._topics:

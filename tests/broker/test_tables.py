@@ -7,8 +7,10 @@ from pathlib import Path
 from ringmq.broker.config import BrokerConfig, changed
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED
+from ringmq.broker.publication import PlaneTables
 from ringmq.broker.stats import BrokerStats, Totals
 from ringmq.broker.tables import load_into
+from ringmq.broker.topics import TopicTable
 from ringmq.remoting.codes import RequestCode
 from ringmq.store.config_files import encode_config, load_config, persist_config
 from tests.broker.fakes import START_MS, FakePlane, make_lab
@@ -89,6 +91,19 @@ def test_control_comes_back_to_what_the_plane_shows(tmp_path: Path) -> None:
     second = make_lab(plane=plane)
     assert second.broker.topics.get("Unsaved") is not None
     assert dict(plane.topics) == topics, "nothing was made twice"
+
+
+def test_a_deletion_outlives_the_control_that_began_it(tmp_path: Path) -> None:
+    plane = FakePlane()
+    config = stored(tmp_path)
+    load_into(plane, config, Recovered({("T", 0): Bounds(0, 1000)}))
+    first = make_lab(plane=plane)
+    first.broker.tables.withdraw_topic("T")  # died before topics.json was written
+    table = TopicTable(PlaneTables(plane), lambda topic: None)
+    table.load(load_config(tmp_path, "topics.json"), config, START_MS)
+    assert "T" not in table
+    assert plane.topic_find("T") is None, "its old queues still stand on disk"
+    assert table.dirty
 
 
 def test_tables_are_saved_before_answers_and_deleted_queues_later(tmp_path: Path) -> None:
