@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ringmq.client.connection import split_address
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
-from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.remoting_client import RemotingClient, note_seen
 from ringmq.client.routes import TopicRoute, parse_route, route_from_template
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.errors import BadBody
@@ -100,6 +100,7 @@ class RouteTable:
         task = self._fetching.get(topic)
         if task is None:
             task = self._fetching[topic] = asyncio.create_task(self._name_servers.fetch_route(topic))
+            task.add_done_callback(note_seen)
             task.add_done_callback(lambda _: self._fetching.pop(topic, None))
         route = await asyncio.shield(task)
         if route is not None:

@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ringmq.client.connection import BrokerConnection, open_connection
 from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError
@@ -29,6 +30,12 @@ class _Endpoint:
     connecting: asyncio.Task[BrokerConnection] | None = None
     failures: int = 0
     retry_at: float = 0.0  # loop time before which no new attempt starts
+
+
+def note_seen(task: asyncio.Task[Any]) -> None:
+    """Mark a shared task's failure as seen: those who waited for it may all have been cancelled."""
+    if not task.cancelled():
+        task.exception()
 
 
 class RemotingClient:
@@ -74,6 +81,7 @@ class RemotingClient:
         endpoint = self._endpoints.setdefault(address, _Endpoint())
         if endpoint.connecting is None:
             endpoint.connecting = asyncio.create_task(self._connect(address, endpoint))
+            endpoint.connecting.add_done_callback(note_seen)
         # shielded: a caller that gives up must not take the attempt away from the others
         return await asyncio.shield(endpoint.connecting)
 
