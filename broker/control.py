@@ -33,6 +33,7 @@ TICK_MS = 250
 BACKLOG_BYTES_MAX = 64 << 20
 """Verdicts that a reader has no room for; above it no further request is taken in."""
 BACKLOG_RETRY_MS = 1
+INCOMPLETE_RETRY_MS = 1
 STOP_CALL_MS = 1000
 TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST})
 """Answered when the name servers know the topic, as stock does: its maker may use it at once."""
@@ -85,6 +86,7 @@ class ControlLoop:
         self._last_fault = 0
         self._told: set[str] = set()
         self._held: list[_Held] = []
+        self._blocked_parks = 0
 
     # ---- one round ----
 
@@ -108,6 +110,7 @@ class ControlLoop:
         self._register(now_ms)
         self._let_go(now_ms)
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
+        self._blocked_parks = 0 if taken else self._blocked_parks
         return taken > 0
 
     def park(self, now_ms: int) -> None:
@@ -118,11 +121,15 @@ class ControlLoop:
         role = lib.RMQ_ROLE_CONTROL
         self._plane.arm(role)
         if self._plane.inbox_blocked():
-            # Complete: work. Incomplete: its writer is at it, or has died: then it is freed here.
-            self._plane.disarm(role)
-            self._plane.inbox_unblock()
-            time.sleep(0)
-            return
+            # Something came just now; or the record at the front is incomplete: its writer is at it, is stopped, or has
+            # died, and then the record is freed here.
+            self._blocked_parks += 1
+            if self._plane.inbox_unblock() or self._blocked_parks == 1:
+                self._plane.disarm(role)
+                return
+            timeout_ms = INCOMPLETE_RETRY_MS
+        else:
+            self._blocked_parks = 0
         self._plane.wait(role, timeout_ms)
 
     @property

@@ -313,3 +313,24 @@ def test_subscriptions_of_a_predecessor_can_be_listed_and_withdrawn(rig: Rig) ->
     lib.rmq_subscription_get(rig.plane.struct, group, topic, copy)
     assert copy.kind == lib.RMQ_SUBSCRIPTION_NONE
     assert list(rig.plane.subscriptions()) == [(group, topic)]
+
+
+def test_a_record_whose_writer_stands_still_is_not_spun_on(rig: Rig) -> None:
+    rig.loop.turn(now())
+    inbox = rig.plane.header.inbox
+    record = ffi.cast("struct rmq_inbox_record *", rig.plane.struct.base + inbox.slots_at + inbox.head % inbox.capacity)
+    rig.plane.role(lib.RMQ_ROLE_READ).claim_position = inbox.head
+    record.length = -64  # claimed, and not filled
+    inbox.head += 64
+    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
+    rig.plane.set_event_fds({lib.RMQ_ROLE_CONTROL: descriptor})
+    began = time.process_time()
+    ended = time.monotonic() + 0.3
+    rounds = 0
+    while time.monotonic() < ended:
+        assert not rig.loop.turn(now())
+        rig.loop.park(now())
+        rounds += 1
+    os.close(descriptor)
+    assert rounds < 400, "about one look per millisecond"
+    assert time.process_time() - began < 0.25
