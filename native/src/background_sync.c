@@ -62,6 +62,10 @@ int rmq_background_sync_open(struct rmq_background_sync *s)
 
 int rmq_background_sync_add(struct rmq_background_sync *s, int fd)
 {
+    if (s->pending_count > FILES_BY_NAME) { /* the round reaches it by any of those: descriptors are scarce */
+        close(fd);
+        return 0;
+    }
     if (s->pending_count == s->pending_size) {
         uint32_t size = s->pending_size ? s->pending_size * 2 : 64;
         int *more = realloc(s->pending, size * sizeof *more);

@@ -1,5 +1,6 @@
 """The dispatch role against the queue and index files of a stock broker, and its restart, faults and cleaning."""
 
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -142,6 +143,19 @@ def test_many_queues_with_few_open_files(kit: Kit) -> None:
         assert kit.header.roles[lib.RMQ_ROLE_DISPATCH].counters[lib.RMQ_DISPATCH_OPEN_FILES] == 3
     for queue_id in range(40):
         assert sorted(kit.queue_units("T", queue_id)) == list(range(10))
+
+
+def test_files_that_wait_for_the_sync_hold_few_descriptors(kit: Kit) -> None:
+    topic = kit.topic(b"T", 300)
+    kit.header.settings.message_index_enable = 0
+    produce(kit, topic, 600, 300)
+    before = len(os.listdir("/proc/self/fd"))
+    with kit.dispatcher(open_files=3) as dispatch:
+        drain(kit, dispatch)
+        assert len(os.listdir("/proc/self/fd")) - before < 100
+        assert lib.rmq_dispatcher_sync(dispatch.handle) == 0
+    for queue_id in range(300):
+        assert sorted(kit.queue_units("T", queue_id)) == [0, 1]
 
 
 def test_sync_policy_dispatches_only_what_is_flushed(tmp_path: Path) -> None:
