@@ -265,7 +265,7 @@ int rmq_offset_put(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_sl
 int rmq_offset_drain(struct rmq_plane *plane)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    int changes = 0;
+    int changes = 0, failed = 0;
     for (uint32_t r = 0; r < RMQ_READERS_MAX; r++) {
         struct rmq_ring *ring = &h->commit[r];
         uint64_t tail = ring->tail, head = rmq_load(&ring->head);
@@ -273,11 +273,12 @@ int rmq_offset_drain(struct rmq_plane *plane)
             struct rmq_offset_commit *c = rmq_ring_slot(plane->base, ring, tail);
             int rc = rmq_offset_put(plane, c->group_id, c->queue_slot, c->offset);
             if (rc < 0)
-                return rc;
-            changes++;
+                failed = rc; /* lost: what stays in the ring would be stored once more over later offsets */
+            else
+                changes++;
         }
         RMQ_CRASH("control-commits-taken");
         rmq_store(&ring->tail, tail);
     }
-    return changes;
+    return failed ? failed : changes;
 }

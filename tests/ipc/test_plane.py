@@ -76,6 +76,21 @@ def test_offsets_of_pulls_are_drained_in_order(plane: Plane) -> None:
     assert list(plane.offsets()) == [(1, 2, 7)]
 
 
+def test_commits_that_find_no_room_do_not_come_again(plane: Plane) -> None:
+    for slot in range(SMALL.offsets):
+        plane.offset_put(1, slot, 1)
+    ring = plane.header.commit[0]
+    slots = ffi.cast("struct rmq_offset_commit *", plane.struct.base + ring.slots_at)
+    for position, (group, offset) in enumerate([(1, 5), (2, 5), (1, 6)]):
+        slots[position].group_id, slots[position].queue_slot, slots[position].offset = group, 0, offset
+    ring.head = 3
+    with pytest.raises(PlaneFullError, match="consumer offsets: the table is full"):
+        plane.offset_drain()
+    plane.offset_put(1, 0, 2)  # reset by an operator
+    assert plane.offset_drain() == 0
+    assert plane.offset_get(1, 0) == 2
+
+
 def test_inbox_keeps_order_over_many_turns_of_the_ring(plane: Plane) -> None:
     for number in range(200):
         payload = bytes([number]) * (number * 13 % 700)
