@@ -90,11 +90,9 @@ class LogState:
     commit_log_path: str
     disk_total_bytes: int
     disk_free_bytes: int
-
-    @property
-    def disk_ratio(self) -> float:
-        """Share of the disk in use, 0..1."""
-        return 1 - self.disk_free_bytes / self.disk_total_bytes if self.disk_total_bytes else 0.0
+    """What only the superuser may use included, as stock counts it."""
+    disk_ratio: float
+    """Share of the disk in use, 0..1, by the rule of retention."""
 
 
 class StorePort(Protocol):

@@ -13,6 +13,7 @@ from typing import Any
 from ringmq.broker.ports import BatchPull, KeyQuery, LogState
 from ringmq.store import layout
 from ringmq.store.message_store import MessageStore
+from ringmq.store.retention import used_ratio
 from ringmq.store.search import Boundary
 
 BATCH_PULL_BYTES_MAX = 4 << 20
@@ -107,7 +108,8 @@ class StoreView:
             confirm_offset=self._plane.confirm_offset(),
             commit_log_path=str(path),
             disk_total_bytes=disk.f_blocks * disk.f_frsize,
-            disk_free_bytes=disk.f_bavail * disk.f_frsize,
+            disk_free_bytes=disk.f_bfree * disk.f_frsize,
+            disk_ratio=used_ratio(path),
         )
 
     def earliest_store_time(self) -> int:

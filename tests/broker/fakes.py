@@ -182,7 +182,9 @@ class FakeStore:
         self.deleted.append(topic)
 
     def log_state(self) -> LogState:
-        return LogState(0, self.appended, self.appended, self.dispatched, self.appended, "/store/commitlog", 1000, 250)
+        return LogState(
+            0, self.appended, self.appended, self.dispatched, self.appended, "/store/commitlog", 1000, 250, 0.75
+        )
 
     def earliest_store_time(self) -> int:
         return -1
