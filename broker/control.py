@@ -11,27 +11,25 @@ import ipaddress
 import sys
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import handle, tick
+from ringmq.broker.outlets import Outlets
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.registrar import Registrar
 from ringmq.broker.registration import Registration, register_command, unregister_command
-from ringmq.broker.request import Connection, Effect, Hangup, Push, Release, Reply, Request, Run
+from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request
 from ringmq.broker.stats import Totals
-from ringmq.ipc.plane import NONE, InboxRecord, Plane
+from ringmq.ipc.plane import InboxRecord, Plane
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.remoting.command import RemotingCommand, decode_payload, encode_frame
+from ringmq.remoting.command import decode_payload
 from ringmq.remoting.errors import RemotingError
 
 RECORDS_PER_TURN = 512
 TICK_MS = 250
-BACKLOG_BYTES_MAX = 64 << 20
-"""Verdicts that a reader has no room for; above it no further request is taken in."""
 BACKLOG_RETRY_MS = 1
 INCOMPLETE_RETRY_MS = 1
 STOP_CALL_MS = 1000
@@ -46,29 +44,12 @@ def log(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Verdict:
-    kind: int
-    connection: Connection
-    pending: int
-    payload: bytes = b""
-    last: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class _Held:
     """An answer that goes out when the name servers know what it stands for."""
 
     reply: Effect
     news: int
     deadline_ms: int
-
-
-@dataclass(slots=True)
-class _Outlet:
-    """Verdicts for one read worker that wait for room in its ring."""
-
-    waiting: deque[_Verdict] = field(default_factory=deque)
-    waiting_bytes: int = 0
 
 
 class ControlLoop:
@@ -80,7 +61,7 @@ class ControlLoop:
         self._persistence = persistence
         self._registrar = registrar
         self._registration = Registration.of(broker.config)
-        self._outlets = [_Outlet() for _ in range(lib.RMQ_READERS_MAX)]
+        self._outlets = Outlets(plane)
         self._generations: dict[int, int] = {}
         self._next_tick_ms = 0
         self._last_fault = 0
@@ -92,10 +73,10 @@ class ControlLoop:
 
     def turn(self, now_ms: int) -> bool:
         """Do what there is; whether there was a request."""
-        self._send_waiting()
+        self._outlets.send_waiting()
         effects: list[Effect] = []
         taken = 0
-        while taken < RECORDS_PER_TURN and not self._is_choked():
+        while taken < RECORDS_PER_TURN and not self._outlets.is_choked:
             record = self._plane.inbox_take()
             if record is None:
                 break
@@ -105,7 +86,7 @@ class ControlLoop:
             self._next_tick_ms = now_ms + TICK_MS
             effects += self._tick(now_ms)
         self._guard("config files", self._persistence.save_tables)
-        self._perform(effects)
+        self._outlets.perform(effects)
         self._announce()
         self._register(now_ms)
         self._let_go(now_ms)
@@ -116,7 +97,7 @@ class ControlLoop:
     def park(self, now_ms: int) -> None:
         """Sleep until the bell rings or something is due."""
         timeout_ms = max(0, self._next_tick_ms - now_ms)
-        if any(outlet.waiting for outlet in self._outlets):
+        if self._outlets.is_waiting:
             timeout_ms = BACKLOG_RETRY_MS
         role = lib.RMQ_ROLE_CONTROL
         self._plane.arm(role)
@@ -141,7 +122,7 @@ class ControlLoop:
         """A clean stop: answer what is in the inbox, save everything, say goodbye to the name servers."""
         while self.turn(now_ms):
             pass
-        self._perform(held.reply for held in self._held)
+        self._outlets.perform(held.reply for held in self._held)
         self._drain_offsets(now_ms)
         self._guard("config files", self._persistence.save_tables)
         self._guard("consumer offsets", self._persistence.save_offsets)
@@ -157,6 +138,8 @@ class ControlLoop:
         reader = record.role - lib.RMQ_ROLE_READ
         if not 0 <= reader < lib.RMQ_READERS_MAX:
             return []
+        if record.role_generation < self._generations.get(reader, 0):
+            return []  # left behind by a reader that is gone
         effects = self._see_generation(reader, record.role_generation)
         connection = _connection_of(record, reader)
         if record.type == lib.RMQ_INBOX_CLOSED:
@@ -197,9 +180,9 @@ class ControlLoop:
         if known == generation:
             return []
         self._generations[reader] = generation
+        self._outlets.start_anew(reader, generation)
         if known is None:
             return []
-        self._outlets[reader] = _Outlet()
         for connection in self.broker.connections():
             if connection.reader == reader and connection.reader_generation != generation:
                 self.broker.on_close(connection)
@@ -270,64 +253,7 @@ class ControlLoop:
         ready = [held for held in self._held if now_ms >= held.deadline_ms or self._registration.is_told(held.news)]
         if ready:
             self._held = [held for held in self._held if held not in ready]
-            self._perform(held.reply for held in ready)
-
-    # ---- out ----
-
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            connection = effect.connection
-            match effect:
-                case Reply(command=command, pending=pending):
-                    self._send(connection, pending, command)
-                case Push(command=command):
-                    self._send(connection, NONE, command)
-                case Run(pending=pending):
-                    self._put(_Verdict(lib.RMQ_VERDICT_REDO, connection, pending))
-                case Release(pending=pending):
-                    self._put(_Verdict(lib.RMQ_VERDICT_DROP, connection, pending))
-                case Hangup(pending=kept):
-                    self._put(_Verdict(lib.RMQ_VERDICT_CLOSE, connection, NONE if kept is None else kept))
-
-    def _send(self, connection: Connection, pending: int, command: RemotingCommand) -> None:
-        try:
-            frame = encode_frame(command)
-        except RemotingError as error:
-            frame = encode_frame(RemotingCommand.response_to(command, ResponseCode.SYSTEM_ERROR, str(error)))
-        size = self._plane.verdict_chunk_bytes
-        for begin in range(0, len(frame), size):
-            chunk = frame[begin : begin + size]
-            last = begin + size >= len(frame)
-            self._put(_Verdict(lib.RMQ_VERDICT_SEND, connection, pending, chunk, last))
-
-    def _put(self, verdict: _Verdict) -> None:
-        connection = verdict.connection
-        if self._generations.get(connection.reader, connection.reader_generation) != connection.reader_generation:
-            return
-        outlet = self._outlets[connection.reader]
-        if outlet.waiting or not self._try(verdict):
-            outlet.waiting.append(verdict)
-            outlet.waiting_bytes += len(verdict.payload)
-
-    def _try(self, verdict: _Verdict) -> bool:
-        connection = verdict.connection
-        return self._plane.verdict(
-            connection.reader,
-            verdict.kind,
-            (connection.number, connection.generation),
-            verdict.pending,
-            connection.reader_generation,
-            verdict.payload,
-            verdict.last,
-        )
-
-    def _send_waiting(self) -> None:
-        for outlet in self._outlets:
-            while outlet.waiting and self._try(outlet.waiting[0]):
-                outlet.waiting_bytes -= len(outlet.waiting.popleft().payload)
-
-    def _is_choked(self) -> bool:
-        return any(outlet.waiting_bytes > BACKLOG_BYTES_MAX for outlet in self._outlets)
+            self._outlets.perform(held.reply for held in ready)
 
     # ---- trouble ----
 

@@ -163,6 +163,20 @@ def test_a_restarted_reader_has_none_of_its_connections(rig: Rig) -> None:
     assert rig.loop.broker.connections() == set()
 
 
+def test_records_that_a_dead_reader_left_behind_are_nobodys(rig: Rig) -> None:
+    rig.plane.role(lib.RMQ_ROLE_READ).generation = 2
+    rig.generation = 2
+    rig.put(heartbeat())
+    rig.loop.turn(now())
+    rig.verdicts()
+    rig.generation = 1
+    rig.put(heartbeat("Old"), connection=9)
+    rig.loop.turn(now())
+    assert rig.verdicts() == []
+    assert rig.loop.broker.consumers.get("Old") is None
+    assert rig.loop.broker.consumers.get("G") is not None
+
+
 def test_answers_beyond_the_ring_wait_in_order_and_are_cut_into_chunks(rig: Rig) -> None:
     topics = {f"T{index:03}": 1 for index in range(600)}
     for topic in topics:
