@@ -46,7 +46,8 @@ static void start_round(struct rmq_dispatcher *d)
     d->role->counters[RMQ_DISPATCH_SYNCS]++;
 }
 
-/* Once a second, unless the last round is still running. */
+/* Once a second, unless the last round is still running. Queue files and full index files: the index file in the making
+ * is given up after a power failure anyway, as stock does, and its slots are dirty all over. */
 static void sync_in_background(struct rmq_dispatcher *d)
 {
     int64_t now_ms = rmq_mono_ms();
@@ -61,7 +62,7 @@ static void sync_in_background(struct rmq_dispatcher *d)
         return;
     }
     d->index.full_synced_ms = d->index.full_started_ms;
-    int rc = collect(d);
+    int rc = rmq_queue_files_collect(&d->queues);
     if (rc < 0)
         set_fault(d, rc);
     else if (d->sync.pending_count)

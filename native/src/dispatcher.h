@@ -28,7 +28,7 @@
 struct rmq_dispatch_state {
     uint64_t dispatched_offset;
     int64_t dispatched_store_time_ms;      /* of the last record dispatched since start, 0 = none */
-    int64_t synced_store_time_ms;          /* queues and index on disk up to a record of this time, 0 = none */
+    int64_t synced_store_time_ms;          /* queues on disk up to a record of this time, 0 = none */
     int64_t full_index_synced_time_ms;     /* end time of the newest full index file that is on disk, 0 = none */
     uint64_t index_files;
     uint32_t dispatch_fault;
