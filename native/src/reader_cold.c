@@ -72,6 +72,8 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
                              uint32_t length, struct rmq_hold *hold, uint32_t redone)
 {
     uint32_t body = length - 8 - h->header_length, payload = is_send(h->code) ? length - body : length;
+    if (c->cold_count >= RMQ_COLD_MAX && !redone)
+        return RMQ_FATE_STALL;
     if (redone > RMQ_REDO_MAX) {
         refuse(r, c, h, "[OVERLOAD]the broker's tables change too fast for this request, try again");
         return RMQ_FATE_DONE;

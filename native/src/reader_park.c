@@ -7,6 +7,7 @@
 #define PARKED_MAX 65536u
 #define PARKED_BYTES_MAX (64u << 20) /* of the frames kept */
 #define SCAN_MS 5000
+#define POSTPONE_MS 20
 
 int rmq_park_open(struct rmq_reader *r)
 {
@@ -118,6 +119,13 @@ void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c)
         unpark(r, parked_at(r, c->parked));
 }
 
+static void postpone(struct rmq_reader *r, struct rmq_parked_pull *p)
+{
+    p->deadline_ms = r->now_ms + POSTPONE_MS;
+    if (p->deadline_ms < r->parked_next_ms)
+        r->parked_next_ms = p->deadline_ms;
+}
+
 /* Runs a held pull; with `look` only if something may match. It may be gone afterwards. */
 static void run(struct rmq_reader *r, struct rmq_parked_pull *p, int look)
 {
@@ -126,6 +134,10 @@ static void run(struct rmq_reader *r, struct rmq_parked_pull *p, int look)
     uint32_t generation = p->connection_generation;
     if (c->state != RMQ_CONNECTION_OPEN || c->generation != generation) {
         unpark(r, p);
+        return;
+    }
+    if (c->output && c->output->bytes > rmq_output_soft_limit(r)) {
+        postpone(r, p); /* many pulls woken at once must not flood their own connection */
         return;
     }
     p->frame = NULL; /* the entry may go with the connection, the frame must not */
@@ -137,6 +149,8 @@ static void run(struct rmq_reader *r, struct rmq_parked_pull *p, int look)
     p->frame = frame;
     if (done)
         unpark(r, p);
+    else if (!look)
+        postpone(r, p);
 }
 
 static void run_slot(struct rmq_reader *r, uint32_t slot)
@@ -184,7 +198,7 @@ void rmq_park_tick(struct rmq_reader *r)
         int grown = scan && (int64_t)rmq_load(&rmq_queue_at(r->plane, p->queue_slot)->max_offset) > p->offset;
         if (grown || r->now_ms >= p->deadline_ms)
             run(r, p, 0);
-        else if (p->deadline_ms < next)
+        if (p->frame && p->deadline_ms < next)
             next = p->deadline_ms;
     }
     r->parked_next_ms = next == INT64_MAX ? next : next < r->now_ms + 20 ? r->now_ms + 20 : next;

@@ -45,10 +45,12 @@ struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind
     p->redone = 0;
     p->next = RMQ_NONE;
     p->hold = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};
-    if (kind == RMQ_PENDING_COLD)
+    if (kind == RMQ_PENDING_COLD) {
         r->cold_count++;
-    else
+        c->cold_count++;
+    } else {
         r->in_flight++;
+    }
     return p;
 }
 
@@ -68,10 +70,14 @@ struct rmq_pending *rmq_pending_find(struct rmq_reader *r, uint32_t id)
 
 void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p)
 {
-    if (p->kind == RMQ_PENDING_COLD)
+    if (p->kind == RMQ_PENDING_COLD) {
+        struct rmq_connection *c = rmq_connection_at(r, p->connection);
         r->cold_count--;
-    else
+        if (c->generation == p->connection_generation)
+            c->cold_count--;
+    } else {
         r->in_flight--;
+    }
     rmq_hold_release(r, &p->hold);
     free(p->answer);
     p->answer = NULL;

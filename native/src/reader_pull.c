@@ -87,8 +87,7 @@ int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fram
     r->judged = 0;
     if (rmq_pull_decode(r, c, &h, &p) == RMQ_FATE_COLD) {
         struct rmq_hold none = {RMQ_NONE, RMQ_NONE, 0};
-        rmq_cold_frame(r, c, &h, frame, length, &none, 0);
-        return 1;
+        return rmq_cold_frame(r, c, &h, frame, length, &none, 0) != RMQ_FATE_STALL;
     }
     if (look && !rmq_pull_peek(r, &p, scanned))
         return 0;

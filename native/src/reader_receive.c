@@ -54,7 +54,7 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
     }
     enum rmq_fate fate = rmq_frame_process(r, c, frame, length, hold, 0);
     if (fate == RMQ_FATE_STALL) {
-        stall(r, c, RMQ_STALL_RING);
+        stall(r, c, c->cold_count < RMQ_COLD_MAX ? RMQ_STALL_RING : RMQ_STALL_COLD);
         return 0;
     }
     return c->state == RMQ_CONNECTION_OPEN;
@@ -232,6 +232,8 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
 static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c)
 {
     if (c->stall & RMQ_STALL_RING && (r->in_flight >= r->in_flight_max || r->in_flight + r->cold_count >= r->pending_capacity))
+        return 0;
+    if (c->stall & RMQ_STALL_COLD && c->cold_count > RMQ_COLD_MAX / 2)
         return 0;
     if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(r) / 2)
         return 0;

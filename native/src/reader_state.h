@@ -80,6 +80,8 @@ enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNEC
 #define RMQ_STALL_RING 1   /* request ring full */
 #define RMQ_STALL_ROOM 2   /* no block for a straddling frame */
 #define RMQ_STALL_OUTPUT 4 /* its answers are not read fast enough */
+#define RMQ_STALL_COLD 8   /* control has enough of its frames */
+#define RMQ_COLD_MAX 256u  /* frames of one connection that control may hold: a flood must not fill the inbox */
 
 struct rmq_connection {
     int fd;
@@ -105,6 +107,7 @@ struct rmq_connection {
     struct rmq_span *spans;
     uint32_t span_head, span_count, span_capacity;
     uint32_t parked;         /* first parked pull, index + 1 */
+    uint32_t cold_count;     /* frames that control holds */
     uint16_t port;
     uint8_t host[16];
     uint8_t *server_frame;   /* chunks of a frame that control sends on its own */

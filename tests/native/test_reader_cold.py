@@ -1,5 +1,6 @@
 """Frames left to control: inbox records, verdicts, what follows when control dies or is full."""
 
+import socket
 import time
 
 import pytest
@@ -186,3 +187,37 @@ def test_held_pull_goes_through_control_and_back(kit: ReaderKit) -> None:
         with connected(kit) as producer:
             assert producer.ask(send_frame("TopicA", b"x")).code == 0
         assert client.answer().code == 0
+
+
+def test_a_flood_of_cold_frames_waits_for_its_verdicts(make_kit: MakeKit) -> None:
+    """One connection may have 256 frames with control; the others are still heard."""
+    kit = make_kit("read", request_slots=1024)
+    count = 600
+    with connected(kit) as flood, connected(kit) as other:
+        flood.send(*(request(ROUTE, {}, opaque=n) for n in range(count)))
+        taken = [kit.take()[0] for _ in range(256)]
+        other.send(request(ROUTE, {}, opaque=7))
+        record = kit.take()[0]
+        assert record.connection != taken[0].connection
+        kit.verdict(record, SEND, answer_frame(7))
+        assert other.answer().opaque == 7
+        answered = set()
+        while len(answered) < count:
+            for record in taken:
+                kit.verdict(record, SEND, answer_frame(len(answered)))
+                answered.add(flood.answer().opaque)
+            taken = [kit.take()[0]] if len(answered) < count else []
+
+
+def test_held_pulls_with_much_to_say_take_turns(make_kit: MakeKit) -> None:
+    """Eight woken pulls of 200 KB each on a connection that may queue 1 MiB (a quarter before it has to wait)."""
+    kit = make_kit("write", "dispatch", "read", send_queue_bytes_max=1 << 20)
+    kit.subscribe(kit.group(b"GROUP"), 1)
+    with connected(kit) as producer, connected(kit) as client:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        client.send(*(pull_frame("TopicA", "GROUP", 0, queue=n % 4, sys_flag=2, opaque=n) for n in range(8)))
+        for queue in range(4):
+            assert producer.ask(send_frame("TopicA", b"x" * 200_000, queue=queue)).code == 0
+        answers = [client.answer() for _ in range(8)]
+    assert sorted(answer.opaque for answer in answers) == list(range(8))
+    assert {answer.code for answer in answers} == {0}
