@@ -6,15 +6,19 @@ removed, and its name is free again, only when everything appended shortly after
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 IN_FLIGHT_MS = 200
-"""A request taken before the deletion has been appended by then."""
+"""A request taken before the deletion has been appended by then, unless write stands still."""
 
 
 @dataclass(slots=True)
 class _Deletion:
     deleted_ms: int
+    write_turns: int
+    is_settled: bool = False
+    """Write has begun a batch since then: it cannot hold one any more that was planned before the deletion."""
     dispatch_bound: int | None = None
 
 
@@ -23,6 +27,8 @@ class Deletions:
 
     def __init__(self) -> None:
         self._topics: dict[str, _Deletion] = {}
+        self.write_turns: Callable[[], int] | None = None
+        """How often write has looked for requests; None = it is never in the middle of a batch (tests)."""
 
     def __contains__(self, topic: object) -> bool:
         return topic in self._topics
@@ -31,14 +37,17 @@ class Deletions:
         return len(self._topics)
 
     def add(self, topic: str, now_ms: int) -> None:
-        """The topic was deleted."""
-        self._topics[topic] = _Deletion(now_ms)
+        """The topic was deleted: no request for it is taken from here on."""
+        turns = self.write_turns() if self.write_turns else 0
+        self._topics[topic] = _Deletion(now_ms, turns, is_settled=self.write_turns is None)
 
     def due(self, now_ms: int, append_offset: int, dispatched_offset: int) -> list[str]:
         """Topics whose queues may be removed now; they are forgotten here by `done`."""
         ready = []
         for topic, deletion in self._topics.items():
-            if deletion.dispatch_bound is None and now_ms >= deletion.deleted_ms + IN_FLIGHT_MS:
+            if not deletion.is_settled:  # the append offset at hand may be older than this look: next time
+                deletion.is_settled = self.write_turns is None or self.write_turns() != deletion.write_turns
+            elif deletion.dispatch_bound is None and now_ms >= deletion.deleted_ms + IN_FLIGHT_MS:
                 deletion.dispatch_bound = append_offset
             if deletion.dispatch_bound is not None and dispatched_offset >= deletion.dispatch_bound:
                 ready.append(topic)

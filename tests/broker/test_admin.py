@@ -118,6 +118,15 @@ def test_a_deleted_name_is_free_when_its_queues_are_gone() -> None:
     lab.store.appended, lab.store.dispatched = 300, 100
     assert deletions.due(START_MS + 201, log().append_offset, log().dispatched_offset) == ["T"]
     deletions.done("T")
+    turns = [7]
+    deletions.write_turns = lambda: turns[0]
+    deletions.add("Slow", START_MS)
+    assert deletions.due(START_MS + 9000, 300, 300) == [], "write stands still in the middle of a batch"
+    turns[0] = 8
+    assert deletions.due(START_MS + 9100, 300, 300) == []
+    assert deletions.due(START_MS + 9200, 400, 300) == [], "what it appended is not dispatched yet"
+    assert deletions.due(START_MS + 9300, 400, 400) == ["Slow"]
+    deletions.done("Slow")
     assert update_topic(lab, "T").code == 0
     assert lab.plane.topic_find("T") == lab.plane.header.topic_count, "a new id"
 
