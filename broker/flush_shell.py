@@ -119,6 +119,8 @@ class FlushShell:
         """True unless a file is missing and cannot be made now."""
         state = self._state()
         if state.next_segment_exists:
+            if state.store_fault == lib.RMQ_FAULT_CREATE_FILE:  # a predecessor died before it could take it back
+                lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_NONE, 0)
             return True
         size = self._store_config.commit_log_file_bytes
         code = lib.rmq_segment_create(os.fsencode(self._root), os.fsencode(self._directory), state.next_segment, size)
