@@ -102,7 +102,10 @@ def listen_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
 def recover_store(config: BrokerConfig) -> RecoveredStore:
     """Bring the store into a state that the workers can continue; tells what was done."""
     began = time.monotonic()
-    recovered = recover(store_config(config))
+    try:
+        recovered = recover(store_config(config))
+    except OSError as error:
+        raise StartError(f"{config.store_path_root_dir}: the store cannot be recovered: {error}") from error
     stages = ", ".join(f"{name} {ms:.0f} ms" for name, ms in recovered.stage_ms.items() if ms >= 1)
     seconds = time.monotonic() - began
     log(f"store recovered in {seconds:.2f} s ({recovered.mode}) up to offset {recovered.append_offset}: {stages}")
@@ -139,6 +142,16 @@ def ensure_first_segments(config: BrokerConfig, root: Path, append_offset: int) 
     code = lib.rmq_segment_create(os.fsencode(root), os.fsencode(directory), append_offset // size * size, size)
     if code < 0:
         raise StartError(f"{directory}: the log file of {size} bytes cannot be made: {os.strerror(-code)}")
+
+
+def leave_marks(plane: Plane, root: Path) -> None:
+    """Mark the store as running; without the marks the next start could not tell how this run ended."""
+    try:
+        markers.write_boot_marker(root)
+        markers.write_abort(root, os.getpid())
+    except OSError as error:
+        remove_segments(plane.name)
+        raise StartError(f"{root}: cannot mark the store as running: {error.strerror}") from error
 
 
 def worker_specs(
@@ -213,8 +226,7 @@ def serve(options: ServeOptions) -> int:
     plane = make_plane(config, root, recovered, placement, port)
     specs = worker_specs(plane, placement, listeners, write_run_config(plane.name, config))
     specs = [_with_namesrv(spec, namesrv, root) for spec in specs]
-    markers.write_boot_marker(root)
-    markers.write_abort(root, os.getpid())
+    leave_marks(plane, root)
     plane.publish_watermarks()
     supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (lock.descriptor,), log)
     where = f"broker {config.broker_name} on {config.broker_ip1}:{port}"

@@ -47,7 +47,11 @@ def has_abort(root: Path) -> bool:
 
 
 def write_abort(root: Path, pid: int) -> None:
-    """Mark the store as running."""
+    """Mark the store as running. The mark of a run before is written over where it lies: that works on a full disk."""
+    with contextlib.suppress(FileNotFoundError), (root / layout.ABORT).open("r+b") as file:
+        file.write(str(pid).encode())
+        file.truncate()
+        return
     replace_file(root / layout.ABORT, str(pid).encode())
 
 
