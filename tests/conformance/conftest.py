@@ -26,6 +26,11 @@ CLIENTS = {
         "-Dcom.rocketmq.sendMessageWithVIPChannel=true",
     ),
 }
+# Full-size log files: scenarios send up to 4 MiB.
+SETUPS: dict[str, dict[str, object]] = {
+    "default": {"mappedFileSizeCommitLog": 64 << 20},
+    "sync": {"mappedFileSizeCommitLog": 64 << 20, "flushDiskType": "SYNC_FLUSH", "ringmqReaders": 2},
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -116,20 +121,20 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
 
 
 @pytest.fixture(scope="session")
-def shared_servers(started: Callable[..., servers.Server]) -> Callable[[str], servers.Server]:
-    """One server per kind for all scenarios that share well, started when first asked for."""
-    running: dict[str, servers.Server] = {}
+def shared_servers(started: Callable[..., servers.Server]) -> Callable[[str, str], servers.Server]:
+    """One server per kind and set-up for all scenarios that share well, started when first asked for."""
+    running: dict[tuple[str, str], servers.Server] = {}
 
-    def get(kind: str) -> servers.Server:
-        if kind not in running:
-            # full-size log files: scenarios send up to 4 MiB
-            running[kind] = started(kind, "scenarios", settings={"mappedFileSizeCommitLog": 64 << 20})
-        return running[kind]
+    def get(kind: str, setup: str) -> servers.Server:
+        if (kind, setup) not in running:
+            settings = {name: value for name, value in SETUPS[setup].items() if kind in name or "ringmq" not in name}
+            running[kind, setup] = started(kind, setup, settings=settings)
+        return running[kind, setup]
 
     return get
 
 
 @pytest.fixture
-def server(kind: str, shared_servers: Callable[[str], servers.Server]) -> servers.Server:
+def server(kind: str, shared_servers: Callable[[str, str], servers.Server]) -> servers.Server:
     """The shared server of the kind under test."""
-    return shared_servers(kind)
+    return shared_servers(kind, "default")

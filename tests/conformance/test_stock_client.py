@@ -3,6 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -16,20 +17,34 @@ MAX_BODY = 4 << 20
 REBALANCE_NOTICE_S = 8.0  # well under the client's own rebalance period of 20 s: only a notice makes it that fast
 
 
-@pytest.fixture(params=["json", "binary"])
-def either(request: pytest.FixtureRequest, judges: Callable[[str], Judge]) -> tuple[str, Judge]:
-    """Each client in turn: its name and itself."""
-    return request.param, judges(request.param)
+@dataclass(frozen=True)
+class Setup:
+    """A client and a server that differ from the other set-up in all that settings can change between them."""
+
+    name: str
+    judge: Judge
+    server: Server
+
+
+@pytest.fixture(params=[("json", "default"), ("binary", "sync")], ids=["json", "binary-sync"])
+def setup(
+    request: pytest.FixtureRequest,
+    kind: str,
+    judges: Callable[[str], Judge],
+    shared_servers: Callable[[str, str], Server],
+) -> Setup:
+    """The plain client on a default server; binary headers and port - 2 on one with sync flush and two readers."""
+    client, server = request.param
+    return Setup(client, judges(client), shared_servers(kind, server))
 
 
 def numbered(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{i}" for i in range(count)]
 
 
-def test_sends_of_every_kind_are_read_back(server: Server, either: tuple[str, Judge]) -> None:
-    name, judge = either
-    topic = f"Send_{name}"
-    seen = judge.call("send", server.namesrv, topic=topic)
+def test_sends_of_every_kind_are_read_back(setup: Setup) -> None:
+    topic = f"Send_{setup.name}"
+    seen = setup.judge.call("send", setup.server.namesrv, topic=topic)
     stored = {message["body"]: message for message in seen["stored"]}
     assert len(seen["stored"]) == len(stored) == 133
     check_single(seen["sync"], stored["sync 0"])
@@ -118,9 +133,8 @@ def test_sends_that_wait_for_a_later_version_are_refused(server: Server, judge: 
         assert property_name in seen[name]["remark"], name
 
 
-def test_clustering_group_shares_the_queues_and_follows_its_members(server: Server, either: tuple[str, Judge]) -> None:
-    name, judge = either
-    seen = judge.call("clustering", server.namesrv, topic=f"Clustering_{name}")
+def test_clustering_group_shares_the_queues_and_follows_its_members(setup: Setup) -> None:
+    seen = setup.judge.call("clustering", setup.server.namesrv, topic=f"Clustering_{setup.name}")
     assert seen["alone"]["first"] == list(range(8))
     joined = seen["joined"]
     assert sorted(joined["first"] + joined["second"]) == list(range(8))
@@ -154,9 +168,8 @@ def test_a_failed_message_comes_again(server: Server, judge: Judge) -> None:
     assert seen["committed"] == 8
 
 
-def test_lite_pull_by_subscription(server: Server, either: tuple[str, Judge]) -> None:
-    name, judge = either
-    seen = judge.call("litePullSubscribe", server.namesrv, topic=f"LiteSubscribe_{name}")
+def test_lite_pull_by_subscription(setup: Setup) -> None:
+    seen = setup.judge.call("litePullSubscribe", setup.server.namesrv, topic=f"LiteSubscribe_{setup.name}")
     assert sorted(seen["first"]) == sorted(numbered("one-", 40))
     assert sorted(seen["second"]) == numbered("two-", 8)
 
@@ -169,9 +182,8 @@ def test_lite_pull_by_assignment_and_seek(server: Server, judge: Judge) -> None:
     assert (seen["offsetForTimestamp"], seen["committed"], seen["fromEnd"]) == (10, 12, ["last"])
 
 
-def test_pulls_at_the_edges_of_a_queue(server: Server, either: tuple[str, Judge]) -> None:
-    name, judge = either
-    seen = judge.call("pullEdges", server.namesrv, topic=f"Edges_{name}")
+def test_pulls_at_the_edges_of_a_queue(setup: Setup) -> None:
+    seen = setup.judge.call("pullEdges", setup.server.namesrv, topic=f"Edges_{setup.name}")
 
     def pulled(status: str, next_offset: int, found: int, top: int = 40) -> dict[str, Any]:
         return {"status": status, "next": next_offset, "min": 0, "max": top, "found": found}
@@ -200,9 +212,8 @@ def test_tag_filters_and_two_tags_with_one_hash(server: Server, judge: Judge) ->
         assert Counter(body.rsplit("-", 1)[0] for body in received[expression]) == dict.fromkeys(tags, 10), expression
 
 
-def test_queries_by_key_by_unique_id_and_by_offset_id(server: Server, either: tuple[str, Judge]) -> None:
-    name, judge = either
-    seen = judge.call("query", server.namesrv, topic=f"Query_{name}")
+def test_queries_by_key_by_unique_id_and_by_offset_id(setup: Setup) -> None:
+    seen = setup.judge.call("query", setup.server.namesrv, topic=f"Query_{setup.name}")
     assert seen["indexed"]
     assert (seen["only"], seen["own"]) == (["only"], ["shared 3"])
     assert seen["shared"] == numbered("shared ", 5) and seen["sharedTwo"] == 2
