@@ -63,7 +63,11 @@ class GroupMember:
     async def run(self) -> None:
         """Keep the assignment up to date for ever; the owner cancels it."""
         while True:
-            complete = await self.rebalance()
+            try:
+                complete = await self.rebalance()
+            except Exception:  # a fault of ours must not end the membership silently
+                log.exception("rebalance of group %s failed; trying again", self._group)
+                complete = False
             try:
                 async with asyncio.timeout(REBALANCE_INTERVAL_S if complete else MISSING_TOPIC_INTERVAL_S):
                     await self._again.wait()
