@@ -99,6 +99,24 @@ def listen_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
     raise StartError("no two free ports n and n - 2 were found")
 
 
+def listener_per_reader(first: socket.socket, readers: int) -> list[socket.socket]:
+    """`first` and as many sockets on its address as more readers need: the kernel spreads new connections over them.
+
+    With one common socket one reader gets them all. SO_REUSEPORT is set only now, so that another broker's first
+    socket, which is bound without it, is still refused.
+    """
+    listeners = [first]
+    for _ in range(readers - 1):
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        more = socket.socket(first.family, socket.SOCK_STREAM)
+        more.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        more.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        more.bind(first.getsockname())
+        more.listen(LISTEN_BACKLOG)
+        listeners.append(more)
+    return listeners
+
+
 def recover_store(config: BrokerConfig) -> RecoveredStore:
     """Bring the store into a state that the workers can continue; tells what was done."""
     began = time.monotonic()
@@ -155,17 +173,18 @@ def leave_marks(plane: Plane, root: Path) -> None:
 
 
 def worker_specs(
-    plane: Plane, placement: Placement, listeners: tuple[socket.socket, socket.socket], config_path: Path
+    plane: Plane, placement: Placement, listeners: tuple[list[socket.socket], ...], config_path: Path
 ) -> list[WorkerSpec]:
-    """One spec per worker, hot ones last so that they find everybody up."""
+    """One spec per worker, hot ones last so that they find everybody up. `listeners`: main and VIP, one per reader."""
     roles = {name: ROLES.get(name, 0) for name in placement.cpus_by_worker}
     for reader in range(placement.readers):
         roles[f"read-{reader}"] = lib.RMQ_ROLE_READ + reader
     event_fds = make_event_fds(sorted(roles.values()))
+    main, vip = listeners
     order = sorted(roles, key=lambda name: (name.startswith("read-"), name))
     specs = []
     for name in order:
-        reading = name.startswith("read-")
+        reader = int(name.removeprefix("read-")) if name.startswith("read-") else -1
         specs.append(
             WorkerSpec(
                 name=name,
@@ -176,8 +195,8 @@ def worker_specs(
                 supervisor_pid=0,
                 event_fds=event_fds,
                 readers=placement.readers,
-                reader=int(name.removeprefix("read-")) if reading else -1,
-                listen_fds=tuple(listener.fileno() for listener in listeners) if reading else (),
+                reader=reader,
+                listen_fds=(main[reader].fileno(), vip[reader].fileno()) if reader >= 0 else (),
                 config_path=str(config_path),
             )
         )
@@ -216,7 +235,7 @@ def serve(options: ServeOptions) -> int:
     recovered = recover_store(config)
     ensure_first_segments(config, root, recovered.append_offset)
     cpus = list(options.cpus) or sorted(os.sched_getaffinity(0))
-    placement = place(cpus, config.readers or None)
+    placement = place(cpus, config.readers or None, sync_flush=config.flush_disk_type == "SYNC_FLUSH")
     namesrv = None
     if options.namesrv_port is not None:
         namesrv = listen(config.bind_address, options.namesrv_port)
@@ -224,7 +243,8 @@ def serve(options: ServeOptions) -> int:
         config = replace(config, namesrv_addr=";".join(filter(None, [config.namesrv_addr, address])))
         placement.cpus_by_worker["namesrv"] = placement.cpus_by_worker["control"]
     plane = make_plane(config, root, recovered, placement, port)
-    specs = worker_specs(plane, placement, listeners, write_run_config(plane.name, config))
+    spread = tuple(listener_per_reader(listener, placement.readers) for listener in listeners)
+    specs = worker_specs(plane, placement, spread, write_run_config(plane.name, config))
     specs = [_with_namesrv(spec, namesrv, root) for spec in specs]
     leave_marks(plane, root)
     plane.publish_watermarks()

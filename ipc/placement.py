@@ -29,8 +29,11 @@ def default_readers(cpu_count: int) -> int:
     return 1 if cpu_count < 8 else min(READERS_MAX, cpu_count // 4)
 
 
-def place(cpus: list[int], readers: int | None = None) -> Placement:
-    """Plan for the CPUs in `cpus` (as the affinity mask gives them, in order). ValueError on bad counts."""
+def place(cpus: list[int], readers: int | None = None, *, sync_flush: bool = False) -> Placement:
+    """Plan for the CPUs in `cpus` (as the affinity mask gives them, in order). ValueError on bad counts.
+
+    `sync_flush`: every answer waits for flush, so on a small host it sits beside read and write.
+    """
     count = default_readers(len(cpus)) if readers is None else readers
     if not cpus:
         raise ValueError("placement needs at least one CPU")
@@ -42,7 +45,7 @@ def place(cpus: list[int], readers: int | None = None) -> Placement:
         hot = (cpus[0],)
         cold = (cpus[-1],)
         plan: dict[str, tuple[int, ...]] = dict.fromkeys(reader_names, hot)
-        plan |= {"write": hot, "flush": cold, "dispatch": cold, "control": cold}
+        plan |= {"write": hot, "flush": hot if sync_flush else cold, "dispatch": cold, "control": cold}
         return Placement(plan, 0)
     if len(cpus) < count + len(others):
         plan = {name: (cpus[index % (len(cpus) - 2)],) for index, name in enumerate([*reader_names, "write"])}

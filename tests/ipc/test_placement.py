@@ -30,3 +30,7 @@ def test_two_cpus_keep_the_data_plane_together() -> None:
 def test_reader_counts_out_of_range_are_refused(readers: int) -> None:
     with pytest.raises(ValueError, match=f"readers={readers} is outside 1..16"):
         place([0, 1], readers)
+
+
+def test_flush_joins_the_data_plane_where_answers_wait_for_it() -> None:
+    assert place([0, 1], sync_flush=True).cpus_by_worker["flush"] == (0,)
