@@ -1,0 +1,39 @@
+"""Listening sockets: one per reader on one address, and nobody else there."""
+
+import socket
+
+import pytest
+from ringmq.broker.server import StartError, listen, listener_per_reader
+
+
+def accepted(listener: socket.socket) -> int:
+    """Connections that wait on the socket."""
+    listener.setblocking(False)
+    count = 0
+    while True:
+        try:
+            listener.accept()[0].close()
+        except BlockingIOError:
+            return count
+        count += 1
+
+
+def test_connections_are_spread_over_the_readers() -> None:
+    listeners = listener_per_reader(listen("127.0.0.1", 0), 3)
+    address = listeners[0].getsockname()
+    assert {listener.getsockname() for listener in listeners} == {address}
+    clients = [socket.create_connection(address) for _ in range(300)]
+    counts = [accepted(listener) for listener in listeners]
+    assert sum(counts) == 300
+    assert min(counts) > 30
+    for each in (*clients, *listeners):
+        each.close()
+
+
+def test_the_port_stays_refused_to_another_broker() -> None:
+    listeners = listener_per_reader(listen("127.0.0.1", 0), 2)
+    port = listeners[0].getsockname()[1]
+    with pytest.raises(StartError, match=f"cannot listen on 127.0.0.1:{port}"):
+        listen("127.0.0.1", port)
+    for each in listeners:
+        each.close()
