@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+
 from ringmq.broker.server import StartError, listen, listener_per_reader
 
 
