@@ -98,6 +98,10 @@ class _Worker:
     deaths: int = 0
 
 
+FINISHERS = ("flush", "dispatch")
+"""A clean stop needs them, also one that is just being started: they finish what the others have left."""
+
+
 def stop_phase(worker: str) -> int:
     """Order of stopping: what takes work in ends first."""
     return {"control": 1, "write": 2, "flush": 3, "dispatch": 4, "namesrv": 5}.get(worker, 0)
@@ -142,6 +146,8 @@ class SupervisorCore:
                 if self._workers[name].state == "starting":
                     self._workers[name].state = "serving"
                     self._workers[name].start_failures = 0
+                    if self.stopping and name in FINISHERS and stop_phase(name) == self._phase:
+                        return [Terminate(name)]
                 return []
             case Exited(worker=name, status=status):
                 return self._exited(name, status, now_ms)
@@ -211,7 +217,11 @@ class SupervisorCore:
             self._phase_started_ms = now_ms
             for name in self._members():
                 worker = self._workers[name]
-                if worker.state in ("waiting", "down"):
+                if name in FINISHERS and worker.state in ("waiting", "starting"):
+                    # Its predecessor has left work: it is told to end when it serves, or killed when it is late.
+                    effects += [Spawn(name)] if worker.state == "waiting" else []
+                    worker.state = "starting"
+                elif worker.state in ("waiting", "down"):
                     worker.state = "ended"
                 elif worker.state != "ended":
                     effects.append(Terminate(name))

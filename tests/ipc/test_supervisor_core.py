@@ -116,3 +116,18 @@ def test_a_worker_that_was_not_up_yet_may_end_by_the_signal_itself() -> None:
     core.step(Exited("write", -15), 25)
     core.step(Exited("flush", 0), 26)
     assert core.step(Exited("dispatch", 0), 27) == [Finished(0)]
+
+
+def test_a_stop_waits_for_a_new_flush_worker_that_finishes_what_the_old_one_left() -> None:
+    core = serving_core()
+    core.step(Exited("flush", -9), 20)
+    core.step(Exited("dispatch", -9), 20)
+    core.step(Exited("dispatch", 1), 21)  # waits for its next start
+    core.step(Stop(), 22)
+    for name in ("read-0", "read-1", "control"):
+        core.step(Exited(name, 0), 23)
+    assert core.step(Exited("write", 0), 24) == [], "flush is starting: no SIGTERM before it can finish"
+    assert core.step(Serving("flush"), 25) == [Terminate("flush")]
+    assert core.step(Exited("flush", 0), 26) == [Spawn("dispatch")]
+    assert core.step(Serving("dispatch"), 27) == [Terminate("dispatch")]
+    assert core.step(Exited("dispatch", 0), 28) == [Finished(0)]
