@@ -27,6 +27,11 @@ bench: ## side by side: stock RocketMQ, RingMQ and the ceiling; table, JSON and 
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.bench $(BENCH_ARGS)
 
+.PHONY: drill
+drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS="--seed 7 --async"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "drill" $(BIN)/python -m ringmq.loadtest.drill --seed 1 --blows 1000 $(DRILL_ARGS)
+
 .PHONY: lint
 lint: ## ruff and mypy --strict
 	$(BIN)/ruff check .
