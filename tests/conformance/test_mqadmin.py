@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.admin_script import STEPS, render, run, sections
+from tests.conformance.conftest import stage
 from tests.conformance.judge import Judge
 from tests.conformance.servers import Server
 
@@ -23,7 +24,9 @@ def printed(
     kind: str, judge: Judge, started: Callable[..., Server], request: pytest.FixtureRequest
 ) -> dict[str, list[str]]:
     """All steps on a fresh server of the kind; kept under build/, or as the recording."""
-    text = render(run(judge, started(kind, "mqadmin")))
+    server = started(kind, "mqadmin")
+    with stage(f"all mqadmin commands ({kind})"):
+        text = render(run(judge, server))
     WRITTEN.mkdir(parents=True, exist_ok=True)
     (WRITTEN / f"mqadmin-{kind}.txt").write_text(text)
     if kind == "stock" and request.config.getoption("--record-stock", default=False):
