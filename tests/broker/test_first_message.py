@@ -123,7 +123,7 @@ def test_sdk_consumers_that_race_with_the_first_send_miss_nothing(
             return found
 
         receiving = asyncio.create_task(receive())
-        await asyncio.sleep(number % 5 * 0.004)  # at different moments of the consumer's start
+        await asyncio.sleep(number % 5 * 0.004)  # an observed span: at different moments of the consumer's start
         for queue in await producer.queues(topic):
             await producer.send(Message(topic, b"first in %d" % queue.queue_id), queue=queue)
         assert sorted(await receiving) == [b"first in 0", b"first in 1"], f"race {number}"

@@ -230,7 +230,7 @@ def test_nothing_is_readable_before_it_is_durable(tmp_path: Path, how: str) -> N
             expired = soon.hear()
             assert expired is not None and expired.code == NOT_FOUND
             assert client.ask(11, pull_fields(SEEN, 0, 2)).code in (NOT_FOUND, 20, 21), "offset 2 is beyond the end"
-            time.sleep(0.2)  # a wrong answer to the held ones would be here by now
+            time.sleep(0.2)  # an observed span: a wrong answer to the held ones would be here by now
             assert held.is_open() and not has_answer(held)
             assert not has_answer(waiting), "the producer waits"
             assert read_watermarks(broker.store).flushed_offset == scene.before.flushed_offset
