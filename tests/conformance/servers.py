@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from ringmq.loadtest.stock import StockServer, free_broker_port, free_port, start_broker, start_namesrv
+from ringmq.loadtest.stock import StockError, StockServer, free_broker_port, free_port, start_broker, start_namesrv
 
 BROKER_NAME = "judged"
 READY_TIMEOUT_S = 60.0
@@ -151,7 +151,11 @@ class StockPair:
         self.store = store or home / "store"
         given = {"brokerName": BROKER_NAME, **settings}
         options: dict[str, Any] = {"store": self.store, "namesrv": self.namesrv, "jvm": JSON_HEADERS}
-        self._broker = start_broker(given, home=home / "broker", **options)
+        try:
+            self._broker = start_broker(given, home=home / "broker", **options)
+        except StockError:
+            self._namesrv.kill()
+            raise
         self.broker = self._broker.address
 
     def stop(self) -> None:
