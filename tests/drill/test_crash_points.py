@@ -8,6 +8,7 @@ the point clears the name and kills itself.
 import asyncio
 import contextlib
 import re
+import signal
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,10 @@ ELSEWHERE = {
 }
 
 
+# Points that a worker passes only when it starts: it is killed once so that it does.
+AT_START = {"reader-started": "read-0"}
+
+
 def all_points() -> list[str]:
     text = "".join(path.read_text() for path in sorted(SOURCES.glob("*.[ch]")))
     return sorted(set(re.findall(r'RMQ_CRASH\("([a-z-]+)"\)', text)))
@@ -59,6 +64,7 @@ class CrashDrill(Drill):
             self._batches(producer),
             self._without_waiting(producer),
             self._commits_by_pull(client),
+            self._held_pulls(client),
             self._new_topics(producer),
             self._join_and_leave(),
         ]
@@ -70,6 +76,8 @@ class CrashDrill(Drill):
             file.write(name[1:].encode().ljust(NAME_BYTES - 1, b"\0"))
             file.seek(0)
             file.write(name[:1].encode())
+            if name in AT_START:
+                self.broker.signal_worker(AT_START[name], signal.SIGKILL)
             try:
                 async with asyncio.timeout(HIT_TIMEOUT_S):
                     while self._file.read_bytes()[:1] != b"\0":
@@ -113,6 +121,22 @@ class CrashDrill(Drill):
                 "commitOffset": str(offset), "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
             }  # fmt: skip
             with contextlib.suppress(RingmqError, OSError):
+                request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+                await client.invoke(self.broker.address, request, timeout_ms=1000)
+            await asyncio.sleep(0.005)  # poll
+
+    async def _held_pulls(self, client: RemotingClient) -> None:
+        """Pulls at the end of a busy queue: the next message arrives while they are held, however long the queue is."""
+        queue = {"topic": "DrillBatch", "queueId": "0"}
+        while self.running:
+            with contextlib.suppress(RingmqError, OSError, KeyError):
+                request = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, queue)
+                answer = await client.invoke(self.broker.address, request, timeout_ms=1000)
+                header = queue | {
+                    "consumerGroup": "drill_held", "queueOffset": answer.ext_fields["offset"], "maxMsgNums": "1",
+                    "sysFlag": str(int(PullSysFlag.SUSPEND | PullSysFlag.SUBSCRIPTION)), "commitOffset": "0",
+                    "suspendTimeoutMillis": "500", "subscription": "*", "subVersion": "0",
+                }  # fmt: skip
                 request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
                 await client.invoke(self.broker.address, request, timeout_ms=1000)
             await asyncio.sleep(0.005)  # poll
