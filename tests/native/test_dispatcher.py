@@ -1,6 +1,5 @@
 """The dispatch role against the queue and index files of a stock broker, and its restart, faults and cleaning."""
 
-import os
 import shutil
 import struct
 from pathlib import Path
@@ -149,10 +148,10 @@ def test_files_that_wait_for_the_sync_hold_few_descriptors(kit: Kit) -> None:
     topic = kit.topic(b"T", 300)
     kit.header.settings.message_index_enable = 0
     produce(kit, topic, 600, 300)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     with kit.dispatcher(open_files=3) as dispatch:
         drain(kit, dispatch)
-        assert len(os.listdir("/proc/self/fd")) - before < 100
+        assert len(list(Path("/proc/self/fd").iterdir())) - before < 100
         assert lib.rmq_dispatcher_sync(dispatch.handle) == 0
     for queue_id in range(300):
         assert sorted(kit.queue_units("T", queue_id)) == [0, 1]
