@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ringmq.client.errors import ClientClosedError, RingmqError
+from ringmq.client.errors import ClientClosedError
 from ringmq.client.group_member import Assignment, GroupMember
 from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.identity import new_client_id, now_ms
 from ringmq.client.inbox import Inbox
 from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.offsets import ConsumeFrom, QueueOffsets, StartRule
-from ringmq.client.queue_reader import PullOptions, QueueReader, ReaderContext
+from ringmq.client.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
 from ringmq.client.received import queue_of
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.remoting.codes import RequestCode
@@ -192,7 +192,7 @@ class Consumer:
     async def commit(self) -> None:
         """Commit what is acknowledged now. Raises the first `RingmqError`; the rest was tried all the same."""
         self._check_started()
-        errors = await self._commit(list(self._readers.values()))
+        errors = await commit_all(list(self._readers.values()))
         if errors:
             raise errors[0]
 
@@ -243,18 +243,8 @@ class Consumer:
             await self._commit_quietly(list(self._readers.values()))
 
     async def _commit_quietly(self, readers: list[QueueReader]) -> None:
-        for error in await self._commit(readers):
+        for error in await commit_all(readers):
             log.warning("group %s: an offset could not be committed: %s", self.group, error)
-
-    async def _commit(self, readers: list[QueueReader]) -> list[RingmqError]:
-        results = await asyncio.gather(*(reader.commit() for reader in readers), return_exceptions=True)
-        errors: list[RingmqError] = []
-        for result in results:
-            if isinstance(result, RingmqError):
-                errors.append(result)
-            elif result is not None:
-                raise result
-        return errors
 
     def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:

@@ -18,6 +18,7 @@ log = logging.getLogger("ringmq.client")
 
 HEARTBEAT_INTERVAL_S = 30.0
 HEARTBEAT_TIMEOUT_MS = 3000
+CLOSE_TIMEOUT_S = 1.0
 
 
 class Heartbeats:
@@ -35,11 +36,14 @@ class Heartbeats:
         self._routes = routes
         self._describe = describe
         self._masters_only = masters_only
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[bool]] = set()
         client.on_connected = self._greet
 
     async def send_to(self, address: str) -> bool:
-        """One heartbeat now; False (and a log line) when the broker did not take it."""
+        """One heartbeat now; False (and a log line) when the broker did not take it. Goes on when the caller stops."""
+        return await asyncio.shield(self._start(address))
+
+    async def _send(self, address: str) -> bool:
         body = self._describe().encode()
         try:
             await self._client.call(address, RequestCode.HEART_BEAT, body=body, timeout_ms=HEARTBEAT_TIMEOUT_MS)
@@ -60,11 +64,14 @@ class Heartbeats:
             await self.send_to_all()
 
     async def close(self) -> None:
-        """Stop the heartbeats that new connections started."""
+        """No more heartbeats. Those on their way are waited for: a broker serves requests in parallel, and one that
+        overtakes "this client leaves" would make it a member again."""
         self._client.on_connected = None
-        for task in list(self._tasks):
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=CLOSE_TIMEOUT_S)
+        for task in list(self._under_way):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._under_way, return_exceptions=True)
 
     def _addresses(self) -> set[str]:
         if self._masters_only:
@@ -74,9 +81,10 @@ class Heartbeats:
     def _greet(self, address: str) -> None:
         """A connection is new, so the broker does not know whose it is."""
         if address in self._addresses():
-            task = asyncio.create_task(self._greet_quietly(address))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._start(address)
 
-    async def _greet_quietly(self, address: str) -> None:
-        await self.send_to(address)
+    def _start(self, address: str) -> asyncio.Task[bool]:
+        task = asyncio.create_task(self._send(address))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task

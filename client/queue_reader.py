@@ -6,7 +6,8 @@ A reader exists while its queue is assigned to this consumer. It alone owns the 
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from ringmq.client.ack_window import AckWindow
@@ -81,6 +82,7 @@ class QueueReader:
         self._suggested_broker_id = MASTER_ID
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
+        self._commit_turn = asyncio.Lock()
         self._unacked_warned = False
 
     def start(self, offset: int | None = None) -> None:
@@ -109,16 +111,21 @@ class QueueReader:
             self._note_room()
         return acked
 
-    async def commit(self) -> None:
-        """Tell the broker how far the group is, if that changed. Raises `RingmqError`."""
-        if self.window is None:
-            return
-        offset = self.window.take_commit()
-        if offset is not None:
+    async def commit(self) -> bool:
+        """Tell the broker how far the group is; False when that did not change. Raises `RingmqError`."""
+        async with self._commit_turn:
+            offset = None if self.window is None else self.window.take_commit()
+            if self.window is None or offset is None:
+                return False
+            call = asyncio.ensure_future(self._context.offsets.commit(self._context.group, self.queue, offset))
             try:
-                await self._context.offsets.commit(self._context.group, self.queue, offset)
+                await asyncio.shield(call)
+                return True
             except BaseException:
-                self.window.commit_failed()
+                # a broker serves requests in parallel: an older offset still under way could overwrite a newer one
+                await asyncio.wait({call})
+                if call.exception() is not None:
+                    self.window.commit_failed()
                 raise
 
     # ---- the loop ----
@@ -252,3 +259,31 @@ class QueueReader:
             except RingmqError as refused:
                 log.info("route of topic %s could not be refreshed: %s", self.queue.topic, refused)
         await asyncio.sleep(backoff_ms(self._failures, random.random()) / 1000)
+
+
+async def commit_all(readers: Iterable[QueueReader]) -> list[RingmqError]:
+    """Commit every reader; returns what failed. Brokers at the same time, and of each broker's topic one queue alone
+    before the others: where a group's very first offsets arrive in parallel, stock 5.3 keeps only some of them (two
+    threads each make the group's table)."""
+    tables: dict[tuple[str, str], list[QueueReader]] = defaultdict(list)
+    for reader in readers:
+        tables[reader.queue.topic, reader.queue.broker_name].append(reader)
+    errors = await asyncio.gather(*(_commit_table(table) for table in tables.values()))
+    return [error for some in errors for error in some]
+
+
+async def _commit_table(readers: list[QueueReader]) -> list[RingmqError]:
+    errors: list[RingmqError] = []
+    rest = list(readers)
+    told = False
+    while rest and not told:
+        try:
+            told = await rest.pop().commit()
+        except RingmqError as error:
+            errors.append(error)
+    for result in await asyncio.gather(*(reader.commit() for reader in rest), return_exceptions=True):
+        if isinstance(result, RingmqError):
+            errors.append(result)
+        elif isinstance(result, BaseException):
+            raise result
+    return errors

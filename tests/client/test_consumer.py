@@ -20,7 +20,7 @@ from ringmq.client import (
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, pulled, refuse
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, pulled, refuse
 
 Eventually = Callable[..., Any]
 
@@ -71,6 +71,103 @@ async def test_an_unacknowledged_message_is_delivered_again_to_the_next_member()
             assert cluster.broker.committed["g", "T", 0] == 3
         async with Consumer("T", cluster.namesrv, "g") as second:
             assert [m.queue_offset for m in await take(second, 7)] == list(range(3, 10))
+
+
+async def test_an_older_commit_still_under_way_never_overwrites_the_last_one(
+    monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """A broker serves requests in parallel, stock does: the order of two commits is the client's to keep."""
+    monkeypatch.setattr("ringmq.client.consumer.COMMIT_INTERVAL_S", 0.01)
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        late: list[RemotingCommand] = []
+        served = asyncio.Event()
+
+        def serve_the_first_commit_late(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+            if request.code != RequestCode.UPDATE_CONSUMER_OFFSET or late:
+                return None
+            late.append(request)
+            peer = broker.peers[0]
+
+            def serve() -> None:
+                cluster.serve(broker, peer, request)
+                served.set()
+
+            asyncio.get_running_loop().call_later(0.2, serve)
+            return Deed.SILENCE
+
+        cluster.rules.append(serve_the_first_commit_late)
+        fill(cluster, "T", 0, 10)
+        async with Consumer("T", cluster.namesrv, "g", auto_ack=False, consume_from=ConsumeFrom.FIRST) as consumer:
+            messages = await take(consumer, 10)
+            consumer.ack(messages[:5])
+            await eventually(lambda: late)
+            consumer.ack(messages[5:])
+        await served.wait()
+        commits = cluster.broker.asked(RequestCode.UPDATE_CONSUMER_OFFSET)
+        assert [commit.ext_fields["commitOffset"] for commit in commits] == ["5", "10"]
+        assert cluster.broker.committed["g", "T", 0] == 10
+
+
+async def test_the_first_commit_of_a_group_goes_alone() -> None:
+    """Stock 5.3 keeps only some of a group's very first offsets when they arrive in parallel."""
+    async with FakeCluster(topics={"T": 4}) as cluster:
+        under_way = 0
+        most_at_first = 0
+        answered = 0
+
+        def serve_late(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+            nonlocal under_way, most_at_first, answered
+            if request.code != RequestCode.UPDATE_CONSUMER_OFFSET or request in late:
+                return None
+            late.append(request)
+            under_way += 1
+            if not answered:
+                most_at_first = max(most_at_first, under_way)
+
+            def serve(peer: Peer = broker.peers[0]) -> None:
+                nonlocal under_way, answered
+                under_way -= 1
+                answered += 1
+                cluster.serve(broker, peer, request)
+
+            asyncio.get_running_loop().call_later(0.02, serve)
+            return Deed.SILENCE
+
+        late: list[RemotingCommand] = []
+        cluster.rules.append(serve_late)
+        for queue_id in range(4):
+            fill(cluster, "T", queue_id, 5)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            consumer.ack(await take(consumer, 20))
+        assert cluster.broker.committed == {("g", "T", queue_id): 5 for queue_id in range(4)}
+        assert most_at_first == 1
+
+
+async def test_a_heartbeat_under_way_is_over_before_the_member_leaves(
+    monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr("ringmq.client.heartbeat.HEARTBEAT_INTERVAL_S", 0.01)
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        late: list[RemotingCommand] = []
+        order: list[int] = []
+
+        def serve_a_second_heartbeat_late(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+            if request.code == RequestCode.UNREGISTER_CLIENT:
+                order.append(request.code)
+            if request.code != RequestCode.HEART_BEAT or not broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP):
+                return None
+            if request in late:
+                order.append(request.code)
+                return None
+            late.append(request)
+            asyncio.get_running_loop().call_later(0.05, cluster.serve, broker, broker.peers[0], request)
+            return Deed.SILENCE
+
+        cluster.rules.append(serve_a_second_heartbeat_late)
+        async with Consumer("T", cluster.namesrv, "g"):
+            await eventually(lambda: late)
+        assert order[-1] == RequestCode.UNREGISTER_CLIENT
+        assert order.count(RequestCode.HEART_BEAT) == len(late)
 
 
 async def test_batches_are_of_one_queue_and_end_with_the_consumer() -> None:
