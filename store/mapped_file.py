@@ -165,19 +165,28 @@ class FileQueue:
 
 def data_chunks(descriptor: int, start: int, end: int, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, bytes]]:
     """Yield (position, bytes) of the data of a file range, holes and unwritten space skipped."""
-    at = start
-    while at < end:
-        try:
-            at = os.lseek(descriptor, at, os.SEEK_DATA)
-        except OSError:
-            return  # ENXIO: nothing but a hole up to the end
-        stop = min(end, os.lseek(descriptor, at, os.SEEK_HOLE)) if at < end else end
+    # All ranges before the first read: its read-ahead makes unwritten space look like data, up to the whole segment.
+    for first, stop in list(_data_ranges(descriptor, start, end)):
+        at = first
         while at < stop:
             chunk = os.pread(descriptor, min(chunk_bytes, stop - at), at)
             if not chunk:
                 return
             yield at, chunk
             at += len(chunk)
+
+
+def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    at = start
+    while at < end:
+        try:
+            at = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError:
+            return  # ENXIO: nothing but a hole up to the end
+        if at < end:
+            stop = min(end, os.lseek(descriptor, at, os.SEEK_HOLE))
+            yield at, stop
+            at = stop
 
 
 def write_zeros(path: Path, start: int, end: int) -> int:
