@@ -18,7 +18,7 @@
 
 struct rmq_append_window {
     const char *directory;
-    const struct rmq_role *neighbour;           /* whose CPU the helper may use, too */
+    const struct rmq_role *neighbour;           /* whose CPU the helper uses */
     uint64_t segment_bytes;
     uint64_t window_bytes;
     int page_advice;
