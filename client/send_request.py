@@ -111,30 +111,41 @@ def prepare_batch(
     if topic.startswith("%RETRY%"):
         raise ValueError(f"messages of retry topic {topic} cannot be sent in a batch")
     wait = messages[0].properties.get(names.WAIT, "true")
-    parts: list[bytes] = []
+    texts: list[str] = []
+    ids: list[str] = []
+    property_count = 0
     for message in messages:
         if message.topic != topic:
             raise ValueError(f"a batch has one topic, not {topic} and {message.topic}")
         properties = message.properties
         if not _MULTI_MESSAGE_PROPERTIES.isdisjoint(properties):
             raise ValueError("delayed, timer and transactional messages cannot be sent in a batch")
-        if names.UNIQ_KEY not in properties:
-            properties[names.UNIQ_KEY] = next_key(now_ms)
+        uniq_key = properties.get(names.UNIQ_KEY)
+        if uniq_key is None:
+            uniq_key = properties[names.UNIQ_KEY] = next_key(now_ms)
+        ids.append(uniq_key)
         if properties.setdefault(names.WAIT, "true") != wait:
             raise ValueError("all messages of a batch have the same WAIT property")
-        encoded, own_body = _properties_bytes(properties), message.body
-        total = _ELEMENT_BYTES + len(own_body) + len(encoded)
+        texts.append(encode_properties(properties))
+        property_count += len(properties)
+    if not _is_sound("".join(texts), property_count):
+        for message, text in zip(messages, texts, strict=True):
+            _check_text(message.properties, text)
+    parts: list[bytes] = []
+    for message, text in zip(messages, texts, strict=True):
+        own_body, encoded = message.body, _encoded(text)
+        body_bytes, properties_bytes = len(own_body), len(encoded)
+        total = _ELEMENT_BYTES + body_bytes + properties_bytes
         parts += (
-            _ELEMENT.pack(total, 0, 0, message.flag, len(own_body)),
+            _ELEMENT.pack(total, 0, 0, message.flag, body_bytes),
             own_body,
-            len(encoded).to_bytes(2, "big"),
+            properties_bytes.to_bytes(2, "big"),
             encoded,
         )
     body = b"".join(parts)
     _check_body(body, rules)
     batch_properties = {names.UNIQ_KEY: next_key(now_ms), names.WAIT: wait}
-    ids = tuple([message.properties[names.UNIQ_KEY] for message in messages])
-    return SendRequest(topic, body, _properties_bytes(batch_properties), 0, 0, now_ms, ids, is_batch=True)
+    return SendRequest(topic, body, _properties_bytes(batch_properties), 0, 0, now_ms, tuple(ids), is_batch=True)
 
 
 class TopicHeader:
@@ -213,17 +224,25 @@ def _check_body(body: bytes, rules: BodyRules) -> None:
         raise ValueError(f"body of {len(body)} bytes is over the limit of {rules.body_bytes_max}")
 
 
-def _check_text(properties: dict[str, str], text: str) -> None:
+def _is_sound(text: str, property_count: int) -> bool:
     """Names and values must not hold the two separators: then each occurs once per property."""
-    if not text.count(names.NAME_SEPARATOR) == text.count(names.PROPERTY_SEPARATOR) == len(properties):
+    return text.count(names.NAME_SEPARATOR) == text.count(names.PROPERTY_SEPARATOR) == property_count
+
+
+def _check_text(properties: dict[str, str], text: str) -> None:
+    if not _is_sound(text, len(properties)):
         for name, value in properties.items():
             names.check_property(name, value)
+
+
+def _encoded(text: str) -> bytes:
+    encoded = text.encode()
+    if len(encoded) > MAX_PROPERTIES_BYTES:
+        raise ValueError(f"properties of {len(encoded)} bytes are over the limit of {MAX_PROPERTIES_BYTES}")
+    return encoded
 
 
 def _properties_bytes(properties: dict[str, str]) -> bytes:
     text = encode_properties(properties)
     _check_text(properties, text)
-    encoded = text.encode()
-    if len(encoded) > MAX_PROPERTIES_BYTES:
-        raise ValueError(f"properties of {len(encoded)} bytes are over the limit of {MAX_PROPERTIES_BYTES}")
-    return encoded
+    return _encoded(text)

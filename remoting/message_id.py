@@ -49,6 +49,8 @@ class UniqKeyGenerator:
     process_number: int
     counter: int = 0
     _prefix: str = ""
+    _moment: str = ""  # prefix and time of the last key
+    _moment_ms: int = -1
     _month_start_ms: int = 0
     _month_end_ms: int = 0
 
@@ -58,11 +60,17 @@ class UniqKeyGenerator:
 
     def next_key(self, now_ms: int) -> str:
         """The next key. 65536 keys of one millisecond are distinct."""
+        if now_ms != self._moment_ms:
+            self._enter_moment(now_ms)
+        counter = self.counter
+        self.counter = counter + 1
+        return f"{self._moment}{counter & 0xFFFF:04X}"
+
+    def _enter_moment(self, now_ms: int) -> None:
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._enter_month(now_ms)
-        counter = self.counter & 0xFFFF
-        self.counter += 1
-        return f"{self._prefix}{now_ms - self._month_start_ms & 0xFFFFFFFF:08X}{counter:04X}"
+        self._moment = f"{self._prefix}{now_ms - self._month_start_ms & 0xFFFFFFFF:08X}"
+        self._moment_ms = now_ms
 
     def _enter_month(self, now_ms: int) -> None:
         start = datetime.fromtimestamp(now_ms / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

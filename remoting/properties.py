@@ -52,8 +52,14 @@ TIMER_PROPERTIES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELI
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """The properties string, in the mapping's order, each pair closed by U+0002."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    """The properties string, in the mapping's order, each pair closed by U+0002. TypeError when one is no text."""
+    if not properties:
+        return ""
+    try:
+        return PROPERTY_SEPARATOR.join(map(NAME_SEPARATOR.join, properties.items())) + PROPERTY_SEPARATOR
+    except TypeError:
+        wrong = next(item for item in properties.items() if not (isinstance(item[0], str) and isinstance(item[1], str)))
+        raise TypeError(f"property {wrong[0]!r} must be text, not {wrong[1]!r}") from None
 
 
 def decode_properties(text: str) -> dict[str, str]:
