@@ -26,7 +26,7 @@ COMMANDS = {
     "namesrv": Entry("ringmq.cli.namesrv", "namesrv", "Run a name server."),
     "topic": Entry("ringmq.cli.topic", "topic", "List, create, delete and inspect topics."),
     "group": Entry("ringmq.cli.group", "group", "List, create, delete and inspect consumer groups."),
-    "produce": Entry("ringmq.cli.produce", "produce", "Send messages from arguments, a file or standard input."),
+    "produce": Entry("ringmq.cli.produce", "produce", "Send messages given with -m, from a file or standard input."),
     "consume": Entry("ringmq.cli.consume", "consume", "Print messages as a member of a consumer group."),
     "store": Entry("ringmq.cli.store_commands", "store", "Inspect and verify a store folder."),
     "bench": Entry("ringmq.cli.bench", "bench", "Measure a broker."),

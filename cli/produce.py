@@ -1,4 +1,4 @@
-"""`ringmq produce`: messages from arguments, or one per line of a file or standard input."""
+"""`ringmq produce`: messages from options (-m), or one per line of a file or standard input."""
 
 from __future__ import annotations
 
