@@ -11,7 +11,6 @@ from ringmq.ipc.plane import Capacity, Plane
 from ringmq.native import ffi, lib
 
 FRAME_BYTES_MAX = 16_777_216
-PROPERTY_SEPARATORS = ("\x01", "\x02")
 
 
 def capacity_of(config: BrokerConfig) -> Capacity:
@@ -86,7 +85,6 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.store_host_bytes = len(host)
     ffi.memmove(settings.store_host, host, len(host))
     settings.store_port = port
-    settings.broker_id = config.broker_id
     _text(settings, "additions", additions_of(config))
     settings.additions_length = len(additions_of(config))
     _text(settings, "region_id", config.region_id.encode())

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 TOPIC_LIVE = 0x1
 TOPIC_SEND_COLD = 0x2
 TOPIC_PULL_COLD = 0x4
-TOPIC_NO_INDEX = 0x8
 TOPIC_RECOVERED = 0x10
 """On disk but in no configuration: live for dispatch and write, unknown to clients."""
 TOPIC_BATCH_QUEUE = 0x20

@@ -10,31 +10,12 @@ void rmq_cq_encode(uint8_t *to, const struct rmq_cq_unit *units, size_t count) {
     }
 }
 
-void rmq_cq_publish(uint8_t *to, const struct rmq_cq_unit *unit) {
-    rmq_put64(to, (uint64_t)unit->commit_log_offset);
-    rmq_put64(to + 12, (uint64_t)unit->tags_code);
-    __atomic_store_n((uint32_t *)(void *)(to + 8), __builtin_bswap32((uint32_t)unit->size), __ATOMIC_RELEASE);
-}
-
-void rmq_cq_fill(uint8_t *to, size_t count) {
-    const struct rmq_cq_unit filler = {.commit_log_offset = 0, .tags_code = 0, .size = RMQ_CQ_FILL_SIZE};
-    for (size_t i = 0; i < count; i++)
-        rmq_cq_publish(to + i * RMQ_CQ_UNIT_BYTES, &filler);
-}
-
 int rmq_cq_decode(const uint8_t *at, struct rmq_cq_unit *out) {
     out->size = (int32_t)__builtin_bswap32(__atomic_load_n((const uint32_t *)(const void *)(at + 8), __ATOMIC_ACQUIRE));
     out->commit_log_offset = (int64_t)rmq_get64(at);
     out->tags_code = (int64_t)rmq_get64(at + 12);
     out->reserved = 0;
     return out->size > 0 && out->commit_log_offset >= 0;
-}
-
-int64_t rmq_cq_decode_many(const uint8_t *at, size_t count, struct rmq_cq_unit *out) {
-    size_t i = 0;
-    while (i < count && rmq_cq_decode(at + i * RMQ_CQ_UNIT_BYTES, &out[i]))
-        i++;
-    return (int64_t)i;
 }
 
 int64_t rmq_cq_valid_units(const uint8_t *at, size_t count, int64_t *end_offset) {
@@ -55,18 +36,6 @@ int64_t rmq_cq_units_below(const uint8_t *at, size_t count, int64_t commit_log_o
     while (i < count && rmq_cq_decode(at + i * RMQ_CQ_UNIT_BYTES, &unit) && unit.commit_log_offset < commit_log_offset)
         i++;
     return (int64_t)i;
-}
-
-int64_t rmq_cq_lower_bound(const uint8_t *at, size_t count, int64_t commit_log_offset) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if ((int64_t)rmq_get64(at + middle * RMQ_CQ_UNIT_BYTES) < commit_log_offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (int64_t)low;
 }
 
 void rmq_cq_batch_encode(uint8_t *to, const struct rmq_cq_batch_unit *unit) {

@@ -4,7 +4,7 @@
  *   batch unit   0 offset i64   8 size i32   12 tags code i64   20 store time i64   28 base offset i64
  *               36 batch size i16   38 compacted offset i32 (-1)   42 reserved i32 (0)
  *
- * A unit is valid while offset >= 0 and size > 0, so a unit in the making is kept invalid: the size goes last.
+ * A unit is valid while offset >= 0 and size > 0.
  */
 #ifndef RMQ_CONSUME_QUEUE_H
 #define RMQ_CONSUME_QUEUE_H
@@ -36,18 +36,8 @@ struct rmq_cq_batch_unit {
 /* Encodes `count` units one after another into private memory (a pwrite buffer). */
 void rmq_cq_encode(uint8_t *to, const struct rmq_cq_unit *units, size_t count);
 
-/* Stores one unit into a mapping that others read: offset and tags code first, then the size with release order.
- * `to` is a multiple of 20 into a page-aligned mapping. */
-void rmq_cq_publish(uint8_t *to, const struct rmq_cq_unit *unit);
-
-/* Filler units (0, 0x7fffffff, 0). */
-void rmq_cq_fill(uint8_t *to, size_t count);
-
 /* Reads one unit; the size is loaded first with acquire order. 1 = valid, 0 = not (yet) written. */
 int rmq_cq_decode(const uint8_t *at, struct rmq_cq_unit *out);
-
-/* Decodes up to `count` units and stops at the first invalid one; returns how many. */
-int64_t rmq_cq_decode_many(const uint8_t *at, size_t count, struct rmq_cq_unit *out);
 
 /* Number of leading valid units; `*end_offset` = end in the log of the last of them, -1 when none (fillers name no
  * record). */
@@ -55,9 +45,6 @@ int64_t rmq_cq_valid_units(const uint8_t *at, size_t count, int64_t *end_offset)
 
 /* Number of leading units that are valid and begin below `commit_log_offset` (stock's truncation rule). */
 int64_t rmq_cq_units_below(const uint8_t *at, size_t count, int64_t commit_log_offset);
-
-/* First unit whose offset is >= `commit_log_offset`, by binary search over `count` valid units; `count` when none. */
-int64_t rmq_cq_lower_bound(const uint8_t *at, size_t count, int64_t commit_log_offset);
 
 void rmq_cq_batch_encode(uint8_t *to, const struct rmq_cq_batch_unit *unit);
 int rmq_cq_batch_decode(const uint8_t *at, struct rmq_cq_batch_unit *out);

@@ -134,7 +134,7 @@ static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rm
     int32_t messages = flags & RMQ_TOPIC_BATCH_QUEUE ? rmq_message_count(&keys, view->sys_flag, 1) : 0;
     if (transaction != RMQ_SYS_TRANSACTION_PREPARED && transaction != RMQ_SYS_TRANSACTION_ROLLBACK)
         add_row(d, slot, view, tags_code, messages);
-    if (!d->header->settings.message_index_enable || flags & RMQ_TOPIC_NO_INDEX)
+    if (!d->header->settings.message_index_enable)
         return 0;
     return add_keys(d, record, view, &keys);
 }

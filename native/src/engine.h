@@ -1,4 +1,4 @@
-/* engine.h: the event engine's narrow waist: accept, receive, send, sync, sleep.
+/* engine.h: the event engine's narrow waist: accept, receive, send, sleep.
  *
  * One engine belongs to one thread. Everything is asynchronous: a call queues work, rmq_engine_wait hands it to the
  * kernel and collects what is ready, rmq_engine_take gives the results out. A result names the caller's 56-bit tag.
@@ -18,7 +18,6 @@
 #define RMQ_EVENT_RECEIVED 2 /* result: bytes in `buffer`, 0 = end, -errno (-ENOBUFS: no buffer was lent) */
 #define RMQ_EVENT_SENT 3     /* result: bytes or -errno */
 #define RMQ_EVENT_WOKEN 4    /* the wake descriptor was written */
-#define RMQ_EVENT_SYNCED 5   /* result: 0 or -errno */
 
 /* 0 when the engine works here; else -errno and one sentence in `why`: the refused call and the setting that allows it. */
 int rmq_engine_probe(char *why, size_t why_bytes);
@@ -54,7 +53,6 @@ int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag);
 int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag);
 /* `message` and what it points at stay untouched until the event. */
 int rmq_engine_send(struct rmq_engine *engine, int fd, const struct msghdr *message, uint64_t tag);
-int rmq_engine_sync(struct rmq_engine *engine, int fd, uint64_t tag);
 /* Lends buffers. They are used in the order of lending, so few and warm ones are better than many. */
 void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count);
 

@@ -166,16 +166,6 @@ int rmq_engine_send(struct rmq_engine *engine, int fd, const struct msghdr *mess
     return 0;
 }
 
-int rmq_engine_sync(struct rmq_engine *engine, int fd, uint64_t tag)
-{
-    struct io_uring_sqe *sqe = next_sqe(engine);
-    if (!sqe)
-        return -EBUSY;
-    io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
-    io_uring_sqe_set_data64(sqe, user_data(RMQ_EVENT_SYNCED, tag));
-    return 0;
-}
-
 void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)

@@ -35,6 +35,7 @@
 #define RMQ_ROLE_WRITE 2
 #define RMQ_ROLE_FLUSH 3
 #define RMQ_ROLE_DISPATCH 4
+#define RMQ_ROLE_NAMESRV 5
 #define RMQ_ROLE_READ 8
 
 /* confirm_policy: which word bounds what consumers may see. */
@@ -46,7 +47,6 @@
 #define RMQ_FAULT_FSYNC 1        /* an fsync failed: stays until an operator restarts */
 #define RMQ_FAULT_DISK_FULL 2    /* goes away when there is room again */
 #define RMQ_FAULT_CREATE_FILE 3  /* the next segment could not be made */
-#define RMQ_FAULT_SHUTDOWN 4     /* clean stop under way */
 #define RMQ_FAULT_QUEUE_IO 5     /* dispatch could not write a consume queue or index */
 
 /* stop_requested: the phase of a clean stop, 0 = none. A role stops once it is at or beyond its own phase and has
@@ -108,7 +108,7 @@ struct rmq_role {
     uint32_t generation;      /*  68 supervisor: +1 at each start of the worker */
     uint32_t state;           /*  72 role: 0 down, 1 starting, 2 serving, 3 stopping */
     uint32_t cpu;             /*  76 supervisor */
-    uint64_t progress;        /*  80 role: grows while it is alive and sane, for the watchdog */
+    uint64_t progress;        /*  80 role: turns of its loop; control waits for one of write when a topic goes */
     uint64_t claim_position;  /*  88 role, ~0 = none: where it may hold a claim in the inbox; reset by the supervisor */
     uint64_t counters[20];    /*  96 role: meaning in each role's header */
 };
@@ -141,7 +141,7 @@ struct rmq_settings {
     uint32_t store_host_bytes;         /* 4 or 16 */
     uint32_t store_port;
     uint8_t store_host[16];            /* brokerIP1, network order */
-    uint64_t broker_id;
+    uint64_t reserved0;
     uint32_t additions_length;         /* properties that the broker adds to each message */
     uint32_t lite_pull_enable;
     char additions[512];               /* e.g. MSG_REGION 01 DefaultRegion 02 TRACE_ON 01 true 02 CLUSTER 01 c 02 */
@@ -175,7 +175,6 @@ struct rmq_topic {
 #define RMQ_TOPIC_LIVE 0x1        /* unset: never made, or deleted */
 #define RMQ_TOPIC_SEND_COLD 0x2   /* system, retry, DLQ, BatchCQ, ...: every send goes to control first */
 #define RMQ_TOPIC_PULL_COLD 0x4   /* BatchCQ, a broker that may not be read: control answers pulls */
-#define RMQ_TOPIC_NO_INDEX 0x8
 #define RMQ_TOPIC_BATCH_QUEUE 0x20 /* units go to BatchConsumeQueues (0x10 is control's own: RECOVERED) */
 
 /* One queue; index = queue slot. First line: control, once. Second line: dispatch. Third: write. */
@@ -395,7 +394,6 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_COLD_FRAME 1   /* payload: frame from its 4-byte length on */
 #define RMQ_INBOX_CLOSED 2       /* the connection had sent cold frames and is gone */
 #define RMQ_INBOX_DROPPED 3      /* unblocked: its writer died */
-#define RMQ_INBOX_FAULT 4        /* store_fault changed */
 
 /* Record in a verdict ring (control -> reader), payload follows, padded to 8 bytes. */
 struct rmq_verdict {

@@ -33,9 +33,6 @@ static void remark_of(const struct rmq_reader *r, const struct rmq_completion *d
     case RMQ_FAULT_CREATE_FILE:
         snprintf(to, room, "create mapped file failed, server is busy or broken%s%s", colon, system);
         return;
-    case RMQ_FAULT_SHUTDOWN:
-        snprintf(to, room, "the broker is shutting down, the store takes no more messages");
-        return;
     case RMQ_FAULT_QUEUE_IO:
         snprintf(to, room, "the store refuses writes: a consume queue or index file could not be written%s%s", colon, system);
         return;

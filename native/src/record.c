@@ -330,21 +330,6 @@ static int next_pair(const uint8_t **at, const uint8_t *end, struct pair *out) {
     return 0;
 }
 
-int rmq_property_find(const uint8_t *properties, size_t length, const char *name, size_t name_length,
-                      const uint8_t **value, uint32_t *value_length) {
-    const uint8_t *at = properties, *end = properties + length;
-    struct pair pair;
-    int found = 0;
-    while (at < end && next_pair(&at, end, &pair)) {
-        if (pair.name_length == name_length && !memcmp(pair.name, name, name_length)) {
-            *value = pair.value;
-            *value_length = pair.value_length;
-            found = 1;
-        }
-    }
-    return found;
-}
-
 void rmq_dispatch_keys_find(const uint8_t *properties, size_t length, struct rmq_dispatch_keys *out) {
     const uint8_t *at = properties, *end = properties + length;
     struct pair pair;

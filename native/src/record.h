@@ -154,9 +154,7 @@ int rmq_record_parse(const uint8_t *at, size_t left, int check_crc, struct rmq_r
 int64_t rmq_log_scan(const uint8_t *file, uint64_t from, uint64_t end, int64_t file_start, int check_crc,
                      struct rmq_record_view *rows, size_t rows_max, uint64_t *at, int *reason);
 
-/* 1 when found (value borrowed from `properties`), 0 when absent. Last non-empty value wins. */
-int rmq_property_find(const uint8_t *properties, size_t length, const char *name, size_t name_length,
-                      const uint8_t **value, uint32_t *value_length);
+/* Values borrowed from `properties`, NULL when absent. The last non-empty value wins. */
 void rmq_dispatch_keys_find(const uint8_t *properties, size_t length, struct rmq_dispatch_keys *out);
 
 /* RMQ_PROPERTIES_WHOLE or why a string cannot be what an encoder wrote (rule for the last record of a log). */

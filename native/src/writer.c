@@ -201,12 +201,6 @@ void rmq_writer_close(struct rmq_writer *w)
     free(w);
 }
 
-uint64_t rmq_writer_queue_offset(struct rmq_writer *w, uint32_t queue_slot)
-{
-    rmq_writer_queues_learn(w);
-    return queue_slot < w->queues_known ? w->queue_offsets[queue_slot] : 0;
-}
-
 /* --- one batch ---------------------------------------------------------------------------------------- */
 
 static void ring_bells(struct rmq_writer *w)

@@ -38,7 +38,5 @@ struct rmq_writer *rmq_writer_open(struct rmq_plane *plane, int *error);
 /* RMQ_RUN_BUDGET or RMQ_RUN_STOPPED, or -errno. */
 int rmq_writer_run(struct rmq_writer *writer, int64_t budget_ns);
 void rmq_writer_close(struct rmq_writer *writer);
-/* The queue offset that the next message of the slot gets. */
-uint64_t rmq_writer_queue_offset(struct rmq_writer *writer, uint32_t queue_slot);
 /* cdef-end */
 #endif

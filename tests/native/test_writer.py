@@ -268,7 +268,6 @@ def test_restart_goes_on_where_it_was(kit: Kit) -> None:
     with kit.writer() as run:
         kit.request(topic, 1, b"y")
         run()
-        assert lib.rmq_writer_queue_offset(run.handle, kit.queue_slot(topic, 0)) == 5  # type: ignore[attr-defined]
     (completion,) = kit.completions()
     assert completion.queue_offset == 5
     assert len(kit.records()) == 11

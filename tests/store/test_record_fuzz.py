@@ -62,9 +62,9 @@ def test_properties_state_and_lookup(raw: bytes) -> None:
     assert (lib.rmq_properties_state(data, len(raw)) == 0) == (records.torn_properties(raw) is None)
     text = raw.replace(b"\x04", b"\x01").replace(b"\x05", b"\x02").replace(b"\x06", b"TAGS\x01x\x02")
     pairs = records.parse_properties(text)
-    value, length = ffi.new("uint8_t **"), ffi.new("uint32_t *")
-    found = lib.rmq_property_find(ffi.from_buffer(text), len(text), b"TAGS", 4, value, length)
-    got = bytes(ffi.buffer(value[0], length[0])).decode("utf-8", "replace") if found else None
+    keys, view = ffi.new("struct rmq_dispatch_keys *"), ffi.from_buffer(text)
+    lib.rmq_dispatch_keys_find(view, len(text), keys)
+    got = bytes(ffi.buffer(keys.tags, keys.tags_length)).decode("utf-8", "replace") if keys.tags else None
     assert got == pairs.get("TAGS")
 
 
