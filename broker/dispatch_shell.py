@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.flush_shell import COUNTER_INDEX_SYNCED_MS, COUNTER_QUEUES_SYNCED_MS
 from ringmq.broker.run_config import read_run_config
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import WorkerSpec
@@ -42,8 +41,8 @@ class DispatchShell:
         state = ffi.new("struct rmq_dispatch_state *")
         lib.rmq_dispatcher_state(self.dispatcher, state)
         counters = self._plane.role(lib.RMQ_ROLE_DISPATCH).counters
-        counters[COUNTER_QUEUES_SYNCED_MS] = state.synced_store_time_ms
-        counters[COUNTER_INDEX_SYNCED_MS] = state.full_index_synced_time_ms
+        counters[lib.RMQ_DISPATCH_QUEUES_SYNCED_MS] = state.synced_store_time_ms
+        counters[lib.RMQ_DISPATCH_INDEX_SYNCED_MS] = state.full_index_synced_time_ms
         if state.dispatch_fault and not self._fault_told:
             cause = os.strerror(state.dispatch_fault_errno)
             print(f"ringmq: a consume queue or index cannot be written: {cause}", file=sys.stderr, flush=True)

@@ -21,11 +21,6 @@ from ringmq.store.retention import LogRetention, RetentionSettings
 
 CHECKPOINT_EVERY_MS = 1000
 SEGMENT_RETRY_MS = 1000
-SEGMENTS_LEFT_MIN = 1
-
-# Where the dispatch worker's shell leaves its values for the checkpoint, in its own role block.
-COUNTER_QUEUES_SYNCED_MS = 18
-COUNTER_INDEX_SYNCED_MS = 19
 
 
 class FlushShell:
@@ -88,8 +83,8 @@ class FlushShell:
         dispatch = self._plane.role(lib.RMQ_ROLE_DISPATCH).counters
         new = Checkpoint(
             physic_time_ms=max(old.physic_time_ms, state.flushed_store_time_ms),
-            logics_time_ms=max(old.logics_time_ms, dispatch[COUNTER_QUEUES_SYNCED_MS]),
-            index_time_ms=max(old.index_time_ms, dispatch[COUNTER_INDEX_SYNCED_MS]),
+            logics_time_ms=max(old.logics_time_ms, dispatch[lib.RMQ_DISPATCH_QUEUES_SYNCED_MS]),
+            index_time_ms=max(old.index_time_ms, dispatch[lib.RMQ_DISPATCH_INDEX_SYNCED_MS]),
             master_flushed_offset=old.master_flushed_offset,
             confirm_offset=old.confirm_offset,
         )
