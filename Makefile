@@ -46,11 +46,13 @@ warnings: ## the C core with warnings as errors
 
 .PHONY: build
 build: ## rebuild the C core in place (editable installs)
-	flock /tmp/ringmq.buildlock $(BIN)/python setup.py -q build_ext --inplace
+	@mkdir -p build
+	flock build/.lock $(BIN)/python setup.py -q build_ext --inplace
 
 .PHONY: crash
 crash: ## the C core with named crash points, a test build, in build/crash
-	RINGMQ_CRASH_POINTS=1 RINGMQ_REQUIRE_NATIVE=1 flock /tmp/ringmq.buildlock $(BIN)/python setup.py -q build_ext \
+	@mkdir -p build
+	RINGMQ_CRASH_POINTS=1 RINGMQ_REQUIRE_NATIVE=1 flock build/.lock $(BIN)/python setup.py -q build_ext \
 		--build-lib build/crash --build-temp build/crash/temp
 
 .PHONY: dev
