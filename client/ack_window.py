@@ -44,14 +44,6 @@ class AckWindow:
             delivered.popleft()
         return True
 
-    def ack_through(self, offset: int) -> int:
-        """Acknowledge everything up to and including `offset`; returns how many were open."""
-        before = len(self._open)
-        delivered = self._delivered
-        while delivered and (delivered[0] <= offset or delivered[0] not in self._open):
-            self._open.discard(delivered.popleft())
-        return before - len(self._open)
-
     @property
     def open_count(self) -> int:
         """Messages delivered and not yet acknowledged."""

@@ -70,11 +70,6 @@ class BrokerConnection(asyncio.Protocol):
         return self._transport is not None and self._failure is None and not self._draining
 
     @property
-    def in_flight_count(self) -> int:
-        """Requests that wait for their answer."""
-        return len(self._waiting)
-
-    @property
     def writing_paused(self) -> bool:
         """The peer does not read as fast as we write."""
         return self._writing_paused

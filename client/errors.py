@@ -34,10 +34,6 @@ class RequestTimeoutError(RingmqError):
         self.timeout_ms = timeout_ms
 
 
-class BackPressureError(RingmqError):
-    """More requests are in flight than the bound allows; await some of them first."""
-
-
 class BrokerError(RingmqError):
     """A server answered with an error code."""
 

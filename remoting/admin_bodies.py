@@ -281,13 +281,3 @@ def decode_queue_offsets(body: bytes) -> dict[MessageQueue, int]:
     value = json_body.read_object(body, "ResetOffsetBody")
     table = json_body.queue_mapping(value, "offsetTable")
     return {queue: json_body.as_integer(offset, "offsetTable") for queue, offset in table.items()}
-
-
-def encode_consumer_offsets(table: Mapping[str, Mapping[int, int]], version: DataVersion) -> bytes:
-    """The answer to 43: "topic@group" -> queue -> offset, queue ids as unquoted keys."""
-    return write_body(
-        {
-            "dataVersion": version.to_json(),
-            "offsetTable": {key: dict(queues) for key, queues in table.items()},
-        }
-    )

@@ -248,9 +248,6 @@ SEND_STORED_CODES = frozenset(
 )
 """Answers to a send that carry msgId, queueId and queueOffset: the message is in the log."""
 
-PRODUCER_RETRY_CODES = frozenset({17, 14, 1, 2, 16, 204, 205, 1500})
-"""Answers after which a producer tries another broker (`DefaultMQProducer`); others are raised at once."""
-
 
 class LanguageCode(IntEnum):
     """The byte of the binary header; the JSON header carries the name."""

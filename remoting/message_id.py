@@ -26,15 +26,6 @@ def decode_offset_id(offset_id: str) -> tuple[str, int, int]:
     return str(ipaddress.ip_address(raw[: -_PORT_OFFSET.size])), port, commit_log_offset
 
 
-def is_offset_id(text: str) -> bool:
-    """Whether `text` reads as an offset id. A unique key can read as one, too: ask the log to be sure."""
-    try:
-        decode_offset_id(text)
-    except ValueError:
-        return False
-    return True
-
-
 @dataclass(slots=True)
 class UniqKeyGenerator:
     """Makes UNIQ_KEYs as Java's `MessageClientIDSetter` does.

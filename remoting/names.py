@@ -12,12 +12,9 @@ from ringmq.remoting.errors import RequestError
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
-LMQ_PREFIX = "%LMQ%"
 
 MAX_TOPIC_CHARS = 127
 """In 5.3.3 also for %RETRY% and %DLQ% names on the way of a send."""
-MAX_RETRY_TOPIC_CHARS = 255
-"""What the store takes for retry and DLQ topics, which only a send-back can reach."""
 MAX_GROUP_CHARS = 120
 
 AUTO_CREATE_TOPIC = "TBW102"

@@ -62,10 +62,6 @@ class SubscriptionData:
         """No tag is asked for."""
         return self.sub_string == SUBSCRIBE_ALL
 
-    def matches_code(self, code: int) -> bool:
-        """The broker's test on a consume-queue unit; lets hash collisions pass."""
-        return self.class_filter_mode or self.is_all or code in self.code_set
-
     def matches_tags(self, tags: str | None) -> bool:
         """The client's exact test, which drops what only collided."""
         return self.is_all or self.class_filter_mode or not self.tags_set or (tags or "") in self.tags_set
