@@ -13,8 +13,8 @@ from ringmq.client.topics import is_user_topic
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.store import layout
-from ringmq.store.config import StoreConfig
 from ringmq.store.consume_queue import ConsumeQueue, first_index
+from ringmq.store.guess import config_without_index
 from ringmq.store.message_store import MessageStore
 
 BORDER_QUEUES_MAX = 16  # queues asked for a record near a cut: enough to come close, bounded for 10,000 topics
@@ -43,7 +43,7 @@ class ReadPlan:
 
 def plan_read(options: ReadOptions) -> ReadPlan:
     """Decide what to read. Called on the driver, once per action; a growing log gives each action its own end."""
-    store = MessageStore(StoreConfig.for_existing(options.store))
+    store = MessageStore(config_without_index(options.store))
     # the bound first: what the queues show afterwards is at least as new
     watermarks = read_watermarks(options.store)
     bound = watermarks.confirm_offset if watermarks.live else store.queue_end()

@@ -60,11 +60,6 @@ class StoreConfig:
         if not self.commit_log_directories:
             object.__setattr__(self, "commit_log_directories", (self.root / layout.COMMIT_LOG,))
 
-    @property
-    def index_file_bytes(self) -> int:
-        """Return the size of an index file: header, slots, entries."""
-        return 40 + 4 * self.index_slots + 20 * self.index_entries
-
     @classmethod
     def from_properties(cls, root: Path, properties: Mapping[str, str]) -> "StoreConfig":
         """Make a config from RocketMQ properties (unknown names are not ours to judge and are left alone)."""
@@ -99,29 +94,3 @@ class StoreConfig:
             check_crc_on_recover=switch("checkCRCOnRecover", True),
             delay_levels_ms=parse_delay_levels(properties.get("messageDelayLevel", DEFAULT_DELAY_LEVELS)),
         )
-
-    @classmethod
-    def for_existing(cls, root: Path, **known: object) -> "StoreConfig":
-        """Make a config for a store on disk, taking file sizes from the files themselves.
-
-        For readers that have no broker.conf (inspect, verify, Spark). `known` overrides single fields.
-        """
-        directories = known.get("commit_log_directories") or (root / layout.COMMIT_LOG,)
-        assert isinstance(directories, tuple)
-        guesses: dict[str, object] = {
-            "commit_log_file_bytes": _first_size(directories, "*") or layout.COMMIT_LOG_FILE_BYTES,
-            "consume_queue_file_bytes": _first_size((root / layout.CONSUME_QUEUE,), "*/*/*")
-            or layout.CONSUME_QUEUE_FILE_BYTES,
-            "batch_consume_queue_file_bytes": _first_size((root / layout.BATCH_CONSUME_QUEUE,), "*/*/*")
-            or layout.BATCH_FILE_BYTES,
-        }
-        return cls(root=root, **{**guesses, **known})  # type: ignore[arg-type]
-
-
-def _first_size(directories: tuple[Path, ...], pattern: str) -> int:
-    """Return the size of the first non-empty file named by 20 digits, 0 when there is none."""
-    for directory in directories:
-        for path in directory.glob(pattern):
-            if len(path.name) == 20 and path.name.isdigit() and path.stat().st_size:
-                return path.stat().st_size
-    return 0

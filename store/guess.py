@@ -22,7 +22,29 @@ def config_for_folder(root: Path, **known: object) -> StoreConfig:
             if sizes is not None:
                 known = {**known, "index_slots": sizes[0], "index_entries": sizes[1]}
                 break
-    return StoreConfig.for_existing(root, **known)
+    return config_without_index(root, **known)
+
+
+def config_without_index(root: Path, **known: object) -> StoreConfig:
+    """The same for readers that open no index file. `known` overrides single fields."""
+    logs = known.get("commit_log_directories") or (root / layout.COMMIT_LOG,)
+    assert isinstance(logs, tuple)
+    queues, batch_queues = (root / layout.CONSUME_QUEUE,), (root / layout.BATCH_CONSUME_QUEUE,)
+    sizes: dict[str, object] = {
+        "commit_log_file_bytes": _first_size(logs, "*") or layout.COMMIT_LOG_FILE_BYTES,
+        "consume_queue_file_bytes": _first_size(queues, "*/*/*") or layout.CONSUME_QUEUE_FILE_BYTES,
+        "batch_consume_queue_file_bytes": _first_size(batch_queues, "*/*/*") or layout.BATCH_FILE_BYTES,
+    }
+    return StoreConfig(root=root, **{**sizes, **known})  # type: ignore[arg-type]
+
+
+def _first_size(directories: tuple[Path, ...], pattern: str) -> int:
+    """Return the size of the first non-empty file named by 20 digits, 0 when there is none."""
+    for directory in directories:
+        for path in directory.glob(pattern):
+            if len(path.name) == 20 and path.name.isdigit() and path.stat().st_size:
+                return path.stat().st_size
+    return 0
 
 
 def guess_index_sizes(path: Path) -> tuple[int, int] | None:
