@@ -106,11 +106,6 @@ class Registration:
         times = [0 if server.is_hurried else server.next_ms for server in self.servers.values()]
         return min(times, default=None)
 
-    @property
-    def failing(self) -> list[str]:
-        """Addresses whose last call failed."""
-        return [address for address, server in self.servers.items() if server.failures]
-
 
 def register_command(config: BrokerConfig, identity: Identity, topics: TopicConfigTable) -> RemotingCommand:
     """103 with the topics given. While the broker may not be read or written, its topics say so."""

@@ -14,11 +14,6 @@ class ConfigFileError(Exception):
     """Neither the file nor its `.bak` can be read; the message names both reasons."""
 
 
-def int_keys(table: dict[Any, Any]) -> dict[int, Any]:
-    """Return a map of numbers whose keys may have been written quoted."""
-    return {int(key): value for key, value in table.items()}
-
-
 def data_version(counter: int, state_version: int, timestamp_ms: int) -> dict[str, int]:
     """Return a DataVersion bean in field order."""
     return {"counter": counter, "stateVersion": state_version, "timestamp": timestamp_ms}

@@ -279,10 +279,6 @@ class MessageStore:
         time_ms = self.commit_log.store_time_at(self.commit_log.min_offset, readable_offset)
         return -1 if time_ms is None else time_ms
 
-    def earliest_queue_time(self, topic: str, queue_id: int, readable_offset: int) -> int:
-        """Return the store time of a queue's first message, -1 when it has none."""
-        return self.store_time(topic, queue_id, self.min_offset(topic, queue_id, readable_offset), readable_offset)
-
 
 def _sub_directories(directory: Path | str) -> list[os.DirEntry[str]]:
     try:

@@ -71,7 +71,6 @@ class RetentionState:
     log_disk_ratio: float
     queue_disk_ratio: float
     hour: int  # local
-    is_asked: bool = False  # an admin asked for a round
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +102,6 @@ def step(settings: RetentionSettings, state: RetentionState, now_s: float) -> Re
         reason = f"hour {state.hour:02d}"
     elif is_forced or worst > settings.delete_ratio:
         reason = f"disk {worst:.0%} used"
-    elif state.is_asked:
-        reason = "asked for"
     else:
         return RetentionEffects((), disk_full)
     any_age = is_forced and settings.may_force
@@ -154,15 +151,13 @@ class LogRetention:
         self._safe_offset = safe_offset
         self._ratio = ratio
 
-    def run(
-        self, now_s: float, *, is_asked: bool = False, publish: Callable[[int], None] | None = None
-    ) -> RetentionOutcome:
+    def run(self, now_s: float, *, publish: Callable[[int], None] | None = None) -> RetentionOutcome:
         """Decide and delete. `publish(min_offset)` is called before the first file goes, so that nobody looks for it.
 
         A file that is gone already is passed over; other OSErrors end the round and are raised.
         """
         files = FileQueue(self._config.commit_log_directories, self._config.commit_log_file_bytes, MappedFileCache(1))
-        effects = step(self._settings, self._look(files, now_s, is_asked), now_s)
+        effects = step(self._settings, self._look(files, now_s), now_s)
         if not effects.delete:
             return RetentionOutcome((), None, effects.disk_full, effects.reason)
         min_offset = effects.delete[-1] + files.file_bytes
@@ -180,7 +175,7 @@ class LogRetention:
             sync_directory(directory)
         return RetentionOutcome(tuple(deleted), min_offset, effects.disk_full, effects.reason)
 
-    def _look(self, files: FileQueue, now_s: float, is_asked: bool) -> RetentionState:
+    def _look(self, files: FileQueue, now_s: float) -> RetentionState:
         safe = self._safe_offset()
         old = []
         for start in files.starts[:-1]:
@@ -193,4 +188,4 @@ class LogRetention:
                     raise
         ratios = [self._ratio(directory) for directory in self._config.commit_log_directories]
         queues = self._ratio(self._config.root / layout.CONSUME_QUEUE)
-        return RetentionState(tuple(old), min(ratios), queues, time.localtime(now_s).tm_hour, is_asked)
+        return RetentionState(tuple(old), min(ratios), queues, time.localtime(now_s).tm_hour)

@@ -74,9 +74,6 @@ def test_one_that_fails_is_tried_again_with_growing_pauses() -> None:
         pauses.append(again - now)
         now = again
     assert pauses == [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]
-    assert registration.failing == ["a:1"]
-    registration.finished("a:1", True, now)
-    assert registration.failing == []
 
 
 def test_no_address_means_nothing_to_do() -> None:

@@ -109,5 +109,5 @@ def test_offsets_by_time(store: MessageStore, expected: ENTRY, end: int) -> None
 def test_earliest_times(store: MessageStore, manifest: list[ENTRY], end: int) -> None:
     assert store.earliest_store_time(end) == manifest[0]["storeTimestamp"]
     first = next(entry for entry in manifest if entry["topic"] == "GoldB" and entry["queueId"] == 2)
-    assert store.earliest_queue_time("GoldB", 2, end) == first["storeTimestamp"]
-    assert store.earliest_queue_time("NoSuchTopic", 0, end) == -1
+    assert store.store_time("GoldB", 2, store.min_offset("GoldB", 2, end), end) == first["storeTimestamp"]
+    assert store.store_time("NoSuchTopic", 0, 0, end) == -1

@@ -25,10 +25,8 @@ OLD, YOUNG = NOW - 73 * HOUR_S, NOW - 71 * HOUR_S
 SETTINGS = RetentionSettings()
 
 
-def _state(
-    *modified: float, ratio: float = 0.5, hour: int = 12, asked: bool = False, queues: float = 0.1
-) -> RetentionState:
-    return RetentionState(tuple(LogFile(i * 4096, at) for i, at in enumerate(modified)), ratio, queues, hour, asked)
+def _state(*modified: float, ratio: float = 0.5, hour: int = 12, queues: float = 0.1) -> RetentionState:
+    return RetentionState(tuple(LogFile(i * 4096, at) for i, at in enumerate(modified)), ratio, queues, hour)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +34,6 @@ def _state(
     [
         (_state(OLD, OLD, YOUNG), 0, False),  # not the hour, enough space
         (_state(OLD, OLD, YOUNG, hour=4), 2, False),
-        (_state(OLD, OLD, YOUNG, asked=True), 2, False),
         (_state(YOUNG, OLD, hour=4), 0, False),  # only a prefix goes
         (_state(OLD, YOUNG, ratio=0.75), 0, False),
         (_state(OLD, YOUNG, ratio=0.76), 1, False),
