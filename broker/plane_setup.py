@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 from ringmq.broker.config import BrokerConfig
+from ringmq.broker.run_config import store_config
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.native import ffi, lib
@@ -43,6 +44,13 @@ def advertised_host(config: BrokerConfig) -> str:
         return str(probe.getsockname()[0])
 
 
+def address_of(host: str) -> str:
+    """The address of a name, IPv4 where it has both; an address itself as it is. OSError and UnicodeError for none."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return str(found[0][4][0]).partition("%")[0]
+
+
 def additions_of(config: BrokerConfig) -> bytes:
     """Property pairs that the broker adds to every message, in stored form (`SendMessageProcessor`)."""
     pairs = {
@@ -53,8 +61,8 @@ def additions_of(config: BrokerConfig) -> bytes:
     return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
 
 
-def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placement: Placement, port: int) -> None:
-    """Write struct rmq_settings; `port` is the port that was really bound."""
+def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placement: Placement, store_host: str) -> None:
+    """Write struct rmq_settings; listenPort is the port that was really bound, `store_host` the resolved brokerIP1."""
     settings = plane.header.settings
     settings.segment_bytes = config.mapped_file_size_commit_log
     settings.queue_file_bytes = config.mapped_file_size_consume_queue
@@ -81,15 +89,17 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.memory_window_bytes = ram_bytes * config.access_message_in_memory_max_ratio // 100
     settings.readers = placement.readers
     settings.spin_pauses = placement.spin_pauses if config.spin_pauses < 0 else config.spin_pauses
-    host = ipaddress.ip_address(socket.gethostbyname(advertised_host(config))).packed
+    host = ipaddress.ip_address(store_host).packed
     settings.store_host_bytes = len(host)
     ffi.memmove(settings.store_host, host, len(host))
-    settings.store_port = port
-    _text(settings, "additions", additions_of(config))
+    settings.store_port = config.listen_port
+    _text(settings, "additions", additions_of(config), "regionId and brokerClusterName together")
     settings.additions_length = len(additions_of(config))
-    _text(settings, "region_id", config.region_id.encode())
-    _text(settings, "store_path", os.fsencode(store_root))
-    _text(settings, "commit_log_path", os.fsencode(config.store_path_commit_log or store_root / "commitlog"))
+    _text(settings, "region_id", config.region_id.encode(), "regionId")
+    _text(settings, "store_path", os.fsencode(store_root), "storePathRootDir")
+    _text(
+        settings, "commit_log_path", os.fsencode(store_config(config).commit_log_directories[0]), "storePathCommitLog"
+    )
     settings.lite_pull_enable = config.lite_pull_message_enable
     settings.trace_on = config.trace_on
     settings.pull_slow_broker_id = 1
@@ -105,10 +115,10 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     plane.watermarks.confirm_policy = policy
 
 
-def _text(settings: object, field: str, value: bytes) -> None:
-    """Copy text into a fixed field, NUL-terminated. ValueError names the field and its limit."""
+def _text(settings: object, field: str, value: bytes, name: str) -> None:
+    """Copy text into a fixed field, NUL-terminated. ValueError names the property and its limit."""
     target = getattr(settings, field)
     limit = len(target) - 1
     if len(value) > limit:
-        raise ValueError(f"{field} is {len(value)} bytes long, the limit is {limit}")
+        raise ValueError(f"{name} takes {len(value)} bytes, the limit is {limit}: choose a shorter one")
     ffi.memmove(target, value + b"\0", len(value) + 1)

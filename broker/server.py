@@ -11,7 +11,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,14 +19,17 @@ from ringmq.broker import plane_setup
 from ringmq.broker.config import BrokerConfig
 from ringmq.broker.run_config import store_config, write_run_config
 from ringmq.broker.tables import load_into
+from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.segment import plane_name, remove_segments
+from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
 from ringmq.ipc.supervisor import Supervisor, make_event_fds
 from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store import markers
+from ringmq.store.config_files import ConfigFileError
+from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.recovery import RecoveredStore, recover
 from ringmq.store.store_lock import StoreLock
 
@@ -70,6 +73,26 @@ def probe_engine() -> None:
     why = ffi.new("char[512]")
     if lib.rmq_engine_probe(why, len(why)) < 0:
         raise StartError(ffi.string(why).decode(), status=69)
+
+
+def take_lock(root: Path) -> StoreLock:
+    """The store's lock. StartError when the folder cannot be used, StoreLockedError when another broker has it."""
+    try:
+        return StoreLock(root)
+    except OSError as error:
+        raise StartError(
+            f"{root}: the store's folder cannot be used: {error.strerror}; "
+            "choose one that this user may write to (--store, storePathRootDir)"
+        ) from error
+
+
+def resolve_host(config: BrokerConfig) -> tuple[str, str]:
+    """The address that routes carry, and the number that messages are stored with."""
+    host = plane_setup.advertised_host(config)
+    try:
+        return host, plane_setup.address_of(host)
+    except (OSError, UnicodeError) as error:
+        raise StartError(f"brokerIP1 = {host!r} has no address: {error}; give a numeric address") from error
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -129,6 +152,10 @@ def recover_store(config: BrokerConfig) -> RecoveredStore:
         recovered = recover(store_config(config))
     except OSError as error:
         raise StartError(f"{config.store_path_root_dir}: the store cannot be recovered: {error}") from error
+    except StoreLoadError as error:
+        raise StartError(
+            f"the store cannot be loaded: {error}; start with the file sizes it was made with, or restore the files"
+        ) from error
     stages = ", ".join(f"{name} {ms:.0f} ms" for name, ms in recovered.stage_ms.items() if ms >= 1)
     seconds = time.monotonic() - began
     log(f"store recovered in {seconds:.2f} s ({recovered.mode}) up to offset {recovered.append_offset}: {stages}")
@@ -137,12 +164,33 @@ def recover_store(config: BrokerConfig) -> RecoveredStore:
     return recovered
 
 
-def make_plane(config: BrokerConfig, root: Path, recovered: RecoveredStore, placement: Placement, port: int) -> Plane:
+@contextlib.contextmanager
+def no_segments_left(name: str) -> Iterator[None]:
+    """Around the making of what workers share: a failure takes it away again and is a StartError."""
+    try:
+        yield
+    except BaseException as error:
+        remove_segments(name)
+        match error:
+            case ConfigFileError():
+                why = f"{error}; repair the file, or move it and its .bak away to start without what they hold"
+            case PlaneFullError() | ValueError():
+                why = str(error)
+            case OSError():
+                why = f"what the workers share cannot be made: {error}; make room in {SHM_DIR}, see ulimit -n"
+            case _:
+                raise
+        raise StartError(why) from error
+
+
+def make_plane(
+    config: BrokerConfig, root: Path, recovered: RecoveredStore, placement: Placement, store_host: str
+) -> Plane:
     """Shared memory with settings, tables and watermarks; no worker runs yet."""
     name = plane_name(root)
     remove_segments(name)
     plane = Plane.create(name, plane_setup.capacity_of(config), root.stat(), secrets.randbits(63))
-    plane_setup.fill_settings(plane, config, root, placement, port)
+    plane_setup.fill_settings(plane, config, root, placement, store_host)
     for reader in range(placement.readers):
         plane.map_arena(reader, plane_setup.arena_bytes(config))
     marks = plane.watermarks
@@ -233,10 +281,11 @@ def serve(options: ServeOptions) -> int:
     probe_engine()
     config = options.config
     root = Path(config.store_path_root_dir)
-    lock = StoreLock(root)
+    lock = take_lock(root)
+    host, store_host = resolve_host(config)
     listeners = listen_pair(config.bind_address, config.listen_port)
     port = int(listeners[0].getsockname()[1])
-    config = replace(config, listen_port=port, broker_ip1=plane_setup.advertised_host(config))
+    config = replace(config, listen_port=port, broker_ip1=host)
     recovered = recover_store(config)
     ensure_first_segments(config, root, recovered.append_offset)
     cpus = list(options.cpus) or sorted(os.sched_getaffinity(0))
@@ -247,10 +296,11 @@ def serve(options: ServeOptions) -> int:
         address = f"{config.broker_ip1}:{namesrv.getsockname()[1]}"
         config = replace(config, namesrv_addr=";".join(filter(None, [config.namesrv_addr, address])))
         placement.cpus_by_worker["namesrv"] = placement.cpus_by_worker["control"]
-    plane = make_plane(config, root, recovered, placement, port)
-    spread = tuple(listener_per_reader(listener, placement.readers) for listener in listeners)
-    specs = worker_specs(plane, placement, spread, write_run_config(plane.name, config))
-    specs = [_with_namesrv(spec, namesrv, root) for spec in specs]
+    with no_segments_left(plane_name(root)):
+        plane = make_plane(config, root, recovered, placement, store_host)
+        spread = tuple(listener_per_reader(listener, placement.readers) for listener in listeners)
+        specs = worker_specs(plane, placement, spread, write_run_config(plane.name, config))
+        specs = [_with_namesrv(spec, namesrv, root) for spec in specs]
     leave_marks(plane, root)
     plane.publish_watermarks()
     supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (lock.descriptor,), log)
@@ -266,9 +316,9 @@ def finish(plane: Plane, root: Path, lock: StoreLock, status: int) -> int:
     marks = plane.watermarks
     complete = marks.flushed_offset == marks.append_offset == marks.dispatched_offset
     writable = not marks.store_fault and not marks.dispatch_fault
-    if status == EXIT_CLEAN and not complete:
+    if status == EXIT_CLEAN and not (complete and writable):
         status = EXIT_UNCLEAN_STOP
-    if status == EXIT_CLEAN and writable:
+    if status == EXIT_CLEAN:
         markers.remove_abort(root)
         log(f"stopped cleanly at offset {marks.append_offset}")
     else:

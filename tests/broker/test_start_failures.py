@@ -1,0 +1,137 @@
+"""What keeps a broker from starting is one line that names what, where and what to do, and leaves nothing behind."""
+
+import errno
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ringmq.broker import plane_setup, server
+from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.server import ServeOptions, StartError, serve
+from ringmq.cli.main import main
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import SHM_DIR, plane_name
+from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
+from ringmq.loadtest.running import RunningBroker
+from ringmq.store import markers
+from ringmq.store.store_lock import StoreLock
+
+SMALL = {
+    "mappedFileSizeCommitLog": str(1 << 20),
+    "mappedFileSizeConsumeQueue": "6000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+    "listenPort": "0",
+}
+
+
+def refused(store: Path, settings: dict[str, str] | None = None) -> str:
+    """Start a broker that cannot start; the message. No shared memory may be left."""
+    config = changed(BrokerConfig(), {**SMALL, "storePathRootDir": str(store), **(settings or {})})
+    with pytest.raises(StartError) as caught:
+        serve(ServeOptions(config))
+    assert caught.value.status == 1
+    if store.is_dir():
+        assert not list(SHM_DIR.glob(f"{plane_name(store)}-*"))
+    return str(caught.value)
+
+
+def test_the_command_line_makes_one_line_of_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = CliRunner().invoke(main, ["serve", "--store", str(tmp_path / "file" / "store"), "--port", "0"])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ") and "--store" in result.output
+    assert result.output.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "storePathRootDir" in refused(tmp_path / "file" / "store")
+
+
+def test_files_of_another_size(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(5000))
+    said = refused(tmp_path)
+    assert f"{0:020d}" in said and "file sizes" in said
+
+
+def test_a_broken_config_file(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text("{ broken")
+    said = refused(tmp_path)
+    assert "topics.json" in said and "repair" in said
+
+
+def test_no_room_for_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Plane:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(server.Plane, "create", full)
+    said = refused(tmp_path)
+    assert "No space left" in said and "/dev/shm" in said
+
+
+def test_a_host_without_an_address_is_refused_before_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: Any, **__: Any) -> list[Any]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(server, "recover", None)
+    assert "brokerIP1 = 'bad..name'" in refused(tmp_path / "a", {"brokerIP1": "bad..name"})
+    monkeypatch.setattr(plane_setup.socket, "getaddrinfo", unknown)
+    said = refused(tmp_path / "b", {"brokerIP1": "nowhere"})
+    assert "brokerIP1 = 'nowhere'" in said and "not known" in said
+
+
+def test_a_text_that_is_too_long_names_the_property(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plane_setup, "additions_of", lambda config: bytes(600))
+    said = refused(tmp_path)
+    assert "regionId" in said and "511" in said
+
+
+def test_one_log_folder_for_python_and_c(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with RunningBroker(tmp_path / "store", {**SMALL, "storePathCommitLog": f" {log} "}) as broker:
+        assert broker.stop() == 0
+    assert (log / f"{0:020d}").exists()
+
+
+def has_v6_loopback() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_v6_loopback(), reason="this machine has no ::1")
+def test_a_broker_on_an_ipv6_address_serves(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", {**SMALL, "bindAddress": "::1"}) as broker:
+        assert broker.host == "::1"
+        with socket.create_connection(("::1", broker.port), timeout=5) as connection:
+            assert connection.getpeername()[0] == "::1"
+        assert broker.stop() == 0
+
+
+def test_a_name_with_both_addresses_is_stored_as_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [(socket.AF_INET6, 1, 6, "", ("::1", 0, 0, 0)), (socket.AF_INET, 1, 6, "", ("127.0.0.1", 0))]
+    monkeypatch.setattr(plane_setup.socket, "getaddrinfo", lambda *_, **__: both)
+    assert plane_setup.address_of("localhost") == "127.0.0.1"
+
+
+@pytest.mark.parametrize("fault", ["store_fault", "dispatch_fault"])
+def test_a_stop_with_a_fault_is_not_clean_though_everything_is_flushed(tmp_path: Path, fault: str) -> None:
+    config = replace(changed(BrokerConfig(), SMALL), store_path_root_dir=str(tmp_path))
+    lock = StoreLock(tmp_path)
+    name = plane_name(tmp_path)
+    plane = Plane.create(name, plane_setup.capacity_of(config), tmp_path.stat(), 1)
+    markers.write_abort(tmp_path, os.getpid())
+    setattr(plane.watermarks, fault, 1)
+    assert server.finish(plane, tmp_path, lock, EXIT_CLEAN) == EXIT_UNCLEAN_STOP
+    assert markers.has_abort(tmp_path)
