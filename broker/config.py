@@ -87,7 +87,6 @@ class BrokerConfig:
     channel_expired_timeout: int = number("channelExpiredTimeout", 120_000, 1000, _DAY_MS, live=True)
     server_channel_max_idle_time_seconds: int = number("serverChannelMaxIdleTimeSeconds", 120, 1, 86_400)
     flush_consumer_offset_interval: int = number("flushConsumerOffsetInterval", 5000, 10, _DAY_MS, live=True)
-    use_server_side_reset_offset: bool = switch("useServerSideResetOffset", True, live=True)
     config_black_list: str = words(
         "configBlackList", "configBlackList;brokerConfigPath", r"[\w;]*", "property names joined by ;"
     )
@@ -95,14 +94,16 @@ class BrokerConfig:
     # name servers
     register_name_server_period: int = number("registerNameServerPeriod", 30_000, 10_000, 60_000, live=True)
     register_broker_timeout_mills: int = number("registerBrokerTimeoutMills", 24_000, 100, 600_000, live=True)
-    force_register: bool = switch("forceRegister", True)
 
     # store: places and sizes
     store_path_root_dir: str = words(
         "storePathRootDir", "", r"[^\x00]{0,900}", "a folder, empty = the embedded default"
     )
     store_path_commit_log: str = words(
-        "storePathCommitLog", "", r"[^\x00]{0,900}", "a folder, empty = commitlog in storePathRootDir"
+        "storePathCommitLog",
+        "",
+        r"[^\x00,]{0,900}",
+        "one folder (several are not built yet), empty = commitlog in storePathRootDir",
     )
     mapped_file_size_commit_log: int = number(
         "mappedFileSizeCommitLog", 1_073_741_824, 65_536, 2_147_479_552, step=4096
@@ -122,24 +123,19 @@ class BrokerConfig:
     flush_interval_commit_log: int = number("flushIntervalCommitLog", 500, 1, _DAY_MS)
     flush_commit_log_least_pages: int = number("flushCommitLogLeastPages", 4, 0, 262_144)
     flush_commit_log_thorough_interval: int = number("flushCommitLogThoroughInterval", 10_000, 1, _DAY_MS)
-    flush_interval_consume_queue: int = number("flushIntervalConsumeQueue", 1000, 1, _DAY_MS)
-    flush_consume_queue_least_pages: int = number("flushConsumeQueueLeastPages", 2, 0, 262_144)
-    flush_consume_queue_thorough_interval: int = number("flushConsumeQueueThoroughInterval", 60_000, 1, _DAY_MS)
+    message_index_safe: bool = switch("messageIndexSafe", False)
     check_crc_on_recover: bool = switch("checkCRCOnRecover", True)
-    max_recovery_commitlog_files: int = number("maxRecoveryCommitlogFiles", 30, 1, 1_000_000)
     enable_dleger_commit_log: bool = switch("enableDLegerCommitLog", False, only=False, why="DLedger is " + _LATER)
 
     # store: retention
     delete_when: str = words("deleteWhen", "04", r"([01]?\d|2[0-3])(;([01]?\d|2[0-3]))*", "hours 00..23 joined by ;")
     file_reserved_time: int = number("fileReservedTime", 72, 1, 1_000_000)
     disk_max_used_space_ratio: int = number("diskMaxUsedSpaceRatio", 75, 10, 95)
-    disk_space_warning_level_ratio: int = number("diskSpaceWarningLevelRatio", 90, 35, 99)
-    disk_space_clean_forcibly_ratio: int = number("diskSpaceCleanForciblyRatio", 85, 30, 98)
+    disk_space_warning_level_ratio: int = number("diskSpaceWarningLevelRatio", 90, 35, 90)
+    disk_space_clean_forcibly_ratio: int = number("diskSpaceCleanForciblyRatio", 85, 30, 85)
     clean_file_forcibly_enable: bool = switch("cleanFileForciblyEnable", True)
     clean_resource_interval: int = number("cleanResourceInterval", 10_000, 10, _DAY_MS)
-    delete_commit_log_files_interval: int = number("deleteCommitLogFilesInterval", 100, 0, _DAY_MS)
     delete_file_batch_max: int = number("deleteFileBatchMax", 10, 1, 10_000)
-    destroy_maped_file_interval_forcibly: int = number("destroyMapedFileIntervalForcibly", 120_000, 0, _DAY_MS)
 
     # features whose absence must not pass silently
     authentication_enabled: bool = switch("authenticationEnabled", False, only=False, why="ACL is " + _LATER)

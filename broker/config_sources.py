@@ -7,7 +7,7 @@ RINGMQ_LISTEN_PORT sets listenPort.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
@@ -38,7 +38,8 @@ def read_config(
     settings, notices = from_environment(environ)
     in_file = from_file(file) if file is not None else []
     config, more = resolve([*in_file, *settings, *from_assignments(assignments)])
-    return config, [*notices, *more]
+    root, log = _without_tilde(config.store_path_root_dir), _without_tilde(config.store_path_commit_log)
+    return replace(config, store_path_root_dir=root, store_path_commit_log=log), [*notices, *more]
 
 
 def resolve(settings: Iterable[Setting]) -> tuple[BrokerConfig, list[str]]:
@@ -112,7 +113,29 @@ def from_environment(environ: Mapping[str, str]) -> tuple[list[Setting], list[st
     return settings, notices
 
 
-_NOT_PROPERTIES = frozenset({"RINGMQ_REQUIRE_NATIVE", "RINGMQ_CRASH_POINT", "RINGMQ_CRASH_POINTS", "RINGMQ_NAMESRV"})
+_NOT_PROPERTIES = frozenset(
+    {
+        "RINGMQ_CACHE_DIR",
+        "RINGMQ_CRASH_FILE",
+        "RINGMQ_CRASH_POINT",
+        "RINGMQ_CRASH_POINTS",
+        "RINGMQ_NAMESRV",
+        "RINGMQ_NATIVE",
+        "RINGMQ_PURE_PYTHON",
+        "RINGMQ_REQUIRE_NATIVE",
+        "RINGMQ_SYNC_SWITCH",
+    }
+)
+
+
+def _without_tilde(folder: str) -> str:
+    """No shell has seen the text of a file. Raises ConfigError for a user who is not there."""
+    if not folder.startswith("~"):
+        return folder
+    try:
+        return str(Path(folder).expanduser())
+    except RuntimeError as error:
+        raise ConfigError(f"{folder}: {error}", "") from error
 
 
 def _unknown(setting: Setting) -> ConfigError:

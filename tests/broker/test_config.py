@@ -1,5 +1,6 @@
 """Configuration: every refused value names its range, unknown names their nearest known one."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_nam
 from ringmq.broker.config_sources import Setting, from_environment, read_config, resolve
 from ringmq.broker.config_table import markdown
 from ringmq.broker.properties import BadProperties, PropertyLine, format_properties, parse_properties
+from ringmq.broker.run_config import store_config
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.store.retention import RetentionSettings
 
 
 def test_every_property_is_stocks_or_carries_our_prefix() -> None:
@@ -120,3 +123,62 @@ def test_properties_text_as_java_reads_it() -> None:
 def test_the_page_of_properties_is_up_to_date() -> None:
     page = Path(__file__).parents[2] / "docs" / "properties.md"
     assert page.read_text() == markdown(), "run python -m ringmq.broker.config_table > docs/properties.md"
+
+
+def test_a_log_in_several_folders_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"storePathCommitLog.* one folder"):
+        resolve([Setting("storePathCommitLog", "/a,/b", "here")])
+
+
+def test_a_tilde_in_a_file_is_the_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    file = tmp_path / "broker.conf"
+    file.write_text("storePathRootDir=~/store\nstorePathCommitLog=~/log\n")
+    config, _ = read_config(file, [], {})
+    assert (config.store_path_root_dir, config.store_path_commit_log) == ("/home/somebody/store", "/home/somebody/log")
+    with pytest.raises(ConfigError, match="nobody-of-that-name"):
+        read_config(None, ["storePathRootDir=~nobody-of-that-name/x"], {})
+
+
+def test_every_property_that_is_taken_is_used() -> None:
+    root = Path(__file__).parents[2]
+    sources = [path for folder in ("broker", "store") for path in sorted((root / folder).rglob("*.py"))]
+    text = "\n".join(path.read_text() for path in sources if path.name not in ("config_sources.py", "stock_names.py"))
+    text = text.replace((root / "broker" / "config.py").read_text(), "")
+    unused = [
+        name
+        for name, (attribute, entry) in property_table().items()
+        if not re.search(rf"\.{attribute}\b", text)
+        and f'"{name}"' not in text
+        and "not built yet" not in entry.accepted
+    ]
+    assert not unused
+
+
+def test_message_index_safe_reaches_the_store(tmp_path: Path) -> None:
+    config, notices = read_config(None, ["messageIndexSafe=true", f"storePathRootDir={tmp_path}"], {})
+    assert store_config(config).message_index_safe
+    assert notices == []
+
+
+@pytest.mark.parametrize("name", ["diskSpaceWarningLevelRatio", "diskSpaceCleanForciblyRatio"])
+def test_a_ratio_is_refused_where_the_store_would_cut_it(name: str) -> None:
+    allowed = property_table()[name][1]
+    low, high = (int(word) for word in allowed.accepted.rsplit(" ", 1)[1].split(".."))
+    for value in (low, high):
+        properties = changed(BrokerConfig(), {name: str(value)}).as_properties()
+        settings = RetentionSettings.from_properties(properties)
+        taken = settings.warning_ratio if "Warning" in name else settings.forced_ratio
+        assert taken == value / 100
+    with pytest.raises(ConfigError, match=str(high)):
+        changed(BrokerConfig(), {name: str(high + 1)})
+
+
+def test_our_own_environment_names_get_no_notice() -> None:
+    root = Path(__file__).parents[2]
+    folders = ("broker", "cli", "client", "ipc", "native", "remoting", "store", "loadtest", "tests")
+    asked = re.compile(r"""(?:environ(?:\.get|\.pop)?[(\[]|getenv\(|envvar=)\s*"(RINGMQ_[A-Z_]+)\"""")
+    files = [path for folder in folders for path in (root / folder).rglob("*.[pch]*") if path.suffix in (".py", ".c")]
+    names = {name for path in files for name in asked.findall(path.read_text())}
+    assert {"RINGMQ_NATIVE", "RINGMQ_NAMESRV", "RINGMQ_SYNC_SWITCH", "RINGMQ_CACHE_DIR"} <= names
+    assert from_environment(dict.fromkeys(names, "x")) == ([], [])
