@@ -8,6 +8,7 @@ hot paths, and nothing waits: name servers have a thread of their own.
 from __future__ import annotations
 
 import ipaddress
+import os
 import sys
 import time
 import traceback
@@ -18,7 +19,7 @@ from ringmq.broker.core import Broker
 from ringmq.broker.handlers import handle, tick
 from ringmq.broker.outlets import Outlets
 from ringmq.broker.persistence import Persistence
-from ringmq.broker.registrar import Registrar
+from ringmq.broker.registrar import Outcome, Registrar
 from ringmq.broker.registration import Registration, register_command, unregister_command
 from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request
 from ringmq.broker.stats import Totals
@@ -36,6 +37,13 @@ STOP_CALL_MS = 1000
 TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST})
 """Answered when the name servers know the topic, as stock does: its maker may use it at once."""
 TELL_WITHIN_MS = 3000
+ERRORS_TOLD_MAX = 100
+FAULT_WORDS = {
+    lib.RMQ_FAULT_FSYNC: "fsync of the commit log failed",
+    lib.RMQ_FAULT_DISK_FULL: "the disk is full",
+    lib.RMQ_FAULT_CREATE_FILE: "the next log file cannot be made",
+    lib.RMQ_FAULT_QUEUE_IO: "a consume queue or index cannot be written",
+}
 
 
 def log(text: str) -> None:
@@ -66,6 +74,8 @@ class ControlLoop:
         self._next_tick_ms = 0
         self._last_fault = 0
         self._told: set[str] = set()
+        self._failing: dict[str, set[str]] = {}
+        """Name server -> the errors told since it answered last."""
         self._held: list[_Held] = []
         self._blocked_parks = 0
 
@@ -226,12 +236,12 @@ class ControlLoop:
         if fault != self._last_fault:
             self._last_fault = fault
             cause = int(self._plane.watermarks.store_fault_errno)
-            log(f"the store refuses writes: fault {fault}, errno {cause}" if fault else "the store takes writes again")
+            log(fault_text(fault, cause) if fault else "the store takes writes again")
 
     def _register(self, now_ms: int) -> None:
+        self._registration.period_ms = self.broker.config.register_name_server_period
         for outcome in self._registrar.outcomes():
-            if outcome.error is not None:
-                self._tell_once(f"name server {outcome.address}: {outcome.error}")
+            self._tell_outcome(outcome)
             self._registration.finished(outcome.address, outcome.error is None, now_ms)
         timeout_ms = self.broker.config.register_broker_timeout_mills
         for call in self._registration.due(now_ms):
@@ -264,10 +274,29 @@ class ControlLoop:
         except (OSError, RuntimeError) as error:
             self._tell_once(f"{what}: {error}")
 
+    def _tell_outcome(self, outcome: Outcome) -> None:
+        """Each error once until the name server answers: the next failure, hours later, is news."""
+        if outcome.error is None:
+            if self._failing.pop(outcome.address, None):
+                log(f"name server {outcome.address} answers again")
+            return
+        told = self._failing.setdefault(outcome.address, set())
+        if outcome.error not in told and len(told) < ERRORS_TOLD_MAX:
+            told.add(outcome.error)
+            log(f"name server {outcome.address}: {outcome.error}")
+
     def _tell_once(self, text: str) -> None:
         if text not in self._told and len(self._told) < 1000:
             self._told.add(text)
             log(text)
+
+
+def fault_text(fault: int, number: int) -> str:
+    """Why the store refuses writes, for the operator."""
+    cause = f": {os.strerror(number)}" if number else ""
+    return (
+        f"the store refuses writes ({FAULT_WORDS.get(fault, f'fault {fault}')}){cause}; see Faults in docs/operating.md"
+    )
 
 
 def _connection_of(record: InboxRecord, reader: int) -> Connection:

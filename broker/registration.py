@@ -52,6 +52,7 @@ class Registration:
     """State per name server address."""
 
     period_ms: int
+    """registerNameServerPeriod; may change at any time."""
     servers: dict[str, _Server] = field(default_factory=dict)
     _news: int = 0
 

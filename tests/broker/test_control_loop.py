@@ -348,3 +348,43 @@ def test_a_record_whose_writer_stands_still_is_not_spun_on(rig: Rig) -> None:
     os.close(descriptor)
     assert rounds < 400, "about one look per millisecond"
     assert time.process_time() - began < 0.25
+
+
+def with_name_server(rig: Rig) -> ScriptedRegistrar:
+    registrar = ScriptedRegistrar()
+    rig.loop.broker.config = changed(rig.loop.broker.config, {"namesrvAddr": "ns:1"})
+    persistence = Persistence(rig.root, rig.loop.broker)
+    rig.loop = ControlLoop(rig.plane, rig.loop.broker, persistence, registrar)  # type: ignore[arg-type]
+    rig.loop.turn(now())
+    return registrar
+
+
+def test_a_name_server_that_fails_again_is_told_again(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    registrar = with_name_server(rig)
+    for error in ("refused", "refused", None, "refused"):
+        registrar.ended.append(Outcome("ns:1", error))
+        rig.loop.turn(now())
+    said = [line.removeprefix("ringmq: control: ") for line in capsys.readouterr().err.splitlines()]
+    assert said == ["name server ns:1: refused", "name server ns:1 answers again", "name server ns:1: refused"]
+
+
+def test_the_registration_period_is_live(rig: Rig) -> None:
+    registrar = with_name_server(rig)
+    rig.loop.broker.apply_config(changed(rig.loop.broker.config, {"registerNameServerPeriod": "10000"}))
+    registrar.ended.append(Outcome("ns:1", None))
+    began = now()
+    rig.loop.turn(began)
+    due = rig.loop._registration.servers["ns:1"].next_ms
+    assert due == began + 10_000
+
+
+def test_a_fault_is_told_in_words(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.plane.watermarks.store_fault_errno = 28
+    for fault in (lib.RMQ_FAULT_CREATE_FILE, lib.RMQ_FAULT_FSYNC, lib.RMQ_FAULT_NONE):
+        rig.plane.watermarks.store_fault = fault
+        rig.loop.turn(now() + 1000 * (fault + 1))
+        rig.loop._next_tick_ms = 0
+    said = capsys.readouterr().err.splitlines()
+    assert "the next log file cannot be made" in said[0] and "No space left" in said[0]
+    assert "fsync" in said[1] and "docs/operating.md" in said[1]
+    assert said[2].endswith("the store takes writes again")
