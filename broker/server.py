@@ -24,7 +24,7 @@ from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
 from ringmq.ipc.supervisor import Supervisor, make_event_fds
-from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
+from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_ENGINE_REFUSED, EXIT_UNCLEAN_STOP
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store import markers
@@ -72,7 +72,7 @@ def probe_engine() -> None:
     """Raise StartError naming the refused call and the setting that allows it."""
     why = ffi.new("char[512]")
     if lib.rmq_engine_probe(why, len(why)) < 0:
-        raise StartError(ffi.string(why).decode(), status=69)
+        raise StartError(ffi.string(why).decode(), status=EXIT_ENGINE_REFUSED)
 
 
 def take_lock(root: Path) -> StoreLock:

@@ -4,22 +4,28 @@ A hot worker's loop is in C and comes back here when its time slice is over, a f
 what is decided then is in `flush_shell` and `dispatch_shell`. NAME stands in the process table for the operator.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.supervisor_core import EXIT_NOT_RESTARTABLE
+from ringmq.ipc.supervisor_core import EXIT_ENGINE_REFUSED, EXIT_USAGE
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, WorkerSpec, open_worker
 from ringmq.native import ffi, lib
 
 SLICE_NS = 250_000_000
-EXIT_ENGINE_REFUSED = EXIT_NOT_RESTARTABLE[1]
+REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
+"""How the kernel or a seccomp profile says no to io_uring."""
 
 
 class RoleError(RuntimeError):
-    """A C role could not start or had to end; names the role and the system's error."""
+    """A C role could not start or had to end; names the role and the system's error. `status` is the exit status."""
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def run_role(
@@ -35,10 +41,13 @@ def run_role(
             return
 
 
-def opened(name: str, handle: Any, error: Any) -> Any:
+def opened(name: str, handle: Any, error: Any, *, needs_engine: bool = False) -> Any:
     """The handle, or RoleError with the cause."""
     if handle == ffi.NULL:
-        raise RoleError(f"{name} cannot start: {os.strerror(-error[0])}")
+        refused = needs_engine and -error[0] in REFUSALS
+        hint = " (io_uring is refused, see docs/operating.md)" if refused else ""
+        status = EXIT_ENGINE_REFUSED if refused else 1
+        raise RoleError(f"{name} cannot start: {os.strerror(-error[0])}{hint}", status)
     return handle
 
 
@@ -46,7 +55,8 @@ def serve_read(spec: WorkerSpec, plane: Plane) -> None:
     """A read worker: sockets, frames, pulls."""
     error = ffi.new("int *")
     plane.map_arena(spec.reader)
-    reader = opened(spec.name, lib.rmq_reader_open(plane.struct, spec.reader, *spec.listen_fds, error), error)
+    handle = lib.rmq_reader_open(plane.struct, spec.reader, *spec.listen_fds, error)
+    reader = opened(spec.name, handle, error, needs_engine=True)
     plane.role(spec.role).state = STATE_SERVING
     run_role(spec.name, lib.rmq_reader_run, reader)
     plane.role(spec.role).state = STATE_STOPPING
@@ -70,7 +80,7 @@ def serve_flush(spec: WorkerSpec, plane: Plane) -> None:
     from ringmq.broker.flush_shell import FlushShell
 
     error = ffi.new("int *")
-    flusher = opened(spec.name, lib.rmq_flusher_open(plane.struct, error), error)
+    flusher = opened(spec.name, lib.rmq_flusher_open(plane.struct, error), error, needs_engine=True)
     shell = FlushShell(plane, flusher, spec)
     plane.role(spec.role).state = STATE_SERVING
     run_role(spec.name, lib.rmq_flusher_run, flusher, shell.idle)
@@ -114,10 +124,10 @@ def main(arguments: list[str]) -> int:
                 serve_control(spec, plane, stop)
             case _:
                 print(f"ringmq: there is no worker {spec.name}", file=sys.stderr)
-                return EXIT_NOT_RESTARTABLE[0]
+                return EXIT_USAGE
     except RoleError as error:
         print(f"ringmq: {error}", file=sys.stderr, flush=True)
-        return EXIT_ENGINE_REFUSED if "refused" in str(error) else 1
+        return error.status
     return 0
 
 

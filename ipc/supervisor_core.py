@@ -15,7 +15,10 @@ from signal import SIGTERM
 EXIT_CLEAN = 0
 EXIT_UNCLEAN_STOP = 71
 EXIT_WORKER_KEEPS_DYING = 70
-EXIT_NOT_RESTARTABLE = (64, 69, 78)  # usage, io_uring refused, configuration: starting again cannot help
+EXIT_USAGE = 64
+EXIT_ENGINE_REFUSED = 69
+EXIT_BAD_CONFIG = 78
+EXIT_NOT_RESTARTABLE = (EXIT_USAGE, EXIT_ENGINE_REFUSED, EXIT_BAD_CONFIG)  # starting again cannot help
 
 BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000
