@@ -31,6 +31,14 @@ ROUTE_WAIT_S = 3.0
 """How long to wait until a created topic has a route: brokers register it right after answering."""
 
 
+def no_route(topic: str) -> str:
+    """What to say of a topic that the name servers do not know."""
+    return (
+        f"topic {topic} has no route: no registered broker has it; "
+        f"see ringmq topic list for names, make it with ringmq topic create {topic}"
+    )
+
+
 @dataclass(slots=True)
 class Admin:
     """One connection set to a cluster."""
@@ -64,7 +72,10 @@ class Admin:
         found = [info.brokers[name].master_addr for name in names if name in info.brokers]
         addresses = [address for address in found if address]
         if not addresses:
-            raise RouteError(f"no broker is registered{f' in cluster {cluster}' if cluster else ''}")
+            asked = ", ".join(self.name_servers)
+            if cluster and info.clusters:
+                raise RouteError(f"no broker is registered in cluster {cluster}; there is {', '.join(info.clusters)}")
+            raise RouteError(f"no broker is registered at {asked}: start one (ringmq broker --namesrv {asked})")
         return addresses
 
     async def topics(self) -> list[str]:
@@ -88,13 +99,13 @@ class Admin:
         """Addresses to ask about a topic. Raises `RouteError` when it has no route."""
         route = await self.route(topic)
         if route is None:
-            raise RouteError(f"topic {topic} has no route")
+            raise RouteError(no_route(topic))
         return [address for broker in route.broker_datas if (address := broker.any_addr)]
 
     # ---- topics ----
 
-    async def create_topic(self, config: TopicConfig, addresses: Iterable[str]) -> None:
-        """Create or change a topic on every given broker, and wait a moment for its route."""
+    async def create_topic(self, config: TopicConfig, addresses: Iterable[str]) -> bool:
+        """Create or change a topic on every given broker; whether it had a route within a moment."""
         header = CreateTopicRequestHeader(
             topic=config.topic_name,
             default_topic=AUTO_CREATE_TOPIC,
@@ -108,8 +119,11 @@ class Admin:
         )
         await self._call_all(addresses, RequestCode.UPDATE_AND_CREATE_TOPIC, header.encode())
         deadline = time.monotonic() + ROUTE_WAIT_S
-        while await self.route(config.topic_name) is None and time.monotonic() < deadline:
+        while await self.route(config.topic_name) is None:
+            if time.monotonic() >= deadline:
+                return False
             await asyncio.sleep(0.05)
+        return True
 
     async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Delete a topic on all brokers, then in all name servers."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from ringmq.cli.admin import Admin, open_admin
+from ringmq.cli.admin import ROUTE_WAIT_S, Admin, no_route, open_admin
 from ringmq.cli.output import client_options, print_result, print_rows
 from ringmq.cli.running import run
+from ringmq.client.errors import RouteError
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.flags import Perm
 from ringmq.remoting.names import DLQ_PREFIX, RETRY_PREFIX, check_topic, is_system_topic
@@ -130,7 +131,12 @@ async def _create(namesrv: str, config: TopicConfig, cluster: str | None, broker
     check_topic(config.topic_name)
     async with open_admin(namesrv) as admin:
         addresses = [broker] if broker else await admin.masters(cluster)
-        await admin.create_topic(config, addresses)
+        if not await admin.create_topic(config, addresses):
+            click.echo(
+                f"the name servers have no route to {config.topic_name} after {ROUTE_WAIT_S:.0f} s; clients find it "
+                "when its brokers have registered: see their logs for errors of name servers",
+                err=True,
+            )
         return addresses
 
 
@@ -143,7 +149,7 @@ async def _route(namesrv: str, name: str) -> list[dict[str, Any]]:
     async with open_admin(namesrv) as admin:
         found = await admin.route(name)
         if found is None:
-            raise ValueError(f"topic {name} has no route")
+            raise RouteError(no_route(name))
     brokers = {broker.broker_name: broker for broker in found.broker_datas}
     return [
         {
