@@ -13,8 +13,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ TOPIC = "Drill"
 QUEUES = 4
 IN_FLIGHT_PER_QUEUE = 4
 RETURN_TIMEOUT_S = 30.0
+BLOWS_PER_LINE = 50
 ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control")
 SMALL_FILES = {
     "mappedFileSizeCommitLog": 1 << 20,
@@ -111,8 +113,8 @@ class Drill:
         self._report = DrillReport(seed)
         self._acknowledged = asyncio.Event()
 
-    async def run(self, blows: list[Blow]) -> DrillReport:
-        """Load, strike, settle, judge."""
+    async def run(self, blows: list[Blow], tell: Callable[[str], None] | None = None) -> DrillReport:
+        """Load, strike, settle, judge. `tell` gets a line now and then."""
         began = time.monotonic()
         client = RemotingClient()
         retry = RetryPolicy(attempts=1, budget_ms=3000)
@@ -130,6 +132,8 @@ class Drill:
                     await self.strike(blow)
                     await self._service_returns()
                     self._report.blows = number
+                    if tell and number % BLOWS_PER_LINE == 0:
+                        tell(self._progress(len(blows), began))
                 self._running = False
                 await asyncio.gather(*load)
             await self._read_all(client)
@@ -143,6 +147,10 @@ class Drill:
         if status != 0:
             self._report.violations.append(Violation("stop", f"the clean stop ended with status {status}"))
         return self._report
+
+    def _progress(self, blows: int, began: float) -> str:
+        report = self._report
+        return f"{report.blows} of {blows} blows, {report.sent} sends, {time.monotonic() - began:.0f} s"
 
     def abandon(self) -> None:
         """End the broker however it stands."""
@@ -273,11 +281,17 @@ def _id_of(message: MessageExt) -> str:
     return bytes(message.body).rstrip(b".").decode()
 
 
-async def run_drill(store: Path, seed: int, blows: list[Blow], settings: Mapping[str, object]) -> DrillReport:
+async def run_drill(
+    store: Path,
+    seed: int,
+    blows: list[Blow],
+    settings: Mapping[str, object],
+    tell: Callable[[str], None] | None = None,
+) -> DrillReport:
     """Run one drill over `store`; raises RuntimeError when the service does not come back."""
     drill = Drill(store, seed, settings)
     try:
-        return await drill.run(blows)
+        return await drill.run(blows, tell)
     finally:
         drill.abandon()
 
@@ -289,9 +303,12 @@ async def run_drill(store: Path, seed: int, blows: list[Blow], settings: Mapping
 @click.option("--store", type=click.Path(path_type=Path), help="Store folder; default: a temporary one.")
 def main(seed: int, blows: int, sync: bool, store: Path | None) -> None:
     """Kill and stop workers under load; exit status 1 when a promise was broken."""
-    settings = {"flushDiskType": "SYNC_FLUSH" if sync else "ASYNC_FLUSH"}
+    flush = "SYNC_FLUSH" if sync else "ASYNC_FLUSH"
+    click.echo(f"drill with seed {seed}, {blows} blows, {flush}")
+    tell = partial(click.echo, err=True)
     with tempfile.TemporaryDirectory(prefix="ringmq-drill-") as folder:
-        report = asyncio.run(run_drill(store or Path(folder) / "store", seed, plan_blows(seed, blows), settings))
+        root = store or Path(folder) / "store"
+        report = asyncio.run(run_drill(root, seed, plan_blows(seed, blows), {"flushDiskType": flush}, tell))
     click.echo(report.text())
     sys.exit(1 if report.violations else 0)
 
