@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from ringmq.client import ConsumeFrom, Consumer, Message, Producer, compose_mess
 DATA = Path(__file__).parent / "data" / "access.log"
 GROUP = "access_log_readers"
 TIME = re.compile(rb"\[(\d\d/\w{3}/\d{4}:\d\d)")
+READY = re.compile(r"ready: .*name server on (\S+),")
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 CONSUME_TIMEOUT_S = 60.0
@@ -166,34 +166,19 @@ def count_in_spark(store: Path, topic: str) -> tuple[Counts, float]:
 # ---- the broker ----
 
 
-def free_port() -> int:
-    """A TCP port with room below it: the broker also listens on port - 2."""
-    while True:
-        with socket.socket() as probe, socket.socket() as below:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-            try:
-                below.bind(("127.0.0.1", port - 2))
-            except OSError:
-                continue
-            return port
-
-
 @contextmanager
 def serving(store: Path) -> Iterator[str]:
     """Run `ringmq serve` on `store`; gives the name server's address, ends with a clean stop."""
-    namesrv_port, port = free_port(), free_port()
     ringmq = Path(sys.executable).with_name("ringmq")
     command = [
         str(ringmq if ringmq.exists() else shutil.which("ringmq") or "ringmq"),
-        *("serve", "--store", str(store), "--port", str(port), "--namesrv-port", str(namesrv_port)),
+        *("serve", "--store", str(store), "--port", "0", "--namesrv-port", "0"),
         *("--set", "brokerIP1=127.0.0.1", "--set", "bindAddress=127.0.0.1"),
     ]
     with tempfile.TemporaryFile() as output:
         server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         try:
-            wait_ready(server, output)
-            yield f"127.0.0.1:{namesrv_port}"
+            yield wait_ready(server, output)
         finally:
             if server.poll() is None:
                 server.send_signal(signal.SIGTERM)
@@ -211,15 +196,16 @@ def text_of(output: BinaryIO) -> str:
     return os.pread(output.fileno(), 1 << 20, 0).decode("utf-8", "replace")
 
 
-def wait_ready(server: subprocess.Popen[bytes], output: BinaryIO) -> None:
-    """Wait for the line that says `ready`."""
+def wait_ready(server: subprocess.Popen[bytes], output: BinaryIO) -> str:
+    """Wait for the line that says `ready`; the name server's address stands in it."""
     deadline = time.monotonic() + START_TIMEOUT_S
-    while not any("ready" in line for line in text_of(output).splitlines()):
+    while not (ready := READY.search(text_of(output))):
         if server.poll() is not None:
             raise PipelineError(f"ringmq serve ended with status {server.returncode}:\n{text_of(output)}")
         if time.monotonic() > deadline:
             raise PipelineError(f"ringmq serve was not ready within {START_TIMEOUT_S:.0f} s:\n{text_of(output)}")
         time.sleep(0.02)
+    return ready[1]
 
 
 # ---- the report ----
