@@ -55,7 +55,10 @@ def encode_config(name: str, value: dict[str, Any]) -> str:
 
 
 def persist_config(root: Path, name: str, value: dict[str, Any]) -> None:
-    """Move the current file to `.bak`, sync the folder, write and sync the new one, sync again. Raises OSError."""
+    """Write and sync the new text beside the file, then move the current file to `.bak` and the new one to its place.
+
+    Raises OSError; a full disk shows before either of the old files is touched.
+    """
     persist_text(root, name, encode_config(name, value))
 
 
@@ -64,11 +67,13 @@ def persist_text(root: Path, name: str, text: str) -> None:
     directory = root / layout.CONFIG
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
-    if path.exists():
-        path.replace(path.with_name(name + ".bak"))
-        sync_directory(directory)
-    with path.open("wb") as file:
+    fresh = path.with_name(name + ".tmp")
+    with fresh.open("wb") as file:
         file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())
+    if path.exists():
+        path.replace(path.with_name(name + ".bak"))
+        sync_directory(directory)
+    fresh.replace(path)
     sync_directory(directory)

@@ -1,5 +1,7 @@
 """Config files: golden texts written again byte for byte, `.bak`, damaged and odd input."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,22 @@ def test_persist_keeps_the_old_file_as_bak(tmp_path: Path) -> None:
     persist_config(tmp_path, "topics.json", {"a": 2})
     assert load_config(tmp_path, "topics.json") == {"a": 2}
     assert fastjson.loads((tmp_path / "config" / "topics.json.bak").read_text()) == {"a": 1}
+
+
+def test_a_full_disk_touches_neither_of_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    persist_config(tmp_path, "consumerOffset.json", {"a": 1})
+    persist_config(tmp_path, "consumerOffset.json", {"a": 2})
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space"):
+                persist_config(tmp_path, "consumerOffset.json", {"a": 3})
+    assert load_config(tmp_path, "consumerOffset.json") == {"a": 2}
+    assert fastjson.loads((tmp_path / "config" / "consumerOffset.json.bak").read_text()) == {"a": 1}
 
 
 @pytest.mark.parametrize("damage", [b"", b"  \n", b'{"a":', b"\xff\xfe", b"[1]", None])
