@@ -158,7 +158,12 @@ void rmq_inbox_done(struct rmq_plane *plane, struct rmq_inbox_record *record)
 {
     struct rmq_ring *r = &rmq_header(plane)->inbox;
     uint32_t bytes = RMQ_ALIGN8((uint32_t)record->length);
-    memset(record, 0, bytes);
+    rmq_store(&record->type, (uint16_t)RMQ_INBOX_PAD); /* who dies below leaves a pad of the right length */
+    RMQ_CRASH("control-inbox-padded");
+    rmq_fence();
+    memset((char *)record + sizeof(uint64_t), 0, bytes - sizeof(uint64_t));
+    RMQ_CRASH("control-inbox-cleared");
+    rmq_store((uint64_t *)(void *)record, 0);
     RMQ_CRASH("control-inbox-zeroed");
     rmq_store(&r->tail, r->tail + bytes);
     RMQ_CRASH("control-inbox-taken");

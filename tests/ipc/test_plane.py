@@ -142,6 +142,18 @@ def test_unblock_stops_where_somebody_alive_holds_a_claim(plane: Plane) -> None:
     assert not plane.inbox_unblock()
 
 
+@pytest.mark.parametrize("cleared", [0, 8, 200, 392])
+def test_a_reader_that_dies_while_it_clears_a_record_leaves_a_pad(plane: Plane, cleared: int) -> None:
+    """Left-over payload must never be read as the length of a record."""
+    assert put(plane, b"\x7f" * 344) == put(plane, b"behind") == 0
+    assert plane.inbox_take() is not None
+    at = plane.struct.base + plane.header.inbox.slots_at
+    ffi.cast("struct rmq_inbox_record *", at).type = lib.RMQ_INBOX_PAD
+    ffi.memmove(at + 8, bytes(cleared), cleared)
+    record = plane.inbox_take()  # the successor, which takes what was not given up once more
+    assert record is not None and record.payload == b"behind"
+
+
 def test_verdicts_wrap_and_refuse_when_full(plane: Plane) -> None:
     count = 0
     while plane.verdict(0, lib.RMQ_VERDICT_SEND, (1, 2), 3, 4, b"z" * 500):
