@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "ring.h"
@@ -182,6 +183,39 @@ static int until_deadline_ms(struct rmq_flusher *f, int limit_ms)
     return left < 1 ? 1 : left < limit_ms ? (int)left : limit_ms;
 }
 
+/* --- start ---------------------------------------------------------------------------------------------- */
+
+static int redirty_segment(struct rmq_flusher *f, uint64_t number, uint64_t from, uint64_t to)
+{
+    uint64_t start = number * f->header->settings.segment_bytes, at = (from - start) & ~(uint64_t)(PAGE - 1);
+    int fd = file_of(f, number), rc = 0;
+    if (fd < 0)
+        return fd;
+    void *base = mmap(NULL, to - start - at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)at);
+    if (base == MAP_FAILED)
+        return -errno;
+    if (madvise(base, to - start - at, MADV_POPULATE_WRITE) < 0) /* a write fault each; stores nothing, cannot trap */
+        rc = -errno;
+    munmap(base, to - start - at);
+    return rc;
+}
+
+/* What is appended and not known to be synced becomes dirty once more. A predecessor may have died with a failed sync in
+ * its hand: its pages look clean then, and the kernel tells an error only once, so the next sync would pass over them. */
+static void redirty(struct rmq_flusher *f)
+{
+    uint64_t bytes = f->header->settings.segment_bytes;
+    uint64_t append = rmq_load(&f->marks->append_offset), at = f->marks->flushed_offset;
+    int rc = rmq_folder_sync(f->header->settings.commit_log_path); /* it may have made a file and died before this */
+    while (at < append && !rc) {
+        uint64_t number = at / bytes, end = (number + 1) * bytes < append ? (number + 1) * bytes : append;
+        rc = redirty_segment(f, number, at, end);
+        at = end;
+    }
+    if (rc)
+        rmq_flusher_set_fault(f, RMQ_FAULT_FSYNC, -rc);
+}
+
 /* --- sync ----------------------------------------------------------------------------------------------- */
 
 #ifdef RMQ_CRASH_POINTS
@@ -354,6 +388,8 @@ struct rmq_flusher *rmq_flusher_open(struct rmq_plane *plane, int *error)
         rmq_flusher_close(f);
         return NULL;
     }
+    if (rmq_load(&f->marks->store_fault) != RMQ_FAULT_FSYNC)
+        redirty(f);
     return f;
 }
 

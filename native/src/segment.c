@@ -106,7 +106,9 @@ int rmq_file_create(const char *temporary, const char *final, uint64_t bytes, in
     rc = create_nameless(folder, final, bytes, durable);
     if (rc == -EOPNOTSUPP)
         rc = create_and_rename(temporary, final, bytes, durable);
-    return !rc && durable ? rmq_folder_sync(folder) : rc;
+    if (!rc && durable && (rc = rmq_folder_sync(folder)) < 0)
+        unlink(final); /* a name that may not last must not be found */
+    return rc;
 }
 
 int rmq_segment_exists(const char *directory, uint64_t offset, uint64_t bytes)

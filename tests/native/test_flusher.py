@@ -1,5 +1,8 @@
 """The flush role and the completer: group commit, order of answers, deadlines, faults, restart."""
 
+import errno
+import mmap
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +46,43 @@ def test_answers_in_order_after_the_flush(kit: Kit) -> None:
         assert {c.code for c in answers} == {0}
     assert kit.header.parked.tail == kit.header.parked.head == 20
     assert kit.header.roles[lib.RMQ_ROLE_FLUSH].counters[lib.RMQ_FLUSH_COMPLETED] == 20
+
+
+def dirty_kib(path: Path) -> int:
+    """How much of a file's pages is dirty, by the kernel's own account."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as view:
+        sum(view[at] for at in range(0, len(view), 4096))
+        mine = Path("/proc/self/smaps").read_text().split(str(path))[1]
+    return sum(int(line.split()[1]) for line in mine.splitlines()[:22] if "_Dirty:" in line)
+
+
+def test_a_successor_writes_again_what_its_predecessor_may_have_lost(kit: Kit) -> None:
+    """The kernel tells a failed sync only once: the pages of one that nobody heard of look clean."""
+    topic = kit.topic(b"T")
+    log = kit.root / "commitlog" / f"{0:020d}"
+    with kit.writer() as write, kit.flusher() as flush:
+        kit.request(topic, 0, b"x" * 30_000)
+        write()
+        flush()
+        synced = kit.marks.append_offset
+        kit.request(topic, 0, b"x" * 30_000)
+        write()
+    with log.open("rb") as file:
+        os.fsync(file.fileno())  # the pages are clean, as after a sync that failed
+    assert dirty_kib(log) == 0
+    with kit.flusher() as flush:
+        assert kit.marks.flushed_offset == synced
+        assert dirty_kib(log) >= 28
+        flush()
+    assert kit.marks.flushed_offset == kit.marks.append_offset > synced
+    assert not kit.marks.store_fault
+
+
+def test_a_log_folder_that_cannot_be_synced_is_a_fault(kit: Kit) -> None:
+    """A predecessor may have made a file and died before it synced the name."""
+    kit.header.settings.commit_log_path = str(kit.root / "gone").encode()
+    with kit.flusher():
+        assert (kit.marks.store_fault, kit.marks.store_fault_errno) == (lib.RMQ_FAULT_FSYNC, errno.ENOENT)
 
 
 def test_flush_over_several_files(kit: Kit) -> None:
