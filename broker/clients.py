@@ -23,10 +23,10 @@ def heart_beat(broker: Broker, request: Request) -> Answer:
     data = HeartbeatData.decode(request.command.body, broker.consumers.subscription)
     sub_change = data.fingerprint == 0
     for consumer in data.consumers:
-        if data.fingerprint and broker.consumers.fingerprint_changed(consumer.group_name, data.fingerprint):
-            sub_change = True
         if not _register_consumer(broker, request, data, consumer):
             continue
+        if data.fingerprint and broker.consumers.fingerprint_changed(consumer.group_name, data.fingerprint):
+            sub_change = True
         online = broker.consumers.get(consumer.group_name)
         if data.without_sub and online is not None and not online.subscriptions:
             sub_change = True

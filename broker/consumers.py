@@ -55,6 +55,9 @@ class ConsumerGroup:
         return None
 
 
+EVER_SUBSCRIBED_MAX = 65_536  # names come from outside
+
+
 class ConsumerTable:
     """All groups with members."""
 
@@ -94,7 +97,9 @@ class ConsumerTable:
         group.members[connection] = member
         stale, topics_changed = False, False
         if with_subscriptions:
-            self.ever_subscribed.update(subscription.topic for subscription in data.subscriptions)
+            for subscription in data.subscriptions:
+                if len(self.ever_subscribed) < EVER_SUBSCRIBED_MAX:
+                    self.ever_subscribed.add(subscription.topic)
             stale, topics_changed = _merge(group.subscriptions, data.subscriptions)
         if is_new or stale or topics_changed or was_broadcasting != group.is_broadcasting:
             self._on_change(group.name)

@@ -10,12 +10,14 @@ from typing import Any
 
 from ringmq.broker.ports import PlanePort
 from ringmq.broker.publication import PlaneTables
+from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion
 
 FILE = "consumerOffset.json"
 SEPARATOR = "@"
 UPDATE_VERSION_STEP = 500
+STRAYS_MAX = 65_536  # their names come from outside
 
 OffsetKey = tuple[str, str]
 """(topic, group)"""
@@ -52,7 +54,10 @@ class OffsetTable:
         """Commit an offset; smaller ones are accepted. Raises PlaneFullError."""
         slot = self._tables.slot(topic, queue_id)
         if slot is None:
-            self._strays.setdefault((topic, group), {})[queue_id] = offset
+            strays = self._strays.get((topic, group), {})
+            if queue_id not in strays and sum(map(len, self._strays.values())) >= STRAYS_MAX:
+                raise PlaneFullError(f"offsets of {STRAYS_MAX} queues that do not exist are kept already")
+            self._strays.setdefault((topic, group), strays)[queue_id] = offset
         else:
             group_id = self._tables.group_id(group)
             self._plane.offset_put(group_id, slot, offset)

@@ -5,6 +5,7 @@
 #include "reader_state.h"
 
 #define PARKED_MAX 65536u
+#define PARKED_PER_CONNECTION_MAX 16384u /* a client holds one a queue and group */
 #define PARKED_BYTES_MAX (64u << 20) /* of the frames kept */
 #define SCAN_MS 5000
 #define POSTPONE_MS 20
@@ -41,7 +42,8 @@ static struct rmq_parked_pull *parked_at(struct rmq_reader *r, uint32_t name) { 
 int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pull *pull, const uint8_t *frame, uint32_t length)
 {
     uint32_t index = r->parked_free;
-    if ((index == RMQ_NONE && r->parked_used == r->parked_capacity) || length > PARKED_BYTES_MAX - r->parked_bytes)
+    if ((index == RMQ_NONE && r->parked_used == r->parked_capacity) || length > PARKED_BYTES_MAX - r->parked_bytes ||
+        c->parked_count >= PARKED_PER_CONNECTION_MAX)
         return -ENOMEM;
     uint8_t *copy = malloc(length);
     if (!copy)
@@ -76,6 +78,7 @@ int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pu
         parked_at(r, c->parked)->connection_previous = name;
     *slot = c->parked = name;
     r->parked_count++;
+    c->parked_count++;
     r->parked_bytes += length;
     if (p->deadline_ms < r->parked_next_ms)
         r->parked_next_ms = p->deadline_ms;
@@ -108,6 +111,7 @@ static void unpark(struct rmq_reader *r, struct rmq_parked_pull *p)
     p->next_free = r->parked_free;
     r->parked_free = (uint32_t)(p - r->parked);
     r->parked_count--;
+    c->parked_count--;
     r->parked_bytes -= p->frame_length;
 }
 

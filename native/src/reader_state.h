@@ -106,6 +106,7 @@ struct rmq_connection {
     struct rmq_span *spans;
     uint32_t span_head, span_count, span_capacity;
     uint32_t parked;         /* first parked pull, index + 1 */
+    uint32_t parked_count;   /* bounded: one connection must not take every place of its reader */
     uint32_t cold_count;     /* frames that control holds */
     uint16_t port;
     uint8_t host[16];

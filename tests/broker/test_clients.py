@@ -39,6 +39,14 @@ def test_a_subscription_waits_for_its_topic() -> None:
     assert lab.plane.subscription("G", "Later") == (SUBSCRIPTION_ALL, 5, [])
 
 
+def test_what_heartbeats_name_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringmq.broker.consumers.EVER_SUBSCRIBED_MAX", 5)
+    lab = make_lab()
+    for number in range(10):
+        lab.join("G", {f"Fresh{number}": "*"}, version=number)
+    assert len(lab.broker.consumers.ever_subscribed) == 5
+
+
 def test_only_a_greater_version_replaces_an_expression() -> None:
     lab = make_lab()
     lab.make_topic("T")

@@ -59,6 +59,16 @@ def test_an_old_first_message_is_not_in_memory_any_more(lab: Lab) -> None:
     assert query(lab).code == 22
 
 
+def test_offsets_of_queues_that_do_not_exist_are_bounded(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is kept, and saved, for ever; a client can name two thousand million."""
+    monkeypatch.setattr("ringmq.broker.offsets.STRAYS_MAX", 10)
+    codes = [commit(lab, 1, queue=number).code for number in range(100, 120)]
+    assert codes[:10] == [0] * 10
+    assert 0 not in codes[10:]
+    assert commit(lab, 2, queue=105).code == 0, "a known one is still changed"
+    assert commit(lab, 1, queue=0).code == 0
+
+
 def test_commits_are_checked(lab: Lab) -> None:
     assert commit(lab, 1, consumerGroup="Unknown").code == 26
     assert commit(lab, 1, topic="Unknown").code == 17

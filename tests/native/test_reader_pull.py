@@ -274,6 +274,21 @@ def test_hold_ends_in_time(kit: ReaderKit) -> None:
     assert parked(kit) == 0
 
 
+def test_one_connection_cannot_take_every_place_for_held_pulls(kit: ReaderKit) -> None:
+    """The rest of its pulls is answered at once; other consumers go on holding."""
+    limit = 16384
+    frame = pull_frame("TopicA", "GROUP", 0, sys_flag=SUSPEND, suspend_ms=3_600_000)
+    with connected(kit) as greedy, connected(kit) as other:
+        for _ in range(limit // 1024):
+            greedy.send(*[frame] * 1024)
+        greedy.send(frame)
+        assert numbers(greedy.answer())[:2] == (19, "NO_MESSAGE_IN_QUEUE")
+        assert greedy.is_quiet()
+        other.send(pull_frame("TopicA", "GROUP", 0, queue=1, sys_flag=SUSPEND))
+        wait_until(lambda: parked(kit, 1), "the other's pull is held")
+        assert other.is_quiet()
+
+
 def test_closing_forgets_held_pulls(kit: ReaderKit) -> None:
     with connected(kit) as other:
         with connected(kit) as client:
