@@ -28,7 +28,10 @@ static int map_segment(struct rmq_append_window *window, uint64_t number)
     int rc = rmq_segment_map(slot, window->directory, number * window->segment_bytes, window->segment_bytes, 1);
     if (rc < 0)
         return rc;
-    madvise(slot->base, slot->bytes, window->page_advice); /* a wish */
+    /* Wishes. Random: a fault brings one folio, not a read-ahead window, which the kernel would clear in one go. */
+    madvise(slot->base, slot->bytes, MADV_RANDOM);
+    if (window->large_folios)
+        madvise(slot->base, slot->bytes, MADV_HUGEPAGE);
     rmq_store(&window->published[slot_of(number)], number + 1);
     return 0;
 }
@@ -113,7 +116,7 @@ int rmq_append_window_open(struct rmq_append_window *window, const struct rmq_se
     window->neighbour = neighbour;
     /* A sync writes whole folios: large ones would make each group commit write megabytes. Where nobody waits for
      * the disk they make clearing, faults and unmapping cheaper. */
-    window->page_advice = settings->sync_flush ? MADV_RANDOM : MADV_HUGEPAGE;
+    window->large_folios = !settings->sync_flush;
     window->segment_bytes = settings->segment_bytes;
     window->window_bytes = settings->populate_window_bytes;
     window->position = position;

@@ -21,7 +21,7 @@ struct rmq_append_window {
     const struct rmq_role *neighbour;           /* whose CPU the helper uses */
     uint64_t segment_bytes;
     uint64_t window_bytes;
-    int page_advice;
+    int large_folios;
     struct rmq_segment slots[RMQ_WINDOW_SLOTS]; /* helper alone writes */
     uint64_t published[RMQ_WINDOW_SLOTS];       /* helper: segment number + 1 when the slot may be used */
     uint64_t populated;                         /* helper: the log is faulted in up to here */
