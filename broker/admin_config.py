@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ringmq.broker.config import ConfigError, changed, nearest_name, property_table
 from ringmq.broker.core import Broker
-from ringmq.broker.properties import BadProperties, format_properties, parse_properties
 from ringmq.broker.request import Answer, Request
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.json_text import dump_json
+from ringmq.remoting.properties_text import BadProperties, format_properties, parse_properties
 
 _ALWAYS_BLACK = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
-from ringmq.broker.properties import BadProperties, parse_properties
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.remoting.properties_text import BadProperties, parse_assignment, parse_properties
 
 MAX_FILE_BYTES = 1_048_576
 _PREFIX = "RINGMQ_"
@@ -86,10 +86,11 @@ def from_assignments(assignments: Sequence[str]) -> list[Setting]:
     """`name=value` texts of the command line."""
     settings: list[Setting] = []
     for text in assignments:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"--set {text!r}: wanted name=value", name)
-        settings.append(Setting(name.strip(), value, f"--set {text}"))
+        try:
+            name, value = parse_assignment(text)
+        except BadProperties as error:
+            raise ConfigError(f"--set {error}", text) from error
+        settings.append(Setting(name, value, f"--set {text}"))
     return settings
 
 

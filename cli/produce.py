@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import click
 
+from ringmq.cli.arguments import pairs
 from ringmq.cli.output import client_options, print_line, print_result
 from ringmq.cli.running import run
 from ringmq.client import Message, Producer, SendResult, compose_message
@@ -61,7 +62,7 @@ def produce(
     skipped). With -o json there
     is one object per request.
     """
-    shape = MessageForm(topic, form["tag"], form["keys"], _pairs(form["properties"]), form["number_keys"])
+    shape = MessageForm(topic, form["tag"], form["keys"], pairs(form["properties"], "--property"), form["number_keys"])
     if "" in messages:
         raise click.BadParameter("a message must not be empty", param_hint="-m")
     bodies = _given(messages) if messages else _lines(source)
@@ -133,13 +134,3 @@ async def _lines(source: IO[bytes]) -> AsyncIterator[list[bytes]]:
 
 def _not_empty(lines: list[bytes]) -> list[bytes]:
     return [body for line in lines if (body := line.removesuffix(b"\r"))]
-
-
-def _pairs(texts: Iterable[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, separator, value = text.partition("=")
-        if not separator:
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")
-        pairs[name] = value
-    return pairs

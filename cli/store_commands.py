@@ -13,7 +13,9 @@ from typing import Any
 
 import click
 
+from ringmq.cli.arguments import pairs
 from ringmq.cli.output import output_option, print_line, print_rows
+from ringmq.remoting.properties_text import parse_properties
 
 LIMIT = 20
 _EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -41,12 +43,12 @@ def _store_options(command: Any) -> Any:
 
 
 def _properties(config: Path | None, settings: tuple[str, ...]) -> dict[str, str]:
-    lines = config.read_text("utf-8").splitlines() if config else []
-    pairs = [line for line in lines if "=" in line and not line.lstrip().startswith("#")]
-    for setting in settings:
-        if "=" not in setting:
-            raise click.BadParameter(f"{setting!r} is not NAME=VALUE", param_hint="--set")
-    return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in [*pairs, *settings])}
+    try:
+        lines = parse_properties(config.read_text("utf-8")) if config else []
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{config}: {error}") from error
+    values = {line.name: line.value for line in lines} | pairs(settings, "--set")
+    return {name: value.strip() for name, value in values.items()}
 
 
 def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple[Any, int, bool]:

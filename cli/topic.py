@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ringmq.cli.admin import ROUTE_WAIT_S, Admin, no_route, open_admin
+from ringmq.cli.arguments import pairs
 from ringmq.cli.output import client_options, print_result, print_rows
 from ringmq.cli.running import run
 from ringmq.client.errors import RouteError
@@ -53,7 +54,7 @@ def create(name: str, namesrv: str, output: str, cluster: str | None, broker: st
         queues if settings["write_queues"] is None else settings["write_queues"],
         settings["perm"],
         order=settings["order"],
-        attributes=_pairs(settings["attributes"]),
+        attributes=pairs(settings["attributes"], "--attribute", "KEY=VALUE"),
     )
     brokers = run(_create(namesrv, config, cluster, broker))
     print_result(
@@ -183,13 +184,3 @@ async def _status(namesrv: str, name: str) -> list[dict[str, Any]]:
 
 def _perm(perm: int) -> str:
     return ("R" if perm & Perm.READ else "-") + ("W" if perm & Perm.WRITE else "-")
-
-
-def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--attribute")
-        pairs[key] = value
-    return pairs

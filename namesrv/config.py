@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringmq.remoting.properties_text import parse_properties
+
 BLACK_LIST = frozenset(
     {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "bindAddress", "listenPort"}
 )
@@ -69,27 +71,16 @@ class NamesrvConfig:
     def from_file(cls, path: Path) -> NamesrvConfig:
         """Defaults and what the properties file says. Raises `ConfigError` and `OSError`."""
         config = cls()
-        config.update(parse_properties(path.read_text()))
+        try:
+            lines = parse_properties(path.read_text("utf-8"))
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}") from error
+        for line in lines:
+            try:
+                config.update({line.name: line.value})
+            except ConfigError as error:
+                raise ConfigError(f"{path} line {line.line}: {error}") from error
         return config
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """`name=value` lines; blank lines and those that begin with # or ! are skipped. Raises `ConfigError`."""
-    values: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        line = line.strip()
-        if not line or line[0] in "#!":
-            continue
-        name, separator, value = line.partition("=")
-        if not separator:
-            raise ConfigError(f"line {number} {line[:64]!r} has no =")
-        values[name.strip()] = value.strip()
-    return values
-
-
-def format_properties(values: Mapping[str, str]) -> str:
-    """`name=value` lines."""
-    return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
 def _text(value: object) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringmq.namesrv.config import BLACK_LIST, ConfigError, NamesrvConfig, format_properties, parse_properties
+from ringmq.namesrv.config import BLACK_LIST, ConfigError, NamesrvConfig
 from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, BrokerAddress, Registration, RouteRegistry
 from ringmq.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig
 from ringmq.remoting import namesrv_headers as headers
@@ -22,6 +22,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.json_body import read_object, write_body
+from ringmq.remoting.properties_text import BadProperties, format_properties, parse_properties
 from ringmq.remoting.register_body import body_crc32, decode_register_body
 from ringmq.remoting.request_headers import decode_request_header
 from ringmq.remoting.route import TopicRouteData
@@ -238,12 +239,13 @@ class NamesrvHandlers:
 
     def _update_config(self, _: Any, call: Call) -> Answer:
         try:
-            values = parse_properties(call.request.body.decode("utf-8", "replace"))
+            lines = parse_properties(call.request.body.decode("utf-8", "replace"))
+            values = {line.name: line.value for line in lines}
             forbidden = sorted(BLACK_LIST & values.keys())
             if forbidden:
                 raise Refused(ResponseCode.NO_PERMISSION, f"Can not update config in black list: {forbidden[0]}")
             self.config.update(values)
-        except ConfigError as error:
+        except (ConfigError, BadProperties) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return None, b""
 

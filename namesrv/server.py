@@ -27,6 +27,7 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.errors import FrameError, RemotingError
 from ringmq.remoting.frame import FrameDecoder
+from ringmq.remoting.properties_text import BadProperties, parse_assignments
 
 log = logging.getLogger("ringmq.namesrv")
 
@@ -231,7 +232,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         config = NamesrvConfig.from_file(Path(options.config)) if options.config else NamesrvConfig()
-        values = dict(pair.partition("=")[::2] for pair in options.set)
+        values = parse_assignments(options.set)
         for name, value in (
             ("listenPort", options.port),
             ("bindAddress", options.host),
@@ -241,6 +242,9 @@ def main(argv: list[str] | None = None) -> int:
                 values[name] = str(value)
         config.update(values)
         asyncio.run(run(config))
+    except BadProperties as error:
+        print(f"ringmq namesrv: --set {error}", file=sys.stderr)
+        return 1
     except (ConfigError, RemotingError, OSError) as error:
         print(f"ringmq namesrv: {error}", file=sys.stderr)
         return 1

@@ -8,9 +8,9 @@ import pytest
 from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
 from ringmq.broker.config_sources import Setting, from_environment, read_config, resolve
 from ringmq.broker.config_table import markdown
-from ringmq.broker.properties import BadProperties, PropertyLine, format_properties, parse_properties
 from ringmq.broker.run_config import store_config
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.remoting.properties_text import BadProperties, PropertyLine, format_properties, parse_properties
 from ringmq.store.retention import RetentionSettings
 
 
@@ -93,7 +93,7 @@ def test_values_that_fit_only_together_are_judged_together() -> None:
 
 
 def test_set_without_equals_and_unreadable_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="name=value"):
+    with pytest.raises(ConfigError, match="NAME=VALUE"):
         read_config(None, ["listenPort"], {})
     with pytest.raises(ConfigError, match="cannot be read"):
         read_config(tmp_path / "absent.conf", [], {})

@@ -1,8 +1,10 @@
 """The command table: quick help, lazy parts, the same options everywhere."""
 
+import json
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -121,6 +123,7 @@ def test_no_server_is_one_line_and_status_1(arguments: list[str], unused_address
         (["topic", "create", "T", "--attribute", "x"], "KEY=VALUE"),
         (["group", "create", "g" * 121], "120"),
         (["produce", "T", "-m", "x", "-p", "y"], "NAME=VALUE"),
+        (["produce", "T", "-m", "x", "-p", "=y"], "NAME=VALUE"),
         (["produce", "T", "-m", "x", "-k", "two words"], "blank"),
         (["produce", "T", "-m", ""], "empty"),
         (["consume", "T", "--from", "yesterday"], "--from"),
@@ -135,3 +138,17 @@ def test_bad_input_is_named(arguments: list[str], word: str, unused_address: str
     assert result.exit_code in (1, 2)
     assert word in result.output
     assert "Traceback" not in result.output
+
+
+def test_store_settings_are_read_as_the_broker_reads_them(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.mkdir()
+    (log / f"{0:020d}").write_bytes(bytes(65_536))
+    config = tmp_path / "broker.conf"
+    config.write_text(f"storePathCommitLog:{tmp_path}/\\\n  log\nmappedFileSizeCommitLog 65536\n! a remark\n")
+    result = CliRunner().invoke(main, ["store", "inspect", str(tmp_path), "-c", str(config), "-o", "json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["log_files"][0]["path"] == str(log / f"{0:020d}")
+    result = CliRunner().invoke(main, ["store", "inspect", str(tmp_path), "--set", "maxIndexNum"])
+    assert result.exit_code == 2
+    assert "'maxIndexNum' is not NAME=VALUE" in result.output

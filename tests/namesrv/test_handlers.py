@@ -241,7 +241,8 @@ def test_configuration(handlers: NamesrvHandlers) -> None:
         (b"orderMesageEnable=true", 1, "orderMessageEnable"),
         (b"orderMessageEnable=1", 1, "true or false"),
         (b"waitSecondsForService=-1", 1, "0..3600"),
-        (b"junk", 1, "line 1"),
+        (b"junk", 1, "unknown setting junk"),
+        (b"# c\nlistenPort=\\u00g0", 1, "line 2"),
     ):
         answer = ask(handlers, 318, body)
         assert (answer.code, word in (answer.remark or "")) == (code, True)

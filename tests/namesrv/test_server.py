@@ -267,6 +267,7 @@ def test_the_process_prints_ready_and_stops_cleanly(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--set", "listenPrt=1"], "listenPort"),
+        (["--set", "orderMessageEnable"], "--set 'orderMessageEnable' is not NAME=VALUE"),
         (["--port", "70000"], "0..65535"),
         (["-c", "/nonexistent/namesrv.conf"], "/nonexistent/namesrv.conf"),
         (["--host", "192.0.2.1", "--port", "0"], "192.0.2.1"),
@@ -285,6 +286,8 @@ def test_a_configuration_file(tmp_path: Path) -> None:
     path.write_text("# ours\nlistenPort = 1234\n\norderMessageEnable=true\n")
     config = NamesrvConfig.from_file(path)
     assert (config.listen_port, config.order_message_enable) == (1234, True)
+    path.write_text("listenPort:12\\\n  34\norderMessageEnable true\n")
+    assert NamesrvConfig.from_file(path) == config, "by Java's rules, as broker.conf"
     path.write_text("listenPort = 1\nnonsense\n")
     with pytest.raises(ConfigError, match="line 2"):
         NamesrvConfig.from_file(path)

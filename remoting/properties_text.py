@@ -1,4 +1,4 @@
-"""Java's properties text: `broker.conf`, and the bodies of UPDATE_BROKER_CONFIG and GET_BROKER_CONFIG.
+"""Java's properties text: `broker.conf`, `namesrv.conf`, and the bodies of the requests that change or give them.
 
 Rules of `java.util.Properties.load`: a line is `name=value`, `name:value` or `name value`; lines that start
 with `#` or `!` are comments; an odd number of backslashes at a line's end joins the next line; escapes are t,
@@ -7,7 +7,7 @@ n, r, f, uXXXX, and any other character for itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 MAX_LINES = 10_000
@@ -36,6 +36,19 @@ def parse_properties(text: str) -> list[PropertyLine]:
 def format_properties(values: Mapping[str, str]) -> str:
     """`name=value` lines in the given order, as RocketMQ writes them (`MixAll.properties2String`)."""
     return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def parse_assignment(text: str, form: str = "NAME=VALUE") -> tuple[str, str]:
+    """Name and value of an argument, the value as it stands. Raises BadProperties, saying the wanted form."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise BadProperties(f"{text!r} is not {form}")
+    return name.strip(), value
+
+
+def parse_assignments(texts: Iterable[str], form: str = "NAME=VALUE") -> dict[str, str]:
+    """All of them, the last one of a name wins. Raises BadProperties."""
+    return dict(parse_assignment(text, form) for text in texts)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
