@@ -247,8 +247,6 @@ def sdk_row(mode: str) -> Run:
         loader.run("create", topic=topic)
         words = [sys.executable, "-m", "ringmq.loadtest.sdk_bench", "--namesrv", target.namesrv, "--topic", topic]
         words += ["--mode", mode, "--seconds", str(context.seconds)]
-        if context.loader_cpu is not None:
-            words = ["taskset", "-c", str(context.loader_cpu), *words]
         report = run_json(words, timeout_s=60 + 4 * context.seconds)
         back = loader.run("verify", topic=topic)
         same = back["read"] == report["all_messages"] and back["read_crc_sum"] == report["crc_sum"]
