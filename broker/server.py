@@ -34,6 +34,8 @@ from ringmq.store.recovery import RecoveredStore, recover
 from ringmq.store.store_lock import StoreLock
 
 LISTEN_BACKLOG = 1024
+SHM_FREE_MIN_BYTES = 4 << 20
+"""Twice what an empty store touches at its start."""
 ROLES = {
     "control": lib.RMQ_ROLE_CONTROL,
     "write": lib.RMQ_ROLE_WRITE,
@@ -183,12 +185,24 @@ def no_segments_left(name: str) -> Iterator[None]:
         raise StartError(why) from error
 
 
+def check_shared_memory() -> None:
+    """StartError where the tables would not fit: segments are sparse, a full tmpfs shows only as SIGBUS."""
+    room = os.statvfs(SHM_DIR)
+    free = room.f_bavail * room.f_frsize
+    if room.f_blocks and free < SHM_FREE_MIN_BYTES:  # no blocks: a tmpfs without a limit
+        raise StartError(
+            f"{SHM_DIR} has {free >> 10} KiB free, the workers' shared memory needs {SHM_FREE_MIN_BYTES >> 10}: "
+            "make room there, or give it a larger size (mount -o size, docker --shm-size)"
+        )
+
+
 def make_plane(
     config: BrokerConfig, root: Path, recovered: RecoveredStore, placement: Placement, store_host: str
 ) -> Plane:
     """Shared memory with settings, tables and watermarks; no worker runs yet."""
     name = plane_name(root)
     remove_segments(name)
+    check_shared_memory()
     plane = Plane.create(name, plane_setup.capacity_of(config), root.stat(), secrets.randbits(63))
     plane_setup.fill_settings(plane, config, root, placement, store_host)
     for reader in range(placement.readers):

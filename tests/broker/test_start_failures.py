@@ -1,8 +1,11 @@
 """What keeps a broker from starting is one line that names what, where and what to do, and leaves nothing behind."""
 
+import contextlib
 import errno
 import os
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +78,25 @@ def test_no_room_for_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(server.Plane, "create", full)
     said = refused(tmp_path)
     assert "No space left" in said and "/dev/shm" in said
+
+
+def can_mount() -> bool:
+    with contextlib.suppress(OSError):
+        command = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"]
+        return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
+    return False
+
+
+@pytest.mark.skipif(not can_mount(), reason="needs unshare and mount")
+def test_a_full_shared_memory_folder_is_no_sigbus(tmp_path: Path) -> None:
+    serving = f"{sys.executable} -m ringmq.cli.main serve --store {tmp_path}/store --port 0 --namesrv-port 0"
+    script = f"mount -t tmpfs -o size=64k tmpfs /dev/shm && exec {serving} --set mappedFileSizeCommitLog=1048576"
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Error: /dev/shm has 6" in done.stderr and "shm-size" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_host_without_an_address_is_refused_before_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
