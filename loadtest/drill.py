@@ -109,6 +109,8 @@ class Drill:
         self._checker = Checker()
         self._stops_failed: list[str] = []
         self._broker = RunningBroker(store, self._settings, environment=self._environment)
+        self._worker_count = len(self._broker.worker_pids())
+        self._killed: set[int | None] = set()
         self._running = True
         self._report = DrillReport(seed)
         self._acknowledged = asyncio.Event()
@@ -223,7 +225,7 @@ class Drill:
         match blow.kind:
             case "kill":
                 for worker in blow.workers:
-                    self._broker.signal_worker(worker, signal.SIGKILL)
+                    self._killed.add(self._broker.signal_worker(worker, signal.SIGKILL))
             case "stop":
                 pid = self._broker.signal_worker(blow.workers[0], signal.SIGSTOP)
                 await asyncio.sleep(blow.stopped_s)
@@ -231,6 +233,7 @@ class Drill:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGCONT)
             case "restart":
+                await self._workers_return()
                 loop = asyncio.get_running_loop()
                 status = await loop.run_in_executor(None, self._broker.stop)
                 if status != 0:
@@ -242,8 +245,18 @@ class Drill:
                 await loop.run_in_executor(None, end)
                 self._broker = await loop.run_in_executor(None, self._start_again)
 
+    async def _workers_return(self) -> None:
+        """Until those killed before run again: a worker that is dead when the stop begins makes it unclean, rightly."""
+        async with asyncio.timeout(RETURN_TIMEOUT_S):
+            while len(pids := self._broker.worker_pids()) < self._worker_count or not self._killed.isdisjoint(
+                pids.values()
+            ):
+                await asyncio.sleep(0.01)  # poll
+        self._killed.clear()
+
     def _start_again(self) -> RunningBroker:
         old = self._broker
+        self._killed.clear()
         environment = self._environment
         return RunningBroker(
             self._store, self._settings, port=old.port, namesrv_port=old.namesrv_port, environment=environment
