@@ -26,10 +26,23 @@ class Property:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def number(name: str, default: int, low: int, high: int, *, live: bool = False, step: int = 1) -> Any:
-    """A dataclass field for a whole number in low..high that is a multiple of `step`."""
+def number(
+    name: str,
+    default: int,
+    low: int,
+    high: int,
+    *,
+    live: bool = False,
+    step: int = 1,
+    cut: tuple[int, int] | None = None,
+) -> Any:
+    """A dataclass field for a whole number in low..high that is a multiple of `step`.
+
+    `cut`: the bounds to which stock silently brings what lies outside.
+    """
     accepted = f"a whole number {low}..{high}" if low < high else f"only {low}"
     accepted += f", a multiple of {step}" if step > 1 else ""
+    accepted += f"; below {cut[0]} counts as {cut[0]}, above {cut[1]} as {cut[1]}" if cut else ""
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()):
@@ -37,7 +50,7 @@ def number(name: str, default: int, low: int, high: int, *, live: bool = False, 
         value = int(text)
         if not low <= value <= high or value % step:
             raise ValueError(text)
-        return value
+        return max(cut[0], min(value, cut[1])) if cut else value
 
     return _field(Property(name, default, accepted, parse, live))
 

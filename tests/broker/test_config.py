@@ -161,17 +161,14 @@ def test_message_index_safe_reaches_the_store(tmp_path: Path) -> None:
     assert notices == []
 
 
-@pytest.mark.parametrize("name", ["diskSpaceWarningLevelRatio", "diskSpaceCleanForciblyRatio"])
-def test_a_ratio_is_refused_where_the_store_would_cut_it(name: str) -> None:
-    allowed = property_table()[name][1]
-    low, high = (int(word) for word in allowed.accepted.rsplit(" ", 1)[1].split(".."))
-    for value in (low, high):
-        properties = changed(BrokerConfig(), {name: str(value)}).as_properties()
-        settings = RetentionSettings.from_properties(properties)
-        taken = settings.warning_ratio if "Warning" in name else settings.forced_ratio
-        assert taken == value / 100
-    with pytest.raises(ConfigError, match=str(high)):
-        changed(BrokerConfig(), {name: str(high + 1)})
+@pytest.mark.parametrize(("value", "warning", "forced"), [(1, 35, 30), (34, 35, 34), (60, 60, 60), (95, 90, 85)])
+def test_ratios_are_cut_as_stock_cuts_them(value: int, warning: int, forced: int) -> None:
+    names = ("diskSpaceWarningLevelRatio", "diskSpaceCleanForciblyRatio")
+    config = changed(BrokerConfig(), dict.fromkeys(names, str(value)))
+    assert (config.disk_space_warning_level_ratio, config.disk_space_clean_forcibly_ratio) == (warning, forced)
+    settings = RetentionSettings.from_properties(config.as_properties())
+    assert (settings.warning_ratio, settings.forced_ratio) == (warning / 100, forced / 100)
+    assert "above 90 as 90" in property_table()[names[0]][1].accepted
 
 
 def test_our_own_environment_names_get_no_notice() -> None:
