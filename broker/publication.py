@@ -17,6 +17,8 @@ from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData
 
 QueueKey = tuple[str, int]
+QueueRange = tuple[int, int, int]
+"""Minimum, maximum, and the log offset below which no record gets a unit."""
 QUEUES_MAX = 65535
 """Queues of one topic: what the plane's config word can hold."""
 
@@ -40,7 +42,7 @@ class PlaneTables:
 
     def __init__(self, plane: PlanePort) -> None:
         self.plane = plane
-        self._ranges: dict[QueueKey, tuple[int, int]] = {}
+        self._ranges: dict[QueueKey, QueueRange] = {}
         self._batch_topics: frozenset[str] = frozenset()
 
     # ---- topics ----
@@ -50,9 +52,8 @@ class PlaneTables:
         word = topic_word(config.perm, config.read_queue_nums, config.write_queue_nums, flags | ports.TOPIC_LIVE)
         self._publish(config.topic_name, set(range(config.queue_count)), word)
 
-    def remember(self, ranges: Mapping[QueueKey, tuple[int, int]], batch_topics: Iterable[str] = ()) -> None:
-        """What recovery found: (topic, queue id) -> (min, max), and which topics have BatchConsumeQueues. Publishing a
-        topic takes its queues from here."""
+    def remember(self, ranges: Mapping[QueueKey, QueueRange], batch_topics: Iterable[str] = ()) -> None:
+        """What recovery found, and which topics have BatchConsumeQueues. Publishing a topic takes its queues here."""
         self._ranges.update(ranges)
         self._batch_topics = self._batch_topics.union(batch_topics)
 
@@ -85,7 +86,7 @@ class PlaneTables:
         if topic_id is None:
             topic_id = self.plane.topic_add(topic, 0)
         for queue_id in wanted:
-            self.plane.queue_add(topic_id, queue_id, *remembered.get(queue_id, (0, 0)))
+            self.plane.queue_add(topic_id, queue_id, *remembered.get(queue_id, ()))
         for queue_id in remembered:
             del self._ranges[topic, queue_id]
         self.plane.topic_set(topic_id, word)

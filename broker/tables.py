@@ -36,6 +36,9 @@ class QueueBounds(Protocol):
     def is_batch(self) -> bool:
         """It is a BatchConsumeQueue."""
 
+    def replay_from(self, append_offset: int) -> int:
+        """Records of the log below this offset get no unit."""
+
 
 class RecoveredQueues(Protocol):
     """The part of `ringmq.store.recovery.RecoveredStore` that the tables need."""
@@ -44,12 +47,19 @@ class RecoveredQueues(Protocol):
     def queues(self) -> Mapping[tuple[str, int], QueueBounds]:
         """(topic, queue id) -> bounds."""
 
+    @property
+    def append_offset(self) -> int:
+        """End of the log."""
+
 
 def load_into(plane: PlanePort, config: BrokerConfig, recovered: RecoveredQueues) -> None:
     """Publish everything that the store's config files and queues say. Raises PlaneFullError and ConfigFileError."""
     now_ms = time.time_ns() // 1_000_000
     tables = PlaneTables(plane)
-    bounds = {key: (max(0, queue.min_offset), queue.max_offset) for key, queue in recovered.queues.items()}
+    bounds = {
+        key: (max(0, queue.min_offset), queue.max_offset, queue.replay_from(recovered.append_offset))
+        for key, queue in recovered.queues.items()
+    }
     tables.remember(bounds, {topic for (topic, _), queue in recovered.queues.items() if queue.is_batch})
     topic_table = TopicTable(tables, lambda topic: None)
 

@@ -143,9 +143,13 @@ class Plane:
         """Queue slot of (topic, queue)."""
         return self._id(lib.rmq_queue_find(self.struct, topic_id, queue_id))
 
-    def queue_add(self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0) -> int:
-        """Add a queue; slots are never reused."""
-        slot = lib.rmq_queue_add(self.struct, topic_id, queue_id, min_offset, max_offset)
+    def queue_add(
+        self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0, replay_from: int | None = None
+    ) -> int:
+        """Add a queue; slots are never reused. Log records below `replay_from` get no unit in it; None = the log's end:
+        a new queue has no record yet."""
+        start = int(self.watermarks.append_offset) if replay_from is None else replay_from
+        slot = lib.rmq_queue_add(self.struct, topic_id, queue_id, min_offset, max_offset, start)
         return self._checked(slot, "queues", "queue_capacity")
 
     def queue(self, queue_slot: int) -> Any:

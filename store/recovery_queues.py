@@ -24,6 +24,12 @@ class QueueState:
     def __post_init__(self) -> None:
         self.next_offset = max(self.next_offset, self.max_offset)
 
+    def replay_from(self, append_offset: int) -> int:
+        """Return the log offset from which records of this name get units: before it they have them, or are of an
+        earlier topic of this name.
+        """
+        return min((at for at in (self.physical_end, self.missing_from) if at >= 0), default=append_offset)
+
 
 def load_queues(store: MessageStore, *, trusted: bool) -> dict[tuple[str, int], QueueState]:
     """Find the end of every queue: by binary search when `trusted`, else by stock's scan of the last three files."""

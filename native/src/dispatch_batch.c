@@ -132,7 +132,8 @@ static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rm
     rmq_dispatch_keys_find(record + view->properties_at, view->properties_length, &keys);
     int64_t tags_code = rmq_tags_code(topic, view->topic_length, &keys, view->store_time_ms, &d->levels);
     int32_t messages = flags & RMQ_TOPIC_BATCH_QUEUE ? rmq_message_count(&keys, view->sys_flag, 1) : 0;
-    if (transaction != RMQ_SYS_TRANSACTION_PREPARED && transaction != RMQ_SYS_TRANSACTION_ROLLBACK)
+    if (transaction != RMQ_SYS_TRANSACTION_PREPARED && transaction != RMQ_SYS_TRANSACTION_ROLLBACK &&
+        (uint64_t)view->physical_offset >= rmq_queue_at(d->plane, slot)->replay_from) /* below: for the index only */
         add_row(d, slot, view, tags_code, messages);
     if (!d->header->settings.message_index_enable)
         return 0;

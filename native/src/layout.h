@@ -177,17 +177,18 @@ struct rmq_topic {
 #define RMQ_TOPIC_PULL_COLD 0x4   /* BatchCQ, a broker that may not be read: control answers pulls */
 #define RMQ_TOPIC_BATCH_QUEUE 0x20 /* units go to BatchConsumeQueues (0x10 is control's own: RECOVERED) */
 
-/* One queue; index = queue slot. First line: control, once. Second line: dispatch. Third: write. */
+/* One queue; index = queue slot. 128 bytes. First line: control, once. Second line: dispatch. */
 struct rmq_queue {
-    uint32_t topic_id;
-    uint32_t queue_id;
-    uint8_t pad0[56];
-    uint64_t max_offset;        /* dispatch: next queue offset that is readable nowhere yet */
-    uint64_t min_offset;        /* dispatch */
-    uint64_t last_store_time_ms;/* dispatch */
-    uint64_t put_bytes;         /* dispatch: since start */
-    uint64_t max_physical_offset; /* dispatch: end of the last indexed record */
-    uint8_t pad1[24];
+    uint32_t topic_id;            /*   0 */
+    uint32_t queue_id;            /*   4 */
+    uint64_t replay_from;         /*   8 records below have their units, or are of an earlier topic of this name */
+    uint8_t pad0[48];             /*  16 */
+    uint64_t max_offset;          /*  64 dispatch: next queue offset that is readable nowhere yet */
+    uint64_t min_offset;          /*  72 dispatch */
+    uint64_t last_store_time_ms;  /*  80 dispatch */
+    uint64_t put_bytes;           /*  88 dispatch: since start */
+    uint64_t max_physical_offset; /*  96 dispatch: end of the last indexed record */
+    uint8_t pad1[24];             /* 104 */
 };
 
 /* One consumer group; index = group id (0 never used). Written by control. */
@@ -428,6 +429,8 @@ _Static_assert(sizeof(struct rmq_role) == 256, "role");
 _Static_assert(sizeof(struct rmq_topic) == 320, "topic");
 _Static_assert(sizeof(struct rmq_group) == 320, "group");
 _Static_assert(sizeof(struct rmq_queue) == 128, "queue");
+_Static_assert(offsetof(struct rmq_queue, replay_from) == 8, "queue");
+_Static_assert(offsetof(struct rmq_queue, max_offset) == 64, "queue");
 _Static_assert(sizeof(struct rmq_subscription_copy) == 240, "subscription");
 _Static_assert(sizeof(struct rmq_request) == 128, "request");
 _Static_assert(sizeof(struct rmq_completion) == 40, "completion");

@@ -39,7 +39,8 @@ uint32_t rmq_topic_add(struct rmq_plane *plane, const char *name, uint32_t lengt
 void rmq_topic_set(struct rmq_plane *plane, uint32_t topic_id, uint64_t config);
 struct rmq_topic *rmq_topic_at(struct rmq_plane *plane, uint32_t topic_id);
 uint32_t rmq_queue_find(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id);
-uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id, uint64_t min_offset, uint64_t max_offset);
+uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id, uint64_t min_offset, uint64_t max_offset,
+                       uint64_t replay_from);
 struct rmq_queue *rmq_queue_at(struct rmq_plane *plane, uint32_t queue_slot);
 uint32_t rmq_group_find(struct rmq_plane *plane, const char *name, uint32_t length);
 uint32_t rmq_group_add(struct rmq_plane *plane, const char *name, uint32_t length, uint64_t config);

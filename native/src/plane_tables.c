@@ -95,7 +95,8 @@ uint32_t rmq_queue_find(struct rmq_plane *plane, uint32_t topic_id, uint32_t que
     return RMQ_NONE;
 }
 
-uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id, uint64_t min_offset, uint64_t max_offset)
+uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id, uint64_t min_offset, uint64_t max_offset,
+                       uint64_t replay_from)
 {
     struct rmq_plane_header *h = rmq_header(plane);
     if (h->queue_count >= h->queue_capacity)
@@ -104,6 +105,7 @@ uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queu
     struct rmq_queue *q = rmq_queue_at(plane, slot);
     q->topic_id = topic_id;
     q->queue_id = queue_id;
+    q->replay_from = replay_from;
     q->min_offset = min_offset;
     q->max_offset = max_offset;
     RMQ_CRASH("control-queue-filled");

@@ -118,6 +118,8 @@ static void count_record(struct rmq_writer *w, const uint8_t *record, const stru
     uint32_t slot = topic == RMQ_NONE ? RMQ_NONE : rmq_queue_find(w->plane, topic, (uint32_t)view->queue_id);
     if (slot == RMQ_NONE || slot >= w->queues_known || !is_dispatched(w, w->queue_offsets[slot], view->queue_offset))
         return;
+    if ((uint64_t)view->physical_offset < rmq_queue_at(w->plane, slot)->replay_from) /* dispatch leaves it out, too */
+        return;
     uint64_t next = (uint64_t)view->queue_offset + 1;
     if (next > w->queue_offsets[slot])
         w->queue_offsets[slot] = next;

@@ -56,7 +56,9 @@ class FakePlane:
     def queue_find(self, topic_id: int, queue_id: int) -> int | None:
         return self.slots.get((topic_id, queue_id))
 
-    def queue_add(self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0) -> int:
+    def queue_add(
+        self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0, replay_from: int | None = None
+    ) -> int:
         if len(self.queues) >= self.header.queue_capacity:
             raise PlaneFullError(f"queues: the table is full ({self.header.queue_capacity} entries)")
         self.queues.append(
@@ -65,6 +67,7 @@ class FakePlane:
                 queue_id=queue_id,
                 min_offset=min_offset,
                 max_offset=max_offset,
+                replay_from=replay_from,
                 last_store_time_ms=0,
             )
         )

@@ -33,6 +33,7 @@ READER = 0
 @dataclass
 class Nothing:
     queues: dict[tuple[str, int], Any]
+    append_offset: int = 0
 
 
 @dataclass

@@ -21,11 +21,16 @@ class Bounds:
     min_offset: int
     max_offset: int
     is_batch: bool = False
+    physical_end: int | None = None
+
+    def replay_from(self, append_offset: int) -> int:
+        return append_offset if self.physical_end is None else self.physical_end
 
 
 @dataclass
 class Recovered:
     queues: dict[tuple[str, int], Bounds]
+    append_offset: int = 9000
 
 
 def stored(tmp_path: Path) -> BrokerConfig:
@@ -54,6 +59,16 @@ def test_a_fresh_plane_gets_topics_bounds_groups_and_offsets(tmp_path: Path) -> 
     assert plane.group_flags("TOOLS_CONSUMER") == 0x7
     assert list(plane.offset_table.values()) == [7]
     assert plane.word("BenchmarkTest")[1] == 1024
+
+
+def test_each_queue_gets_the_log_offset_from_which_records_are_its_own(tmp_path: Path) -> None:
+    plane = FakePlane()
+    load_into(plane, stored(tmp_path), Recovered({("T", 1): Bounds(3, 9, physical_end=700), ("T", 5): Bounds(0, 4)}))
+    topic_id = plane.topic_find("T")
+    assert topic_id is not None
+    slots = {queue_id: plane.queue_find(topic_id, queue_id) for queue_id in (0, 1, 5)}
+    found = {queue_id: plane.queues[slot].replay_from for queue_id, slot in slots.items() if slot is not None}
+    assert found == {0: None, 1: 700, 5: 9000}, "None: nothing that is in the log already"
 
 
 def test_a_topic_without_configuration_is_dispatched_but_unknown_to_clients(tmp_path: Path) -> None:

@@ -33,7 +33,9 @@ def put(plane: Plane, payload: bytes, role: int = 9) -> int:
 
 def test_a_second_process_finds_what_control_published(plane: Plane) -> None:
     topic = plane.topic_add("TopicA", topic_config_word(6, 4, 4, lib.RMQ_TOPIC_LIVE))
-    slot = plane.queue_add(topic, 3, 10, 20)
+    plane.watermarks.append_offset = 5000
+    slot = plane.queue_add(topic, 3, 10, 20, 30)
+    new = plane.queue_add(topic, 5)
     group = plane.group_add("G", lib.RMQ_GROUP_LIVE)
     plane.subscription_set(group, topic, lib.RMQ_SUBSCRIPTION_TAGS, 99, [1, -5])
     other = Plane.open(plane.name)
@@ -41,7 +43,8 @@ def test_a_second_process_finds_what_control_published(plane: Plane) -> None:
     assert other.topic_find("TopicB") is None
     assert other.queue_find(topic, 3) == slot
     assert other.queue_find(topic, 4) is None
-    assert (other.queue(slot).min_offset, other.queue(slot).max_offset) == (10, 20)
+    assert (other.queue(slot).min_offset, other.queue(slot).max_offset, other.queue(slot).replay_from) == (10, 20, 30)
+    assert other.queue(new).replay_from == 5000, "a new queue has nothing in the log yet"
     assert other.group_find("G") == group
     copy = ffi.new("struct rmq_subscription_copy *")
     lib.rmq_subscription_get(other.struct, group, topic, copy)

@@ -97,11 +97,11 @@ class Kit:
         code = lib.rmq_segment_create(str(self.root).encode(), folder, offset, self.header.settings.segment_bytes)
         assert code == 0, os.strerror(-code)
 
-    def topic(self, name: bytes, queues: int = 1, flags: int = 0) -> int:
+    def topic(self, name: bytes, queues: int = 1, flags: int = 0, replay_from: int = 0) -> int:
         """Add a topic with its queues; returns its id."""
         topic_id = int(lib.rmq_topic_add(self.plane, name, len(name), LIVE | 6 | flags << 40))
         for queue_id in range(queues):
-            lib.rmq_queue_add(self.plane, topic_id, queue_id, 0, 0)
+            lib.rmq_queue_add(self.plane, topic_id, queue_id, 0, 0, replay_from)
         return topic_id
 
     def queue_slot(self, topic_id: int, queue_id: int) -> int:

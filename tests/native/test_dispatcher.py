@@ -294,3 +294,54 @@ def test_a_queue_that_cannot_be_written_is_a_fault(kit: Kit) -> None:
         drain(kit, dispatch)
     assert kit.marks.dispatch_fault == 0
     assert kit.queue(topic, 0).max_offset == 3
+
+
+def keys_in_index(kit: Kit) -> int:
+    return sum(index_entries(path, 64, 400)[0][5] - 1 for path in (kit.root / "index").iterdir())
+
+
+def test_a_replay_gives_a_topic_nothing_of_an_earlier_one_of_its_name(kit: Kit) -> None:
+    """As after a reboot: the index is rebuilt from the log's beginning, the queue has its units."""
+    earlier = kit.topic(b"T")
+    produce(kit, earlier, 100)
+    lib.rmq_topic_set(kit.plane, earlier, 0)
+    start = int(kit.marks.append_offset)
+    topic = kit.topic(b"T", replay_from=start)
+    produce(kit, topic, 10)
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+    units = kit.queue_units("T", 0)
+    assert kit.queue(topic, 0).max_offset == len(units) == 10
+    for again in (start, int(kit.marks.append_offset)):  # records of its own have units, too: none is taken twice
+        shutil.rmtree(kit.root / "index")
+        kit.queue(topic, 0).replay_from, kit.marks.dispatched_offset = again, 0
+        with kit.dispatcher() as dispatch:
+            drain(kit, dispatch)
+        assert (kit.queue(topic, 0).max_offset, kit.queue_units("T", 0)) == (10, units)
+        assert keys_in_index(kit) == 3 * 110, "all records are found by key"
+
+
+def test_a_topic_made_again_takes_nothing_that_dispatch_had_still_ahead(kit: Kit) -> None:
+    earlier = kit.topic(b"T", flags=lib.RMQ_TOPIC_BATCH_QUEUE)
+    produce(kit, earlier, 100)
+    lib.rmq_topic_set(kit.plane, earlier, 0)
+    for flags in (lib.RMQ_TOPIC_BATCH_QUEUE, 0):
+        topic = kit.topic(b"T", flags=flags, replay_from=int(kit.marks.append_offset))
+        kit.marks.dispatched_offset = 0
+        with kit.dispatcher() as dispatch:
+            drain(kit, dispatch)
+        assert kit.queue(topic, 0).max_offset == 0
+        lib.rmq_topic_set(kit.plane, topic, 0)
+    assert not (kit.root / "consumequeue").exists() and not (kit.root / "batchconsumequeue").exists()
+
+
+def test_what_a_dead_dispatch_had_not_published_is_written_again(kit: Kit) -> None:
+    topic = kit.topic(b"T")
+    produce(kit, topic, 20)
+    kit.queue(topic, 0).replay_from = kit.records()[5][0]
+    kit.queue(topic, 0).max_offset = 5
+    kit.queue(topic, 0).max_physical_offset = kit.marks.append_offset  # stored before max_offset
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+    assert kit.queue(topic, 0).max_offset == 20
+    assert sorted(kit.queue_units("T", 0)) == list(range(5, 20))

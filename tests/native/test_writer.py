@@ -394,3 +394,18 @@ def test_a_restarted_writer_follows_the_offsets_that_dispatch_follows(kit: Kit, 
     assert view.queue_offset == (10 if gap > 300 else 11 + gap)
     assert queue.max_offset == view.queue_offset + 1
     assert kit.queue_units("T", 0)[view.queue_offset][0] == view.physical_offset
+
+
+def test_a_restarted_writer_counts_nothing_of_an_earlier_topic(kit: Kit) -> None:
+    earlier = kit.topic(b"T")
+    for _ in range(5):
+        kit.request(earlier, 0, b"of the earlier topic")
+    with kit.writer() as run:
+        run()
+    lib.rmq_topic_set(kit.plane, earlier, 0)
+    topic = kit.topic(b"T", replay_from=int(kit.marks.append_offset))
+    for expected in (0, 1):
+        kit.request(topic, 0, b"new")
+        with kit.writer() as run:  # dispatch is behind all the time
+            run()
+        assert kit.records()[-1][2].queue_offset == expected

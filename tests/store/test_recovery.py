@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.store import markers, recovery
+from ringmq.store import layout, markers, recovery
 from ringmq.store.checkpoint import Checkpoint, write_checkpoint
 from ringmq.store.index_file import IndexFile, index_paths
 from ringmq.store.mapped_file import StoreLoadError
@@ -260,3 +260,29 @@ def test_a_topic_made_again_counts_from_its_new_life(crashed_copy: Copy) -> None
     (root / "config" / "topics.json.bak").unlink(missing_ok=True)
     result = recover(crashed_config(root))
     assert ("CrashB", 0) not in result.queues
+
+
+def test_a_queue_says_which_records_of_the_log_are_its_own(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    result = recover(crashed_config(root))
+    state = result.queues["CrashA", 0]
+    assert state.replay_from(END) == state.physical_end > 0, "what it has units for is not taken twice"
+    write_checkpoint(root, Checkpoint(0, 0, 0))
+    _drop_units(root, "CrashA", 0, 300)
+    state = recover(crashed_config(root)).queues["CrashA", 0]
+    assert state.physical_end <= state.replay_from(END) <= state.missing_from
+    _drop_units(root, "CrashA", 0, 0)
+    state = recover(crashed_config(root)).queues["CrashA", 0]
+    assert state.physical_end == -1 and state.replay_from(END) == state.missing_from
+
+
+def test_a_queue_whose_records_were_all_cut_takes_none_that_are_left(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    directory = root / "consumequeue" / "Again" / "0"
+    directory.mkdir(parents=True)
+    unit = layout.CONSUME_QUEUE_UNIT.pack(END + 1000, 100, 0)
+    (directory / f"{0:020d}").write_bytes(unit.ljust(6000, b"\0"))
+    result = recover(crashed_config(root))
+    state = result.queues["Again", 0]
+    assert (state.max_offset, state.physical_end, state.missing_from) == (0, -1, -1)
+    assert state.replay_from(result.append_offset) == result.append_offset

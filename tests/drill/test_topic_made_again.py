@@ -1,0 +1,62 @@
+"""A topic that was deleted and made again keeps to its new life through a reboot."""
+
+from pathlib import Path
+
+import pytest
+
+from ringmq.ipc.watermark import read_watermarks
+from ringmq.loadtest.running import RunningBroker
+from ringmq.remoting.message import decode_messages
+from tests.raw_client import RawClient
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(200)]
+DELETE_TOPIC, MAX_OFFSET = 215, 30
+SETTINGS = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+    "maxMessageSize": 65_536,
+}
+
+
+def read_all(client: RawClient) -> list[bytes]:
+    bodies: list[bytes] = []
+    while (answer := client.pull("Again", 0, len(bodies))).code == 0:
+        bodies += [bytes(message.body) for message in decode_messages(answer.body)]
+    return bodies
+
+
+def max_offset(client: RawClient) -> int:
+    return int(client.ask(MAX_OFFSET, {"topic": "Again", "queueId": 0}).ext_fields["offset"])
+
+
+def reboot(broker: RunningBroker, store: Path) -> None:
+    """Everything dies, and the next start cannot trust the page cache: index files newer than the checkpoint go."""
+    broker.kill_all()
+    (store / "ringmq.boot").unlink()
+
+
+def test_a_topic_made_again_gets_nothing_back_by_a_reboot(tmp_path: Path) -> None:
+    store, new = tmp_path / "store", [b"new %d" % number for number in range(10)]
+    with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+        for number in range(100):
+            assert client.send("Again", b"old %d" % number, pairs={"KEYS": "k"}).code == 0
+        assert client.ask(DELETE_TOPIC, {"topic": "Again"}).code == 0
+        wait_until(lambda: not (store / "consumequeue" / "Again").exists(), "its queues are gone")
+        wait_until(lambda: client.send("Again", new[0]).code == 0, "its name is free")
+        for body in new[1:]:
+            assert client.send("Again", body).code == 0
+        wait_until(lambda: read_all(client) == new, "all is dispatched")
+        reboot(broker, store)
+    for more in (b"after one reboot", b"after two"):
+        with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+            assert "(checkpoint)" in broker.log_tail(20_000)
+            marks = read_watermarks(store)
+            assert marks.dispatched_offset == marks.append_offset, "ready means that all can be read"
+            assert (max_offset(client), read_all(client)) == (len(new), new)
+            new.append(more)
+            assert client.send("Again", more).code == 0
+            wait_until(lambda: read_all(client) == new, "its offsets go on")
+            reboot(broker, store)
