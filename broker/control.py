@@ -43,6 +43,7 @@ FAULT_WORDS = {
     lib.RMQ_FAULT_DISK_FULL: "the disk is full",
     lib.RMQ_FAULT_CREATE_FILE: "the next log file cannot be made",
     lib.RMQ_FAULT_QUEUE_IO: "a consume queue or index cannot be written",
+    lib.RMQ_FAULT_QUEUE_SYNC: "fsync of a consume queue or index file failed",
 }
 
 

@@ -1,4 +1,4 @@
-"""What the dispatch worker decides between two slices of its C loop: cleaning, and values for the checkpoint."""
+"""What the dispatch worker decides between two slices of its C loop: cleaning, checkpoint values, the fault marker."""
 
 import os
 import resource
@@ -11,6 +11,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store.config import parse_delay_levels
+from ringmq.store.markers import write_failed_marker
 
 QUEUES_PER_SLICE = 256
 OPEN_FILES_MAX = 16_384
@@ -43,11 +44,17 @@ class DispatchShell:
         counters = self._plane.role(lib.RMQ_ROLE_DISPATCH).counters
         counters[lib.RMQ_DISPATCH_QUEUES_SYNCED_MS] = state.synced_store_time_ms
         counters[lib.RMQ_DISPATCH_INDEX_SYNCED_MS] = state.full_index_synced_time_ms
-        if state.dispatch_fault and not self._fault_told:
+        if state.dispatch_fault != self._fault_told:
+            self._fault_told = state.dispatch_fault
+            self._tell_fault(state)
+        self._clean_a_little()
+
+    def _tell_fault(self, state: Any) -> None:
+        if state.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC:
+            leave_failed_marker(Path(self.config.store_path_root_dir), state.dispatch_fault_errno)
+        elif state.dispatch_fault:
             cause = os.strerror(state.dispatch_fault_errno)
             print(f"ringmq: a consume queue or index cannot be written: {cause}", file=sys.stderr, flush=True)
-        self._fault_told = state.dispatch_fault
-        self._clean_a_little()
 
     def _clean_a_little(self) -> None:
         """Follow the log's beginning, some queues per slice, so that dispatch never stops for it."""
@@ -67,6 +74,16 @@ class DispatchShell:
     def _tell(self, code: int) -> None:
         if code < 0:
             print(f"ringmq: cleaning behind the log: {os.strerror(-code)}", file=sys.stderr, flush=True)
+
+
+def leave_failed_marker(root: Path, number: int) -> None:
+    """Make the next start read queues and index from the disk: cached pages may be clean without being there."""
+    cause = f"fsync of a consume queue or index file failed: {os.strerror(number)}"
+    print(f"ringmq: {cause}; the store refuses writes until it is restarted", file=sys.stderr, flush=True)
+    try:
+        write_failed_marker(root, cause)
+    except OSError as error:
+        print(f"ringmq: cannot leave {root}/ringmq.failed: {error}", file=sys.stderr, flush=True)
 
 
 def delay_levels(text: str) -> Any:

@@ -77,7 +77,8 @@ class FlushShell:
             print(f"ringmq: cannot leave {self._root}/ringmq.failed: {error}", file=sys.stderr, flush=True)
 
     def _write_checkpoint(self, state: Any) -> None:
-        if state.store_fault == lib.RMQ_FAULT_FSYNC:
+        queues_failed = self._plane.watermarks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC
+        if state.store_fault == lib.RMQ_FAULT_FSYNC or queues_failed:
             return  # nothing that was not durable before may be called durable now
         old = read_checkpoint(self._root)
         dispatch = self._plane.role(lib.RMQ_ROLE_DISPATCH).counters

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ringmq.broker import plane_setup
 from ringmq.broker.config import BrokerConfig
+from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.run_config import store_config, write_run_config
 from ringmq.broker.tables import load_into
 from ringmq.ipc.errors import PlaneFullError
@@ -330,6 +331,8 @@ def finish(plane: Plane, root: Path, lock: StoreLock, status: int) -> int:
     marks = plane.watermarks
     complete = marks.flushed_offset == marks.append_offset == marks.dispatched_offset
     writable = not marks.store_fault and not marks.dispatch_fault
+    if marks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC and markers.failed_cause(root) is None:
+        leave_failed_marker(root, marks.dispatch_fault_errno)  # the last sync of all, or dispatch died of it
     if status == EXIT_CLEAN and not (complete and writable):
         status = EXIT_UNCLEAN_STOP
     if status == EXIT_CLEAN:

@@ -1,7 +1,8 @@
 /* background_sync.h: a thread that brings files to disk while its owner goes on. C only.
  *
  * The owner hands over descriptors (duplicates: the thread closes them) and starts a round with a mark. When the round
- * is through, everything handed over before its start is on disk and `done_mark` is the mark. An error stays.
+ * is through, everything handed over before its start is on disk and `done_mark` is the mark. An error stays, and is in
+ * `*fault` (RMQ_FAULT_QUEUE_SYNC, errno in the upper half) before anybody can die of it: the kernel tells it only once.
  */
 #ifndef RMQ_BACKGROUND_SYNC_H
 #define RMQ_BACKGROUND_SYNC_H
@@ -19,9 +20,10 @@ struct rmq_background_sync {
     int64_t working_mark, done_mark;
     uint64_t rounds;
     int busy, stop, started, error;
+    uint64_t *fault;
 };
 
-int rmq_background_sync_open(struct rmq_background_sync *sync);
+int rmq_background_sync_open(struct rmq_background_sync *sync, uint64_t *fault);
 /* Hands over `fd`; it is closed whatever happens. 0 or -ENOMEM. */
 int rmq_background_sync_add(struct rmq_background_sync *sync, int fd);
 /* Starts a round unless one is running; 1 = started. */

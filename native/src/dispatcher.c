@@ -16,10 +16,26 @@ enum {
 
 /* --- faults and background sync ----------------------------------------------------------------------------- */
 
+static uint64_t *fault_word(struct rmq_dispatcher *d)
+{
+    return (uint64_t *)(void *)&d->marks->dispatch_fault; /* fault and errno: nobody sees one without the other */
+}
+
+/* Whatever `new` says, a failed sync stays: the sync thread stores it at any moment, or a predecessor has left it. */
+static void put_fault(struct rmq_dispatcher *d, uint64_t new)
+{
+    uint64_t old = rmq_load(fault_word(d));
+    do {
+        if ((uint32_t)old == RMQ_FAULT_QUEUE_SYNC) {
+            d->sticky = 1;
+            return;
+        }
+    } while (!__atomic_compare_exchange_n(fault_word(d), &old, new, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+}
+
 static void set_fault(struct rmq_dispatcher *d, int error)
 {
-    uint64_t both = (uint64_t)(uint32_t)-error << 32 | RMQ_FAULT_QUEUE_IO; /* nobody sees one without the other */
-    rmq_store((uint64_t *)(void *)&d->marks->dispatch_fault, both);
+    put_fault(d, (uint64_t)(uint32_t)-error << 32 | RMQ_FAULT_QUEUE_IO);
     RMQ_CRASH("dispatch-fault");
     d->retry_at_ms = rmq_mono_ms() + RETRY_MS;
     if (error != -ENOSPC && error != -EDQUOT)
@@ -29,7 +45,7 @@ static void set_fault(struct rmq_dispatcher *d, int error)
 static void clear_fault(struct rmq_dispatcher *d)
 {
     if (rmq_load_relaxed(&d->marks->dispatch_fault) && !d->sticky)
-        rmq_store(&d->marks->dispatch_fault, RMQ_FAULT_NONE);
+        put_fault(d, RMQ_FAULT_NONE);
 }
 
 static int collect(struct rmq_dispatcher *d)
@@ -57,8 +73,7 @@ static void sync_in_background(struct rmq_dispatcher *d)
     d->next_sync_ms = now_ms + SYNC_EVERY_MS;
     rmq_background_sync_done(&d->sync, &error);
     if (error < 0) {
-        if (!d->sticky)
-            set_fault(d, error == -ENOSPC ? -EIO : error); /* a failed sync is not repeated, whatever failed */
+        d->sticky = 1; /* the thread has left the fault; a failed sync is not repeated, whatever failed */
         return;
     }
     d->index.full_synced_ms = d->index.full_started_ms;
@@ -95,7 +110,7 @@ static int open_parts(struct rmq_dispatcher *d, uint32_t open_files_max)
     d->touches = calloc(d->header->queue_capacity, sizeof *d->touches);
     if (!d->touches)
         return -ENOMEM;
-    int rc = rmq_background_sync_open(&d->sync);
+    int rc = rmq_background_sync_open(&d->sync, fault_word(d));
     if (!rc)
         rc = rmq_queue_files_open(&d->queues, d->plane, &d->sync, open_files_max);
     if (!rc)
@@ -125,7 +140,7 @@ struct rmq_dispatcher *rmq_dispatcher_open(struct rmq_plane *plane, uint32_t ope
         rmq_dispatcher_close(d);
         return NULL;
     }
-    rmq_store(&d->marks->dispatch_fault, RMQ_FAULT_NONE); /* a predecessor's: this one tries again */
+    put_fault(d, RMQ_FAULT_NONE); /* a predecessor's: this one tries again, unless it was a sync */
     return d;
 }
 
@@ -133,8 +148,9 @@ void rmq_dispatcher_close(struct rmq_dispatcher *d)
 {
     if (!d)
         return;
-    if (d->sync.started && d->queues.files)
-        rmq_dispatcher_sync(d);
+    int rc = d->sync.started && d->queues.files ? rmq_dispatcher_sync(d) : 0;
+    if (rc < 0)
+        set_fault(d, rc);
     rmq_background_sync_close(&d->sync);
     rmq_queue_files_close(&d->queues);
     rmq_batch_queues_close(&d->batch_queues);

@@ -45,7 +45,7 @@ struct rmq_dispatcher *rmq_dispatcher_open(struct rmq_plane *plane, uint32_t ope
                                            const struct rmq_delay_levels *levels, int *error);
 /* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (all dispatched or faulted), RMQ_RUN_FAULT, or -errno. */
 int rmq_dispatcher_run(struct rmq_dispatcher *dispatcher, int64_t budget_ns);
-/* Syncs what is dirty first. */
+/* Syncs what is dirty first; dispatch_fault says when that failed. */
 void rmq_dispatcher_close(struct rmq_dispatcher *dispatcher);
 
 void rmq_dispatcher_state(struct rmq_dispatcher *dispatcher, struct rmq_dispatch_state *out);

@@ -42,12 +42,13 @@
 #define RMQ_CONFIRM_APPENDED 0 /* ASYNC_FLUSH */
 #define RMQ_CONFIRM_FLUSHED 1  /* SYNC_FLUSH */
 
-/* store_fault: why the store refuses writes; 0 = it does not. Written by flush only. */
+/* store_fault (flush), dispatch_fault (dispatch): why the store refuses writes; 0 = it does not. */
 #define RMQ_FAULT_NONE 0
 #define RMQ_FAULT_FSYNC 1        /* an fsync failed: stays until an operator restarts */
 #define RMQ_FAULT_DISK_FULL 2    /* goes away when there is room again */
 #define RMQ_FAULT_CREATE_FILE 3  /* the next segment could not be made */
-#define RMQ_FAULT_QUEUE_IO 5     /* dispatch could not write a consume queue or index */
+#define RMQ_FAULT_QUEUE_IO 5     /* dispatch could not write a consume queue or index; a successor tries again */
+#define RMQ_FAULT_QUEUE_SYNC 6   /* fsync of a queue or index file failed: stays until an operator restarts */
 
 /* stop_requested: the phase of a clean stop, 0 = none. A role stops once it is at or beyond its own phase and has
  * finished what earlier phases gave it. */

@@ -36,6 +36,11 @@ static void remark_of(const struct rmq_reader *r, const struct rmq_completion *d
     case RMQ_FAULT_QUEUE_IO:
         snprintf(to, room, "the store refuses writes: a consume queue or index file could not be written%s%s", colon, system);
         return;
+    case RMQ_FAULT_QUEUE_SYNC:
+        snprintf(to, room, "the store refuses writes: fsync of a consume queue or index file failed%s%s; an operator has to restart "
+                           "the broker",
+                 colon, system);
+        return;
     case RMQ_CAUSE_MESSAGE_SIZE:
     case RMQ_CAUSE_BATCH_ELEMENT:
     case RMQ_CAUSE_BATCH_PAIRS:

@@ -1,9 +1,20 @@
-"""What the flush worker's shell decides."""
+"""What the flush worker's shell decides, and what is left behind a failed sync of queues."""
 
+import errno
+import uuid
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from ringmq.broker.flush_shell import FlushShell
+from ringmq.broker.server import finish
+from ringmq.ipc.plane import Capacity, Plane
+from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.native import lib
+from ringmq.store import markers
+from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from ringmq.store.store_lock import StoreLock
 from tests.native.plane_kit import Kit
 
 
@@ -19,3 +30,30 @@ def test_a_fault_is_taken_back_when_a_dead_predecessor_has_made_the_file(tmp_pat
         assert lib.rmq_flusher_set_fault(flush.handle, lib.RMQ_FAULT_FSYNC, 5) == 0
         assert shell._make_next_segment()
         assert kit.marks.store_fault == lib.RMQ_FAULT_FSYNC
+
+
+@pytest.mark.parametrize("fault", [lib.RMQ_FAULT_NONE, lib.RMQ_FAULT_QUEUE_SYNC])
+def test_no_checkpoint_after_a_failed_sync_of_queues(tmp_path: Path, fault: int) -> None:
+    kit = Kit(tmp_path / "store")
+    kit.marks.dispatch_fault = fault
+    write_checkpoint(kit.root, Checkpoint(1, 1, 1))
+    shell = FlushShell.__new__(FlushShell)
+    shell._root = kit.root
+    shell._plane = SimpleNamespace(watermarks=kit.marks, role=lambda role: kit.header.roles[role])  # type: ignore[assignment]
+    shell._write_checkpoint(SimpleNamespace(store_fault=lib.RMQ_FAULT_NONE, flushed_store_time_ms=70_000))
+    assert read_checkpoint(kit.root).physic_time_ms == (1 if fault else 70_000)
+
+
+@pytest.mark.parametrize("fault", [lib.RMQ_FAULT_NONE, lib.RMQ_FAULT_QUEUE_SYNC])
+def test_a_stop_is_clean_only_when_the_last_sync_of_queues_was(tmp_path: Path, fault: int) -> None:
+    capacity = Capacity(
+        topics=64, queues=64, groups=64, subscriptions=64, offsets=64, request_slots=64,
+        inbox_bytes=1 << 16, verdict_bytes=1 << 16, commit_slots=64, arrived_slots=64,
+    )  # fmt: skip
+    plane = Plane.create(f"test-{uuid.uuid4().hex[:12]}", capacity, tmp_path.stat(), 1)
+    plane.watermarks.dispatch_fault, plane.watermarks.dispatch_fault_errno = fault, errno.EIO if fault else 0
+    markers.write_abort(tmp_path, 1)
+    status = finish(plane, tmp_path, StoreLock(tmp_path), EXIT_CLEAN)
+    assert status == (EXIT_UNCLEAN_STOP if fault else EXIT_CLEAN)
+    assert markers.has_abort(tmp_path) == bool(fault)
+    assert (markers.failed_cause(tmp_path) or "").startswith("fsync of a consume queue" if fault else "")

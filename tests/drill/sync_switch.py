@@ -1,4 +1,7 @@
-"""Stalls or fails the fdatasync of a running broker: a switch in the test build of the C core (flusher.c)."""
+"""Stalls or fails the fdatasync of a running broker: a switch in the test build of the C core.
+
+It is in flusher.c (the log) and background_sync.c (queues and index).
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,7 +11,7 @@ from tests.native.test_crash_points import crash_build
 
 
 class SyncSwitch:
-    """One letter in a file that the flush worker looks at behind each sync."""
+    """One letter in a file that flush and dispatch look at behind each sync."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "sync-switch"
@@ -26,6 +29,10 @@ class SyncSwitch:
     def fail(self) -> None:
         """Every sync from now on ends with EIO."""
         self._set(b"f")
+
+    def fail_queues(self) -> None:
+        """Every sync of queue and index files from now on ends with EIO."""
+        self._set(b"q")
 
     def heal(self) -> None:
         """Syncs tell the truth again; a stalled one ends."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.ipc.supervisor_core import EXIT_UNCLEAN_STOP
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.command import RemotingCommand
@@ -23,6 +24,7 @@ REFUSED = (
     f"the store refuses writes: fsync of the commit log failed: {os.strerror(errno.EIO)}; "
     "an operator has to restart the broker"
 )
+REFUSED_BY_QUEUES = REFUSED.replace("the commit log", "a consume queue or index file")
 SETTINGS = {
     "mappedFileSizeCommitLog": 1 << 20,
     "mappedFileSizeConsumeQueue": 6000,
@@ -45,8 +47,8 @@ def read_all(client: RawClient) -> list[bytes]:
     return bodies
 
 
-def is_refused(answer: RemotingCommand | None) -> bool:
-    return answer is not None and (answer.code, answer.remark) == (14, REFUSED)
+def is_refused(answer: RemotingCommand | None, remark: str = REFUSED) -> bool:
+    return answer is not None and (answer.code, answer.remark) == (14, remark)
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
@@ -99,3 +101,41 @@ def test_a_failed_fsync_ends_writing_until_a_restart(tmp_path: Path, flush: str)
     found = MessageStore(StoreConfig.from_properties(store, {name: str(value) for name, value in settings.items()}))
     report = verify(found, found.queue_end())
     assert (report.errors, report.findings) == (0, [])
+
+
+def test_a_failed_fsync_of_a_queue_outlives_dispatch_and_the_stop(tmp_path: Path) -> None:
+    store, switch = tmp_path / "store", SyncSwitch(tmp_path)
+    told = "fsync of a consume queue or index file failed"
+    with RunningBroker(store, SETTINGS, environment=switch.environment) as broker, RawClient(broker.address) as client:
+        bodies = [b"%d" % number for number in range(20)]
+        for body in bodies:
+            assert send(client, body).code == 0
+        switch.fail_queues()
+        bodies.append(b"its unit is not on disk")
+        assert send(client, bodies[-1]).code == 0
+        wait_until((store / "ringmq.failed").exists, "dispatch has left word of it")
+        assert (store / "ringmq.failed").read_text().startswith(told)
+        switch.heal()
+        assert is_refused(send(client, b"later"), REFUSED_BY_QUEUES)
+        os.kill(broker.worker_pids()["dispatch"], 9)
+        wait_until(lambda: broker.log_tail(20_000).count(f"{told}: {os.strerror(errno.EIO)}") == 2, "and its successor")
+        assert is_refused(send(client, b"later"), REFUSED_BY_QUEUES)
+        assert broker.stop() == EXIT_UNCLEAN_STOP
+    assert (store / "abort").exists() and (store / "ringmq.failed").exists()
+    with RunningBroker(store, SETTINGS, environment=switch.environment) as broker, RawClient(broker.address) as client:
+        assert "(checkpoint)" in broker.log_tail(20_000) and "read again from the disk" in broker.log_tail(20_000)
+        wait_until(lambda: read_all(client) == bodies, "nothing acknowledged is lost")
+        bodies.append(b"works again")
+        assert send(client, bodies[-1]).code == 0
+        wait_until(lambda: read_all(client) == bodies, "and is read")
+        assert broker.stop() == 0
+
+
+def test_a_failed_last_fsync_of_a_queue_is_not_a_clean_stop(tmp_path: Path) -> None:
+    store, switch = tmp_path / "store", SyncSwitch(tmp_path)
+    with RunningBroker(store, SETTINGS, environment=switch.environment) as broker, RawClient(broker.address) as client:
+        assert send(client, b"first").code == 0
+        switch.fail_queues()
+        assert send(client, b"last").code == 0
+        assert broker.stop() == EXIT_UNCLEAN_STOP
+    assert (store / "abort").exists() and (store / "ringmq.failed").exists()

@@ -337,6 +337,60 @@ def test_dispatch_fault(tmp_path: Path) -> None:
     assert keys_in_index(kit) == keys_of(kit)
 
 
+def fail_queue_syncs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    switch = folder / "switch"
+    switch.write_text("q")
+    monkeypatch.setenv("RINGMQ_SYNC_SWITCH", str(switch))
+    return switch
+
+
+def test_failed_sync_of_a_queue_stays_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = make_kit(tmp_path / "store", False)
+    load = Load(kit, 1)
+    load.put(10)
+    in_child(lambda: write_all(kit))
+    load.collect()
+    switch = fail_queue_syncs(tmp_path, monkeypatch)
+    pid = os.fork()
+    if not pid:
+        die_with_parent()
+        with kit.dispatcher() as dispatch:
+            while not kit.marks.dispatch_fault:
+                dispatch(SLICE_NS)
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    fault = (lib.RMQ_FAULT_QUEUE_SYNC, 5)
+    assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == fault
+    switch.unlink()
+    topic = load.topics[0]
+    for _ in range(2):
+        pending = kit.request(topic, 0, b"refused")
+        in_child(lambda: write_all(kit))
+        (answer,) = kit.completions()
+        assert (answer.pending, answer.code, answer.cause, answer.cause_errno) == (pending, 14, *fault)
+        with kit.dispatcher() as dispatch:
+            assert dispatch() == lib.RMQ_RUN_FAULT, "its shell hears of it"
+            dispatch()
+        assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == fault
+
+
+def test_a_last_sync_that_fails_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = make_kit(tmp_path / "store", False)
+    load = Load(kit, 1)
+    load.put(10)
+    in_child(lambda: write_all(kit))
+    with kit.dispatcher() as dispatch:
+        while kit.marks.dispatched_offset < kit.marks.append_offset:
+            dispatch(1)
+        assert lib.rmq_dispatcher_sync(dispatch.handle) == 0
+        load.put(10)
+        in_child(lambda: write_all(kit))
+        fail_queue_syncs(tmp_path, monkeypatch)
+        while kit.marks.dispatched_offset < kit.marks.append_offset:
+            dispatch(1)
+    assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == (lib.RMQ_FAULT_QUEUE_SYNC, 5)
+
+
 @pytest.mark.parametrize("point", [p for p in points("dispatch-", "index-") if p not in {"dispatch-fault"}])
 def test_dispatch(tmp_path: Path, point: str) -> None:
     def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
