@@ -12,6 +12,7 @@ from typing import Any
 
 from ringmq.broker.ports import BatchPull, KeyQuery, LogState
 from ringmq.store import layout
+from ringmq.store.markers import sync_directory
 from ringmq.store.message_store import MessageStore
 from ringmq.store.retention import used_ratio
 from ringmq.store.search import Boundary
@@ -94,6 +95,7 @@ class StoreView:
             path = self._store.config.root / folder / topic
             if path.is_dir():
                 shutil.rmtree(path)
+                sync_directory(path.parent)  # or a reboot brings the old units back under a new topic of this name
 
     def log_state(self) -> LogState:
         """See StorePort."""
