@@ -330,10 +330,11 @@ def finish(plane: Plane, root: Path, lock: StoreLock, status: int) -> int:
     """After the last worker: say whether the stop was clean, take the marks away."""
     marks = plane.watermarks
     complete = marks.flushed_offset == marks.append_offset == marks.dispatched_offset
-    writable = not marks.store_fault and not marks.dispatch_fault
+    # a full disk passes; what a sync failed for may be lost, and only a recovery finds out
+    sound = marks.store_fault != lib.RMQ_FAULT_FSYNC and marks.dispatch_fault != lib.RMQ_FAULT_QUEUE_SYNC
     if marks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC and markers.failed_cause(root) is None:
         leave_failed_marker(root, marks.dispatch_fault_errno)  # the last sync of all, or dispatch died of it
-    if status == EXIT_CLEAN and not (complete and writable):
+    if status == EXIT_CLEAN and not (complete and sound):
         status = EXIT_UNCLEAN_STOP
     if status == EXIT_CLEAN:
         markers.remove_abort(root)

@@ -21,6 +21,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.loadtest.running import RunningBroker
+from ringmq.native import lib
 from ringmq.store import markers
 from ringmq.store.store_lock import StoreLock
 
@@ -147,13 +148,21 @@ def test_a_name_with_both_addresses_is_stored_as_ipv4(monkeypatch: pytest.Monkey
     assert plane_setup.address_of("localhost") == "127.0.0.1"
 
 
-@pytest.mark.parametrize("fault", ["store_fault", "dispatch_fault"])
-def test_a_stop_with_a_fault_is_not_clean_though_everything_is_flushed(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "fault", "status"),
+    [
+        ("store_fault", lib.RMQ_FAULT_FSYNC, EXIT_UNCLEAN_STOP),
+        ("dispatch_fault", lib.RMQ_FAULT_QUEUE_SYNC, EXIT_UNCLEAN_STOP),
+        ("store_fault", lib.RMQ_FAULT_DISK_FULL, EXIT_CLEAN),
+    ],
+)
+def test_a_stop_after_a_failed_sync_is_not_clean(tmp_path: Path, field: str, fault: int, status: int) -> None:
+    """Though everything counts as flushed; a full disk with nothing left over is no reason to recover."""
     config = replace(changed(BrokerConfig(), SMALL), store_path_root_dir=str(tmp_path))
     lock = StoreLock(tmp_path)
     name = plane_name(tmp_path)
     plane = Plane.create(name, plane_setup.capacity_of(config), tmp_path.stat(), 1)
     markers.write_abort(tmp_path, os.getpid())
-    setattr(plane.watermarks, fault, 1)
-    assert server.finish(plane, tmp_path, lock, EXIT_CLEAN) == EXIT_UNCLEAN_STOP
-    assert markers.has_abort(tmp_path)
+    setattr(plane.watermarks, field, fault)
+    assert server.finish(plane, tmp_path, lock, EXIT_CLEAN) == status
+    assert markers.has_abort(tmp_path) == (status != EXIT_CLEAN)
