@@ -4,6 +4,7 @@ import ctypes
 import mmap
 import os
 import struct
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,11 @@ class Completion:
     code: int
     cause: int
     cause_errno: int
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 class Kit:
@@ -60,8 +66,10 @@ class Kit:
         for producer, area in self._areas.items():
             self.plane.arenas[producer] = ffi.from_buffer("char *", area, require_writable=True)
             self.plane.arena_bytes[producer] = ARENA_BYTES
-        for role in range(lib.RMQ_ROLES_MAX):
-            self.plane.event_fds[role] = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        bells = [os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in range(lib.RMQ_ROLES_MAX)]
+        for role, descriptor in enumerate(bells):
+            self.plane.event_fds[role] = descriptor
+        weakref.finalize(self, _close_all, bells)
         self.header = lib.rmq_plane_header_of(self.plane)
         self.marks = self.plane.watermarks
         self._settings(segment_bytes, sync, queue_file_bytes, index, slots)

@@ -109,8 +109,6 @@ class ReaderKit(Kit):
             assert not thread.is_alive(), f"{thread.name} hangs"
         for listener in self.listeners:
             listener.close()
-        for role in range(lib.RMQ_ROLES_MAX):
-            os.close(self.plane.event_fds[role])
         assert not self.failures, self.failures
 
     # -- looking -------------------------------------------------------------------------------------------
@@ -210,7 +208,9 @@ class Client:
 
     def is_quiet(self, seconds: float = 0.1) -> bool:
         """Nothing came within `seconds`."""
-        return not self._data and not select.select([self.socket], [], [], seconds)[0]
+        poll = select.poll()  # takes any descriptor, select only those below 1024
+        poll.register(self.socket, select.POLLIN)
+        return not self._data and not poll.poll(seconds * 1000)
 
     def is_closed(self) -> bool:
         """Waits until the broker closes; False when it sends something instead."""
