@@ -1,13 +1,12 @@
 #include "background_sync.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "layout.h"
+#include "plane.h"
 #include "ring.h"
 
 enum {
@@ -24,26 +23,6 @@ static int sync_round(const int *files, uint32_t count)
     return 0;
 }
 
-#ifdef RMQ_CRASH_POINTS
-/* Test build: RINGMQ_SYNC_SWITCH names a file whose first letter q fails the sync. */
-static int test_switch(int result)
-{
-    const char *path = getenv("RINGMQ_SYNC_SWITCH");
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    char what = 0;
-    if (fd < 0)
-        return result;
-    ssize_t n = read(fd, &what, 1);
-    close(fd);
-    return n == 1 && what == 'q' ? -EIO : result;
-}
-#else
-static int test_switch(int result)
-{
-    return result;
-}
-#endif
-
 static void *thread_main(void *argument)
 {
     struct rmq_background_sync *s = argument;
@@ -56,7 +35,9 @@ static void *thread_main(void *argument)
         if (!s->busy)
             break;
         pthread_mutex_unlock(&s->lock);
-        int rc = test_switch(sync_round(s->working, s->working_count));
+        int rc = sync_round(s->working, s->working_count);
+        if (rmq_sync_switch() == 'q')
+            rc = -EIO;
         if (rc < 0)
             rmq_store(s->fault, (uint64_t)(uint32_t)-rc << 32 | RMQ_FAULT_QUEUE_SYNC);
         for (uint32_t i = 0; i < s->working_count; i++)

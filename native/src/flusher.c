@@ -218,21 +218,11 @@ static void redirty(struct rmq_flusher *f)
 
 /* --- sync ----------------------------------------------------------------------------------------------- */
 
-#ifdef RMQ_CRASH_POINTS
-/* Test build: RINGMQ_SYNC_SWITCH names a file whose first letter stalls (s) or fails (f) the sync. */
+/* Test build: the switch stalls (s) or fails (f) the sync. */
 static int test_switch(struct rmq_flusher *f, int result)
 {
-    const char *path = getenv("RINGMQ_SYNC_SWITCH");
-    for (;;) {
-        int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-        char what = 0;
-        if (fd < 0)
-            return result;
-        ssize_t n = read(fd, &what, 1);
-        close(fd);
-        if (n != 1 || (what != 's' && what != 'f'))
-            return result;
-        if (what == 'f')
+    for (char letter; (letter = rmq_sync_switch()) == 's' || letter == 'f';) {
+        if (letter == 'f')
             return -EIO;
         complete(f);
         rmq_store_relaxed(&f->role->progress, f->role->progress + 1);
@@ -240,14 +230,8 @@ static int test_switch(struct rmq_flusher *f, int result)
         if (rmq_load(&f->marks->stop_requested))
             return -ECANCELED;
     }
-}
-#else
-static int test_switch(struct rmq_flusher *f, int result)
-{
-    (void)f;
     return result;
 }
-#endif
 
 /* Syncs up to SYNCS_AT_ONCE files and returns the first error; goes on answering deadlines while it waits.
  * The second kind of error is the caller's to report as fatal: the ring itself is broken. */

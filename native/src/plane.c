@@ -271,6 +271,18 @@ static char *crash_file(void)
     return map == MAP_FAILED ? NULL : map;
 }
 
+char rmq_sync_switch(void)
+{
+    const char *path = getenv("RINGMQ_SYNC_SWITCH");
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    char letter = 0;
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, &letter, 1);
+    close(fd);
+    return n == 1 ? letter : 0;
+}
+
 void rmq_crash_point(const char *name)
 {
     static const char *wanted;

@@ -92,7 +92,10 @@ static inline struct rmq_plane_header *rmq_header(struct rmq_plane *plane)
 
 #ifdef RMQ_CRASH_POINTS
 #define RMQ_CRASH(name) rmq_crash_point(name)
+/* First letter of the file that RINGMQ_SYNC_SWITCH names, 0 = none: how a test stalls and fails syncs. */
+char rmq_sync_switch(void);
 #else
 #define RMQ_CRASH(name) ((void)0)
+#define rmq_sync_switch() ((char)0)
 #endif
 #endif

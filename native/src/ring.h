@@ -8,7 +8,8 @@
  * NEGATIVE length, fills it and stores the positive length (release). If it dies in between, the consumer sees a
  * negative or zero length for ever; rmq_inbox_unblock() turns the claim into a PAD record once the caller knows
  * that the claiming process is dead. Zero length at a claimed place means: died between claim and mark.
- * Consumed bytes are zeroed before tail moves, so that a stale length is never taken for a record.
+ * Consumed bytes are zeroed before tail moves, behind a PAD header until the last, so that a stale length is never
+ * taken for a record.
  */
 #ifndef RMQ_RING_H
 #define RMQ_RING_H
