@@ -13,6 +13,7 @@ from ringmq.remoting.message import decode_messages
 from ringmq.store.config import StoreConfig
 from ringmq.store.message_store import MessageStore
 from ringmq.store.verify import verify
+from tests.drill.settings import SMALL_STORE
 from tests.drill.small_disk import fill, missing_for_small_disk, small_disk
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
@@ -24,11 +25,7 @@ pytestmark = [
 ]
 DAY_MS = 86_400_000
 SETTINGS = {
-    "mappedFileSizeCommitLog": 1 << 20,
-    "mappedFileSizeConsumeQueue": 6000,
-    "maxHashSlotNum": 100,
-    "maxIndexNum": 400,
-    "maxMessageSize": 65_536,
+    **SMALL_STORE,
     "flushConsumerOffsetInterval": 50,
     "cleanResourceInterval": DAY_MS,  # retention would make room by deleting; it has a test of its own
 }

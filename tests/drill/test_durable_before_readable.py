@@ -26,6 +26,7 @@ from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_read, wants_topic
 from ringmq.spark_bridge.read import read_range
 from tests.conformance.wire import send_fields, shortened
+from tests.drill.settings import SMALL_STORE
 from tests.drill.sync_switch import SyncSwitch
 from tests.raw_client import SEND_V2, RawClient, pull_fields
 from tests.waiting import wait_until
@@ -39,11 +40,7 @@ FOREVER_MS = (1 << 62) - 1
 SETTINGS = {
     "flushDiskType": "SYNC_FLUSH",
     "syncFlushTimeout": 120_000,
-    "mappedFileSizeCommitLog": 1 << 20,
-    "mappedFileSizeConsumeQueue": 6000,
-    "maxHashSlotNum": 100,
-    "maxIndexNum": 400,
-    "maxMessageSize": 65_536,
+    **SMALL_STORE,
 }
 
 

@@ -15,6 +15,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.message_store import MessageStore
 from ringmq.store.verify import verify
 from tests.conformance.wire import send_fields, shortened
+from tests.drill.settings import SMALL_STORE
 from tests.drill.sync_switch import SyncSwitch
 from tests.raw_client import SEND_V2, RawClient
 from tests.waiting import wait_until
@@ -26,11 +27,7 @@ REFUSED = (
 )
 REFUSED_BY_QUEUES = REFUSED.replace("the commit log", "a consume queue or index file")
 SETTINGS = {
-    "mappedFileSizeCommitLog": 1 << 20,
-    "mappedFileSizeConsumeQueue": 6000,
-    "maxHashSlotNum": 100,
-    "maxIndexNum": 400,
-    "maxMessageSize": 65_536,
+    **SMALL_STORE,
     "flushIntervalCommitLog": 20,
     "flushCommitLogLeastPages": 0,
 }

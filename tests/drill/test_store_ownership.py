@@ -16,17 +16,12 @@ import pytest
 
 from ringmq.ipc.watermark import store_is_locked
 from ringmq.loadtest.running import RunningBroker
+from tests.drill.settings import SMALL_STORE
 from tests.raw_client import RawClient
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(120)]
 SYS_PIDFD_GETFD = 438
-SETTINGS = {
-    "mappedFileSizeCommitLog": 1 << 20,
-    "mappedFileSizeConsumeQueue": 6000,
-    "maxHashSlotNum": 100,
-    "maxIndexNum": 400,
-    "maxMessageSize": 65_536,
-}
+SETTINGS = SMALL_STORE
 # What java.nio's FileChannel.tryLock does in a stock broker: a POSIX lock on one byte.
 POSIX_LOCK = """
 import fcntl, sys

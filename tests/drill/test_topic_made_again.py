@@ -7,18 +7,13 @@ import pytest
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.message import decode_messages
+from tests.drill.settings import SMALL_STORE
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(200)]
 DELETE_TOPIC, MAX_OFFSET = 215, 30
-SETTINGS = {
-    "mappedFileSizeCommitLog": 1 << 20,
-    "mappedFileSizeConsumeQueue": 6000,
-    "maxHashSlotNum": 100,
-    "maxIndexNum": 400,
-    "maxMessageSize": 65_536,
-}
+SETTINGS = SMALL_STORE
 
 
 def read_all(client: RawClient) -> list[bytes]:
