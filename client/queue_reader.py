@@ -124,7 +124,7 @@ class QueueReader:
             except BaseException:
                 # a broker serves requests in parallel: an older offset still under way could overwrite a newer one
                 await asyncio.wait({call})
-                if call.exception() is not None:
+                if call.cancelled() or call.exception() is not None:
                     self.window.commit_failed()
                 raise
 
