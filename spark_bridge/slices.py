@@ -1,0 +1,94 @@
+"""What a plan consists of: queues, spans of them, and slices, each one task's work. Plain data, pickled to tasks.
+
+A slice says its rows by queue offsets, which every transport understands, and a full scan says them a second time as
+bytes of the log. Both mean the same rows, so that a task may choose on its own host how to read them.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QueueKey:
+    """One queue of one topic on one broker."""
+
+    topic: str
+    broker: str
+    queue_id: int
+
+    @property
+    def label(self) -> str:
+        """The queue as offset options write it: `broker:queue`."""
+        return f"{self.broker}:{self.queue_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpan:
+    """Queue offsets [`begin`, `end`) of a queue."""
+
+    key: QueueKey
+    begin: int
+    end: int
+
+    @property
+    def count(self) -> int:
+        """Offsets in it."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """Commit-log offsets [`begin`, `end`), both at borders of records, all in one file of the log."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlace:
+    """A store as its planner or its broker saw it. A task reads it by shared memory only where it finds the very same
+    folder: same boot of the same host (`boot_id`), same inode of `<root>/commitlog`."""
+
+    root: str
+    boot_id: str
+    device: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlace:
+    """Where a broker's rows are to be had; at least one of the two is there."""
+
+    name: str
+    address: str | None = None
+    store: StorePlace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Store times [`begin_ms`, `end_ms`) in milliseconds; None leaves a side open."""
+
+    begin_ms: int | None = None
+    end_ms: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Every time is in it."""
+        return self.begin_ms is None and self.end_ms is None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One task's rows, all of one broker: those whose queue offsets are in `spans` and whose store time is in `times`.
+
+    With `log`, the rows are at the same time exactly the records of these queues in that range of the log.
+    """
+
+    broker: BrokerPlace
+    spans: tuple[QueueSpan, ...]
+    log: LogSpan | None = None
+    times: TimeRange = TimeRange()
+
+    @property
+    def rows_max(self) -> int:
+        """Rows in it, before times are looked at."""
+        return sum(span.count for span in self.spans)
