@@ -38,7 +38,7 @@ lint: ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	@mkdir -p build/mypy && ln -sfn ../.. build/mypy/ringmq && ln -sfn ../../spark_bridge/pyspark_ringmq build/mypy/
 	MYPYPATH=build/mypy $(BIN)/mypy $(PACKAGES:%=-p ringmq.%) -p pyspark_ringmq
-	MYPYPATH=build/mypy $(BIN)/mypy examples/*.py
+	MYPYPATH=build/mypy:examples $(BIN)/mypy examples/*.py
 
 .PHONY: warnings
 warnings: ## the C core with warnings as errors

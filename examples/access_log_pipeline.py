@@ -8,30 +8,23 @@ exit status is 1 when they do not.
 
 import argparse
 import asyncio
-import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+
+from serving import ServeError, store_and_broker
 
 from ringmq.client import ConsumeFrom, Consumer, Message, Producer, compose_message
 
 DATA = Path(__file__).parent / "data" / "access.log"
 GROUP = "access_log_readers"
 TIME = re.compile(rb"\[(\d\d/\w{3}/\d{4}:\d\d)")
-READY = re.compile(r"ready: .*name server on (\S+),")
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 60.0
 CONSUME_TIMEOUT_S = 60.0
 
 
@@ -163,51 +156,6 @@ def count_in_spark(store: Path, topic: str) -> tuple[Counts, float]:
     return counts, seconds
 
 
-# ---- the broker ----
-
-
-@contextmanager
-def serving(store: Path) -> Iterator[str]:
-    """Run `ringmq serve` on `store`; gives the name server's address, ends with a clean stop."""
-    ringmq = Path(sys.executable).with_name("ringmq")
-    command = [
-        str(ringmq if ringmq.exists() else shutil.which("ringmq") or "ringmq"),
-        *("serve", "--store", str(store), "--port", "0", "--namesrv-port", "0"),
-        *("--set", "brokerIP1=127.0.0.1", "--set", "bindAddress=127.0.0.1"),
-    ]
-    with tempfile.TemporaryFile() as output:
-        server = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        try:
-            yield wait_ready(server, output)
-        finally:
-            if server.poll() is None:
-                server.send_signal(signal.SIGTERM)
-            try:
-                status = server.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                raise PipelineError(f"ringmq serve did not stop within {STOP_TIMEOUT_S:.0f} s of SIGTERM") from None
-        if status != 0:
-            raise PipelineError(f"ringmq serve ended with status {status}:\n{text_of(output)}")
-
-
-def text_of(output: BinaryIO) -> str:
-    """What the server has printed so far."""
-    return os.pread(output.fileno(), 1 << 20, 0).decode("utf-8", "replace")
-
-
-def wait_ready(server: subprocess.Popen[bytes], output: BinaryIO) -> str:
-    """Wait for the line that says `ready`; the name server's address stands in it."""
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not (ready := READY.search(text_of(output))):
-        if server.poll() is not None:
-            raise PipelineError(f"ringmq serve ended with status {server.returncode}:\n{text_of(output)}")
-        if time.monotonic() > deadline:
-            raise PipelineError(f"ringmq serve was not ready within {START_TIMEOUT_S:.0f} s:\n{text_of(output)}")
-        time.sleep(0.02)
-    return ready[1]
-
-
 # ---- the report ----
 
 
@@ -251,22 +199,15 @@ def main() -> int:
         parser.error("--namesrv needs --store: Spark reads the broker's files")
     lines = read_lines(DATA, options.limit)
     topic = f"AccessLog_{time.time_ns() // 1_000_000}"
-    scratch = None if options.store else tempfile.mkdtemp(prefix="ringmq-run-")
-    store = (options.store or Path(scratch or "") / "store").absolute()
     try:
-        if options.namesrv:
-            agreed = run(store, options.namesrv, lines, topic)
-        else:
-            print(f"starting ringmq serve on {store}")
-            with serving(store) as namesrv:
-                agreed = run(store, namesrv, lines, topic)
+        with store_and_broker(options.store, options.namesrv) as (store, namesrv):
+            print(f"name server on {namesrv}, store in {store}")
+            agreed = run(store, namesrv, lines, topic)
+        if not options.namesrv:
             print("broker stopped cleanly")
-    except PipelineError as error:
+    except (PipelineError, ServeError) as error:
         print(f"pipeline failed: {error}", file=sys.stderr)
         return 1
-    finally:
-        if scratch:
-            shutil.rmtree(scratch, ignore_errors=True)
     print("all three counts agree" if agreed else "the counts DIFFER")
     return 0 if agreed else 1
 

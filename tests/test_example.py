@@ -1,36 +1,24 @@
 """The example that `make run` shows: it counts right, it notices a difference, and it runs."""
 
-import importlib.util
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
+import access_log_pipeline as example
 import pytest
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "access_log_pipeline.py"
+EXAMPLE = Path(example.__file__)
 
 
-@pytest.fixture(scope="module")
-def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("access_log_pipeline", EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_source_file_is_what_its_page_says(example: ModuleType) -> None:
+def test_the_source_file_is_what_its_page_says() -> None:
     counts = example.count_file(example.read_lines(example.DATA, None))
     assert (counts.lines, len(counts.clients)) == (10_000, 1_753)
     assert counts.by_status == Counter({"2xx": 9171, "3xx": 609, "4xx": 217, "5xx": 3})
     assert sum(counts.by_hour.values()) == 10_000
 
 
-def test_a_difference_is_told(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_difference_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     lines = example.read_lines(example.DATA, 50)
     source, other = example.count_file(lines), example.count_file([*lines[:-1], lines[-1] + b" "])
     assert example.report(source, {"a": source})
@@ -38,7 +26,7 @@ def test_a_difference_is_told(example: ModuleType, capsys: pytest.CaptureFixture
     assert "DIFFERS" in capsys.readouterr().out
 
 
-def test_a_line_without_a_time_is_refused(example: ModuleType) -> None:
+def test_a_line_without_a_time_is_refused() -> None:
     with pytest.raises(example.PipelineError, match="time stamp"):
         example.hour_of(b"no time here")
 
