@@ -1,27 +1,53 @@
-"""The one table of columns: name -> Spark type and Arrow type, in order. Most are those of Spark's Kafka source."""
+"""The one table of columns: name -> Spark type and Arrow type, in order. Names are those of Spark's Kafka source where
+it has them.
+
+`key` is the KEYS property (all keys, separated by a blank). `value` is the body, decompressed. `partition` is the queue
+id, `offset` the queue offset. `timestamp` is the store time and `timestampType` always 1 (when the log took it, Kafka's
+LogAppendTime). `headers` are the properties that the application has set: all but the names that RocketMQ keeps for
+itself (`MessageConst.STRING_HASH_SET`: KEYS, TAGS, UNIQ_KEY, WAIT, ...), null where there are none. `properties` are all
+of them. `tags` and `key` are null where they are absent. `msg_id` is UNIQ_KEY, or the offset id of a message that has
+none. `sys_flag` is as stored; of a message of an inner batch it is the batch's. `commit_log_offset` is where the record
+begins; the messages of an inner batch share it.
+"""
+
+from collections.abc import Sequence
 
 import pyarrow as pa
 
+_TIME = pa.timestamp("us", tz="UTC")
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
 COLUMNS: dict[str, tuple[str, pa.DataType]] = {
-    "key": ("binary", pa.binary()),  # the KEYS property: all keys, separated by a blank
-    "value": ("binary", pa.binary()),  # the body, decompressed
+    "key": ("binary", pa.binary()),
+    "value": ("binary", pa.binary()),
     "topic": ("string", pa.string()),
-    "partition": ("int", pa.int32()),  # queue id
-    "offset": ("bigint", pa.int64()),  # queue offset
-    "timestamp": ("timestamp", pa.timestamp("us", tz="UTC")),  # store time
-    "timestampType": ("int", pa.int32()),  # 1: when the log took it (Kafka's LogAppendTime)
+    "partition": ("int", pa.int32()),
+    "offset": ("bigint", pa.int64()),
+    "timestamp": ("timestamp", _TIME),
+    "timestampType": ("int", pa.int32()),
+    "headers": ("array<struct<key: string, value: binary>>", pa.list_(pa.field("element", _HEADER))),
+    "broker": ("string", pa.string()),
     "tags": ("string", pa.string()),
-    "msg_id": ("string", pa.string()),  # UNIQ_KEY, or the offset message id where there is none
+    "msg_id": ("string", pa.string()),
+    "born_timestamp": ("timestamp", _TIME),
+    "sys_flag": ("int", pa.int32()),
     "commit_log_offset": ("bigint", pa.int64()),
+    "properties": ("map<string, string>", pa.map_(pa.string(), pa.string())),
 }
+KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 LOG_APPEND_TIME = 1
 
 
-def spark_schema(columns: tuple[str, ...]) -> str:
+def default_columns(*, headers: bool = False, broker: bool = False) -> tuple[str, ...]:
+    """Kafka's columns, with `headers` (option includeHeaders) and `broker` (where several brokers are read)."""
+    return KAFKA_COLUMNS + ("headers",) * headers + ("broker",) * broker
+
+
+def spark_schema(columns: Sequence[str]) -> str:
     """The columns as Spark DDL."""
     return ", ".join(f"`{name}` {COLUMNS[name][0]}" for name in columns)
 
 
-def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """The columns as an Arrow schema; Spark checks the first batch against it."""
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """The columns as an Arrow schema; Spark checks the first batch of a task against it."""
     return pa.schema([(name, COLUMNS[name][1]) for name in columns])
