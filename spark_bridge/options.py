@@ -1,92 +1,236 @@
-"""Options of the data source, by their Spark names (case does not matter), checked."""
+"""What a read asks for: the options of `ringmq.spark_bridge.option_table`, checked and typed. Names in any case."""
 
-from collections.abc import Mapping, Sequence
+import logging
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from ringmq.spark_bridge.offsets_option import (
+    AT_EARLIEST,
+    AT_LATEST,
+    EARLIEST,
+    LATEST,
+    Limit,
+    QueueName,
+    SinceTime,
+    parse_assignment,
+    parse_offsets,
+    parse_times,
+)
+from ringmq.spark_bridge.option_table import BY_LOWER_NAME, OPTION, OPTIONS, OptionError, Reads
 from ringmq.spark_bridge.schema import COLUMNS
 
-RANGE_BYTES = 128 << 20  # what Spark gives a task of a file source
-KNOWN = (
-    "store",
-    "subscribe",
-    "columns",
-    "includeSystemTopics",
-    "startingLogOffset",
-    "endingLogOffset",
-    "maxPartitionBytes",
-    "minPartitions",
-)
+__all__ = ["OptionError", "ReadOptions", "TopicChoice", "parse_columns", "parse_options"]
+
+Transport = Literal["auto", "shm", "tcp"]
+LateStart = Literal["error", "latest"]
+
+_log = logging.getLogger(__name__)
+_warned: set[str] = set()
+_ALIASES = {"path": "store", "kafka.bootstrap.servers": "bootstrap"}
+_UNIT_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TIME_MS_MAX = 1 << 53  # far beyond any clock, and safe in every number type on the way
 
 
-class OptionError(ValueError):
-    """An option is missing, unknown or impossible; the message names it and what it may be."""
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """Which topics to read: named, matched, by assigned queues, or with none of the three all of them."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+    queues: tuple[QueueName, ...] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """All topics are read."""
+        return not self.names and self.pattern is None and not self.queues
+
+    def wants(self, topic: str) -> bool:
+        """Whether queues of the topic are read, all of them or some."""
+        if self.names:
+            return topic in self.names
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return not self.queues or any(queue.topic == topic for queue in self.queues)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read. Offsets are commit-log offsets; None leaves the end to the store's readable bound."""
+    """The options of one read. `columns` empty means the default columns; counts that were not given are None."""
 
-    store: Path
-    topics: tuple[str, ...] = ()  # empty: all
-    columns: tuple[str, ...] = tuple(COLUMNS)
+    store: Path | None = None
+    bootstrap: str | None = None
+    topics: TopicChoice = TopicChoice()
+    starting: Limit = AT_EARLIEST
+    ending: Limit = AT_LATEST
+    late_start: LateStart = "error"
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    include_headers: bool = False
+    group_id_prefix: str = OPTION["groupIdPrefix"].default
+    columns: tuple[str, ...] = ()
+    verify_crc: bool = False
     include_system_topics: bool = False
-    starting_log_offset: int = 0
-    ending_log_offset: int | None = None
-    range_bytes: int = RANGE_BYTES
-    ranges_min: int = 1
+    transport: Transport = "auto"
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+    commit_group: str | None = None
 
 
-def parse_options(options: Mapping[str, str]) -> ReadOptions:
-    """Check the data source's options. Raises `OptionError`."""
-    given = {name.lower(): value for name, value in options.items()}
-    known = {name.lower(): name for name in KNOWN}
-    unknown = [name for name in options if name.lower() not in known and name.lower() != "path"]
-    if unknown:
-        raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(KNOWN)}")
-    store = given.get("store") or given.get("path")
-    if not store:
-        raise OptionError("option store (the folder of the store) is missing")
-    root = Path(store)
-    if not (root / "commitlog").is_dir():
+def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
+    """Check the options of a batch read or of a stream. Raises `OptionError`; options without a meaning are logged."""
+    given = _Given(options, streaming)
+    chosen = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name) is not None]
+    if len(chosen) > 1:
         raise OptionError(
-            f"option store: {root} has no commitlog folder on this host; the tasks read the log's files, so they "
-            "must run where these are"
+            f"options {' and '.join(chosen)} exclude each other; give one of them, or none for all topics"
         )
-    ending = given.get("endinglogoffset")
+    store, bootstrap = given.text("store"), given.text("bootstrap")
+    if store is None and bootstrap is None:
+        raise OptionError(
+            f"neither option store ({OPTION['store'].form}) nor option bootstrap ({OPTION['bootstrap'].form}) is given"
+        )
+    starts = (EARLIEST, LATEST) if streaming else (EARLIEST,)
+    transport = given.word("transport", ("auto", "shm", "tcp"))
+    if transport == "tcp" and bootstrap is None:
+        raise OptionError(f"option transport='tcp' needs option bootstrap: {OPTION['bootstrap'].form}")
     return ReadOptions(
-        root.resolve(),
-        tuple(_words(given.get("subscribe", ""))),
-        parse_columns(_words(given.get("columns", ""))),
-        _switch("includeSystemTopics", given.get("includesystemtopics", "false")),
-        _number("startingLogOffset", given.get("startinglogoffset", "0"), 0),
-        None if ending is None else _number("endingLogOffset", ending, 0),
-        _number("maxPartitionBytes", given.get("maxpartitionbytes", str(RANGE_BYTES)), 1),
-        _number("minPartitions", given.get("minpartitions", "1"), 1),
+        store=None if store is None else Path(store.removeprefix("file:")).absolute(),
+        bootstrap=None if bootstrap is None else given.addresses("bootstrap"),
+        topics=given.topics(),
+        starting=given.limit("starting", starts) or (AT_LATEST if streaming else AT_EARLIEST),
+        ending=given.limit("ending", (LATEST,)) or AT_LATEST,
+        late_start=given.word("startingOffsetsByTimestampStrategy", ("error", "latest")),  # type: ignore[arg-type]
+        fail_on_data_loss=given.switch("failOnDataLoss"),
+        min_partitions=given.number("minPartitions"),
+        max_records_per_partition=given.number("maxRecordsPerPartition"),
+        include_headers=given.switch("includeHeaders"),
+        group_id_prefix=given.group("groupIdPrefix") or OPTION["groupIdPrefix"].default,
+        columns=given.columns(),
+        verify_crc=given.switch("verifyCrc"),
+        include_system_topics=given.switch("includeSystemTopics"),
+        transport=transport,  # type: ignore[arg-type]
+        max_offsets_per_trigger=given.number("maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=given.number("minOffsetsPerTrigger"),
+        max_trigger_delay_ms=given.duration_ms("maxTriggerDelay"),
+        commit_group=given.group("commitGroup"),
     )
 
 
-def parse_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Check column names; none means all. Raises `OptionError`."""
+def parse_columns(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Check column names. Raises `OptionError`."""
     for name in names:
         if name not in COLUMNS:
             raise OptionError(f"column {name!r} is not one of {', '.join(COLUMNS)}")
     if len(set(names)) != len(names):
-        raise OptionError("a column is named twice")
-    return tuple(names) or tuple(COLUMNS)
+        raise OptionError(f"a column is named twice in {', '.join(names)}")
+    return names
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+class _Given:
+    """The options as given, by lower-case name, with what each kind of value must look like."""
+
+    def __init__(self, options: Mapping[str, str], streaming: bool) -> None:
+        self._texts: dict[str, str] = {}
+        for name, text in options.items():
+            lower = _ALIASES.get(name.lower(), name).lower()
+            if lower not in BY_LOWER_NAME:
+                _refuse_or_warn(name)
+                continue
+            option = BY_LOWER_NAME[lower]
+            if self._texts.setdefault(lower, text) != text:
+                raise OptionError(f"option {option.name} is given twice, as {self._texts[lower]!r} and as {text!r}")
+            if streaming and option.reads is Reads.BATCH:
+                raise OptionError(f"option {option.name} is for batch reads; a stream has no end")
+            if not streaming and option.reads is Reads.STREAM:
+                _warn_once(option.name, f"option {option.name} is for streams and means nothing to a batch read")
+
+    def text(self, name: str) -> str | None:
+        return self._texts.get(name.lower())
+
+    def word(self, name: str, words: tuple[str, ...]) -> str:
+        text = self.text(name) or OPTION[name].default
+        if text.lower() not in words:
+            raise OPTION[name].refusal(text)
+        return text.lower()
+
+    def switch(self, name: str) -> bool:
+        return self.word(name, ("true", "false")) == "true"
+
+    def number(self, name: str, lowest: int = 1, highest: int = (1 << 63) - 1) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit()) or not lowest <= int(text) <= highest:
+            raise OPTION[name].refusal(text)
+        return int(text)
+
+    def duration_ms(self, name: str) -> int:
+        text = self.text(name) or OPTION[name].default
+        match = re.fullmatch(r"\s*([0-9]{1,15})\s*([a-z]*)\s*", text.lower())
+        if match is None or match[2] not in _UNIT_MS:
+            raise OPTION[name].refusal(text)
+        return int(match[1]) * _UNIT_MS[match[2]]
+
+    def group(self, name: str) -> str | None:
+        text = self.text(name)
+        if text is not None and not re.fullmatch(r"[A-Za-z0-9_%|-]{1,200}", text):
+            raise OPTION[name].refusal(text)
+        return text
+
+    def words(self, name: str) -> tuple[str, ...]:
+        text = self.text(name)
+        if text is None:
+            return ()
+        words = tuple(word.strip() for word in text.split(",") if word.strip())
+        if not words:
+            raise OPTION[name].refusal(text)
+        return words
+
+    def columns(self) -> tuple[str, ...]:
+        return parse_columns(self.words("columns"))
+
+    def addresses(self, name: str) -> str:
+        text = self.text(name) or ""
+        addresses = [address.strip() for address in re.split("[;,]", text) if address.strip()]
+        if not addresses or not all(re.fullmatch(r"\S+:[0-9]{1,5}", address) for address in addresses):
+            raise OPTION[name].refusal(text)
+        return ";".join(addresses)
+
+    def topics(self) -> TopicChoice:
+        assigned, pattern = self.text("assign"), self.text("subscribePattern")
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise OPTION["subscribePattern"].refusal(pattern, f"is no regular expression ({error})") from None
+        queues = () if assigned is None else parse_assignment(OPTION["assign"], assigned)
+        return TopicChoice(self.words("subscribe"), pattern, queues)
+
+    def limit(self, side: str, ends: tuple[int, ...]) -> Limit | None:
+        """The limit at one side: a time for all goes before times by queue, these before offsets (as Kafka's)."""
+        time_ms = self.number(f"{side}Timestamp", 0, _TIME_MS_MAX)
+        by_queue, offsets = self.text(f"{side}OffsetsByTimestamp"), self.text(f"{side}Offsets")
+        limits: list[Limit] = [] if time_ms is None else [SinceTime(time_ms)]
+        if by_queue is not None:
+            limits.append(parse_times(OPTION[f"{side}OffsetsByTimestamp"], by_queue))
+        if offsets is not None:
+            limits.append(parse_offsets(OPTION[f"{side}Offsets"], offsets, ends))
+        return limits[0] if limits else None
 
 
-def _number(name: str, text: str, lowest: int) -> int:
-    if not text.isdigit() or int(text) < lowest:
-        raise OptionError(f"option {name}={text!r} is not a whole number from {lowest} on")
-    return int(text)
+def _refuse_or_warn(name: str) -> None:
+    if not name.lower().startswith("kafka."):
+        known = ", ".join(option.name for option in OPTIONS)
+        raise OptionError(f"unknown option {name!r}; known are {known}")
+    _warn_once(name.lower(), f"option {name} sets up a Kafka client; it means nothing here")
 
 
-def _switch(name: str, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"option {name}={text!r} is neither true nor false")
-    return text.lower() == "true"
+def _warn_once(name: str, text: str) -> None:
+    if name not in _warned:
+        _warned.add(name)
+        _log.warning(text)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from ringmq.client.topics import is_user_topic
 from ringmq.ipc.watermark import read_watermarks
-from ringmq.spark_bridge.options import ReadOptions
+from ringmq.spark_bridge.options import OptionError, ReadOptions
 from ringmq.store import layout
 from ringmq.store.consume_queue import ConsumeQueue, first_index
 from ringmq.store.guess import config_without_index
 from ringmq.store.message_store import MessageStore
 
+RANGE_BYTES = 128 << 20  # what Spark gives a task of a file source
 BORDER_QUEUES_MAX = 16  # queues asked for a record near a cut: enough to come close, bounded for 10,000 topics
 
 
@@ -43,17 +44,16 @@ class ReadPlan:
 
 def plan_read(options: ReadOptions) -> ReadPlan:
     """Decide what to read. Called on the driver, once per action; a growing log gives each action its own end."""
+    if options.store is None:
+        raise OptionError("option store (a folder that holds commitlog) is missing")
     store = MessageStore(config_without_index(options.store))
     # the bound first: what the queues show afterwards is at least as new
     watermarks = read_watermarks(options.store)
     bound = watermarks.confirm_offset if watermarks.live else store.queue_end()
     trust_offset = min(watermarks.dispatched_offset, bound) if watermarks.live else bound
-    if options.ending_log_offset is not None:
-        bound = min(bound, options.ending_log_offset)
     on_disk = {name.topic for name in store.queue_names()}
     topics = {topic for topic in on_disk if options.include_system_topics or is_user_topic(topic)}
-    if options.topics:
-        topics &= set(options.topics)
+    topics = {topic for topic in topics if options.topics.wants(topic)}
     return ReadPlan(tuple(_ranges(store, options, bound)), frozenset(topics), trust_offset, bound)
 
 
@@ -61,20 +61,18 @@ def wants_topic(plan: ReadPlan, options: ReadOptions, topic: str, commit_log_off
     """Whether rows of `topic` count."""
     if topic in plan.topics:
         return True
-    if commit_log_offset < plan.trust_offset or (options.topics and topic not in options.topics):
+    if commit_log_offset < plan.trust_offset or not options.topics.wants(topic):
         return False
     return options.include_system_topics or is_user_topic(topic)
 
 
 def _ranges(store: MessageStore, options: ReadOptions, bound: int) -> Iterator[LogRange]:
     files = store.commit_log.files
-    begin = max(options.starting_log_offset, store.commit_log.min_offset)
+    begin = store.commit_log.min_offset
     if begin >= bound:
         return
-    range_bytes = max(1, min(options.range_bytes, -(-(bound - begin) // options.ranges_min)))
+    range_bytes = max(1, min(RANGE_BYTES, -(-(bound - begin) // (options.min_partitions or 1))))
     queues = _border_queues(store)
-    if begin > store.commit_log.min_offset:
-        begin = _border_at(queues, begin, bound)
     for file_start in files.starts:
         file_end = file_start + files.file_bytes
         at, last = max(begin, file_start), min(bound, file_end)

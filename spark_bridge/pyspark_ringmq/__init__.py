@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from ringmq.spark_bridge.options import ReadOptions, parse_columns, parse_options
 from ringmq.spark_bridge.plan import LogRange, ReadPlan, plan_read, wants_topic
 from ringmq.spark_bridge.read import read_range
-from ringmq.spark_bridge.schema import spark_schema
+from ringmq.spark_bridge.schema import COLUMNS, spark_schema
 
 __all__ = ["DefaultSource"]
 
@@ -28,11 +28,11 @@ class DefaultSource(DataSource):
 
     def schema(self) -> str:
         """The columns, or those of the option `columns`."""
-        return spark_schema(parse_options(self.options).columns)
+        return spark_schema(parse_options(self.options).columns or tuple(COLUMNS))
 
     def reader(self, schema: StructType) -> "Reader":
         """A reader of the columns in `schema`, which may be a selection (`.schema("offset bigint")`)."""
-        return Reader(parse_options(self.options), parse_columns(schema.fieldNames()))
+        return Reader(parse_options(self.options), parse_columns(tuple(schema.fieldNames())))
 
 
 class RangePartition(InputPartition):
