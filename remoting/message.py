@@ -110,8 +110,8 @@ def decode_message(data: bytes | memoryview, at: int = 0, *, check_crc: bool = F
         )
     try:
         message = _decode(view[at : at + size])
-    except struct.error as error:
-        raise BadMessage(f"message of {size} bytes ends inside its header", field="total size") from error
+    except (struct.error, IndexError) as error:
+        raise BadMessage(f"message of {size} bytes ends inside its fields", field="total size") from error
     if check_crc and message.body and zlib.crc32(message.body) & 0x7FFFFFFF != message.body_crc:
         raise BadMessage(f"body CRC of message at {message.commit_log_offset} does not match", field="body CRC")
     return message, at + size

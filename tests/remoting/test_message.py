@@ -100,6 +100,15 @@ def test_a_damaged_body_is_seen_only_when_asked() -> None:
     assert caught.value.field == "body CRC"
 
 
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_body_that_leaves_no_room_for_what_follows(left: int) -> None:
+    data = bytearray(encode_message(message(store=V6)))
+    struct.pack_into(">i", data, 96, len(data) - 100 - left)
+    with pytest.raises(BadMessage) as caught:
+        decode_message(bytes(data))
+    assert caught.value.field in ("total size", "topic length", "properties length")
+
+
 @given(st.data())
 def test_any_damage_decodes_or_raises(data: st.DataObject) -> None:
     damaged = bytearray(encode_message(message(store=V6)))
