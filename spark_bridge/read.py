@@ -46,6 +46,7 @@ class ReadSettings:
     batch_bytes: int = BATCH_BYTES
     batch_rows: int = BATCH_ROWS
     reuse_buffers: bool = False
+    pull_group: str = "spark-ringmq"  # the consumer group in whose name tasks pull over tcp
 
 
 def store_here(place: StorePlace) -> bool:
