@@ -81,8 +81,11 @@ class ReadOptions:
     commit_group: str | None = None
 
 
-def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> ReadOptions:
-    """Check the options of a batch read or of a stream. Raises `OptionError`; options without a meaning are logged."""
+def parse_options(options: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
+    """Check the options of a batch read or of a stream; None: of either, where it begins and ends is not looked at.
+
+    Raises `OptionError`; options without a meaning are logged.
+    """
     given = _Given(options, streaming)
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name) is not None]
     if len(chosen) > 1:
@@ -102,8 +105,9 @@ def parse_options(options: Mapping[str, str], *, streaming: bool = False) -> Rea
         store=None if store is None else Path(store.removeprefix("file:")).absolute(),
         bootstrap=None if bootstrap is None else given.addresses("bootstrap"),
         topics=given.topics(),
-        starting=given.limit("starting", starts) or (AT_LATEST if streaming else AT_EARLIEST),
-        ending=given.limit("ending", (LATEST,)) or AT_LATEST,
+        starting=(given.limit("starting", starts) if streaming is not None else None)
+        or (AT_LATEST if streaming else AT_EARLIEST),
+        ending=(given.limit("ending", (LATEST,)) if streaming is False else None) or AT_LATEST,
         late_start=given.word("startingOffsetsByTimestampStrategy", ("error", "latest")),  # type: ignore[arg-type]
         fail_on_data_loss=given.switch("failOnDataLoss"),
         min_partitions=given.number("minPartitions"),
@@ -134,7 +138,7 @@ def parse_columns(names: tuple[str, ...]) -> tuple[str, ...]:
 class _Given:
     """The options as given, by lower-case name, with what each kind of value must look like."""
 
-    def __init__(self, options: Mapping[str, str], streaming: bool) -> None:
+    def __init__(self, options: Mapping[str, str], streaming: bool | None) -> None:
         self._texts: dict[str, str] = {}
         for name, text in options.items():
             lower = _ALIASES.get(name.lower(), name).lower()
@@ -146,7 +150,7 @@ class _Given:
                 raise OptionError(f"option {option.name} is given twice, as {self._texts[lower]!r} and as {text!r}")
             if streaming and option.reads is Reads.BATCH:
                 raise OptionError(f"option {option.name} is for batch reads; a stream has no end")
-            if not streaming and option.reads is Reads.STREAM:
+            if streaming is False and option.reads is Reads.STREAM:
                 _warn_once(option.name, f"option {option.name} is for streams and means nothing to a batch read")
 
     def text(self, name: str) -> str | None:

@@ -5,13 +5,14 @@ its watermark page, or without a live owner the end of the ConsumeQueues. And ev
 so that ranges can be read apart: ConsumeQueue units name such places.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ringmq.client.topics import is_user_topic
 from ringmq.ipc.watermark import read_watermarks
-from ringmq.spark_bridge.options import OptionError, ReadOptions
+from ringmq.spark_bridge.options import OptionError, ReadOptions, parse_options
+from ringmq.spark_bridge.schema import default_columns
 from ringmq.store import layout
 from ringmq.store.consume_queue import ConsumeQueue, first_index
 from ringmq.store.guess import config_without_index
@@ -40,6 +41,12 @@ class ReadPlan:
     topics: frozenset[str]
     trust_offset: int
     readable_offset: int
+
+
+def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of a batch read or a stream with these options. Raises `OptionError`."""
+    given = parse_options(options, streaming=None)
+    return given.columns or default_columns(headers=given.include_headers)
 
 
 def plan_read(options: ReadOptions) -> ReadPlan:

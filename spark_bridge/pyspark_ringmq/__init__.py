@@ -1,25 +1,23 @@
-"""`spark.read.format("ringmq").option("store", DIR).load()`: a RingMQ store as a table.
+"""`spark.read.format("ringmq").option("store", DIR).load()`: RingMQ and RocketMQ topics as tables and streams.
 
-Spark finds this module by its name. The camelCase class is Spark's interface and stays thin; what it does stands in
-`ringmq.spark_bridge`. Options: `ringmq.spark_bridge.options`; columns: `ringmq.spark_bridge.schema`.
+Spark finds this module by its name. The class is Spark's interface and only leads to the parts, each imported when it
+is asked for: `batch`, `stream` and `sink` here, everything else in `ringmq.spark_bridge`.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
-
-from ringmq.spark_bridge.options import ReadOptions, parse_columns, parse_options
-from ringmq.spark_bridge.plan import LogRange, ReadPlan, plan_read, wants_topic
-from ringmq.spark_bridge.read import read_range
-from ringmq.spark_bridge.schema import COLUMNS, spark_schema
 
 __all__ = ["DefaultSource"]
 
 
 class DefaultSource(DataSource):
-    """Batch reads of the commit log."""
+    """The format `ringmq`. Options: `ringmq.spark_bridge.option_table`; columns: `ringmq.spark_bridge.schema`."""
 
     @classmethod
     def name(cls) -> str:
@@ -27,42 +25,33 @@ class DefaultSource(DataSource):
         return "ringmq"
 
     def schema(self) -> str:
-        """The columns, or those of the option `columns`."""
-        return spark_schema(parse_options(self.options).columns or tuple(COLUMNS))
+        """The columns that the options ask for."""
+        from ringmq.spark_bridge.plan import columns_of
+        from ringmq.spark_bridge.schema import spark_schema
 
-    def reader(self, schema: StructType) -> "Reader":
-        """A reader of the columns in `schema`, which may be a selection (`.schema("offset bigint")`)."""
-        return Reader(parse_options(self.options), parse_columns(tuple(schema.fieldNames())))
+        return spark_schema(columns_of(self.options))
 
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read of the columns in `schema`, which may be a selection (`.schema("offset bigint")`)."""
+        from pyspark_ringmq.batch import batch_reader
 
-class RangePartition(InputPartition):
-    """One range of the log with what its task must know; pickled to it."""
+        return batch_reader(self.options, schema)
 
-    def __init__(self, log_range: LogRange, plan: ReadPlan) -> None:
-        super().__init__(log_range.begin)
-        self.log_range = log_range
-        self.plan = plan
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A stream of the columns in `schema`."""
+        from pyspark_ringmq.stream import stream_reader
+        from ringmq.spark_bridge.options import parse_columns, parse_options
 
+        return stream_reader(parse_options(self.options, streaming=True), parse_columns(tuple(schema.fieldNames())))
 
-class Reader(DataSourceReader):
-    """Plain data only: it is pickled to the planning worker and to every task."""
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch write of rows of `schema`."""
+        from pyspark_ringmq.sink import batch_writer
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
-        self._options = options
-        self._columns = columns
+        return batch_writer(self.options, schema, overwrite)
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """Plan the ranges; called on the driver for each action, so a growing log ends where it ends now."""
-        plan = plan_read(self._options)
-        bare = ReadPlan((), plan.topics, plan.trust_offset, plan.readable_offset)
-        return [RangePartition(log_range, bare) for log_range in plan.ranges]
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A streaming write of rows of `schema`."""
+        from pyspark_ringmq.sink import stream_writer
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow batches of one range; runs in a task's Python worker."""
-        assert isinstance(partition, RangePartition)
-        plan, options = partition.plan, self._options
-
-        def keep(topic: str, commit_log_offset: int) -> bool:
-            return wants_topic(plan, options, topic, commit_log_offset)
-
-        return read_range(partition.log_range, self._columns, keep)
+        return stream_writer(self.options, schema, overwrite)
