@@ -5,11 +5,11 @@ bytes of the log. Both mean the same rows, so that a task may choose on its own 
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class QueueKey:
-    """One queue of one topic on one broker."""
+class QueueKey(NamedTuple):
+    """One queue of one topic on one broker. A tuple: a stream sorts and looks up thousands of them at each trigger."""
 
     topic: str
     broker: str
@@ -23,11 +23,16 @@ class QueueKey:
 
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
-    """Queue offsets [`begin`, `end`) of a queue."""
+    """Queue offsets [`begin`, `end`) of a queue.
+
+    In a slice with a log range, records before `log_begin` (a commit-log offset) are none of them: they belong to an
+    earlier topic of the same name.
+    """
 
     key: QueueKey
     begin: int
     end: int
+    log_begin: int = 0
 
     @property
     def count(self) -> int:
@@ -80,7 +85,8 @@ class TimeRange:
 class Slice:
     """One task's rows, all of one broker: those whose queue offsets are in `spans` and whose store time is in `times`.
 
-    With `log`, the rows are at the same time exactly the records of these queues in that range of the log.
+    With `log`, they are at the same time those records in that range of the log whose queue has a span that holds
+    their queue offset, and are to be had from there: the newest may have no unit in a ConsumeQueue yet.
     """
 
     broker: BrokerPlace

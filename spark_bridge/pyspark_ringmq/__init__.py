@@ -40,6 +40,7 @@ class DefaultSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of the columns in `schema`."""
         from pyspark_ringmq.stream import stream_reader
+
         from ringmq.spark_bridge.options import parse_columns, parse_options
 
         return stream_reader(parse_options(self.options, streaming=True), parse_columns(tuple(schema.fieldNames())))
