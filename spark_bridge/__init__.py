@@ -5,3 +5,17 @@ beside it. Only `pyspark_ringmq` imports Spark. Nothing here writes to a store. 
 confirm offset of a live owner.
 May import: ringmq.native, ringmq.ipc, ringmq.store (read only), ringmq.client.
 """
+
+from importlib import import_module
+from typing import Any
+
+# Importing this package must cost nothing and need neither Spark nor Arrow: a helper's module is loaded when it is named.
+_HELPERS = {
+    "session": "pyspark_ringmq.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HELPERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HELPERS[name]), name)
