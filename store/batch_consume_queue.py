@@ -4,7 +4,7 @@ Queue offsets count messages: a unit covers [base offset, base offset + batch si
 the base offset. Read, recovered and served; new ones are not written yet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,6 +96,24 @@ class BatchConsumeQueue:
 
         unit = self.unit_number(first_index(first, end, is_behind))
         return min(unit.queue_offset, max_offset) if unit else max_offset
+
+    def offsets_at(self, borders: Sequence[int]) -> list[int]:
+        """Return for commit log offsets the offset of the first message whose unit begins there or behind.
+
+        Where none does it is the offset behind the last message.
+        """
+        first, end = self.files.min_offset // UNIT_BYTES, self._end_number(1 << 62)
+        found = []
+        for border in borders:
+
+            def is_behind(number: int, border: int = border) -> bool:
+                unit = self.unit_number(number)
+                return unit is None or unit.commit_log_offset >= border
+
+            number = first_index(first, end, is_behind)
+            unit, last = self.unit_number(number) if number < end else None, self.unit_number(end - 1)
+            found.append(unit.queue_offset if unit else last.queue_offset + last.batch_size if last else 0)
+        return found
 
     def units(self, from_offset: int, max_offset: int) -> Iterator[BatchUnit]:
         """Yield the units that cover [from_offset, max_offset)."""

@@ -4,10 +4,11 @@ Max and min are never stored: the end is the last valid unit (offset >= 0 and si
 the begin is the first unit whose record the log still has. Bytes and rules: RocketMQ's ConsumeQueue.
 """
 
+import bisect
 import mmap
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from ringmq.store import layout
 from ringmq.store.mapped_file import FileQueue, MappedFileCache
 
 UNIT_BYTES = layout.CONSUME_QUEUE_UNIT.size
+_PLACE = struct.Struct(">qi")  # the first two fields of a unit
+_UNWRITTEN = 1 << 63
 
 
 class Unit(NamedTuple):
@@ -68,6 +71,23 @@ def _units_in_file(path: Path, first_offset: int) -> tuple[int, Unit | None]:
         return count, unit_at(count - 1) if count else None
     finally:
         os.close(descriptor)
+
+
+def _unit_place(mapped: mmap.mmap, number: int) -> int:
+    """Return where the record of a unit lies: a filler in front of everything, an unwritten unit behind it."""
+    commit_log_offset, size = _PLACE.unpack_from(mapped, number * UNIT_BYTES)
+    if commit_log_offset < 0 or size <= 0:
+        return _UNWRITTEN
+    return -1 if size == layout.FILLER_SIZE and commit_log_offset == 0 else int(commit_log_offset)
+
+
+def _first_unit_at(mapped: mmap.mmap, low: int, border: int) -> int:
+    """Return the number of the first unit from `low` on whose record begins at `border` or behind."""
+    count = len(mapped) // UNIT_BYTES
+    high, step = low, 1
+    while high < count and _unit_place(mapped, high) < border:
+        low, high, step = high + 1, high + step, step * 2
+    return first_index(low, min(high, count), lambda number: _unit_place(mapped, number) >= border)
 
 
 class ConsumeQueue:
@@ -132,6 +152,33 @@ class ConsumeQueue:
             return unit is not None and unit.commit_log_offset >= log_min_offset and not self._is_filler(unit)
 
         return first_index(min(first, max_offset), max_offset, is_behind)
+
+    def offsets_at(self, borders: Sequence[int]) -> list[int]:
+        """Return for ascending commit log offsets the queue offset of the first unit that begins there or behind.
+
+        Where none does it is the offset behind the last unit. For planners, who ask this of every queue there is: it
+        gallops on mapped files, so that short queues touch few of their pages.
+        """
+        found, low, starts = [], 0, self.files.starts
+        for border in borders:
+            number = max(0, bisect.bisect_left(starts, border, key=self._first_place) - 1)
+            if not starts:
+                found.append(0)
+                continue
+            first = starts[number] // UNIT_BYTES
+            mapping = self.files.find(starts[number])
+            if mapping is None:  # retention took it: what it held lies in front of everything
+                found.append(first + self.files.file_bytes // UNIT_BYTES)
+                continue
+            low = max(low, first)
+            low = first + _first_unit_at(mapping[1], low - first, border)
+            found.append(low)
+        return found
+
+    def _first_place(self, start: int) -> int:
+        """Return where the first record of a file lies."""
+        mapping = self.files.find(start)
+        return -1 if mapping is None else _unit_place(mapping[1], 0)
 
     def units(self, from_offset: int, max_offset: int) -> Iterator[Unit]:
         """Yield units from `from_offset` up to `max_offset`, file by file; stops at an unwritten one."""

@@ -15,6 +15,10 @@ class StoreLoadError(Exception):
     """The files on disk cannot be a RocketMQ store; the message names file and expectation."""
 
 
+class EmptyFileError(StoreLoadError):
+    """A file without bytes: what a crash between create and resize leaves."""
+
+
 class MappedFileCache:
     """Least recently used read-only mappings, shared by all file queues of a store.
 
@@ -33,7 +37,7 @@ class MappedFileCache:
             return found
         with Path(path).open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
-                raise StoreLoadError(f"{path}: the file is empty")
+                raise EmptyFileError(f"{path}: the file is empty")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         mapped.madvise(advice)
         self._maps[path] = mapped
@@ -115,8 +119,8 @@ class FileQueue:
             if start is not None:
                 try:
                     return start, self._cache.get(self._paths[start], self._advice)
-                except FileNotFoundError:
-                    pass  # unlinked by retention since the listing
+                except (FileNotFoundError, EmptyFileError):
+                    pass  # unlinked by retention since the listing, or never written
             if attempt == 0:
                 self.refresh()
         return None

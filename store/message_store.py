@@ -6,7 +6,7 @@ live owner, or the end of the ConsumeQueues without one). Nothing here writes.
 
 import enum
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,20 +73,22 @@ class MessageStore:
 
     # ---- queues -------------------------------------------------------------------------------------------
 
-    def queue_names(self) -> Iterator[QueueName]:
-        """Yield every `topic/queueId` folder of both kinds."""
+    def queue_names(self, topics: Collection[str] | None = None) -> Iterator[QueueName]:
+        """Yield every `topic/queueId` folder of both kinds, or those of some topics."""
         for folder, is_batch in ((layout.CONSUME_QUEUE, False), (layout.BATCH_CONSUME_QUEUE, True)):
-            for topic in _sub_directories(self.config.root / folder):
-                for queue in _sub_directories(topic.path):
+            directory = self.config.root / folder
+            names = [topic.name for topic in _sub_directories(directory)] if topics is None else topics
+            for topic in names:
+                for queue in _sub_directories(directory / topic) if _is_folder_name(topic) else ():
                     if queue.name.isdigit():
-                        yield QueueName(topic.name, int(queue.name), is_batch)
+                        yield QueueName(topic, int(queue.name), is_batch)
 
     def queue(self, topic: str, queue_id: int) -> AnyQueue | None:
         """Return the reader of a queue, None when it has no folder."""
         known = self._queues.get((topic, queue_id))
         if known is not None:
             return known
-        if "/" in topic or topic in ("", ".", "..") or queue_id < 0:
+        if not _is_folder_name(topic) or queue_id < 0:
             return None
         found: AnyQueue
         plain = Path(f"{self.config.root}/{layout.CONSUME_QUEUE}/{topic}/{queue_id}")
@@ -278,6 +280,10 @@ class MessageStore:
         """Return the store time of the first record of the log, -1 for an empty log."""
         time_ms = self.commit_log.store_time_at(self.commit_log.min_offset, readable_offset)
         return -1 if time_ms is None else time_ms
+
+
+def _is_folder_name(topic: str) -> bool:
+    return "/" not in topic and topic not in ("", ".", "..")
 
 
 def _sub_directories(directory: Path | str) -> list[os.DirEntry[str]]:

@@ -32,7 +32,7 @@ from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery_cut import cut_log
 from ringmq.store.recovery_index import recover_index
-from ringmq.store.recovery_queues import QueueState, load_queues, truncate_queues
+from ringmq.store.recovery_queues import QueueState, bound_queues, load_queues, truncate_queues
 
 REDISPATCH_WINDOW_BYTES = 32 << 20
 BORDER_QUEUES = 16
@@ -127,6 +127,24 @@ def recover(
     result.unsynced_offset = _unsynced_offset(store, result)
     markers.remove_failed_marker(root)
     stages.end("finish")
+    return result
+
+
+def survey(config: StoreConfig) -> RecoveredStore:
+    """What `recover` would find, with nothing written: for readers of a store that has no owner.
+
+    After a clean stop the queues know everything and the log is not scanned. Raises StoreLoadError, OSError.
+    """
+    result = RecoveredStore(_mode(config.root, True, []))
+    store = MessageStore(config)
+    store.commit_log.files.check_sizes()
+    result.checkpoint = read_checkpoint(config.root)
+    result.min_offset = store.commit_log.min_offset
+    result.queues = load_queues(store, trusted=result.mode != CHECKPOINT, remove_empty=False)
+    result.append_offset = max(0, _queues_end(result))
+    if result.mode != CLEAN or not result.append_offset:
+        _scan(store, result, _scan_start(store, result, REDISPATCH_WINDOW_BYTES))
+        bound_queues(store, result.queues, result.append_offset)
     return result
 
 

@@ -31,14 +31,14 @@ class QueueState:
         return min((at for at in (self.physical_end, self.missing_from) if at >= 0), default=append_offset)
 
 
-def load_queues(store: MessageStore, *, trusted: bool) -> dict[tuple[str, int], QueueState]:
+def load_queues(store: MessageStore, *, trusted: bool, remove_empty: bool = True) -> dict[tuple[str, int], QueueState]:
     """Find the end of every queue: by binary search when `trusted`, else by stock's scan of the last three files."""
     states = {}
     for name in store.queue_names():
         queue = store.queue(name.topic, name.queue_id)
         if queue is None:
             continue
-        queue.files.check_sizes(remove_empty=True)
+        queue.files.check_sizes(remove_empty=remove_empty)
         max_offset, physical_end = queue.trusted_end() if trusted else queue.recovered_end()
         min_offset = queue.min_offset(store.commit_log.min_offset, max_offset)
         is_batch = isinstance(queue, BatchConsumeQueue)
@@ -77,6 +77,15 @@ def truncate_queues(
             state.max_offset, state.physical_end = queue.trusted_end()
             state.next_offset = state.max_offset if state.missing_from < 0 else state.next_offset
             state.min_offset = queue.min_offset(store.commit_log.min_offset, state.max_offset)
+
+
+def bound_queues(store: MessageStore, states: dict[tuple[str, int], QueueState], append_offset: int) -> None:
+    """End each queue in front of `append_offset` as `truncate_queues` would, without touching its files."""
+    for name, state in states.items():
+        queue = store.queue(*name)
+        if queue is not None and state.physical_end > append_offset:
+            state.max_offset, state.physical_end = queue.offsets_at((append_offset,))[0], append_offset
+            state.next_offset = state.max_offset if state.missing_from < 0 else state.next_offset
 
 
 def _end_bytes(queue: object, state: QueueState) -> int:

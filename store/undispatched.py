@@ -1,0 +1,38 @@
+"""Records of an ownerless store that no queue has a unit for yet: recovery would dispatch them, readers count them."""
+
+from typing import NamedTuple
+
+from ringmq.store import layout
+from ringmq.store.message_store import MessageStore
+from ringmq.store.recovery import RecoveredStore
+
+
+class TailRecord(NamedTuple):
+    """One such record, which holds messages [`queue_offset`, `queue_offset` + `count`) of its queue."""
+
+    queue_offset: int
+    commit_log_offset: int
+    size: int
+    store_time_ms: int
+    count: int
+
+
+Tails = dict[tuple[str, int], list[TailRecord]]
+
+
+def undispatched(store: MessageStore, state: RecoveredStore) -> Tails:
+    """The records behind the end of each queue, by topic and queue id, in order; `state` is that of a survey."""
+    begin = {name: queue.missing_from for name, queue in state.queues.items() if queue.missing_from >= 0}
+    tails: Tails = {name: [] for name in begin}
+    if not begin:
+        return tails
+    for _, record in store.commit_log.scan(min(begin.values()), state.append_offset, check_crc=False):
+        name = (record.topic, record.queue_id)
+        is_queued = record.transaction_type not in (layout.TRANSACTION_PREPARED, layout.TRANSACTION_ROLLBACK)
+        if is_queued and name in begin and record.commit_log_offset >= begin[name]:
+            is_batch = record.sys_flag & layout.INNER_BATCH or state.queues[name].is_batch
+            count = int(record.properties.get("INNER_NUM", 1)) if is_batch else 1
+            tails[name].append(
+                TailRecord(record.queue_offset, record.commit_log_offset, record.size, record.store_time_ms, count)
+            )
+    return tails
