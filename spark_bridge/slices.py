@@ -81,6 +81,9 @@ class TimeRange:
         return self.begin_ms is None and self.end_ms is None
 
 
+EVERY_TIME = TimeRange()
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
     """One task's rows, all of one broker: those whose queue offsets are in `spans` and whose store time is in `times`.
@@ -92,7 +95,7 @@ class Slice:
     broker: BrokerPlace
     spans: tuple[QueueSpan, ...]
     log: LogSpan | None = None
-    times: TimeRange = TimeRange()
+    times: TimeRange = EVERY_TIME
 
     @property
     def rows_max(self) -> int:

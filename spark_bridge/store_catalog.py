@@ -1,0 +1,163 @@
+"""The catalog of a store on this host: its files and its owner's watermark page; the broker is asked nothing.
+
+The end of what is readable is the confirm offset of a live RingMQ. A store that has no owner ends where recovery would
+find its end, whole records without a ConsumeQueue unit included. Of a stock broker that runs, its ConsumeQueues tell
+the end: they never go beyond its own confirm offset.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ringmq.client.topics import is_user_topic
+from ringmq.ipc.watermark import Watermarks, read_watermarks, store_is_locked
+from ringmq.spark_bridge.log_index import LogIndex
+from ringmq.spark_bridge.options import ReadOptions
+from ringmq.spark_bridge.slices import BrokerPlace, LogSpan, QueueKey, StorePlace
+from ringmq.spark_bridge.store_access import check_folder, check_log, readable
+from ringmq.store import layout, markers
+from ringmq.store.broker_name import read_broker_name
+from ringmq.store.guess import config_without_index
+from ringmq.store.message_store import MessageStore
+from ringmq.store.recovery import survey
+from ringmq.store.undispatched import Tails, undispatched
+
+log = logging.getLogger("ringmq.spark_bridge")
+
+DISPATCH_WAIT_S: Final = 2.0
+EVERYTHING: Final = 1 << 62
+MAPPED_FILES_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The store at one moment."""
+
+    place: BrokerPlace
+    store: MessageStore
+    index: LogIndex
+    tails: Tails
+    bounds: dict[QueueKey, tuple[int, int]]
+
+
+class StoreCatalog:
+    """See `Catalog`. Each look opens the files anew, so that a store that was made again is noticed."""
+
+    def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        """Nothing is opened before the first question; a folder that holds no readable store is a `ReadError` then."""
+        assert options.store is not None
+        self._root = options.store
+        self._options = options
+        self._clock = clock
+        self._ended: tuple[object, int, Tails] | None = None
+        self._last: _Look | None = None
+
+    def brokers(self) -> tuple[BrokerPlace, ...]:
+        """See Catalog."""
+        return (self._now.place,)
+
+    def queues(self) -> list[QueueKey]:
+        """See Catalog."""
+        self._last = self._take_look()
+        with readable(self._root):
+            return sorted(self._keys())
+
+    def bounds(self, key: QueueKey) -> tuple[int, int]:
+        """See Catalog."""
+        known = self._now.bounds.get(key)
+        if known is None:
+            index = self._now.index
+            with readable(self._root):
+                first, end = index.offsets_at(key, (index.span.begin, index.span.end))
+            known = self._now.bounds[key] = (first, max(first, end))
+        return known
+
+    def offset_at(self, key: QueueKey, timestamp_ms: int) -> int | None:
+        """See Catalog. Store times never fall along a queue."""
+        look, (first, end) = self._now, self.bounds(key)
+        with readable(self._root):
+            offset = look.store.offset_by_time(key.topic, key.queue_id, timestamp_ms, look.index.span.end)
+        for record in look.index.tail(key):
+            if offset >= record.queue_offset and record.store_time_ms < timestamp_ms:
+                offset = record.queue_offset + record.count
+        return max(first, offset) if offset < end else None
+
+    def log_index(self) -> LogIndex:
+        """See Catalog."""
+        return self._now.index
+
+    @property
+    def _now(self) -> _Look:
+        if self._last is None:
+            self._last = self._take_look()
+        return self._last
+
+    def _take_look(self) -> _Look:
+        with readable(self._root):
+            check_folder(self._root)
+            place = _store_place(self._root)
+            marks = self._dispatched_watermarks()  # first: what is listed afterwards is at least as new
+            store = MessageStore(config_without_index(self._root), MAPPED_FILES_MAX)
+            check_log(store.commit_log)
+            end, tails = self._end(marks, store)
+            files = store.commit_log.files
+            begin = max(files.min_offset, marks.min_offset)
+            index = LogIndex(store, LogSpan(min(begin, end), min(end, files.end_offset)), tails)
+            return _Look(BrokerPlace(read_broker_name(self._root), None, place), store, index, tails, {})
+
+    def _end(self, marks: Watermarks, store: MessageStore) -> tuple[int, Tails]:
+        """The end of what is readable, and the records in front of it that no queue knows."""
+        if marks.live:
+            return min(marks.confirm_offset, marks.dispatched_offset), {}
+        if store_is_locked(self._root):
+            return EVERYTHING, {}
+        if not markers.has_abort(self._root) and markers.failed_cause(self._root) is None:
+            return EVERYTHING, {}
+        stamp = tuple(_stamp(self._root / name) for name in (layout.ABORT, layout.COMMIT_LOG, layout.CHECKPOINT))
+        if self._ended is None or self._ended[0] != stamp:  # it does not change without an owner, and takes a while
+            found = survey(store.config)
+            self._ended = (stamp, found.append_offset, undispatched(store, found))
+        return self._ended[1], self._ended[2]
+
+    def _dispatched_watermarks(self) -> Watermarks:
+        """The owner's watermarks, as soon as everything that was acknowledged by now has its place in a queue."""
+        first = marks = read_watermarks(self._root)
+        give_up_at = self._clock() + DISPATCH_WAIT_S
+        while marks.live and marks.dispatched_offset < first.confirm_offset:
+            if self._clock() >= give_up_at:
+                behind = first.confirm_offset - marks.dispatched_offset
+                log.warning(
+                    "%s: the broker's queues are %d bytes of log behind; they are read so far", self._root, behind
+                )
+                break
+            time.sleep(0.0005)  # dispatch looks every 0.5 ms
+            marks = read_watermarks(self._root)
+        return marks
+
+    def _keys(self) -> Iterator[QueueKey]:
+        """Queues of the chosen topics: those with units and those that only the records behind them name."""
+        chosen, broker = self._options.topics, self._now.place.name
+        topics = (
+            None if chosen.pattern is not None or chosen.is_open else {*chosen.names, *(q.topic for q in chosen.queues)}
+        )
+        found = {(name.topic, name.queue_id) for name in self._now.store.queue_names(topics)} | self._now.tails.keys()
+        for topic, queue_id in found:
+            if chosen.wants(topic) and (self._options.include_system_topics or is_user_topic(topic)):
+                yield QueueKey(topic, broker, queue_id)
+
+
+def _store_place(root: Path) -> StorePlace:
+    status = (root / layout.COMMIT_LOG).stat()
+    return StorePlace(str(root), markers.BOOT_ID.read_text().strip(), status.st_dev, status.st_ino)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Differs after every run of a broker."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns

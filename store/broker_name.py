@@ -1,0 +1,32 @@
+"""`<root>/config/brokerName`: the name of the broker that owns the store, for readers of its files. Ours; RocketMQ does
+not look at it."""
+
+import contextlib
+from pathlib import Path
+
+from ringmq.store import layout
+from ringmq.store.markers import replace_file
+
+DEFAULT_BROKER = "DEFAULT_BROKER"  # what a stock broker without a name is called
+
+
+def _path(root: Path) -> Path:
+    return root / layout.CONFIG / "brokerName"
+
+
+def read_broker_name(root: Path) -> str:
+    """The name of the last owner, DEFAULT_BROKER in a store that only stock brokers have had."""
+    try:
+        return _path(root).read_text(encoding="utf-8").strip() or DEFAULT_BROKER
+    except FileNotFoundError:
+        return DEFAULT_BROKER
+
+
+def write_broker_name(root: Path, name: str) -> None:
+    """Leave the owner's name in the store. Raises OSError."""
+    path = _path(root)
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_text(encoding="utf-8") == name:
+            return  # a full disk does not keep a broker of the same name from starting
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, name.encode())
