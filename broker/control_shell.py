@@ -17,6 +17,10 @@ from ringmq.broker.tables import load_state
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
+from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
+from ringmq.store import layout
+from ringmq.store.config import StoreConfig
+from ringmq.store.markers import BOOT_ID
 from ringmq.store.message_store import MessageStore
 
 
@@ -32,6 +36,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         started_ms=now_ms(),
         store_path=os.fspath(root),
         memory_window_bytes=int(settings.memory_window_bytes),
+        store_folder=store_folder(store_config(config)),
     )
     store = StoreView(plane, MessageStore(store_config(config)))
     broker = Broker(config, identity, plane, store)
@@ -61,3 +66,17 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
 
     run_control(plane, broker, Persistence(root, broker), registrar, lambda: stop.is_set, on_serving)
     role.state = STATE_STOPPING
+
+
+def store_folder(store: StoreConfig) -> GetBrokerRuntimeInfoResponseHeader | None:
+    """Which folder the store is, None when its log lies elsewhere (storePathCommitLog)."""
+    folder = store.root / layout.COMMIT_LOG
+    if store.commit_log_directories != (folder,):
+        return None
+    status = folder.stat()
+    return GetBrokerRuntimeInfoResponseHeader(
+        store_root=os.fspath(store.root.absolute()),
+        boot_id=BOOT_ID.read_text().strip(),
+        commit_log_device=str(status.st_dev),
+        commit_log_inode=str(status.st_ino),
+    )

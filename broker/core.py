@@ -25,6 +25,7 @@ from ringmq.broker.stats import BrokerStats
 from ringmq.broker.topics import TopicTable
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.remoting.flags import Perm
+from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 from ringmq.remoting.subscription import SubscriptionData
 
 EXPIRY_SCAN_MS = 10_000
@@ -41,6 +42,8 @@ class Identity:
     store_path: str = ""
     memory_window_bytes: int = 1 << 62
     """What counts as still in memory, back from the end of the log."""
+    store_folder: GetBrokerRuntimeInfoResponseHeader | None = None
+    """Which folder the store is, for readers on this host; None when `store_path` holds no commit log."""
 
     @property
     def address(self) -> str:

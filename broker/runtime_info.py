@@ -48,7 +48,8 @@ def runtime_info(broker: Broker, request: Request) -> Answer:
     table = dict.fromkeys(_ZERO_KEYS, "0")
     table |= {name: str(capacity) for name, capacity in _POOLS.items()}
     table |= _identity(broker, request.now_ms) | _traffic(broker) | _log(broker)
-    return request.reply(body=encode_kv_table(table))
+    folder = broker.identity.store_folder
+    return request.reply(ext_fields=None if folder is None else folder.encode(), body=encode_kv_table(table))
 
 
 def _identity(broker: Broker, now_ms: int) -> dict[str, str]:

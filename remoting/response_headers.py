@@ -59,6 +59,18 @@ class GetEarliestMsgStoretimeResponseHeader(Header):
 
 
 @header
+class GetBrokerRuntimeInfoResponseHeader(Header):
+    """28, where the broker is RingMQ: which folder on which boot of which host its store is, so that a reader on that
+    host can tell whether it sees the same files. Stock has no fields here, and its tools look at the body alone.
+    """
+
+    store_root: str | None = wire("ringmqStoreRoot", default=None)
+    boot_id: str | None = wire("ringmqBootId", default=None)
+    commit_log_device: str | None = wire("ringmqCommitLogDevice", default=None)
+    commit_log_inode: str | None = wire("ringmqCommitLogInode", default=None)
+
+
+@header
 class HeartbeatResponseHeader(Header):
     """34."""
 
@@ -159,6 +171,7 @@ RESPONSE_HEADERS: dict[int, type[Header]] = {
     RequestCode.QUERY_MESSAGE: QueryMessageResponseHeader,
     RequestCode.QUERY_CONSUMER_OFFSET: OffsetResponseHeader,
     RequestCode.GET_BROKER_CONFIG: GetBrokerConfigResponseHeader,
+    RequestCode.GET_BROKER_RUNTIME_INFO: GetBrokerRuntimeInfoResponseHeader,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: OffsetResponseHeader,
     RequestCode.GET_MAX_OFFSET: OffsetResponseHeader,
     RequestCode.GET_MIN_OFFSET: OffsetResponseHeader,

@@ -1,9 +1,12 @@
 """Operators' requests: topics, groups, configuration, statistics, connections, runtime info."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ringmq.broker.control_shell import store_folder
 from ringmq.broker.ports import KeyQuery
 from ringmq.broker.runtime_info import format_bytes, format_runtime
 from ringmq.broker.topic_attributes import BadAttribute, alter_attributes, parse_attributes
@@ -19,6 +22,8 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import read_object, write_body
 from ringmq.remoting.message_queue import MessageQueue
+from ringmq.store.config import StoreConfig
+from ringmq.store.markers import BOOT_ID
 from tests.broker.fakes import START_MS, Lab, make_lab, peer
 
 RECORDED_RUNTIME_KEYS = frozenset(
@@ -302,6 +307,25 @@ def test_runtime_info_has_stocks_keys() -> None:
     assert table["runtime"] == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
     assert table["commitLogDiskRatio"] == "0.75"
     assert len(table["putTps"].split()) == 3
+
+
+def test_runtime_info_says_which_folder_the_store_is(tmp_path: Path) -> None:
+    lab = make_lab()
+    assert lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).ext_fields == {}
+    log = tmp_path / "commitlog"
+    log.mkdir()
+    folder = store_folder(StoreConfig(tmp_path))
+    lab.broker.identity = replace(lab.broker.identity, store_folder=folder)
+    assert lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).ext_fields == {
+        "ringmqStoreRoot": str(tmp_path),
+        "ringmqBootId": BOOT_ID.read_text().strip(),
+        "ringmqCommitLogDevice": str(log.stat().st_dev),
+        "ringmqCommitLogInode": str(log.stat().st_ino),
+    }
+
+
+def test_a_log_outside_the_store_is_not_told(tmp_path: Path) -> None:
+    assert store_folder(StoreConfig(tmp_path, commit_log_directories=(tmp_path / "elsewhere",))) is None
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 << 40, "5.0 TiB")])
