@@ -5,12 +5,14 @@ Same names, same arguments, same errors as the asyncio classes; a client may be 
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
 from ringmq.client import producer as async_producer
+from ringmq.client.cluster import StoreFolder
 from ringmq.client.errors import ClientClosedError
 from ringmq.client.offsets import ConsumeFrom
 from ringmq.client.producer import SendResult
@@ -20,9 +22,11 @@ from ringmq.client.send_request import BodyRules
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
-__all__ = ["Consumer", "Producer"]
+__all__ = ["Cluster", "Consumer", "Producer"]
 
+S = TypeVar("S")
 T = TypeVar("T")
+QUESTIONS_MAX = 64
 
 
 class _LoopThread:
@@ -221,3 +225,86 @@ class Consumer:
     def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
         """Go on at the first message stored at or after `timestamp_ms`."""
         self._thread.run(self._consumer.seek_to_timestamp(queue, timestamp_ms))
+
+
+class Cluster:
+    """Blocking twin of `ringmq.client.cluster.Cluster`; what is asked of several topics is asked at the same time."""
+
+    def __init__(self, namesrv: str | Sequence[str], *, timeout_ms: int = 5000, connect_timeout_ms: int = 3000) -> None:
+        self._cluster = async_cluster.Cluster(namesrv, timeout_ms=timeout_ms, connect_timeout_ms=connect_timeout_ms)
+        self._thread = _LoopThread("ringmq cluster")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Begin; connections are made by the first question."""
+        self._thread.open()
+        self._thread.run(self._cluster.__aenter__())
+
+    def close(self) -> None:
+        """Close the connections."""
+        try:
+            self._thread.run(self._cluster.__aexit__(None, None, None))
+        finally:
+            self._thread.close()
+
+    def brokers(self) -> dict[str, str]:
+        """Broker name -> the address to read from."""
+        return self._thread.run(self._cluster.brokers())
+
+    def topics(self) -> list[str]:
+        """Every registered topic."""
+        return self._thread.run(self._cluster.topics())
+
+    def system_topics(self, address: str) -> set[str]:
+        """The topics that the broker at `address` has for itself."""
+        return self._thread.run(self._cluster.system_topics(address))
+
+    def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
+        """The readable queues of the topics that are known."""
+
+        async def queues() -> list[MessageQueue]:
+            return [queue for found in await _each(self._cluster.queues, topics) for queue in found]
+
+        return self._thread.run(queues())
+
+    def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, tuple[int, int]]:
+        """First offset and the offset behind the last one of each readable queue of the topics."""
+
+        async def bounds() -> dict[MessageQueue, tuple[int, int]]:
+            return {queue: ends for found in await _each(self._cluster.bounds, topics) for queue, ends in found.items()}
+
+        return self._thread.run(bounds())
+
+    def offsets_at(self, queues: Sequence[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
+        """The first offset stored at or after the time; a queue's end or more when all its messages are older."""
+
+        async def offset_at(queue: MessageQueue) -> int:
+            return await self._cluster.offset_at(queue, timestamp_ms)
+
+        async def offsets() -> dict[MessageQueue, int]:
+            return dict(zip(queues, await _each(offset_at, queues), strict=True))
+
+        return self._thread.run(offsets())
+
+    def store_folder(self, address: str) -> StoreFolder | None:
+        """Where the store of the broker at `address` is; None when it does not say."""
+        return self._thread.run(self._cluster.store_folder(address))
+
+
+async def _each(ask: Callable[[S], Awaitable[T]], subjects: Iterable[S]) -> list[T]:
+    """`ask` about every subject, some at a time: name servers and brokers should not get thousands at once."""
+    turn = asyncio.Semaphore(QUESTIONS_MAX)
+
+    async def one(subject: S) -> T:
+        async with turn:
+            return await ask(subject)
+
+    return await asyncio.gather(*map(one, subjects))

@@ -5,15 +5,20 @@ Name servers share nothing; a client sticks to one and goes to the next when it 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ringmq.client.connection import split_address
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
 from ringmq.client.remoting_client import RemotingClient, note_seen
 from ringmq.client.routes import TopicRoute, parse_route, route_from_template
+from ringmq.remoting.admin_bodies import decode_topic_list
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.names import AUTO_CREATE_TOPIC
+from ringmq.remoting.route import ClusterInfo
+
+T = TypeVar("T")
 
 log = logging.getLogger("ringmq.client")
 
@@ -42,19 +47,32 @@ class NameServers:
 
     async def fetch_route(self, topic: str) -> TopicRoute | None:
         """The topic's route now; None when no broker has registered it. Raises `RingmqError` when none answers."""
+        fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
+        try:
+            return await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields, lambda body: parse_route(topic, body))
+        except BrokerError as refused:
+            if refused.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            raise
+
+    async def fetch_topics(self) -> list[str]:
+        """Every topic that some broker has registered, the system's own included. Raises `RingmqError`."""
+        return await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, decode_topic_list)
+
+    async def fetch_cluster(self) -> ClusterInfo:
+        """Every registered broker with its addresses. Raises `RingmqError`."""
+        return await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ClusterInfo.decode)
+
+    async def _ask(self, code: RequestCode, fields: dict[str, str], decode: Callable[[bytes], T]) -> T:
+        """The first answer that can be read; that nobody knows a topic is an answer, too."""
         error: RingmqError | None = None
         for address in list(self._addresses):
             try:
-                answer = await self._client.call(
-                    address,
-                    RequestCode.GET_ROUTEINFO_BY_TOPIC,
-                    {"topic": topic, "acceptStandardJsonOnly": "true"},
-                    timeout_ms=self._timeout_ms,
-                )
-                return parse_route(topic, answer.body)
+                answer = await self._client.call(address, code, fields, timeout_ms=self._timeout_ms)
+                return decode(answer.body)
             except BrokerError as refused:
                 if refused.code == ResponseCode.TOPIC_NOT_EXIST:
-                    return None
+                    raise
                 error = refused
             except (ConnectError, RequestTimeoutError) as failed:
                 error = failed

@@ -1,0 +1,126 @@
+"""Questions about a cluster: its brokers, topics, queues, their bounds, offsets by time. It neither sends nor receives.
+
+For planners and tools; clients that move messages have `RouteTable` and `QueueOffsets` of their own. All methods raise
+`RingmqError`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from ringmq.client.errors import BrokerError, RouteError
+from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
+from ringmq.client.offsets import QueueOffsets
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.routes import TopicRoute
+from ringmq.remoting.admin_bodies import TopicStats, decode_topic_list
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.errors import BadBody
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFolder:
+    """Where a RingMQ broker says that its store is: `root` on its own host in the boot `boot_id`, with the device and
+    inode of `<root>/commitlog`."""
+
+    root: str
+    boot_id: str
+    device: int
+    inode: int
+
+
+class Cluster:
+    """Asks name servers and brokers. Use it on one event loop, as an async context manager."""
+
+    def __init__(self, namesrv: str | Sequence[str], *, timeout_ms: int = 5000, connect_timeout_ms: int = 3000) -> None:
+        self._name_server_addresses = parse_name_servers(namesrv)
+        self._timeout_ms = timeout_ms
+        self._connect_timeout_ms = connect_timeout_ms
+
+    async def __aenter__(self) -> Self:
+        self._client = RemotingClient(connect_timeout_ms=self._connect_timeout_ms)
+        self._name_servers = NameServers(self._client, self._name_server_addresses, self._timeout_ms)
+        self._routes = RouteTable(self._name_servers)
+        self._offsets = QueueOffsets(self._client, self._routes, self._timeout_ms)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._client.close()
+
+    async def brokers(self) -> dict[str, str]:
+        """Broker name -> the address to read from: the master's, or a slave's where no master is registered."""
+        info = await self._name_servers.fetch_cluster()
+        return {name: data.any_addr for name, data in sorted(info.brokers.items()) if data.any_addr is not None}
+
+    async def topics(self) -> list[str]:
+        """Every registered topic, those that the brokers have for themselves included."""
+        return sorted(await self._name_servers.fetch_topics())
+
+    async def system_topics(self, address: str) -> set[str]:
+        """The topics that the broker at `address` has for itself."""
+        answer = await self._client.call(
+            address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, timeout_ms=self._timeout_ms
+        )
+        try:
+            return set(decode_topic_list(answer.body))
+        except BadBody as garbled:
+            raise BrokerError(address, answer.code, f"its list of system topics does not parse: {garbled}") from None
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The topic's readable queues as the name server knows them now; none for an unknown topic."""
+        route = await self._routes.fetch(topic)
+        return () if route is None else route.read_queues
+
+    async def bounds(self, topic: str) -> dict[MessageQueue, tuple[int, int]]:
+        """First offset and the offset behind the last one of each readable queue of the topic, asked now. Nothing when
+        the topic is unknown."""
+        route = await self._routes.fetch(topic)
+        if route is None:
+            return {}
+        brokers = sorted({queue.broker_name for queue in route.read_queues})
+        found: dict[MessageQueue, tuple[int, int]] = {}
+        for known in await asyncio.gather(*(self._topic_stats(route, broker) for broker in brokers)):
+            found |= known
+        # a broker tells of as many queues as can be written; those that can still be read are asked for one by one
+        rest = [queue for queue in route.read_queues if queue not in found]
+        for queue, bounds in zip(rest, await asyncio.gather(*map(self._queue_bounds, rest)), strict=True):
+            found[queue] = bounds
+        return {queue: found[queue] for queue in route.read_queues}
+
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The first offset stored at or after the time; the queue's end or more when all messages are older."""
+        return await self._offsets.search(queue, timestamp_ms)
+
+    async def store_folder(self, address: str) -> StoreFolder | None:
+        """Where the store of the broker at `address` is; None when it does not say, as stock brokers."""
+        answer = await self._client.call(address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=self._timeout_ms)
+        told = GetBrokerRuntimeInfoResponseHeader.decode(answer.ext_fields)
+        device, inode = told.commit_log_device or "", told.commit_log_inode or ""
+        if not (told.store_root and told.boot_id and device.isdecimal() and inode.isdecimal()):
+            return None
+        return StoreFolder(told.store_root, told.boot_id, int(device), int(inode))
+
+    async def _topic_stats(self, route: TopicRoute, broker: str) -> dict[MessageQueue, tuple[int, int]]:
+        address = route.read_address(broker)
+        if address is None:
+            raise RouteError(f"broker {broker} of topic {route.topic} is not registered", may_pass=True)
+        answer = await self._client.call(
+            address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": route.topic}, timeout_ms=self._timeout_ms
+        )
+        try:
+            stats = TopicStats.decode(answer.body)
+        except BadBody as garbled:
+            raise BrokerError(
+                address, answer.code, f"its statistics of {route.topic} do not parse: {garbled}"
+            ) from None
+        return {queue: (entry.min_offset, entry.max_offset) for queue, entry in stats.offsets.items()}
+
+    async def _queue_bounds(self, queue: MessageQueue) -> tuple[int, int]:
+        first, end = await asyncio.gather(self._offsets.min_offset(queue), self._offsets.max_offset(queue))
+        return first, end
