@@ -1,0 +1,92 @@
+"""A store on this host together with name servers: planned by the files, readable from other hosts over tcp."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from ringmq.client import RingmqError
+from ringmq.client.blocking import Cluster
+from ringmq.spark_bridge.catalog import Catalog
+from ringmq.spark_bridge.errors import ReadError
+from ringmq.spark_bridge.log_index import LogIndex
+from ringmq.spark_bridge.options import ReadOptions
+from ringmq.spark_bridge.read import store_here
+from ringmq.spark_bridge.remote_catalog import RemoteCatalog, broker_places
+from ringmq.spark_bridge.slices import BrokerPlace, QueueKey
+
+log = logging.getLogger("ringmq.spark_bridge")
+
+StoreCatalogMaker = Callable[[ReadOptions], Catalog]
+
+
+class CombinedCatalog:
+    """What the catalog of the files says, with the address at which the name servers know the store's broker."""
+
+    def __init__(self, files: Catalog, bootstrap: str) -> None:
+        self._files = files
+        self._bootstrap = bootstrap
+
+    def brokers(self) -> tuple[BrokerPlace, ...]:
+        """See Catalog. A broker that is not registered has no address: its rows are to be had on this host only."""
+        return self._brokers
+
+    def queues(self) -> list[QueueKey]:
+        """See Catalog."""
+        return self._files.queues()
+
+    def bounds(self, key: QueueKey) -> tuple[int, int]:
+        """See Catalog."""
+        return self._files.bounds(key)
+
+    def offset_at(self, key: QueueKey, timestamp_ms: int) -> int | None:
+        """See Catalog."""
+        return self._files.offset_at(key, timestamp_ms)
+
+    def log_index(self) -> LogIndex | None:
+        """See Catalog."""
+        return self._files.log_index()
+
+    @cached_property
+    def _brokers(self) -> tuple[BrokerPlace, ...]:
+        try:
+            with Cluster(self._bootstrap) as cluster:
+                registered = list(broker_places(cluster))
+        except RingmqError as error:
+            raise ReadError(f"bootstrap {self._bootstrap}: the brokers cannot be asked for: {error}") from error
+        return tuple(self._with_address(place, registered) for place in self._files.brokers())
+
+    def _with_address(self, place: BrokerPlace, registered: list[BrokerPlace]) -> BrokerPlace:
+        for other in registered:
+            # a RingMQ broker says which folder its store is; of a stock broker only the name is known
+            same = other.name == place.name if other.store is None else other.store == place.store
+            if same:
+                return replace(place, address=other.address)
+        log.warning(
+            "bootstrap %s: broker %s is not registered (only %s); tasks on other hosts cannot read its rows",
+            self._bootstrap,
+            place.name,
+            ", ".join(other.name for other in registered) or "none",
+        )
+        return place
+
+
+def open_by_bootstrap(options: ReadOptions, open_store: StoreCatalogMaker) -> Catalog:
+    """The catalog where only name servers are given: by the files where the only broker's store is on this host, as
+    that asks the broker nothing and can read the log as it lies; by the brokers otherwise. Raises `ReadError`."""
+    remote = RemoteCatalog(options)
+    if options.transport == "tcp":
+        return remote
+    places = remote.brokers()
+    if len(places) != 1 or places[0].store is None or not store_here(places[0].store):
+        return remote
+    assert options.bootstrap is not None
+    try:
+        files = open_store(replace(options, store=Path(places[0].store.root)))
+    except ReadError as error:  # no permission, for one
+        log.warning(
+            "the store of broker %s is on this host and cannot be read, so it is asked: %s", places[0].name, error
+        )
+        return remote
+    return CombinedCatalog(files, options.bootstrap)
