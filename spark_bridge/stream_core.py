@@ -1,0 +1,191 @@
+"""What a streaming query does next: where a batch ends, and which of its rows are gone. No IO, no Spark.
+
+A query's place is one offset per queue, the next that it will read. In a checkpoint it stands as JSON in a fixed order,
+`{"topic": {"broker:queue": 5}}`: Spark compares and keeps text. A queue without a place is one that appeared since; the
+query reads it from its first offset on. Limits are those of Spark's Kafka source.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+
+from ringmq.spark_bridge.slices import QueueKey, QueueSpan
+
+Offsets = Mapping[QueueKey, int]
+Bounds = Callable[[QueueKey], tuple[int, int]]
+"""A queue's first readable offset and the offset behind its last; both 0 for a queue that does not exist."""
+
+
+class OffsetsError(ValueError):
+    """A checkpoint's text is not a place of this source."""
+
+
+def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """The offsets as JSON, sorted by topic, broker and queue id, so that equal places are equal text."""
+    ordered = sorted(offsets)
+    return {topic: {key.label: offsets[key] for key in keys} for topic, keys in groupby(ordered, lambda key: key.topic)}
+
+
+def offsets_from_json(value: object) -> dict[QueueKey, int]:
+    """The reverse of `offsets_to_json`. Raises `OffsetsError`."""
+    try:
+        return {
+            _key(topic, label): offset
+            for topic, by_queue in value.items()  # type: ignore[attr-defined]
+            for label, offset in by_queue.items()
+        }
+    except (AttributeError, ValueError):
+        raise OffsetsError(
+            f'the checkpoint holds {str(value)[:200]}, no offsets of the form {{"topic": {{"broker:queue": 5}}}}: '
+            "it was written by another source; give the query a checkpoint of its own"
+        ) from None
+
+
+@lru_cache(maxsize=1 << 16)
+def _key(topic: str, label: str) -> QueueKey:
+    broker, separator, queue_id = label.rpartition(":")
+    if not separator or not queue_id.isdigit():
+        raise ValueError(label)
+    return QueueKey(topic, broker, int(queue_id))
+
+
+# ---- the end of a batch ----
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The log at one moment: the offset behind the last readable row of each chosen queue, and the brokers seen."""
+
+    offsets: Offsets
+    brokers: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a batch may hold. `rows_min` is waited for, up to `delay_max_ms` since the last batch."""
+
+    rows_min: int | None = None
+    rows_max: int | None = None
+    delay_max_ms: int = 15 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What one batch's end leaves for the next: when it was given (0: never), and the queue served last when a batch
+    was too small for all queues."""
+
+    batch_at_ms: int = 0
+    served_last: QueueKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The end of a batch, equal to its start when there is nothing to do, and the pace from now on."""
+
+    end: Offsets
+    pace: Pace = field(default_factory=Pace)
+
+
+def next_end(start: Offsets, log: LogEnd, bounds: Bounds, limits: Limits, pace: Pace, now_ms: int) -> Step:
+    """Where a batch that begins at `start` ends.
+
+    A queue that is gone from a broker leaves the place, and if it comes back it is a new one. A queue whose broker is
+    not seen keeps its offset: it will be back. A queue that ends before its place was deleted and made again, and is
+    read from its first offset on.
+    """
+    held = {key: offset for key, offset in start.items() if key not in log.offsets and key.broker not in log.brokers}
+    moved = {key: end for key, end in log.offsets.items() if start.get(key) != end}
+    begins = {key: _begin(key, start.get(key), end, bounds) for key, end in moved.items()}
+    lags = {key: moved[key] - begin for key, begin in begins.items() if begin < moved[key]}
+    still = held | {key: offset for key, offset in start.items() if key in log.offsets}
+    still |= {key: moved[key] for key in begins if key in start and key not in lags}  # made anew, without rows so far
+    if not lags:
+        return Step(still, pace)
+    total = sum(lags.values())
+    is_late = now_ms - pace.batch_at_ms >= limits.delay_max_ms
+    if limits.rows_min is not None and total < limits.rows_min and not is_late:
+        return Step(start, pace)
+    rows, served_last = share_out(lags, limits.rows_max, pace.served_last)
+    return Step(still | {key: begins[key] + count for key, count in rows.items()}, Pace(now_ms, served_last))
+
+
+def _begin(key: QueueKey, place: int | None, end: int, bounds: Bounds) -> int:
+    return bounds(key)[0] if place is None or end < place else place
+
+
+def share_out(
+    lags: Offsets, rows_max: int | None, served_last: QueueKey | None = None
+) -> tuple[dict[QueueKey, int], QueueKey | None]:
+    """How many rows of each queue go into a batch of at most `rows_max`, in proportion to the (positive) lags.
+
+    Every queue gets a row at least. Where there are more queues than rows they take turns, in order behind
+    `served_last`. Returns the rows by queue, and the queue served last if turns were taken.
+    """
+    total = sum(lags.values())
+    if rows_max is None or total <= rows_max:
+        return dict(lags), None
+    if len(lags) > rows_max:
+        ordered = sorted(lags)
+        later = [key for key in ordered if served_last is None or key > served_last]
+        turn = (later + ordered)[:rows_max]
+        return dict.fromkeys(turn, 1), turn[-1]
+    # one row each, then the rest by largest remainder: exact, and never more than a queue has
+    rest, rest_of_lags = rows_max - len(lags), total - len(lags)
+    shares = {key: divmod(rest * (lag - 1), rest_of_lags) for key, lag in lags.items()}
+    rows = {key: 1 + share[0] for key, share in shares.items()}
+    by_remainder = sorted(shares, key=lambda key: (-shares[key][1], key))
+    for key in by_remainder[: rows_max - sum(rows.values())]:
+        rows[key] += 1
+    return rows, None
+
+
+# ---- the rows of a batch ----
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is to be read from one place to another. `losses` says what is not there any more, a sentence each."""
+
+    spans: tuple[QueueSpan, ...]
+    losses: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Offsets in it."""
+        return sum(span.count for span in self.spans)
+
+
+def batch_between(start: Offsets, end: Offsets, bounds: Bounds) -> Batch:
+    """The rows from `start` to `end`, which is `next_end`'s answer of now or, after a restart, of then.
+
+    The same two places give the same spans as long as the log keeps their rows.
+    """
+    spans: list[QueueSpan] = []
+    losses = [
+        f"queue {key.label} of topic {key.topic} is gone, the query stood at its offset {start[key]}: was it deleted?"
+        for key in sorted(start.keys() - end.keys())
+    ]
+    for key in sorted(end):
+        place, stop = start.get(key), end[key]
+        if place == stop:
+            continue
+        first, last = bounds(key)
+        begin = place
+        where = f"queue {key.label} of topic {key.topic}"
+        if begin is None:
+            begin = 0
+        elif stop < begin:
+            losses.append(
+                f"{where} ends at offset {stop}, the query stood at {begin}: it was made anew, or its newest rows "
+                "were lost"
+            )
+            begin = first
+        if begin < first:
+            losses.append(f"offsets {begin} to {min(first, stop) - 1} of {where} are gone, it begins at {first} now")
+        if stop > last:
+            losses.append(f"offsets {max(begin, last)} to {stop - 1} of {where} are not there, it ends at {last} now")
+        begin, stop = max(begin, first), min(stop, last)
+        if begin < stop:
+            spans.append(QueueSpan(key, begin, stop))
+    return Batch(tuple(spans), tuple(losses))
