@@ -38,6 +38,7 @@ class FlushShell:
         self._clean_every_s = config.clean_resource_interval / 1000
         self._checkpoint_due_ms = 0
         self._marker_written = False
+        self._held: Path | None = None  # said once for each file
         self._work = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._house_keeping, name="segments", daemon=True)
@@ -150,6 +151,9 @@ class FlushShell:
         except OSError as error:
             print(f"ringmq: retention: {error}", file=sys.stderr, flush=True)
             return
+        if outcome.held is not None and outcome.held != self._held:
+            print(f"ringmq: retention waits for a reader of {outcome.held}", file=sys.stderr, flush=True)
+        self._held = outcome.held
         for path in outcome.deleted:
             print(f"ringmq: retention deleted {path} ({outcome.reason})", file=sys.stderr, flush=True)
         state = self._state()

@@ -29,6 +29,7 @@ from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_ENGINE_REFUSED, EXIT_UNC
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store import markers
+from ringmq.store.broker_name import write_broker_name
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.recovery import RecoveredStore, recover
@@ -230,11 +231,12 @@ def ensure_first_segments(config: BrokerConfig, root: Path, append_offset: int) 
         raise StartError(f"{directory}: the log file of {size} bytes cannot be made: {os.strerror(-code)}")
 
 
-def leave_marks(plane: Plane, root: Path) -> None:
+def leave_marks(plane: Plane, root: Path, broker_name: str) -> None:
     """Mark the store as running; without the marks the next start could not tell how this run ended."""
     try:
         markers.write_boot_marker(root)
         markers.write_abort(root, os.getpid())
+        write_broker_name(root, broker_name)
     except OSError as error:
         remove_segments(plane.name)
         raise StartError(f"{root}: cannot mark the store as running: {error.strerror}") from error
@@ -316,7 +318,7 @@ def serve(options: ServeOptions) -> int:
         spread = tuple(listener_per_reader(listener, placement.readers) for listener in listeners)
         specs = worker_specs(plane, placement, spread, write_run_config(plane.name, config))
         specs = [_with_namesrv(spec, namesrv, root) for spec in specs]
-    leave_marks(plane, root)
+    leave_marks(plane, root, config.broker_name)
     plane.publish_watermarks()
     supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (lock.descriptor,), log)
     where = f"broker {config.broker_name} on {config.broker_ip1}:{port}"

@@ -73,12 +73,15 @@ class Plane:
 
     @classmethod
     def create(cls, name: str, capacity: Capacity, store: os.stat_result, start_id: int) -> "Plane":
-        """Make plane and watermark page for the store with the given stat; the supervisor calls it once."""
+        """Make plane and watermark page for the store with the given stat; the supervisor calls it once.
+
+        The store's group may read both, as it may read the store.
+        """
         sizes = ffi.new("struct rmq_plane_capacity *")
         for field in capacity.__slots__:
             setattr(sizes, field, getattr(capacity, field))
-        base = create_segment(name, "plane", lib.rmq_plane_bytes(sizes))
-        page = create_segment(name, "watermarks", 4096, mode=0o640)
+        base = create_segment(name, "plane", lib.rmq_plane_bytes(sizes), readers=store.st_gid)
+        page = create_segment(name, "watermarks", 4096, readers=store.st_gid)
         code = lib.rmq_plane_format(ffi.from_buffer("char *", base, require_writable=True), sizes, start_id)
         if code < 0:
             raise ValueError(f"plane capacities refused: {os.strerror(-code)} ({capacity})")

@@ -4,6 +4,7 @@ The name comes from the store root's inode, so that outsiders who can see the st
 brokers on one store would collide (the store's lock keeps them apart).
 """
 
+import contextlib
 import mmap
 import os
 from pathlib import Path
@@ -22,13 +23,19 @@ def segment_path(name: str, part: str) -> Path:
     return SHM_DIR / f"{name}-{part}"
 
 
-def create_segment(name: str, part: str, size_bytes: int, mode: int = 0o600) -> mmap.mmap:
-    """Make a zeroed segment, replacing a stale one; only the holder of the store's lock may call this."""
+def create_segment(name: str, part: str, size_bytes: int, *, readers: int | None = None) -> mmap.mmap:
+    """Make a zeroed segment, replacing a stale one; only the holder of the store's lock may call this.
+
+    It is the owner's alone, unless a group id `readers` is given: its members may read it, then.
+    """
     path = segment_path(name, part)
     path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.fchmod(descriptor, mode)
+        if readers is not None:
+            with contextlib.suppress(PermissionError):  # no member of that group, nor root: our own group reads it
+                os.fchown(descriptor, -1, readers)
+            os.fchmod(descriptor, 0o640)
         os.ftruncate(descriptor, size_bytes)
         return mmap.mmap(descriptor, size_bytes)
     finally:

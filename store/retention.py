@@ -1,15 +1,17 @@
 """When old log files go: by age at the configured hour, by disk ratio at any time, by force near the end of the disk.
 
 `step` decides (DefaultMessageStore.CleanCommitLogService), `LogRetention` measures and unlinks. Files go oldest first,
-never one that holds a byte at or behind the safe offset, and by unlink only: whoever maps one keeps its bytes. Queues
-and index files follow when the log's min offset has moved; that is the dispatch role's part.
+never one that holds a byte at or behind the safe offset, and by unlink only: whoever maps one keeps its bytes. A file
+that a reader has locked stays with all behind it, except when space is freed by force. Queues and index files follow
+when the log's min offset has moved; that is the dispatch role's part.
 """
 
+import contextlib
 import errno
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from ringmq.store import layout
 from ringmq.store.config import StoreConfig, StoreConfigError
 from ringmq.store.mapped_file import FileQueue, MappedFileCache
 from ringmq.store.markers import sync_directory
+from ringmq.store.segment_lock import lock_for_deletion
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +78,15 @@ class RetentionState:
 
 @dataclass(frozen=True, slots=True)
 class RetentionEffects:
-    """Files to delete (a prefix of the state's), and whether puts have to be refused for lack of space."""
+    """Files to delete (a prefix of the state's), and whether puts have to be refused for lack of space.
+
+    Without `spares_readers` files go that readers hold, too: the disk is nearly full.
+    """
 
     delete: tuple[int, ...]
     disk_full: bool
     reason: str = ""
+    spares_readers: bool = True
 
 
 def parse_delete_when(text: str) -> tuple[int, ...]:
@@ -110,7 +117,7 @@ def step(settings: RetentionSettings, state: RetentionState, now_s: float) -> Re
         if not any_age and now_s < file.modified_s + settings.reserved_s:
             break
         delete.append(file.start)
-    return RetentionEffects(tuple(delete), disk_full, f"{reason}, any age" if any_age else reason)
+    return RetentionEffects(tuple(delete), disk_full, f"{reason}, any age" if any_age else reason, not any_age)
 
 
 def used_ratio(path: Path) -> float:
@@ -125,12 +132,16 @@ def used_ratio(path: Path) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RetentionOutcome:
-    """What a round did: deleted paths, the log's new min offset (None = unchanged), lack of space, and why."""
+    """What a round did: deleted paths, the log's new min offset (None = unchanged), lack of space, and why.
+
+    `held` is the file at which it stopped because somebody reads it.
+    """
 
     deleted: tuple[Path, ...]
     min_offset: int | None
     disk_full: bool
     reason: str
+    held: Path | None = None
 
 
 class LogRetention:
@@ -158,22 +169,24 @@ class LogRetention:
         """
         files = FileQueue(self._config.commit_log_directories, self._config.commit_log_file_bytes, MappedFileCache(1))
         effects = step(self._settings, self._look(files, now_s), now_s)
-        if not effects.delete:
-            return RetentionOutcome((), None, effects.disk_full, effects.reason)
-        min_offset = effects.delete[-1] + files.file_bytes
-        if publish is not None:
-            publish(min_offset)
-        deleted = []
-        for start in effects.delete:
-            path = files.path(start)
-            try:
-                files.unlink(start)
-            except FileNotFoundError:
-                continue
-            deleted.append(path)
+        with contextlib.ExitStack() as locks:
+            starts, held = list(effects.delete), None
+            if effects.spares_readers:
+                starts, held = _lock_against_readers(files, effects.delete, locks)
+            if not starts:
+                return RetentionOutcome((), None, effects.disk_full, effects.reason, held)
+            min_offset = starts[-1] + files.file_bytes
+            if publish is not None:
+                publish(min_offset)
+            deleted = []
+            for start in starts:
+                path = files.path(start)
+                with contextlib.suppress(FileNotFoundError):
+                    files.unlink(start)
+                    deleted.append(path)
         for directory in {path.parent for path in deleted}:
             sync_directory(directory)
-        return RetentionOutcome(tuple(deleted), min_offset, effects.disk_full, effects.reason)
+        return RetentionOutcome(tuple(deleted), min_offset, effects.disk_full, effects.reason, held)
 
     def _look(self, files: FileQueue, now_s: float) -> RetentionState:
         safe = self._safe_offset()
@@ -189,3 +202,22 @@ class LogRetention:
         ratios = [self._ratio(directory) for directory in self._config.commit_log_directories]
         queues = self._ratio(self._config.root / layout.CONSUME_QUEUE)
         return RetentionState(tuple(old), min(ratios), queues, time.localtime(now_s).tm_hour)
+
+
+def _lock_against_readers(
+    files: FileQueue, starts: Sequence[int], locks: contextlib.ExitStack
+) -> tuple[list[int], Path | None]:
+    """The leading files that nobody reads, locked until `locks` is closed, and the first one that somebody reads."""
+    free: list[int] = []
+    for start in starts:
+        path = files.path(start)
+        try:
+            descriptor = lock_for_deletion(path)
+        except FileNotFoundError:
+            free.append(start)
+            continue
+        if descriptor is None:
+            return free, path
+        locks.callback(os.close, descriptor)
+        free.append(start)
+    return free, None

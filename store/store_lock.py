@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ringmq.store import layout
 
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, pid
+FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, pid
 CONTENT = b"lock"
 
 
@@ -20,8 +20,9 @@ class StoreLockedError(Exception):
     """Another broker owns the store."""
 
 
-def _flock(kind: int) -> bytes:
-    return _FLOCK.pack(kind, os.SEEK_SET, 0, 1, 0)
+def byte_0_lock(kind: int) -> bytes:
+    """The argument of fcntl for a lock of `kind` (fcntl.F_RDLCK, F_WRLCK or F_UNLCK) on a file's first byte."""
+    return FLOCK.pack(kind, os.SEEK_SET, 0, 1, 0)
 
 
 class StoreLock:
@@ -33,7 +34,7 @@ class StoreLock:
         path = root / layout.LOCK
         self.descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
+            fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, byte_0_lock(fcntl.F_WRLCK))
         except OSError as error:
             owner = self._owner()
             os.close(self.descriptor)
@@ -48,8 +49,8 @@ class StoreLock:
         os.set_inheritable(self.descriptor, True)
 
     def _owner(self) -> str:
-        answer = fcntl.fcntl(self.descriptor, fcntl.F_OFD_GETLK, _flock(fcntl.F_WRLCK))
-        pid = int(_FLOCK.unpack(answer)[4])
+        answer = fcntl.fcntl(self.descriptor, fcntl.F_OFD_GETLK, byte_0_lock(fcntl.F_WRLCK))
+        pid = int(FLOCK.unpack(answer)[4])
         return f" (process {pid})" if pid > 0 else ""
 
     def close(self) -> None:

@@ -1,7 +1,9 @@
 """Which log files go, and when; deletion by unlink below the safe offset only."""
 
+import fcntl
 import mmap
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from ringmq.store.retention import (
     step,
     used_ratio,
 )
+from ringmq.store.store_lock import byte_0_lock
 from tests.store.golden_stores import SIZES
 
 HOUR_S = 3600.0
@@ -108,6 +111,64 @@ def test_a_mapped_file_keeps_its_bytes(tmp_path: Path) -> None:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     assert LogRetention(config, SETTINGS, lambda: 4096, _ratio).run(time.time()).min_offset == 4096
     assert mapped[:] == b"\x01" * 4096
+
+
+def _read_lock(path: Path) -> int:
+    """What a reader of the log does with a file that it maps."""
+    descriptor = os.open(path, os.O_RDONLY)
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, byte_0_lock(fcntl.F_RDLCK))
+    return descriptor
+
+
+def test_a_file_that_is_read_stays_with_those_behind_it(tmp_path: Path) -> None:
+    config = _log(tmp_path, 4)
+    names = [f"{i * 4096:020d}" for i in range(4)]
+    published: list[int] = []
+    reader = _read_lock(tmp_path / "commitlog" / names[1])
+    retention = LogRetention(config, SETTINGS, lambda: 1 << 40, _ratio)
+    outcome = retention.run(time.time(), publish=published.append)
+    assert [path.name for path in outcome.deleted] == names[:1]
+    assert outcome.held == tmp_path / "commitlog" / names[1]
+    assert (outcome.min_offset, published) == (4096, [4096])
+    again = retention.run(time.time(), publish=published.append)
+    assert (again.deleted, again.min_offset, again.held, published) == ((), None, outcome.held, [4096])
+    os.close(reader)
+    last = retention.run(time.time())
+    assert [path.name for path in last.deleted] == names[1:3]
+    assert last.held is None
+
+
+def test_force_takes_files_that_are_read(tmp_path: Path) -> None:
+    config = _log(tmp_path, 2)
+    reader = _read_lock(tmp_path / "commitlog" / f"{0:020d}")
+    outcome = LogRetention(config, SETTINGS, lambda: 1 << 40, lambda _: 0.86).run(time.time())
+    assert [path.name for path in outcome.deleted] == [f"{0:020d}"]
+    assert os.pread(reader, 4, 0) == b"\x01" * 4, "who has it open keeps the bytes"
+    os.close(reader)
+
+
+def test_a_reader_that_comes_during_a_deletion_waits_and_finds_the_file_gone(tmp_path: Path) -> None:
+    config = _log(tmp_path, 2)
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    links: list[int] = []
+
+    def read() -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        opened.set()
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, byte_0_lock(fcntl.F_RDLCK))
+        links.append(os.fstat(descriptor).st_nlink)
+        os.close(descriptor)
+
+    opened = threading.Event()
+    reader = threading.Thread(target=read)
+
+    def come(min_offset: int) -> None:
+        reader.start()
+        opened.wait()
+
+    LogRetention(config, SETTINGS, lambda: 1 << 40, _ratio).run(time.time(), publish=come)
+    reader.join()
+    assert links == [0]
 
 
 def test_used_ratio(tmp_path: Path) -> None:
