@@ -45,7 +45,7 @@ class LogIndex:
         for number, border in enumerate(bounded):
             if border > places[0]:
                 at = bisect.bisect_left(places, border)
-                found[number] = tail[at].queue_offset if at < len(tail) else tail[-1].queue_offset + tail[-1].count
+                found[number] = tail[at].queue_offset if at < len(tail) else tail[-1].queue_offset + tail[-1].messages
         return found
 
     def place(self, key: QueueKey, offset: int) -> Place | None:
@@ -55,7 +55,7 @@ class LogIndex:
             at = bisect.bisect_right(tail, offset, key=lambda record: record.queue_offset) - 1
             return (
                 Place(tail[at].commit_log_offset, tail[at].size)
-                if offset - tail[at].queue_offset < tail[at].count
+                if offset - tail[at].queue_offset < tail[at].messages
                 else None
             )
         queue = self._store.queue(key.topic, key.queue_id)

@@ -82,7 +82,7 @@ class StoreCatalog:
             offset = look.store.offset_by_time(key.topic, key.queue_id, timestamp_ms, look.index.span.end)
         for record in look.index.tail(key):
             if offset >= record.queue_offset and record.store_time_ms < timestamp_ms:
-                offset = record.queue_offset + record.count
+                offset = record.queue_offset + record.messages
         return max(first, offset) if offset < end else None
 
     def log_index(self) -> LogIndex:

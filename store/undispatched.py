@@ -8,13 +8,13 @@ from ringmq.store.recovery import RecoveredStore
 
 
 class TailRecord(NamedTuple):
-    """One such record, which holds messages [`queue_offset`, `queue_offset` + `count`) of its queue."""
+    """One such record, which holds messages [`queue_offset`, `queue_offset` + `messages`) of its queue."""
 
     queue_offset: int
     commit_log_offset: int
     size: int
     store_time_ms: int
-    count: int
+    messages: int
 
 
 Tails = dict[tuple[str, int], list[TailRecord]]

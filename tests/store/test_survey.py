@@ -50,7 +50,7 @@ def test_it_finds_what_recovery_finds(crashed_copy: Copy, variant: str, same_boo
     assert found.append_offset == recovered.append_offset
     assert found.next_offsets == recovered.next_offsets
     for name, tail in tails.items():
-        offsets = [record.queue_offset + number for record in tail for number in range(record.count)]
+        offsets = [record.queue_offset + number for record in tail for number in range(record.messages)]
         assert offsets == list(range(found.queues[name].max_offset, recovered.next_offsets[name]))
     assert len(tails["CrashA", 1]) >= 3
 
