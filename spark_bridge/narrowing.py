@@ -61,7 +61,7 @@ class Narrowing:
 
     def wants(self, key: QueueKey) -> bool:
         """Whether the queue can have rows."""
-        values = {"topic": key.topic, "partition": key.queue_id}
+        values: dict[str, str | int] = {"topic": key.topic, "partition": key.queue_id}
         return all(c.accepts(values[c.column]) for c in self.conditions if c.column in values)
 
     def span(self, span: QueueSpan) -> QueueSpan:
