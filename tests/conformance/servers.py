@@ -127,9 +127,9 @@ class RingmqServer:
         self.store = store or home / "store"
         given = {"brokerName": BROKER_NAME, "brokerIP1": "127.0.0.1", **settings}
         ports = ["--port", str(port), "--namesrv-port", str(namesrv_port)]
-        self._process = RingmqProcess(
-            home / "ringmq", "serve", "--store", str(self.store), *ports, *settings_args(given)
-        )
+        self._home = home / "ringmq"
+        self._args = ["serve", "--store", str(self.store), *ports, *settings_args(given)]
+        self._process = RingmqProcess(self._home, *self._args)
 
     def stop(self) -> None:
         """Clean stop."""
@@ -138,6 +138,10 @@ class RingmqServer:
     def kill(self) -> None:
         """kill -9 of every process."""
         self._process.kill()
+
+    def restart(self) -> None:
+        """Start again on the same ports and store, after a stop or a kill."""
+        self._process = RingmqProcess(self._home, *self._args)
 
 
 class StockPair:
