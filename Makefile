@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
 
 .PHONY: run
 run: ## from nothing to the pipeline: broker, 10,000 real log lines, consumer group, Spark, report
@@ -26,6 +26,11 @@ test: ## linters, C warnings as errors, all tests (against the installed package
 bench: ## side by side: stock RocketMQ, RingMQ and the ceiling; table, JSON and SVG
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.bench $(BENCH_ARGS)
+
+.PHONY: bench-spark
+bench-spark: ## the Spark bridge against Parquet, the stock client and the native loader; SPARK_BENCH_ARGS="--rounds 3"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.spark_bench $(SPARK_BENCH_ARGS)
 
 .PHONY: drill
 drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS="--seed 7 --async"
@@ -48,6 +53,10 @@ warnings: ## the C core with warnings as errors
 build: ## rebuild the C core in place (editable installs)
 	@mkdir -p build
 	flock build/.lock $(BIN)/python setup.py -q build_ext --inplace
+
+.PHONY: jar
+jar: ## the JVM source of Spark, into the installed package (needs a JDK)
+	@$(BIN)/python -m ringmq.spark_bridge.jar
 
 .PHONY: crash
 crash: ## the C core with named crash points, a test build, in build/crash

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ringmq.loadtest.measurement import CEILING, RINGMQ, STOCK, Measurement, Summary, judge, summarize
+from ringmq.loadtest.measurement import CEILING, RINGMQ, STOCK, Goal, Measurement, Summary, judge, summarize
 from ringmq.loadtest.rows import Context, Row
 from ringmq.loadtest.targets import COMMON_SETTINGS, STOCK_HEAP_MB
 
@@ -88,27 +88,32 @@ def _java_version() -> str | None:
 
 def _row_document(row: Row, runs: Mapping[str, Sequence[Measurement]]) -> Document:
     summaries = {system: summarize(measured) for system, measured in runs.items()}
-    verdicts = [judge(goal, summaries) for goal in row.goals]
     return {
         "name": row.name,
         "title": row.title,
         "metric": row.metric,
         "unit": row.unit,
-        "systems": {system: _system_document(summary, runs[system]) for system, summary in summaries.items()},
-        "goals": [
-            {
-                "metric": v.goal.metric,
-                "reference": v.goal.reference,
-                "goal": v.goal.text(),
-                "value": v.value,
-                "met": v.met,
-            }
-            for v in verdicts
-        ],
+        "systems": {system: summary_document(summary, runs[system]) for system, summary in summaries.items()},
+        "goals": goal_documents(row.goals, summaries),
     }
 
 
-def _system_document(summary: Summary, runs: Sequence[Measurement]) -> Document:
+def goal_documents(goals: Sequence[Goal], summaries: Mapping[str, Summary]) -> list[Document]:
+    """Each goal with what came out."""
+    return [
+        {
+            "metric": verdict.goal.metric,
+            "reference": verdict.goal.reference,
+            "goal": verdict.goal.text(),
+            "value": verdict.value,
+            "met": verdict.met,
+        }
+        for verdict in (judge(goal, summaries) for goal in goals)
+    ]
+
+
+def summary_document(summary: Summary, runs: Sequence[Measurement]) -> Document:
+    """A summary with all runs behind it."""
     return {
         "median": dict(summary.median),
         "spread": dict(summary.spread),
@@ -133,7 +138,7 @@ def print_table(report: Document) -> None:
         cells = [f"{row['title']} [{row['unit']}]"[:63]]
         cells += [_cell(row, system) for system in (STOCK, RINGMQ, CEILING)]
         line = "".join(f"{text:<{width}}" for text, width in zip(cells, widths, strict=True))
-        print(line + ", ".join(_goal_text(goal, len(row["goals"])) for goal in row["goals"]))
+        print(line + ", ".join(goal_text(goal, len(row["goals"])) for goal in row["goals"]))
         for system, measured in row["systems"].items():
             notes += [f"{row['name']}, {system}: {note}" for note in measured["notes"]]
     best = [row for row in report["rows"] if row["systems"].get(CEILING)]
@@ -178,14 +183,16 @@ def _cell(row: Document, system: str) -> str:
     value = measured["median"].get(row["metric"])
     if value is None:
         return "does not count"
-    return f"{_number(value)} +- {_number(measured['spread'][row['metric']] / 2)}"
+    return f"{number_text(value)} +- {number_text(measured['spread'][row['metric']] / 2)}"
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """Three digits, or whole with separators."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _goal_text(goal: Document, goals: int) -> str:
+def goal_text(goal: Document, goals: int) -> str:
+    """`1.2 (>=1: ok)`; with the metric's name where a row has several `goals`."""
     mark = {True: "ok", False: "SHORT", None: "?"}[goal["met"]]
     value = "-" if goal["value"] is None else f"{goal['value']:.3g}"
     metric = f"{goal['metric']} " if goals > 1 and not goal["metric"].startswith("messages") else ""

@@ -37,8 +37,7 @@ QUEUES = 4
 BATCH_BYTES = 16 << 10  # of bodies in a frame: a queue's messages stand together in the log for no longer
 TEMPLATES = 32
 FRAMES_IN_FLIGHT = 8
-# A record with IPv4 hosts without body, topic and properties, and the properties that brokers add (MSG_REGION, TRACE_ON,
-# CLUSTER).
+# A record with IPv4 hosts without body, topic and properties; and MSG_REGION, TRACE_ON and CLUSTER, which brokers add.
 RECORD_FIXED_BYTES = 91 + 62
 NUMBER_MARK = b"##SEQUENCE##"
 BORN_MARK = b"##BORN-TIME##"
@@ -176,7 +175,7 @@ class _Sender(threading.Thread):
         answers = connection.makefile("rb")
         on_their_way = 0
         for frame in self._turns():
-            connection.sendall(frame.numbered(self._first + self.messages, time.time_ns() // 1_000_000))
+            connection.sendall(frame.numbered(self._first + self.messages, time.time_ns() // 1_000_000).data)
             self.messages += frame.messages
             self.body_bytes += frame.body_bytes
             self.log_bytes += frame.log_bytes

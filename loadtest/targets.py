@@ -46,13 +46,14 @@ class StockTarget:
 
     def __init__(self, folder: Path, settings: Mapping[str, str | int | bool], cpus: Sequence[int]) -> None:
         self._folder = folder
+        self.store = folder / "store"
         shutil.rmtree(folder, ignore_errors=True)
         self._namesrv: StockServer = start_namesrv(home=folder / "namesrv", cpus=cpus)
         try:
             self._broker = start_broker(
                 {**COMMON_SETTINGS, **settings},
                 home=folder / "broker",
-                store=folder / "store",
+                store=self.store,
                 namesrv=self._namesrv.address,
                 heap_mb=STOCK_HEAP_MB,
                 cpus=cpus,

@@ -105,9 +105,10 @@ def mqadmin_command(*args: str, home: Path, jvm: Sequence[str] = ()) -> list[str
     return java_command("org.apache.rocketmq.tools.command.MQAdminStartup", *args, home=home, jvm=jvm)
 
 
-def compile_java(sources: Sequence[Path], name: str) -> Path:
-    """Compile `sources` against stock RocketMQ into a cached folder and return it (a class path entry)."""
-    digest = hashlib.sha256()
+def compile_java(sources: Sequence[Path], name: str, classpath: str | None = None) -> Path:
+    """Compile `sources` against `classpath` (stock RocketMQ's) into a cached folder; returns it, a class path entry."""
+    classpath = classpath or stock_classpath()
+    digest = hashlib.sha256(classpath.encode())
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     out = cache_dir() / f"java-{name}-{digest.hexdigest()[:12]}"
@@ -117,7 +118,7 @@ def compile_java(sources: Sequence[Path], name: str) -> Path:
     if javac is None:
         raise StockError("`javac` is not on PATH; a JDK is needed to build the Java helpers")
     out.mkdir(parents=True, exist_ok=True)
-    command = [javac, "-nowarn", "-encoding", "UTF-8", "-cp", stock_classpath(), "-d", str(out)]
+    command = [javac, "-nowarn", "-encoding", "UTF-8", "-cp", classpath, "-d", str(out)]
     done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         raise StockError(f"javac failed for {name}:\n{done.stderr[-2000:]}")

@@ -1,0 +1,136 @@
+"""The Spark bench: its table of promises, what it makes of measurements, and one whole small run."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringmq.loadtest.hog import burn
+from ringmq.loadtest.measurement import Measurement
+from ringmq.loadtest.spark_bench import parse, run_rounds
+from ringmq.loadtest.spark_report import document, markdown_rows, print_table, shares_of_goals
+from ringmq.loadtest.spark_rows import SparkRow, counted, faster
+from ringmq.loadtest.spark_table import ROWS, rows_named
+from ringmq.loadtest.tools import Tools
+from ringmq.loadtest.workbench import Workbench, side_by_side
+
+# The rows of a whole run that need nothing of stock RocketMQ.
+OURS = [row.name for row in ROWS if row.name != "stock"]
+
+
+def test_the_table_holds_the_promised_rows() -> None:
+    goals = {row.name: [f"{goal.metric} {goal.text()}" for goal in row.goals] for row in ROWS}
+    assert goals == {
+        "scan-1k": ["ratio >=1"],
+        "count-1k": ["ratio >=0.5"],
+        "group-1k": ["ratio >=0.5"],
+        "jvm-scan-1k": ["ratio >=2"],
+        "jvm-count-1k": ["ratio >=1"],
+        "jvm-group-1k": ["ratio >=1"],
+        "scan-200b": ["ratio >=0.9"],
+        "count-200b": ["ratio >=0.3"],
+        "group-200b": ["ratio >=0.3"],
+        "jvm-scan-200b": ["ratio >=1.5"],
+        "jvm-count-200b": ["ratio >=1"],
+        "jvm-group-200b": ["ratio >=1"],
+        "stock": ["ratio >=5"],
+        "tcp": ["ratio >=0.5"],
+        "broker-cpu": ["ours <=2"],
+        "producer": ["ratio >=0.95"],
+        "micro-batch": ["ours <=75", "p95 <=100"],
+        "age": ["ours <=100"],
+        "available-now": ["ratio >=0.8"],
+        "available-now-200k": ["ratio >=0.5"],
+        "sink": ["ratio >=0.5"],
+        "task-memory": ["ours <=143.051"],
+    }
+
+
+def test_rows_are_chosen_by_name() -> None:
+    assert [row.name for row in rows_named(["sink", "scan-1k"])] == ["scan-1k", "sink"]
+    assert rows_named([]) == list(ROWS)
+    with pytest.raises(ValueError, match="nosuch"):
+        rows_named(["nosuch"])
+    with pytest.raises(SystemExit):
+        parse(["--rows", "nosuch"])
+
+
+def bench_in(folder: Path) -> Workbench:
+    return Workbench(folder, Tools(folder, folder), say=lambda text: None)
+
+
+def row_of(name: str, *runs: Measurement) -> SparkRow:
+    """A row with the goals of the real one that gives these runs, then fails."""
+    (real,) = rows_named([name])
+    left = list(runs)
+    return SparkRow(name, real.title, real.unit, real.other, real.goals, lambda bench: left.pop(0))
+
+
+def test_sides_change_places_from_round_to_round(tmp_path: Path) -> None:
+    bench, order = bench_in(tmp_path), []
+    for bench.round in (1, 2):
+        side_by_side(bench, lambda: order.append("ours"), lambda: order.append("other"))
+    assert order == ["other", "ours", "ours", "other"]
+
+
+def test_a_wrong_count_does_not_count() -> None:
+    assert counted(faster(1.0, 2.0), {"ours": 5, "parquet": 5}, 5) == faster(1.0, 2.0)
+    wrong = counted(faster(1.0, 2.0), {"ours": 5, "parquet": 4}, 5)
+    assert not wrong.ok
+    assert wrong.note == "parquet counted 4 of 5 rows"
+
+
+def test_rounds_become_medians_and_a_failing_row_stops_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        row_of("scan-1k", faster(9, 9), faster(2.0, 3.0), faster(2.0, 4.0), faster(2.0, 1.0)),
+        row_of("micro-batch", *[Measurement({"ours": 60.0, "p95": 120.0})] * 2),
+    ]
+    bench = bench_in(tmp_path)
+    results = run_rounds(rows, bench, 3)
+    report = json.loads(json.dumps(document(rows, results, bench, rounds=3)))
+    scan, batches = report["rows"]
+    assert (scan["median"]["ratio"], scan["spread"]["ratio"], scan["counted"]) == (1.5, 1.5, 3)
+    assert [goal["met"] for goal in scan["goals"]] == [True]
+    assert (batches["runs"], batches["counted"]) == (3, 1)
+    assert "IndexError" in batches["notes"][0]
+    assert [goal["met"] for goal in batches["goals"]] == [True, False]
+    assert dict(shares_of_goals(report)) == pytest.approx(
+        {"1 KiB, all columns": 1.5, batches["title"]: 1.25, f"{batches['title']}, p95": 100 / 120}
+    )
+    assert "**120** (<=100)" in markdown_rows(report)[1]
+    print_table(report)
+    assert "SHORT" in capsys.readouterr().out
+
+
+def test_a_hog_takes_its_share_and_no_more() -> None:
+    assert 0.05 < burn(0.5, 0.6) <= 0.35
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_a_whole_small_run(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "ringmq.loadtest.spark_bench", "--quick", "--rows", ",".join(OURS)]
+    done = subprocess.run([*words, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=380, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report: dict[str, Any] = json.loads((tmp_path / "bench.json").read_text())
+    assert {row["name"]: row["counted"] for row in report["rows"]} == dict.fromkeys(OURS, 1), done.stderr
+    assert all(goal["value"] > 0 for row in report["rows"] for goal in row["goals"] if row["name"] != "broker-cpu")
+    assert (tmp_path / "bench.svg").read_text().lstrip().startswith("<?xml")
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.spark
+@pytest.mark.stock
+@pytest.mark.timeout(400)
+def test_the_stock_client_reads_the_same_rows(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "ringmq.loadtest.spark_bench", "--quick", "--rows", "stock"]
+    done = subprocess.run([*words, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=380, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert row["counted"] == 1
+    assert row["median"]["ratio"] > 0
