@@ -21,6 +21,9 @@ class Catalog(Protocol):
     def queues(self) -> list[QueueKey]:
         """Take a new look: the queues of the chosen topics, sorted; of user topics only unless asked."""
 
+    def ends(self) -> dict[QueueKey, int]:
+        """Take a new look, the cheap one of a stream's triggers: where each queue of the chosen topics ends."""
+
     def bounds(self, key: QueueKey) -> tuple[int, int]:
         """First readable offset of a queue and the one behind its last; both 0 for a queue that does not exist."""
 

@@ -36,6 +36,10 @@ class CombinedCatalog:
         """See Catalog."""
         return self._files.queues()
 
+    def ends(self) -> dict[QueueKey, int]:
+        """See Catalog."""
+        return self._files.ends()
+
     def bounds(self, key: QueueKey) -> tuple[int, int]:
         """See Catalog."""
         return self._files.bounds(key)

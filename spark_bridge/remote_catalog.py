@@ -50,6 +50,10 @@ class RemoteCatalog:
         self._offsets = {}
         return sorted(self._bounds)
 
+    def ends(self) -> dict[QueueKey, int]:
+        """See Catalog."""
+        return {key: self.bounds(key)[1] for key in self.queues()}
+
     def bounds(self, key: QueueKey) -> tuple[int, int]:
         """See Catalog."""
         return self._last_look().get(key, (0, 0))

@@ -14,6 +14,7 @@ from typing import Final
 
 from ringmq.client.topics import is_user_topic
 from ringmq.ipc.watermark import Watermarks, read_watermarks, store_is_locked
+from ringmq.spark_bridge.live_queues import LiveQueues
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.slices import BrokerPlace, LogSpan, QueueKey, StorePlace
@@ -54,16 +55,32 @@ class StoreCatalog:
         self._clock = clock
         self._ended: tuple[object, int, Tails] | None = None
         self._last: _Look | None = None
+        self._live: LiveQueues | None = None
 
     def brokers(self) -> tuple[BrokerPlace, ...]:
         """See Catalog."""
-        return (self._now.place,)
+        if self._last is not None:
+            return (self._last.place,)
+        with readable(self._root):
+            return (self._place(),)
 
     def queues(self) -> list[QueueKey]:
         """See Catalog."""
         self._last = self._take_look()
         with readable(self._root):
             return sorted(self._keys())
+
+    def ends(self) -> dict[QueueKey, int]:
+        """See Catalog. From the tables of a live owner, if they are to be read; the files are not looked at, then."""
+        marks = self._dispatched_watermarks()
+        self._last = None  # what is asked about these queues next takes a look of its own, at least as new
+        if not marks.live:
+            self._live = None
+        elif self._live is None or self._live.start_id != marks.start_id:
+            self._live = LiveQueues.open(self._root, read_broker_name(self._root), self._wants)
+        if self._live is None or self._live.start_id != marks.start_id:
+            return {key: self.bounds(key)[1] for key in self.queues()}
+        return self._live.ends()
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
         """See Catalog."""
@@ -97,8 +114,7 @@ class StoreCatalog:
 
     def _take_look(self) -> _Look:
         with readable(self._root):
-            check_folder(self._root)
-            place = _store_place(self._root)
+            place = self._place()
             marks = self._dispatched_watermarks()  # first: what is listed afterwards is at least as new
             store = MessageStore(config_without_index(self._root), MAPPED_FILES_MAX)
             check_log(store.commit_log)
@@ -106,7 +122,11 @@ class StoreCatalog:
             files = store.commit_log.files
             begin = max(files.min_offset, marks.min_offset)
             index = LogIndex(store, LogSpan(min(begin, end), min(end, files.end_offset)), tails)
-            return _Look(BrokerPlace(read_broker_name(self._root), None, place), store, index, tails, {})
+            return _Look(place, store, index, tails, {})
+
+    def _place(self) -> BrokerPlace:
+        check_folder(self._root)
+        return BrokerPlace(read_broker_name(self._root), None, _store_place(self._root))
 
     def _end(self, marks: Watermarks, store: MessageStore) -> tuple[int, Tails]:
         """The end of what is readable, and the records in front of it that no queue knows."""
@@ -145,8 +165,11 @@ class StoreCatalog:
         )
         found = {(name.topic, name.queue_id) for name in self._now.store.queue_names(topics)} | self._now.tails.keys()
         for topic, queue_id in found:
-            if chosen.wants(topic) and (self._options.include_system_topics or is_user_topic(topic)):
+            if self._wants(topic):
                 yield QueueKey(topic, broker, queue_id)
+
+    def _wants(self, topic: str) -> bool:
+        return self._options.topics.wants(topic) and (self._options.include_system_topics or is_user_topic(topic))
 
 
 def _store_place(root: Path) -> StorePlace:
