@@ -12,6 +12,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark_ringmq import DefaultSource
 
+from ringmq.spark_bridge.jar import jar_path
+
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -39,16 +41,25 @@ def session(
     """A session with `SETTINGS`, and with `config` before them.
 
     Under spark-submit it is that cluster's. Otherwise it runs inside this process group on `cores` (all) cores, on the
-    loopback only, logs errors only, and has its files in `scratch` (a folder that is removed at the end).
+    loopback only, logs errors only, has its files in `scratch` (a folder that is removed at the end), and the jar of
+    `ringmq-jvm` on its class path where that was built.
     """
     builder = SparkSession.builder.appName(app_name)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = {**SETTINGS, **({} if submitted else _local_settings(cores, scratch)), **(config or {})}
+    if not submitted:
+        settings |= _jars(settings.get("spark.jars"))
     for name, value in settings.items():
         builder = builder.config(name, value)
     made: SparkSession = builder.getOrCreate()
     register(made)
     return made
+
+
+def _jars(given: str | None) -> dict[str, str]:
+    """The setting with the JVM source's jar beside what was given."""
+    jar = jar_path()
+    return {} if jar is None else {"spark.jars": ",".join(filter(None, (given, str(jar))))}
 
 
 def local_session(app_name: str, scratch: Path, *, cores: int = 2) -> SparkSession:

@@ -1,0 +1,74 @@
+package io.ringmq.spark;
+
+import io.ringmq.spark.read.Column;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * {@code spark.read.format("ringmq-jvm").option("store", DIR).load()}: batch reads of a store on this host without Python.
+ * The name is not {@code ringmq}, as a Java source of that name would hide the Python one with its streams and its sink.
+ */
+public final class RingmqProvider implements TableProvider, DataSourceRegister {
+    static final String NAME = "ringmq-jvm";
+
+    /** What Spark's catalog adds to the options of CREATE TABLE. */
+    private static final Set<String> CATALOG_PROPERTIES =
+            Set.of("provider", "location", "owner", "external", "is_managed_location", "comment", "collation", "table_type");
+
+    @Override
+    public String shortName() {
+        return NAME;
+    }
+
+    /** A schema may be given: it chooses columns. */
+    @Override
+    public boolean supportsExternalMetadata() {
+        return true;
+    }
+
+    @Override
+    public StructType inferSchema(CaseInsensitiveStringMap options) {
+        try {
+            return RingmqTable.schemaOf(new ReadOptions(options.asCaseSensitiveMap()).columns());
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+
+    @Override
+    public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+        List<Column> columns = new ArrayList<>();
+        for (StructField field : schema.fields()) {
+            Column column = Column.named(field.name());
+            if (!column.type().sameType(field.dataType())) {
+                throw new IllegalArgumentException("column " + column.label() + " is " + column.type().sql() + ", not "
+                        + field.dataType().sql());
+            }
+            columns.add(column);
+        }
+        return new RingmqTable(properties, columns);
+    }
+
+    /** The table's options without what a catalog keeps beside them. */
+    static Map<String, String> ownOptions(Map<String, String> properties) {
+        Map<String, String> own = new HashMap<>();
+        properties.forEach((name, value) -> {
+            if (!name.startsWith("option.") && !CATALOG_PROPERTIES.contains(name)) {
+                own.put(name, value);
+            }
+        });
+        return own;
+    }
+}

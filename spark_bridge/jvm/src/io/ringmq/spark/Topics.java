@@ -1,0 +1,21 @@
+package io.ringmq.spark;
+
+import java.util.Set;
+
+/** Which topics belong to applications: the rule of {@code ringmq.client.topics}. */
+final class Topics {
+    private static final Set<String> SYSTEM = Set.of(
+            "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+            "RMQ_SYS_TRACE_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+            "CHECKPOINT_TOPIC");
+
+    private Topics() {}
+
+    /** Whether applications name the topic: not the system's own, no retry and no dead-letter topic. */
+    static boolean isUserTopic(String topic) {
+        return !SYSTEM.contains(topic)
+                && !topic.startsWith("rmq_sys_")
+                && !topic.startsWith("%RETRY%")
+                && !topic.startsWith("%DLQ%");
+    }
+}

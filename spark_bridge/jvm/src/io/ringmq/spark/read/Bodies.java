@@ -1,0 +1,46 @@
+package io.ringmq.spark.read;
+
+import com.github.luben.zstd.ZstdInputStreamNoFinalizer;
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.util.zip.InflaterInputStream;
+import net.jpountz.lz4.LZ4FrameInputStream;
+
+/** Decompresses bodies by the type in their sysFlag; 0 is what old clients write and means zlib. */
+final class Bodies {
+    private static final int PLAIN_BYTES_MAX = 64 << 20; // clients send 4 MiB at most: more is an attack
+
+    private Bodies() {}
+
+    /** The body as its sender gave it. Raises {@link BrokenRecordException} naming the record's place. */
+    static byte[] decompress(long record, long body, int length) {
+        int type = RecordDecoder.sysFlag(record) >> 8 & 7;
+        try (InputStream stream = stream(type, new ByteArrayInputStream(Memory.bytes(body, length)))) {
+            byte[] plain = stream.readNBytes(PLAIN_BYTES_MAX);
+            if (stream.read() >= 0) {
+                throw new IOException("more than " + PLAIN_BYTES_MAX + " bytes when decompressed");
+            }
+            return plain;
+        } catch (IOException failed) {
+            throw new BrokenRecordException(
+                    "commit log offset " + RecordDecoder.logOffset(record) + ": the body cannot be decompressed ("
+                            + failed.getMessage() + ")",
+                    failed);
+        }
+    }
+
+    private static InputStream stream(int type, InputStream compressed) throws IOException {
+        switch (type) {
+            case 0:
+            case 3:
+                return new InflaterInputStream(compressed);
+            case 1:
+                return new LZ4FrameInputStream(compressed);
+            case 2:
+                return new ZstdInputStreamNoFinalizer(compressed);
+            default:
+                throw new IOException("unknown compression type " + type);
+        }
+    }
+}

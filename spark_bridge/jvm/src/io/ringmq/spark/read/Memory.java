@@ -1,0 +1,51 @@
+package io.ringmq.spark.read;
+
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Big-endian numbers and bytes at raw addresses. Nothing is checked here: callers know from {@link RecordDecoder} that what
+ * they ask for lies inside the mapped file.
+ */
+final class Memory {
+    private static final boolean SWAP = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
+
+    private Memory() {}
+
+    static int int32(long address) {
+        int value = Platform.getInt(null, address);
+        return SWAP ? Integer.reverseBytes(value) : value;
+    }
+
+    static long int64(long address) {
+        long value = Platform.getLong(null, address);
+        return SWAP ? Long.reverseBytes(value) : value;
+    }
+
+    static int uint8(long address) {
+        return Platform.getByte(null, address) & 0xFF;
+    }
+
+    static int uint16(long address) {
+        return uint8(address) << 8 | uint8(address + 1);
+    }
+
+    static byte[] bytes(long address, int length) {
+        byte[] copy = new byte[length];
+        Platform.copyMemory(null, address, copy, Platform.BYTE_ARRAY_OFFSET, length);
+        return copy;
+    }
+
+    /** Text; bytes that are no UTF-8 are replaced, as RocketMQ's clients do. */
+    static UTF8String text(long address, int length) {
+        byte[] copy = bytes(address, length);
+        for (byte b : copy) {
+            if (b < 0) {
+                return UTF8String.fromString(new String(copy, StandardCharsets.UTF_8));
+            }
+        }
+        return UTF8String.fromBytes(copy);
+    }
+}

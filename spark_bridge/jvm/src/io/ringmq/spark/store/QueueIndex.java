@@ -1,0 +1,129 @@
+package io.ringmq.spark.store;
+
+import java.io.Closeable;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+
+/**
+ * The index of one queue: {@code consumequeue/<topic>/<queue id>} with 20-byte units of one message each, or
+ * {@code batchconsumequeue/...} with 46-byte units of one record each, whose records may hold several messages. Units are
+ * addressed by their number; in a plain queue that is the queue offset. Neither end is stored anywhere: the last valid
+ * unit whose record is readable is the last, the first one whose record the log still has is the first.
+ */
+public final class QueueIndex implements Closeable {
+    private static final int PLAIN_BYTES = 20;
+    private static final int BATCH_BYTES = 46;
+    private static final int CHUNK_UNITS = 4096;
+
+    private final NumberedFiles files;
+    private final boolean isBatch;
+    private final int unitBytes;
+    private final ByteBuffer one;
+    private ByteBuffer chunk;
+    private long chunkFirst;
+    private int chunkUnits;
+
+    QueueIndex(NumberedFiles files, boolean isBatch) {
+        this.files = files;
+        this.isBatch = isBatch;
+        this.unitBytes = isBatch ? BATCH_BYTES : PLAIN_BYTES;
+        this.one = ByteBuffer.allocate(unitBytes);
+    }
+
+    /** A question about a unit; null stands for one that is not written. */
+    @FunctionalInterface
+    public interface Question {
+        /** Whether the unit lies behind what is searched. */
+        boolean isBehind(Unit unit) throws IOException;
+    }
+
+    /** The unit with this number, null when it is not written (yet) or its file is gone. */
+    public Unit unit(long number) throws IOException {
+        if (number < 0) {
+            return null;
+        }
+        one.clear();
+        files.read(number * unitBytes, one);
+        return one.remaining() < unitBytes ? null : decode(one, 0, number);
+    }
+
+    /** The same for readers that go through many units one after another. */
+    public Unit nextUnit(long number) throws IOException {
+        if (number < chunkFirst || number >= chunkFirst + chunkUnits) {
+            if (chunk == null) {
+                chunk = ByteBuffer.allocate(CHUNK_UNITS * unitBytes);
+            }
+            chunk.clear();
+            files.read(number * unitBytes, chunk);
+            chunkFirst = number;
+            chunkUnits = chunk.remaining() / unitBytes;
+            if (chunkUnits == 0) {
+                return null;
+            }
+        }
+        return decode(chunk, (int) (number - chunkFirst) * unitBytes, number);
+    }
+
+    private Unit decode(ByteBuffer bytes, int at, long number) {
+        long logOffset = bytes.getLong(at);
+        int size = bytes.getInt(at + 8);
+        if (logOffset < 0 || size <= 0) {
+            return null;
+        }
+        if (!isBatch) {
+            return new Unit(number, 1, logOffset, size);
+        }
+        long base = bytes.getLong(at + 28);
+        int count = bytes.getShort(at + 36);
+        return count <= 0 ? null : new Unit(base, count, logOffset, size);
+    }
+
+    /** Number behind the last unit whose record ends at or below the bound. */
+    public long endNumber(long bound) throws IOException {
+        long perFile = files.fileBytes / unitBytes;
+        for (int i = files.starts.size() - 1; i >= 0; i--) {
+            long first = files.starts.get(i) / unitBytes;
+            long end = firstNumber(
+                    first, first + perFile, unit -> unit == null || unit.logEnd() > bound && !unit.isFiller());
+            if (end > first || i == 0) {
+                return end;
+            }
+        }
+        return 0;
+    }
+
+    /** Number of the first unit below {@code end} whose record the log still has. */
+    public long minNumber(long logMinOffset, long end) throws IOException {
+        long first = Math.min(files.minOffset() / unitBytes, end);
+        return firstNumber(
+                first, end, unit -> unit != null && unit.logOffset() >= logMinOffset && !unit.isFiller());
+    }
+
+    /** The first number in [low, high) whose unit lies behind, {@code high} when none does (binary search). */
+    public long firstNumber(long low, long high, Question question) throws IOException {
+        long from = low;
+        long to = high;
+        while (from < to) {
+            long middle = (from + to) >>> 1;
+            if (question.isBehind(unit(middle))) {
+                to = middle;
+            } else {
+                from = middle + 1;
+            }
+        }
+        return from;
+    }
+
+    /** Number of the unit in [low, high) that holds this queue offset or the first later one. */
+    public long numberOf(long offset, long low, long high) throws IOException {
+        if (!isBatch) {
+            return Math.max(low, Math.min(offset, high));
+        }
+        return firstNumber(low, high, unit -> unit == null || unit.end() > offset);
+    }
+
+    @Override
+    public void close() throws IOException {
+        files.close();
+    }
+}

@@ -1,0 +1,178 @@
+package io.ringmq.spark.store;
+
+import java.io.IOException;
+import java.io.Serializable;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.NotDirectoryException;
+import java.nio.file.Path;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * A store on this host: its folders and file sizes. Sizes are read off the first file that holds something, as a store does
+ * not carry its configuration.
+ */
+public final class StoreFolder implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final String LOG = "commitlog";
+    private static final String QUEUES = "consumequeue";
+    private static final String BATCH_QUEUES = "batchconsumequeue";
+    private static final String DEFAULT_BROKER_NAME = "DEFAULT_BROKER";
+    private static final int QUEUE_DEPTH = 2; // topic, queue id
+    private static final long DISPATCH_WAIT_NS = 2_000_000_000L;
+    private static final long DISPATCH_LOOK_NS = 500_000; // dispatch looks as often
+
+    private final String root;
+    private final String identity;
+    private final long logFileBytes;
+    private final long queueFileBytes;
+    private final long batchFileBytes;
+
+    /** A queue's name as its folder says it. */
+    public record QueueName(String topic, int queueId, boolean isBatch) {}
+
+    /** Raises IOException when there is no log on this host. */
+    public StoreFolder(Path root) throws IOException {
+        this.root = root.toAbsolutePath().toString();
+        if (!Files.isDirectory(root.resolve(LOG))) {
+            throw new NoSuchFileException(
+                    root.resolve(LOG).toString(), null, "the store has no such folder on this host");
+        }
+        this.identity = identity();
+        this.logFileBytes = firstSize(root.resolve(LOG), 0);
+        this.queueFileBytes = firstSize(root.resolve(QUEUES), QUEUE_DEPTH);
+        this.batchFileBytes = firstSize(root.resolve(BATCH_QUEUES), QUEUE_DEPTH);
+    }
+
+    /** Its folder. */
+    public Path root() {
+        return Path.of(root);
+    }
+
+    /** Bytes of one log file; 0 for an empty log. */
+    public long logFileBytes() {
+        return logFileBytes;
+    }
+
+    /** Whether its log is still the folder that this object was made for, and not one that was made since. */
+    public boolean isSame() throws IOException {
+        return identity.equals(identity());
+    }
+
+    /** Path of the log file with this offset. */
+    public Path logFile(long logOffset) {
+        return root().resolve(LOG).resolve(NumberedFiles.fileName(logFileStart(logOffset)));
+    }
+
+    /** Offset of the first byte of the log file with this offset. */
+    public long logFileStart(long logOffset) {
+        return logOffset - logOffset % logFileBytes;
+    }
+
+    /**
+     * What may be read now, as log offsets. A live RingMQ says it; of a running stock broker, or of a store that was
+     * stopped cleanly, the queues do. Where a store without owner ends that was not stopped cleanly only recovery knows,
+     * and that is left to the Python source. Raises IOException then.
+     */
+    public Readable readable() throws IOException {
+        List<Long> starts = NumberedFiles.starts(root().resolve(LOG));
+        long first = starts.isEmpty() ? 0 : starts.get(0);
+        Watermarks marks = dispatched();
+        if (marks != null) {
+            return new Readable(
+                    Math.max(first, marks.minOffset), Math.min(marks.confirmOffset, marks.dispatchedOffset));
+        }
+        boolean isClean = !Files.exists(root().resolve("abort")) && !Files.exists(root().resolve("ringmq.failed"));
+        if (!isClean && !Watermarks.isLocked(root())) {
+            throw new IOException("store " + root + " has no owner and was not stopped cleanly: format ringmq finds its"
+                    + " end as recovery does, ringmq-jvm does not; or start its broker");
+        }
+        return new Readable(first, Long.MAX_VALUE);
+    }
+
+    /**
+     * Log offsets [{@code begin}, {@code end}) that may be read.
+     *
+     * @param begin first one that is still there
+     * @param end first one that may not be read yet, MAX_VALUE when the queues go no further
+     */
+    public record Readable(long begin, long end) {}
+
+    /** The owner's watermarks, as soon as all that was acknowledged by now has its place in a queue; null without. */
+    private Watermarks dispatched() throws IOException {
+        Watermarks marks = Watermarks.read(root());
+        long confirmed = marks == null ? 0 : marks.confirmOffset;
+        long giveUpAt = System.nanoTime() + DISPATCH_WAIT_NS;
+        while (marks != null && marks.dispatchedOffset < confirmed && System.nanoTime() < giveUpAt) {
+            LockSupport.parkNanos(DISPATCH_LOOK_NS);
+            marks = Watermarks.read(root());
+        }
+        return marks;
+    }
+
+    /** The broker's name: what it left in the store, or stock's default. */
+    public String brokerName() throws IOException {
+        Path file = root().resolve("config").resolve("brokerName");
+        String name = Files.isRegularFile(file) ? Files.readString(file).strip() : "";
+        return name.isEmpty() ? DEFAULT_BROKER_NAME : name;
+    }
+
+    /** Every queue that has a folder, of both kinds. */
+    public List<QueueName> queueNames() throws IOException {
+        List<QueueName> names = new ArrayList<>();
+        for (boolean isBatch : new boolean[] {false, true}) {
+            for (Path topic : entries(root().resolve(isBatch ? BATCH_QUEUES : QUEUES))) {
+                for (Path queue : entries(topic)) {
+                    String id = queue.getFileName().toString();
+                    if (!id.isEmpty() && id.length() < 10 && id.chars().allMatch(c -> c >= '0' && c <= '9')) {
+                        names.add(new QueueName(topic.getFileName().toString(), Integer.parseInt(id), isBatch));
+                    }
+                }
+            }
+        }
+        return names;
+    }
+
+    /** Opens a queue's index. */
+    public QueueIndex openQueue(String topic, int queueId, boolean isBatch) throws IOException {
+        Path folder = root().resolve(isBatch ? BATCH_QUEUES : QUEUES).resolve(topic).resolve(String.valueOf(queueId));
+        return new QueueIndex(new NumberedFiles(folder, isBatch ? batchFileBytes : queueFileBytes), isBatch);
+    }
+
+    private String identity() throws IOException {
+        return String.valueOf(Files.readAttributes(root().resolve(LOG), BasicFileAttributes.class).fileKey());
+    }
+
+    private static List<Path> entries(Path folder) throws IOException {
+        List<Path> found = new ArrayList<>();
+        try (DirectoryStream<Path> entries = Files.newDirectoryStream(folder)) {
+            entries.forEach(found::add);
+        } catch (NoSuchFileException | NotDirectoryException none) {
+            return found;
+        }
+        return found;
+    }
+
+    private static long firstSize(Path folder, int depth) throws IOException {
+        if (depth == 0) {
+            for (long start : NumberedFiles.starts(folder)) {
+                long size = Files.size(folder.resolve(NumberedFiles.fileName(start)));
+                if (size > 0) {
+                    return size;
+                }
+            }
+            return 0;
+        }
+        for (Path entry : entries(folder)) {
+            long size = firstSize(entry, depth - 1);
+            if (size > 0) {
+                return size;
+            }
+        }
+        return 0;
+    }
+}

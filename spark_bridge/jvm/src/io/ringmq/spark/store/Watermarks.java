@@ -1,0 +1,81 @@
+package io.ringmq.spark.store;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+
+/**
+ * The watermark page of the broker that owns a store: the Java side of {@code ringmq.ipc.watermark}, whose text has the
+ * byte map. It is believed only while somebody holds the store's lock and the page names the same store.
+ */
+final class Watermarks {
+    private static final Path SHARED_MEMORY = Path.of("/dev/shm");
+    private static final Path LOCKS = Path.of("/proc/locks");
+    private static final long MAGIC = 0x5245544157514D52L;
+    private static final int CONFIRM_FLUSHED = 1;
+    private static final int USED_BYTES = 264;
+    private static final int INODE_FIELD = 5; // "1: OFDLCK ADVISORY WRITE -1 08:01:1234 0 0"
+
+    /** First log offset that consumers may not see yet. */
+    final long confirmOffset;
+
+    /** Below it every record has its place in a queue. */
+    final long dispatchedOffset;
+
+    /** First log offset that retention has left. */
+    final long minOffset;
+
+    private Watermarks(ByteBuffer page) {
+        confirmOffset = page.getInt(12) == CONFIRM_FLUSHED ? page.getLong(128) : page.getLong(64);
+        dispatchedOffset = page.getLong(192);
+        minOffset = page.getLong(256);
+    }
+
+    /** The owner's page, null without a live owner that has one. */
+    static Watermarks read(Path root) throws IOException {
+        long device = number(root, "unix:dev");
+        long inode = number(root, "unix:ino");
+        byte[] bytes;
+        try {
+            bytes = Files.readAllBytes(
+                    SHARED_MEMORY.resolve(String.format("ringmq-%x-%x-watermarks", device, inode)));
+        } catch (NoSuchFileException none) {
+            return null;
+        }
+        ByteBuffer page = ByteBuffer.wrap(bytes).order(ByteOrder.nativeOrder());
+        boolean isOfStore = bytes.length >= USED_BYTES
+                && page.getLong(0) == MAGIC
+                && page.getLong(32) == device
+                && page.getLong(40) == inode;
+        return isOfStore && isLocked(root) ? new Watermarks(page) : null;
+    }
+
+    /**
+     * Whether some process, ours or stock's, owns the store. Whether it is locked is read from the kernel's list: Java can only try to take a lock, and a
+     * broker that starts in that moment would find its store locked. Devices are not compared, as stacked file systems
+     * show another one here.
+     */
+    static boolean isLocked(Path root) throws IOException {
+        String inode;
+        try {
+            inode = ":" + number(root.resolve("lock"), "unix:ino");
+        } catch (NoSuchFileException none) {
+            return false;
+        }
+        for (String line : Files.readString(LOCKS, StandardCharsets.US_ASCII).split("\n")) {
+            String[] fields = line.trim().split("\\s+");
+            if (fields.length > INODE_FIELD && !"->".equals(fields[1]) && fields[INODE_FIELD].endsWith(inode)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static long number(Path path, String attribute) throws IOException {
+        return ((Number) Files.getAttribute(path, attribute)).longValue();
+    }
+}

@@ -1,0 +1,83 @@
+"""Which batch reads the JVM source `ringmq-jvm` can take over from the Python source, and with which options.
+
+It reads files: the store has to be on the driver's host and the tasks in the driver's process. What it does not know
+(times, addresses) is resolved here, by the planner of the Python source, to the offsets of each queue.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ringmq.ipc.watermark import store_is_locked
+from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.jar import FORMAT
+from ringmq.spark_bridge.limits import read_spans
+from ringmq.spark_bridge.offsets_option import QueueTimes, SinceTime
+from ringmq.spark_bridge.option_table import BY_LOWER_NAME
+from ringmq.spark_bridge.options import ReadOptions, parse_options
+from ringmq.store import layout, markers
+
+__all__ = ["FORMAT", "jvm_options"]
+
+PROVIDER = "io.ringmq.spark.RingmqProvider"
+_SERVED = frozenset(
+    {
+        "store", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "failOnDataLoss",
+        "minPartitions", "maxRecordsPerPartition", "includeHeaders", "columns", "verifyCrc", "includeSystemTopics",
+    }
+)  # fmt: skip
+_PLACES = frozenset({"subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets"})
+
+
+def jvm_options(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str] | None:
+    """The options of the same read for the JVM source, None where it has to be the Python source's.
+
+    Raises `OptionError` for options that no source takes.
+    """
+    options = parse_options(given)
+    if not _can_read_files(options) or not _is_there(spark):
+        return None
+    names = {"path": "store"} | {name.lower(): option.name for name, option in BY_LOWER_NAME.items()}
+    served = {names[name.lower()]: text for name, text in given.items() if names.get(name.lower()) in _SERVED}
+    served["store"] = str(options.store)
+    if any(isinstance(limit, SinceTime | QueueTimes) for limit in (options.starting, options.ending)):
+        return _resolved(options, served)
+    return served
+
+
+def _can_read_files(options: ReadOptions) -> bool:
+    """Whether the store is on this host, and its end is known without a recovery."""
+    root = options.store
+    if root is None or options.transport == "tcp" or not (root / layout.COMMIT_LOG).is_dir():
+        return False
+    is_clean = not markers.has_abort(root) and markers.failed_cause(root) is None
+    return is_clean or store_is_locked(root)
+
+
+def _is_there(spark: SparkSession) -> bool:
+    """Whether tasks run in the driver's process and its class path has the jar."""
+    jvm: Any = getattr(spark, "_jvm", None)  # a remote (Connect) session has none
+    if jvm is None or not spark.sparkContext.master.startswith("local"):
+        return False
+    try:
+        jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(PROVIDER)
+    except Exception:  # py4j's error carries the ClassNotFoundException
+        return False
+    return True
+
+
+def _resolved(options: ReadOptions, served: dict[str, str]) -> dict[str, str] | None:
+    """The same read with each queue's offsets in place of what chose them."""
+    spans = read_spans(open_catalog(options), options)
+    if not spans:
+        return None
+    queues: dict[str, list[int]] = {}
+    limits: dict[str, dict[str, dict[int, int]]] = {"startingOffsets": {}, "endingOffsets": {}}
+    for span in spans:
+        queues.setdefault(span.key.topic, []).append(span.key.queue_id)
+        limits["startingOffsets"].setdefault(span.key.topic, {})[span.key.queue_id] = span.begin
+        limits["endingOffsets"].setdefault(span.key.topic, {})[span.key.queue_id] = span.end
+    kept = {name: text for name, text in served.items() if name not in _PLACES}
+    return kept | {"assign": json.dumps(queues)} | {name: json.dumps(offsets) for name, offsets in limits.items()}
