@@ -4,7 +4,7 @@ it has them.
 `key` is the KEYS property (all keys, separated by a blank). `value` is the body, decompressed. `partition` is the queue
 id, `offset` the queue offset. `timestamp` is the store time and `timestampType` always 1 (when the log took it, Kafka's
 LogAppendTime). `headers` are the properties that the application has set: all but the names that RocketMQ keeps for
-itself (`MessageConst.STRING_HASH_SET`: KEYS, TAGS, UNIQ_KEY, WAIT, ...), null where there are none. `properties` are all
+itself (`MessageConst.STRING_HASH_SET`: KEYS, TAGS, WAIT, ...), null where there are none. `properties` are all
 of them. `tags` and `key` are null where they are absent. `msg_id` is UNIQ_KEY, or the offset id of a message that has
 none. `sys_flag` is as stored; of a message of an inner batch it is the batch's. `commit_log_offset` is where the record
 begins; the messages of an inner batch share it.

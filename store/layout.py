@@ -6,7 +6,7 @@ Directory map: `commitlog/`, `consumequeue/<topic>/<queueId>/`, `batchconsumeque
 
 import struct
 
-from ringmq.native import ffi, lib
+from ringmq import native
 
 COMMIT_LOG_FILE_BYTES = 1 << 30
 CONSUME_QUEUE_UNIT = struct.Struct(">qiq")  # commit log offset, size, tags code
@@ -44,7 +44,7 @@ STORE_HOST_V6 = 0x20
 INNER_BATCH = 0x80
 
 # The C side asserts the same numbers at compile time: a mismatch here means another build of the extension.
-for _name, _size in {
+_SIZES = {
     "struct rmq_record_in": 160,
     "struct rmq_record_view": 112,
     "struct rmq_cq_unit": 24,
@@ -53,11 +53,19 @@ for _name, _size in {
     "struct rmq_index_header": 40,
     "struct rmq_queue_row": 64,
     "struct rmq_log_recovery": 72,
-}.items():
-    if ffi.sizeof(_name) != _size:
-        raise ImportError(f"{_name} has {ffi.sizeof(_name)} bytes in the C core, {_size} expected: rebuild it")
-if (CONSUME_QUEUE_UNIT.size, BATCH_UNIT.size) != (lib.RMQ_CQ_UNIT_BYTES, lib.RMQ_CQ_BATCH_UNIT_BYTES):
-    raise ImportError("unit sizes of the C core differ from ringmq.store.layout: rebuild it")
+}
+
+
+def _check_core() -> None:
+    for name, size in _SIZES.items():
+        if native.ffi.sizeof(name) != size:
+            raise ImportError(f"{name} has {native.ffi.sizeof(name)} bytes in the C core, {size} expected: rebuild it")
+    if (CONSUME_QUEUE_UNIT.size, BATCH_UNIT.size) != (native.lib.RMQ_CQ_UNIT_BYTES, native.lib.RMQ_CQ_BATCH_UNIT_BYTES):
+        raise ImportError("unit sizes of the C core differ from ringmq.store.layout: rebuild it")
+
+
+if native.available():  # records are decoded without it, too: by Spark tasks on hosts with the base install
+    _check_core()
 
 
 def file_name(offset: int) -> str:

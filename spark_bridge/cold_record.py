@@ -1,0 +1,87 @@
+"""Records that Python unpacks: compressed bodies, inner batches (BatchCQ topics), properties that are no clean text."""
+
+import struct
+from dataclasses import dataclass
+
+from ringmq.client.compression import DecompressionError, decompress_body
+from ringmq.store import layout
+from ringmq.store.record import parse_properties
+
+_HEAD = struct.Struct(">iiiii")  # total size, magic, CRC, flag, body length
+_LENGTH = struct.Struct(">h")
+
+
+class ColdRecordError(ValueError):
+    """The record cannot be unpacked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record as stored: `raw` is all of it, `body` and `properties` are parts of it. `position` is its commit-log
+    offset."""
+
+    position: int
+    raw: bytes
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    body: bytes
+    properties: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RowMessage:
+    """One message of a record, ready for a row: the body as its sender gave it, properties as UTF-8 with each name
+    once."""
+
+    queue_offset: int
+    body: bytes
+    properties: bytes
+
+
+def messages_of(record: StoredRecord, *, wants_body: bool) -> list[RowMessage]:
+    """The record's message, or those of its inner batch. Raises `ColdRecordError`."""
+    if record.sys_flag & layout.INNER_BATCH:
+        return _split(_plain_body(record), _base_offset(record))
+    body = _plain_body(record) if wants_body else b""
+    return [RowMessage(record.queue_offset, body, clean_properties(record.properties))]
+
+
+def _plain_body(record: StoredRecord) -> bytes:
+    try:
+        return decompress_body(record.body, record.sys_flag)
+    except DecompressionError as error:
+        raise ColdRecordError(f"the body cannot be decompressed: {error}") from error
+
+
+def clean_properties(raw: bytes) -> bytes:
+    """The pairs as valid UTF-8 (bytes that are none are replaced, as Java does), of equal names the last value."""
+    return "".join(f"{name}\x01{value}\x02" for name, value in parse_properties(raw).items()).encode()
+
+
+def _base_offset(record: StoredRecord) -> int:
+    text = parse_properties(record.properties).get("INNER_BASE", str(record.queue_offset))
+    try:
+        return int(text)
+    except ValueError:
+        raise ColdRecordError(f"its INNER_BASE {text[:32]!r} is no number") from None
+
+
+def _split(body: bytes, base_offset: int) -> list[RowMessage]:
+    messages: list[RowMessage] = []
+    at = 0
+    while at < len(body):
+        number = len(messages)
+        if len(body) - at < _HEAD.size + _LENGTH.size:
+            raise ColdRecordError(f"its inner batch ends inside the head of message {number}")
+        total, _, _, _, length = _HEAD.unpack_from(body, at)
+        body_at = at + _HEAD.size
+        if not 0 <= length <= total - _HEAD.size - _LENGTH.size or at + total > len(body):
+            raise ColdRecordError(f"inner batch: lengths {total} and {length} of message {number} lead out of it")
+        properties = body[body_at + length + _LENGTH.size : at + total]
+        messages.append(
+            RowMessage(base_offset + number, body[body_at : body_at + length], clean_properties(properties))
+        )
+        at += total
+    return messages

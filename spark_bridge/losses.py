@@ -1,0 +1,23 @@
+"""What a place that cannot be read means: an error, or with failOnDataLoss=false one warning and the next place."""
+
+import logging
+
+from ringmq.spark_bridge.errors import DataLossError, ReadError
+
+log = logging.getLogger("ringmq.spark_bridge")
+
+
+class Losses:
+    """Decides for one slice."""
+
+    def __init__(self, *, fail: bool) -> None:
+        self._fail = fail
+        self._has_warned = False
+
+    def meet(self, error: ReadError | DataLossError) -> None:
+        """Raise the error, or go on: the first one of a slice is logged."""
+        if self._fail:
+            raise error
+        if not self._has_warned:
+            log.warning("%s; reading goes on behind it (failOnDataLoss=false), further losses are not listed", error)
+            self._has_warned = True
