@@ -9,8 +9,10 @@ May import: ringmq.native, ringmq.ipc, ringmq.store (read only), ringmq.client.
 from importlib import import_module
 from typing import Any
 
-# Importing this package must cost nothing and need neither Spark nor Arrow: a helper's module is loaded when it is named.
+# Importing this package costs nothing and needs neither Spark nor Arrow: a helper's module is loaded when it is named.
 _HELPERS = {
+    "scan": "ringmq.spark_bridge.log_scan",
+    "store_to_parquet": "ringmq.spark_bridge.sealed_parquet",
     "session": "pyspark_ringmq.session",
 }
 

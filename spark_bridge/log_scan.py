@@ -1,0 +1,97 @@
+"""Reading the log without Spark: `scan(...)` is a frozen range of rows as Arrow batches, and what is made of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.options import ReadOptions, parse_options
+from ringmq.spark_bridge.plan import plan_batch
+from ringmq.spark_bridge.progress import Progress
+from ringmq.spark_bridge.read import ReadSettings, read_slice
+from ringmq.spark_bridge.schema import arrow_schema, default_columns
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+def scan(
+    source: str | Path,
+    *,
+    topics: str | Sequence[str] = (),
+    columns: Sequence[str] = (),
+    progress: bool | None = None,
+    **options: str,
+) -> "Scan":
+    """The messages of a store (its folder) or of the brokers behind a name server (`host:port`), up to now.
+
+    `topics` none means all user topics. `columns` are names of `schema.COLUMNS`, the default those of Spark's source.
+    Further options are those of the data source, e.g. `startingTimestamp="1700000000000"`. A progress bar is shown on
+    standard error when that is a terminal and the scan takes longer than a second; `progress` decides otherwise.
+    Raises `OptionError` and `ReadError`.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    is_address = isinstance(source, str) and ":" in source and not Path(source).is_dir()
+    given = {"bootstrap" if is_address else "store": str(source), **options}
+    given |= {"subscribe": ",".join(names)} if names else {}
+    given |= {"columns": ",".join(columns)} if columns else {}
+    return Scan(parse_options(given), progress)
+
+
+class Scan:
+    """Rows that were there when the scan was made; it can be read again and again."""
+
+    def __init__(self, options: ReadOptions, progress: bool | None = None) -> None:
+        catalog = open_catalog(options)
+        self._slices = plan_batch(catalog, options)
+        brokers = {part.broker.name for part in self._slices}
+        self._columns = options.columns or default_columns(headers=options.include_headers, broker=len(brokers) > 1)
+        self._how = replace(ReadSettings.of(options), reuse_buffers=False)
+        self._progress = progress
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return arrow_schema(self._columns)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The rows in batches of about 1 MiB. Raises `ReadError` and `DataLossError`."""
+        return self._batches(self._columns)
+
+    def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        with Progress("scan", sum(part.rows_max for part in self._slices), "row", self._progress) as bar:
+            for part in self._slices:
+                for batch in read_slice(part, columns, self._how):
+                    bar.advance(batch.num_rows)
+                    yield batch
+
+    def to_arrow(self) -> pa.Table:
+        """All rows in memory."""
+        return pa.Table.from_batches(self, self.schema)
+
+    def to_pandas(self, **how: Any) -> "pandas.DataFrame":
+        """All rows as a pandas frame; `how` goes to `pyarrow.Table.to_pandas`. Needs the extra `pandas`."""
+        _require("pandas")
+        return self.to_arrow().to_pandas(**how)
+
+    def to_polars(self) -> "polars.DataFrame":
+        """All rows as a polars frame. Needs the extra `polars`."""
+        frame: polars.DataFrame = _require("polars").from_arrow(self.to_arrow())
+        return frame
+
+    def count(self) -> int:
+        """How many rows there are; from the ConsumeQueues where no time is asked for."""
+        return sum(batch.num_rows for batch in self._batches(("offset",)))
+
+
+def _require(package: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(f"this needs {package}: pip install 'ringmq[{package}]'") from error

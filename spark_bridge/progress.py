@@ -1,0 +1,35 @@
+"""A progress bar on standard error, when that is a terminal and tqdm is installed; else nothing."""
+
+import sys
+from typing import Any
+
+SHOWN_AFTER_S = 1.0
+
+
+class Progress:
+    """`shown` None: on a terminal only."""
+
+    def __init__(self, label: str, total: int, unit: str, shown: bool | None = None) -> None:
+        self._bar: Any = None
+        if shown is False or (shown is None and not sys.stderr.isatty()):
+            return
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            if shown:
+                raise ImportError("a progress bar needs tqdm: pip install 'ringmq[arrow]'") from None
+            return
+        delay = 0.0 if shown else SHOWN_AFTER_S
+        self._bar = tqdm(desc=label, total=total, unit=unit, unit_scale=True, delay=delay, file=sys.stderr)
+
+    def advance(self, amount: int) -> None:
+        """So much more is done."""
+        if self._bar is not None:
+            self._bar.update(amount)
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()

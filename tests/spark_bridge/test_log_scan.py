@@ -1,0 +1,123 @@
+"""`scan` and `store_to_parquet`: the log without Spark."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from ringmq.client.topics import is_user_topic
+from ringmq.spark_bridge import scan, store_to_parquet
+from ringmq.spark_bridge.errors import ReadError
+from ringmq.spark_bridge.option_table import OptionError
+from ringmq.spark_bridge.schema import KAFKA_COLUMNS
+from tests.spark_bridge.made_store import MadeStore
+from tests.spark_bridge.plain_decoder import log_rows
+
+BROKER = "DEFAULT_BROKER"
+
+
+@pytest.fixture(scope="module")
+def expected(golden_store: Path) -> list[dict[str, Any]]:
+    return [row for row in log_rows(golden_store, BROKER) if is_user_topic(row["topic"])]
+
+
+def keyed(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    return {(row["topic"], row["partition"], row["offset"]): row for row in rows}
+
+
+def test_all_rows_as_a_table(golden_store: Path, expected: list[dict[str, Any]]) -> None:
+    found = scan(golden_store)
+    table = found.to_arrow()
+    assert tuple(table.schema.names) == KAFKA_COLUMNS
+    wanted = [{name: row[name] for name in KAFKA_COLUMNS} for row in expected]
+    assert keyed(table.to_pylist()) == keyed(wanted)
+    assert found.count() == len(expected) == table.num_rows
+    assert found.to_arrow().equals(table), "a scan can be read again"
+
+
+def test_topics_columns_and_options(golden_store: Path, expected: list[dict[str, Any]]) -> None:
+    found = scan(golden_store, topics="GoldC", columns=["offset", "broker"], endingOffsets="latest")
+    rows = found.to_arrow().to_pylist()
+    assert len(rows) == found.count() == sum(row["topic"] == "GoldC" for row in expected)
+    assert {row["broker"] for row in rows} == {BROKER}
+    with pytest.raises(OptionError, match="stroe"):
+        scan(golden_store, stroe="x")
+
+
+def test_batches_are_not_overwritten(golden_store: Path, expected: list[dict[str, Any]]) -> None:
+    batches = list(scan(golden_store, columns=("value",)))
+    assert len(batches) > 1
+    values = [value for batch in batches for value in batch.column(0).to_pylist()]
+    assert sorted(values) == sorted(row["value"] for row in expected)
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_frames_or_the_extra_that_is_missing(golden_store: Path, package: str) -> None:
+    found = scan(golden_store, topics="GoldC", columns=("offset", "key"))
+    try:
+        __import__(package)
+    except ImportError:
+        with pytest.raises(ImportError, match=rf"ringmq\[{package}\]"):
+            getattr(found, f"to_{package}")()
+    else:
+        assert len(getattr(found, f"to_{package}")()) == found.count()
+
+
+def test_a_progress_bar_only_where_it_is_wanted(golden_store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert scan(golden_store).count() > 0
+    assert capsys.readouterr().err == "", "standard error is no terminal here"
+    pytest.importorskip("tqdm")
+    assert scan(golden_store, progress=True).count() > 0
+    assert "scan: 100%" in capsys.readouterr().err
+
+
+def test_importing_the_package_loads_neither_spark_nor_arrow() -> None:
+    code = "import sys, ringmq.spark_bridge; print({'pyspark', 'pyarrow'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.fixture
+def grown_store(tmp_path: Path) -> MadeStore:
+    made = MadeStore(tmp_path / "store", file_bytes=4096)
+    for number in range(60):
+        made.append(queue_id=number % 3, body=b"x" * 100)
+    return made
+
+
+def parquet_rows(folder: Path) -> list[dict[str, Any]]:
+    return [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+
+
+def test_sealed_files_become_parquet_and_only_once(grown_store: MadeStore, tmp_path: Path) -> None:
+    target = tmp_path / "out" / "parquet"
+    sealed_end = grown_store.end // grown_store.file_bytes * grown_store.file_bytes
+    starts = range(0, sealed_end, grown_store.file_bytes)
+    written = store_to_parquet(grown_store.root, target, columns=("commit_log_offset", "value", "headers"))
+    assert [path.name for path in written] == [f"{start:020d}.parquet" for start in starts]
+    expected = [place[0] for place in grown_store.places if place[0] < sealed_end]
+    assert [row["commit_log_offset"] for row in parquet_rows(target)] == expected
+    assert store_to_parquet(grown_store.root, target, columns=("commit_log_offset", "value", "headers")) == []
+    while grown_store.end < sealed_end + grown_store.file_bytes + 1:
+        grown_store.append()
+    more = store_to_parquet(grown_store.root, target, columns=("commit_log_offset", "value", "headers"))
+    assert [path.name for path in more] == [f"{sealed_end:020d}.parquet"]
+    assert [path.suffix for path in target.iterdir() if path.suffix != ".parquet"] == []
+
+
+def test_a_target_with_other_columns_is_refused(grown_store: MadeStore, tmp_path: Path) -> None:
+    store_to_parquet(grown_store.root, tmp_path / "p", columns=("offset",))
+    with pytest.raises(ReadError, match="other columns"):
+        store_to_parquet(grown_store.root, tmp_path / "p", columns=("offset", "value"))
+
+
+def test_an_interrupted_file_is_written_anew(grown_store: MadeStore, tmp_path: Path) -> None:
+    target = tmp_path / "p"
+    target.mkdir()
+    (target / f".{0:020d}.parquet.part").write_bytes(b"half of a file")
+    store_to_parquet(grown_store.root, target, columns=("offset",))
+    assert not list(target.glob(".*"))
+    assert len(parquet_rows(target)) > 10
