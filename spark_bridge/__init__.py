@@ -13,6 +13,7 @@ from typing import Any
 _HELPERS = {
     "scan": "ringmq.spark_bridge.log_scan",
     "store_to_parquet": "ringmq.spark_bridge.sealed_parquet",
+    "read": "pyspark_ringmq.reading",
     "session": "pyspark_ringmq.session",
 }
 

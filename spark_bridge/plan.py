@@ -1,125 +1,153 @@
-"""Which ranges of the commit log to read. No Spark.
+"""Which tasks a read consists of. No Spark.
 
-Two promises meet here. Nothing at or beyond the readable bound is planned: the confirm offset of the live owner, from
-its watermark page, or without a live owner the end of the ConsumeQueues. And every range begins and ends at a record,
-so that ranges can be read apart: ConsumeQueue units name such places.
+A read of most of the log becomes ranges of the commit log, each inside one file and cut at borders of records, with
+the spans of queue offsets that lie in it; any other read becomes groups of queue spans. Ends are frozen when the plan
+is made.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from ringmq.client.topics import is_user_topic
-from ringmq.ipc.watermark import read_watermarks
-from ringmq.spark_bridge.options import OptionError, ReadOptions, parse_options
+from ringmq.spark_bridge.catalog import Catalog, open_catalog
+from ringmq.spark_bridge.limits import read_spans
+from ringmq.spark_bridge.log_index import LogIndex
+from ringmq.spark_bridge.log_ranges import Extent, log_extent, log_slices
+from ringmq.spark_bridge.narrowing import NOTHING_LEFT_OUT, Narrowing
+from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.schema import default_columns
-from ringmq.store import layout
-from ringmq.store.consume_queue import ConsumeQueue, first_index
-from ringmq.store.guess import config_without_index
-from ringmq.store.message_store import MessageStore
+from ringmq.spark_bridge.slices import EVERY_TIME, BrokerPlace, QueueSpan, Slice, TimeRange
 
-RANGE_BYTES = 128 << 20  # what Spark gives a task of a file source
-BORDER_QUEUES_MAX = 16  # queues asked for a record near a cut: enough to come close, bounded for 10,000 topics
+log = logging.getLogger("ringmq.spark_bridge")
 
-
-@dataclass(frozen=True, slots=True)
-class LogRange:
-    """Bytes [`begin`, `end`) of the commit log, all in the file `path` that begins at `file_start`."""
-
-    path: str
-    file_start: int
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReadPlan:
-    """One action's work. `topics` are those whose rows count; a record at or behind `trust_offset` also counts when its
-    topic is a user topic that has no queue on disk yet (it was made since)."""
-
-    ranges: tuple[LogRange, ...]
-    topics: frozenset[str]
-    trust_offset: int
-    readable_offset: int
+TASK_BYTES = 128 << 20  # what Spark gives a task of a file source
+TASK_BYTES_MIN = 8 << 20  # below this another task costs more than it saves
+RECORD_BYTES = 1024  # a record's size where the log cannot be looked at
+LOG_SHARE_MIN = 0.5  # of the bytes in a stretch of log: from here on walking it beats going from record to record
+CLOCK_STEP_MS = 10_000  # a host's clock may be set back by so much without a filter by time losing rows
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of a batch read or a stream with these options. Raises `OptionError`."""
+    """The columns of a batch read or a stream with these options. Raises `OptionError`, `ReadError`."""
     given = parse_options(options, streaming=None)
-    return given.columns or default_columns(headers=given.include_headers)
+    if given.columns:
+        return given.columns
+    several = given.store is None and len(open_catalog(given).brokers()) > 1
+    return default_columns(headers=given.include_headers, broker=several)
 
 
-def plan_read(options: ReadOptions) -> ReadPlan:
-    """Decide what to read. Called on the driver, once per action; a growing log gives each action its own end."""
-    if options.store is None:
-        raise OptionError("option store (a folder that holds commitlog) is missing")
-    store = MessageStore(config_without_index(options.store))
-    # the bound first: what the queues show afterwards is at least as new
-    watermarks = read_watermarks(options.store)
-    bound = watermarks.confirm_offset if watermarks.live else store.queue_end()
-    trust_offset = min(watermarks.dispatched_offset, bound) if watermarks.live else bound
-    on_disk = {name.topic for name in store.queue_names()}
-    topics = {topic for topic in on_disk if options.include_system_topics or is_user_topic(topic)}
-    topics = {topic for topic in topics if options.topics.wants(topic)}
-    return ReadPlan(tuple(_ranges(store, options, bound)), frozenset(topics), trust_offset, bound)
+def plan_batch(catalog: Catalog, options: ReadOptions, narrowing: Narrowing = NOTHING_LEFT_OUT) -> list[Slice]:
+    """The tasks of a batch read, none when there is nothing to read.
+
+    Raises `OptionError`, `ReadError`, and `DataLossError` for offsets out of range with failOnDataLoss.
+    """
+    times = narrowing.times
+    spans = [_narrowed(catalog, span, narrowing, times) for span in read_spans(catalog, options, narrowing.wants)]
+    return plan_spans(catalog, [span for span in spans if span.count], options, times)
 
 
-def wants_topic(plan: ReadPlan, options: ReadOptions, topic: str, commit_log_offset: int) -> bool:
-    """Whether rows of `topic` count."""
-    if topic in plan.topics:
-        return True
-    if commit_log_offset < plan.trust_offset or not options.topics.wants(topic):
-        return False
-    return options.include_system_topics or is_user_topic(topic)
+def plan_spans(
+    catalog: Catalog, spans: Sequence[QueueSpan], options: ReadOptions, times: TimeRange = EVERY_TIME
+) -> list[Slice]:
+    """The tasks that read `spans`, none of them empty, under minPartitions and maxRecordsPerPartition.
+
+    Raises `ReadError`.
+    """
+    index = catalog.log_index()
+    if index is not None and spans:
+        extent = log_extent(index, spans)
+        ranges = _plan_log(catalog.brokers()[0], index, spans, extent, options, times)
+        if ranges:
+            return ranges
+        record_bytes = extent.record_bytes
+    else:
+        record_bytes = sum(span.count for span in spans) * RECORD_BYTES
+    tasks = max(options.min_partitions or 1, useful_tasks(record_bytes))
+    return slices_of(catalog, spans, tasks, rows_max=options.max_records_per_partition, times=times)
 
 
-def _ranges(store: MessageStore, options: ReadOptions, bound: int) -> Iterator[LogRange]:
-    files = store.commit_log.files
-    begin = store.commit_log.min_offset
-    if begin >= bound:
-        return
-    range_bytes = max(1, min(RANGE_BYTES, -(-(bound - begin) // (options.min_partitions or 1))))
-    queues = _border_queues(store)
-    for file_start in files.starts:
-        file_end = file_start + files.file_bytes
-        at, last = max(begin, file_start), min(bound, file_end)
-        path = _path_of(files.directories, file_start)
-        while at < last:
-            cut = last if last - at <= range_bytes else min(last, _border_at(queues, at + range_bytes, last))
-            yield LogRange(str(path), file_start, at, cut)
-            at = cut
+def slices_of(
+    catalog: Catalog,
+    spans: Sequence[QueueSpan],
+    tasks: int,
+    *,
+    rows_max: int | None = None,
+    times: TimeRange = EVERY_TIME,
+) -> list[Slice]:
+    """The rows of `spans` as about `tasks` slices of equal size, more where a task would have more than `rows_max`.
+
+    Each is of one broker. Rows that have no unit in a ConsumeQueue yet become slices of the log.
+    """
+    index = catalog.log_index()
+    slices: list[Slice] = []
+    if index is not None:
+        tails = [replace(s, begin=max(s.begin, index.units_end(s.key, s.end))) for s in spans]
+        spans = [replace(s, end=index.units_end(s.key, s.end)) for s in spans]
+        tails = [span for span in tails if span.count > 0]
+        if tails:
+            place = catalog.brokers()[0]
+            slices += log_slices(place, index, tails, log_extent(index, tails), TASK_BYTES, times)
+    spans = [span for span in spans if span.count > 0]
+    total = sum(span.count for span in spans)
+    if not total:
+        return slices
+    size = -(-total // min(tasks, total))
+    size = size if rows_max is None else min(size, rows_max)
+    for place in catalog.brokers():
+        own = [span for span in spans if span.key.broker == place.name]
+        slices += [Slice(place, tuple(group), None, times) for group in _groups(own, size)]
+    return slices
 
 
-def _path_of(directories: tuple[Path, ...], file_start: int) -> Path:
-    name = layout.file_name(file_start)
-    return next((d / name for d in directories if (d / name).exists()), directories[0] / name)
+def useful_tasks(record_bytes: int) -> int:
+    """How many tasks read so much: as many as there are cores while that pays, then one for each 128 MiB."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, record_bytes // TASK_BYTES_MIN), -(-record_bytes // TASK_BYTES))
 
 
-def _border_queues(store: MessageStore) -> list[tuple[ConsumeQueue, int, int]]:
-    """Up to 16 queues with most units, as (queue, first, end)."""
-    queues: list[tuple[ConsumeQueue, int, int]] = []
-    for name in store.queue_names():
-        queue = None if name.is_batch else store.queue(name.topic, name.queue_id)
-        if isinstance(queue, ConsumeQueue):
-            end = queue.max_offset(1 << 62)
-            first = queue.min_offset(store.commit_log.min_offset, end)
-            if end > first:
-                queues.append((queue, first, end))
-    queues.sort(key=lambda entry: entry[1] - entry[2])
-    return queues[:BORDER_QUEUES_MAX]
+def _narrowed(catalog: Catalog, span: QueueSpan, narrowing: Narrowing, times: TimeRange) -> QueueSpan:
+    """The part of a span that can have rows; store times may fall by CLOCK_STEP_MS, tasks look at each."""
+    span = narrowing.span(span)
+    if span.count and times.begin_ms is not None:
+        begin = catalog.offset_at(span.key, max(0, times.begin_ms - CLOCK_STEP_MS))
+        span = replace(span, begin=span.end if begin is None else min(max(span.begin, begin), span.end))
+    if span.count and times.end_ms is not None:
+        end = catalog.offset_at(span.key, max(0, times.end_ms + CLOCK_STEP_MS))
+        span = replace(span, end=span.end if end is None else min(max(span.begin, end), span.end))
+    return span
 
 
-def _border_at(queues: list[tuple[ConsumeQueue, int, int]], target: int, end: int) -> int:
-    """The first place at or behind `target` where some queue knows a record; `end` when none does."""
-    best = end
-    for queue, first, last in queues:
+def _plan_log(
+    place: BrokerPlace,
+    index: LogIndex,
+    spans: Sequence[QueueSpan],
+    extent: Extent,
+    options: ReadOptions,
+    times: TimeRange,
+) -> list[Slice]:
+    """The read as ranges of the log; none where it leaves out so much of it that queue spans are the better way."""
+    if extent.record_bytes < LOG_SHARE_MIN * extent.log_bytes:
+        return []
+    tasks = max(options.min_partitions or 1, useful_tasks(extent.log_bytes))
+    slices = log_slices(place, index, spans, extent, -(-extent.log_bytes // tasks), times)
+    rows_max = options.max_records_per_partition
+    return [] if rows_max is not None and any(part.rows_max > rows_max for part in slices) else slices
 
-        def is_behind(index: int, queue: ConsumeQueue = queue) -> bool:
-            unit = queue.unit(index)
-            return unit is None or unit.commit_log_offset >= target
 
-        index = first_index(first, last, is_behind)
-        unit = queue.unit(index) if index < last else None
-        if unit is not None:
-            best = min(best, unit.commit_log_offset)
-    return best
+def _groups(spans: Sequence[QueueSpan], size: int) -> Iterator[list[QueueSpan]]:
+    """The spans in order, cut into groups of `size` offsets; the last group may be smaller."""
+    group: list[QueueSpan] = []
+    room = size
+    for span in spans:
+        begin = span.begin
+        while begin < span.end:
+            end = min(span.end, begin + room)
+            group.append(QueueSpan(span.key, begin, end))
+            room -= end - begin
+            begin = end
+            if not room:
+                yield group
+                group, room = [], size
+    if group:
+        yield group

@@ -11,6 +11,7 @@ from pathlib import Path
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.store import layout
 from ringmq.store.commit_log import CommitLog
+from ringmq.store.config import StoreConfigError
 from ringmq.store.mapped_file import StoreLoadError
 
 
@@ -23,7 +24,7 @@ def readable(root: Path) -> Iterator[None]:
         raise ReadError(_refused(Path(error.filename or root))) from error
     except FileNotFoundError as error:
         raise ReadError(f"store {root}: {error.filename} is not there") from error
-    except StoreLoadError as error:
+    except (StoreLoadError, StoreConfigError) as error:
         raise ReadError(f"store {root} is not readable as a RocketMQ store: {error}") from error
     except OSError as error:
         raise ReadError(f"store {root}: {error}") from error

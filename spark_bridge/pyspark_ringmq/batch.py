@@ -1,23 +1,44 @@
-"""Batch reads: planned on the driver once per action, read by tasks."""
+"""Batch reads: planned on the driver once per action, read by tasks.
 
-from collections.abc import Iterator, Mapping, Sequence
+Spark pushes filters down where `spark.sql.python.filterPushdown.enabled` is true, and refuses a reader that could take
+filters where it is not. So the reader that takes them is used in Spark's worker for push-down alone.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from ringmq.spark_bridge import narrowing
+from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.narrowing import Condition, Narrowing
 from ringmq.spark_bridge.options import ReadOptions, parse_columns, parse_options
-from ringmq.spark_bridge.plan import LogRange, ReadPlan, plan_read, wants_topic
-from ringmq.spark_bridge.read import read_range
+from ringmq.spark_bridge.plan import plan_batch
+from ringmq.spark_bridge.read import ReadSettings, read_slice
+from ringmq.spark_bridge.slices import Slice
+
+PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+_OPS = {
+    "EqualTo": "=",
+    "In": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class RangePartition(InputPartition):
-    """One range of the log with what its task must know; pickled to it."""
+class SlicePartition(InputPartition):
+    """One task's work, pickled to it."""
 
-    def __init__(self, log_range: LogRange, plan: ReadPlan) -> None:
-        super().__init__(log_range.begin)
-        self.log_range = log_range
-        self.plan = plan
+    def __init__(self, part: Slice) -> None:
+        super().__init__(part)
+        self.part = part
 
 
 class Reader(DataSourceReader):
@@ -26,24 +47,71 @@ class Reader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
+        self._narrowing = narrowing.NOTHING_LEFT_OUT
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the ranges; called on the driver for each action, so a growing log ends where it ends now."""
-        plan = plan_read(self._options)
-        bare = ReadPlan((), plan.topics, plan.trust_offset, plan.readable_offset)
-        return [RangePartition(log_range, bare) for log_range in plan.ranges]
+        """Plan the tasks; called on the driver for each action, so a growing log ends where it ends now."""
+        slices = plan_batch(open_catalog(self._options), self._options, self._narrowing)
+        return [SlicePartition(part) for part in slices]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow batches of one range; runs in a task's Python worker."""
-        assert isinstance(partition, RangePartition)
-        plan, options = partition.plan, self._options
+        """Arrow batches of one slice; runs in a task's Python worker."""
+        if not isinstance(partition, SlicePartition):
+            return iter(())  # Spark makes one partition of its own of a plan without any
+        return read_slice(partition.part, self._columns, ReadSettings.of(self._options))
 
-        def keep(topic: str, commit_log_offset: int) -> bool:
-            return wants_topic(plan, options, topic, commit_log_offset)
 
-        return read_range(partition.log_range, self._columns, keep)
+class FilteringReader(Reader):
+    """The same, with the filters that Spark pushes down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what narrows the plan; yields what Spark has to check itself, row by row."""
+        conditions = []
+        for pushed in filters:
+            condition = condition_of(pushed)
+            if condition is not None:
+                conditions.append(condition)
+            if not (condition.is_exact if condition else _is_always_true(pushed)):
+                yield pushed
+        self._narrowing = Narrowing(tuple(conditions))
+
+
+def condition_of(pushed: Filter) -> Condition | None:
+    """The filter as a condition, None when it does not narrow a plan."""
+    op, column = _OPS.get(type(pushed).__name__), _column(pushed)
+    if op is None or column is None:
+        return None
+    value: Any = getattr(pushed, "value", None)
+    values = value if isinstance(pushed, datasource.In) else (value,)
+    plain = tuple(
+        _microseconds(value) if isinstance(value, datetime) else value for value in values if value is not None
+    )
+    return Condition(column, op, plain) if plain else None
+
+
+def _microseconds(time: datetime) -> int:
+    distance = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
+    return (distance.days * 86_400 + distance.seconds) * 1_000_000 + distance.microseconds
+
+
+def _is_always_true(pushed: Filter) -> bool:
+    """These columns are never null."""
+    return isinstance(pushed, datasource.IsNotNull) and _column(pushed) is not None
+
+
+def _column(pushed: Filter) -> str | None:
+    """The column that it is about, None when that does not narrow a plan."""
+    path: tuple[str, ...] = tuple(getattr(pushed, "attribute", ()))
+    return path[0] if len(path) == 1 and path[0] in narrowing.COLUMNS else None
+
+
+def _is_pushdown_worker() -> bool:
+    """Whether this process is Spark's worker for push-down: it imports that module, or is it."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return PUSHDOWN_WORKER in sys.modules or (spec is not None and spec.name == PUSHDOWN_WORKER)
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """The reader of one batch read. Raises `OptionError`."""
-    return Reader(parse_options(options), parse_columns(tuple(schema.fieldNames())))
+    reader = FilteringReader if _is_pushdown_worker() else Reader
+    return reader(parse_options(options), parse_columns(tuple(schema.fieldNames())))

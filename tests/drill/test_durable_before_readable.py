@@ -22,9 +22,10 @@ from ringmq.ipc.watermark import Watermarks, read_watermarks
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.admin_bodies import TopicStats
 from ringmq.remoting.message import decode_messages
+from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
-from ringmq.spark_bridge.plan import plan_read, wants_topic
-from ringmq.spark_bridge.read import read_range
+from ringmq.spark_bridge.plan import plan_batch
+from ringmq.spark_bridge.read import ReadSettings, read_slice
 from tests.conformance.wire import send_fields, shortened
 from tests.drill.settings import SMALL_STORE
 from tests.drill.sync_switch import SyncSwitch
@@ -114,13 +115,9 @@ def by_position(scene: Scene, topic: str) -> list[bytes]:
 
 
 def through_spark(scene: Scene, topic: str) -> list[bytes]:
-    options = parse_options({"store": str(scene.broker.store), "subscribe": topic})
-    plan = plan_read(options)
-    batches = [
-        batch
-        for part in plan.ranges
-        for batch in read_range(part, ("value",), lambda name, offset: wants_topic(plan, options, name, offset))
-    ]
+    options = parse_options({"store": str(scene.broker.store), "subscribePattern": topic})
+    parts = plan_batch(open_catalog(options), options)
+    batches = [batch for part in parts for batch in read_slice(part, ("value",), ReadSettings())]
     return [value for batch in batches for value in batch.column(0).to_pylist()]
 
 

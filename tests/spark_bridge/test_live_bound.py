@@ -11,9 +11,10 @@ import pytest
 
 from ringmq.client import Message, Producer, RetryPolicy, SendError
 from ringmq.ipc.watermark import read_watermarks
+from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
-from ringmq.spark_bridge.plan import plan_read, wants_topic
-from ringmq.spark_bridge.read import read_range
+from ringmq.spark_bridge.plan import plan_batch
+from ringmq.spark_bridge.read import ReadSettings, read_slice
 from tests.conformance import servers
 from tests.waiting import wait_until
 
@@ -40,13 +41,9 @@ def flush_worker(server: servers.RingmqServer) -> int:
 
 
 def bodies(store: Path) -> set[bytes]:
-    options = parse_options({"store": str(store), "subscribe": "Bound"})
-    plan = plan_read(options)
-
-    def keep(topic: str, commit_log_offset: int) -> bool:
-        return wants_topic(plan, options, topic, commit_log_offset)
-
-    batches = [batch for part in plan.ranges for batch in read_range(part, ("value",), keep)]
+    options = parse_options({"store": str(store), "subscribePattern": "Bound"})
+    parts = plan_batch(open_catalog(options), options)
+    batches = [batch for part in parts for batch in read_slice(part, ("value",), ReadSettings())]
     return {value for batch in batches for value in batch.column(0).to_pylist()}
 
 
