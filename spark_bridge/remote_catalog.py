@@ -63,7 +63,7 @@ class RemoteCatalog:
         _, end = self.bounds(key)
         if end == 0:
             return None
-        if key not in self._offsets.get(timestamp_ms, {}):
+        if MessageQueue(*key) not in self._offsets.get(timestamp_ms, {}):
             is_common = len(self._offsets) < COMMON_TIMES_MAX
             queues = [MessageQueue(*other) for other in (self._last_look() if is_common else (key,))]
             what = f"the offset of {key.label} of {key.topic} at {timestamp_ms} ms"
