@@ -1,0 +1,54 @@
+"""Committing offsets to a group from outside: for readers that keep their own place and want it seen as a group's."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from ringmq.client.errors import BrokerError, RouteError
+from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
+from ringmq.client.offsets import QueueOffsets
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.remoting.json_body import write_body
+from ringmq.remoting.message_queue import MessageQueue
+
+
+class ProgressCommitter:
+    """Commits to one group without being its member; a broker that does not know the group is told to make it.
+
+    Lives on one event loop; `close` ends it.
+    """
+
+    def __init__(self, namesrv: str | Sequence[str], group: str) -> None:
+        self._group = group
+        self._client = RemotingClient()
+        self._routes = RouteTable(NameServers(self._client, parse_name_servers(namesrv)))
+        self._offsets = QueueOffsets(self._client, self._routes)
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Commit the next offset to read of each queue. All are tried; raises the first `RingmqError`."""
+        answers = await asyncio.gather(*map(self._commit, offsets, offsets.values()), return_exceptions=True)
+        for answer in answers:
+            if answer is not None:
+                raise answer
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _commit(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            await self._offsets.commit(self._group, queue, offset)
+        except BrokerError as error:
+            if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
+            await self._make_group(error.address)
+            await self._offsets.commit(self._group, queue, offset)
+        except RouteError:
+            if await self._routes.fetch(queue.topic) is None:  # the broker may have moved since the route was asked for
+                raise
+            await self._offsets.commit(self._group, queue, offset)
+
+    async def _make_group(self, address: str) -> None:
+        body = write_body(SubscriptionGroupConfig(self._group).to_json())
+        await self._client.call(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)

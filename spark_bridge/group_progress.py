@@ -1,0 +1,71 @@
+"""A query's place, committed to a consumer group so that it shows where groups are watched. Nothing reads it back.
+
+Commits run in a thread of their own, the newest place at most once a second: a batch never waits for them, and a
+failure is a line in the log.
+"""
+
+import asyncio
+import logging
+import threading
+
+from ringmq.client import MessageQueue, RingmqError
+from ringmq.client.progress import ProgressCommitter
+from ringmq.spark_bridge.slices import QueueKey
+from ringmq.spark_bridge.stream_core import Offsets
+
+INTERVAL_S = 1.0
+CLOSE_TIMEOUT_S = 5.0
+
+_log = logging.getLogger("ringmq.spark_bridge")
+
+
+class GroupProgress:
+    """Tells the brokers behind name servers `bootstrap` the progress of `group`."""
+
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self._bootstrap = bootstrap
+        self._group = group
+        self._place: Offsets = {}
+        self._loop = asyncio.new_event_loop()
+        self._news = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._thread = threading.Thread(
+            target=self._loop.run_until_complete, args=(self._follow(),), name=f"progress of {group}", daemon=True
+        )
+        self._thread.start()
+
+    def report(self, place: Offsets) -> None:
+        """Commit `place`, or what is newer by then. Returns at once."""
+        self._place = place
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    def close(self) -> None:
+        """Commit what was reported last, within `CLOSE_TIMEOUT_S`."""
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._loop.call_soon_threadsafe(self._news.set)
+        self._thread.join(CLOSE_TIMEOUT_S)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    async def _follow(self) -> None:
+        committer = ProgressCommitter(self._bootstrap, self._group)
+        committed: dict[QueueKey, int] = {}
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                news = {key: offset for key, offset in self._place.items() if committed.get(key) != offset}
+                try:
+                    await committer.commit({MessageQueue(*key): offset for key, offset in news.items()})
+                    committed |= news
+                except RingmqError as error:
+                    _log.warning("the stream's progress is not committed to group %s: %s", self._group, error)
+                if self._closing.is_set():
+                    return
+                try:
+                    await asyncio.wait_for(self._closing.wait(), INTERVAL_S)
+                    self._news.set()  # the last round
+                except TimeoutError:
+                    continue
+        finally:
+            await committer.close()
