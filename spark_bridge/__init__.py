@@ -11,6 +11,7 @@ from typing import Any
 
 # Importing this package costs nothing and needs neither Spark nor Arrow: a helper's module is loaded when it is named.
 _HELPERS = {
+    "lag_listener": "ringmq.spark_bridge.lag",
     "scan": "ringmq.spark_bridge.log_scan",
     "store_to_parquet": "ringmq.spark_bridge.sealed_parquet",
     "read": "pyspark_ringmq.reading",
