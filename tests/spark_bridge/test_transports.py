@@ -6,7 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -185,14 +185,18 @@ def check_stock(server: servers.Server, golden_store: Path) -> None:
     by_broker = plan(bootstrap=server.namesrv, minPartitions="4", **topics)
     assert {part.broker for part in by_broker} == {BrokerPlace(servers.BROKER_NAME, server.broker)}
     assert len(by_broker) >= 4
-    rows: Callable[[list[Slice]], list[Row]] = lambda parts: sorted(  # noqa: E731
-        (row for part in parts for row in rows_of(part, ReadSettings())), key=str
-    )
-    assert rows(by_broker) == rows(by_files)
+    expected = {str(row) for part in by_files for row in rows_of(part, SHM)}
+    found = [row for part in by_broker for row in rows_of(part, ReadSettings())]
+    assert len({str(row) for row in found}) == len(found)
+    assert expected <= {str(row) for row in found}
+    more = {row[OF_THE_RECORD.index("topic")] for row in found if str(row) not in expected}
+    assert more <= {"GoldDelay", "GoldTimer"}, "what was due since the store was recorded is delivered now"
     files = open_catalog(parse_options({"store": str(golden_store), **topics}))
     broker = open_catalog(parse_options({"bootstrap": server.namesrv, **topics}))
     for key in files.queues():
         other = key._replace(broker=servers.BROKER_NAME)
-        assert broker.bounds(other) == files.bounds(key)
+        if key.topic not in more:
+            assert broker.bounds(other) == files.bounds(key)
         assert broker.offset_at(other, 0) == files.offset_at(key, 0)
-        assert broker.offset_at(other, 1 << 45) is None
+        if key.topic != "GoldBatchCQ":  # stock names the last batch of such a queue for every later time
+            assert broker.offset_at(other, 1 << 45) is None
