@@ -101,6 +101,8 @@ def parse_options(options: Mapping[str, str], *, streaming: bool | None = False)
     transport = given.word("transport", ("auto", "shm", "tcp"))
     if transport == "tcp" and bootstrap is None:
         raise OptionError(f"option transport='tcp' needs option bootstrap: {OPTION['bootstrap'].form}")
+    if given.text("commitGroup") is not None and bootstrap is None:
+        raise OptionError(f"option commitGroup needs option bootstrap: {OPTION['bootstrap'].form}")
     return ReadOptions(
         store=None if store is None else Path(store.removeprefix("file:")).absolute(),
         bootstrap=None if bootstrap is None else given.addresses("bootstrap"),

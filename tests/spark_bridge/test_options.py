@@ -70,7 +70,8 @@ def test_every_option_of_the_table_is_tried() -> None:
 @pytest.mark.parametrize("case", [str, str.lower, str.upper])
 def test_an_option_has_its_effect_in_any_case(name: str, value: str, field: str, expected: Any, case: Any) -> None:
     streaming = OPTION[name].reads is Reads.STREAM
-    given = parse_options(STORE | {case(name): value} if name != "store" else {case(name): value}, streaming=streaming)
+    others = {"store": {}, "commitGroup": STORE | {"bootstrap": "n:9876"}}.get(name, STORE)
+    given = parse_options(others | {case(name): value}, streaming=streaming)
     plain = parse_options(STORE, streaming=streaming)
     assert getattr(given, field) == expected
     assert getattr(plain, field) != expected, "the default has to differ for this to show anything"
@@ -139,6 +140,7 @@ def test_a_batch_read_refuses(options: dict[str, str], message: str) -> None:
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay.*ms, s, m, h or d"),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger"),
         ({"commitGroup": "a b"}, "commitGroup"),
+        ({"commitGroup": "watchers"}, "commitGroup needs option bootstrap"),
     ],
 )
 def test_a_stream_refuses(options: dict[str, str], message: str) -> None:
