@@ -5,6 +5,7 @@ failure is a line in the log.
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 
@@ -26,9 +27,12 @@ class GroupProgress:
         self._bootstrap = bootstrap
         self._group = group
         self._place: Offsets = {}
+        self._tried = threading.Event()
+        self._tried.set()
+        self._is_closing = False
         self._loop = asyncio.new_event_loop()
         self._news = asyncio.Event()
-        self._closing = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._thread = threading.Thread(
             target=self._loop.run_until_complete, args=(self._follow(),), name=f"progress of {group}", daemon=True
         )
@@ -36,12 +40,21 @@ class GroupProgress:
 
     def report(self, place: Offsets) -> None:
         """Commit `place`, or what is newer by then. Returns at once."""
-        self._place = place
-        self._loop.call_soon_threadsafe(self._news.set)
+        if place != self._place:
+            self._place = place
+            self._tried.clear()
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    def flush(self) -> None:
+        """Wait until what was reported last is committed or refused, for `CLOSE_TIMEOUT_S` at most."""
+        self._loop.call_soon_threadsafe(self._hurried.set)
+        self._tried.wait(CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
-        """Commit what was reported last, within `CLOSE_TIMEOUT_S`."""
-        self._loop.call_soon_threadsafe(self._closing.set)
+        """Flush and end."""
+        self.flush()
+        self._is_closing = True
+        self._loop.call_soon_threadsafe(self._hurried.set)
         self._loop.call_soon_threadsafe(self._news.set)
         self._thread.join(CLOSE_TIMEOUT_S)
         if not self._thread.is_alive():
@@ -51,21 +64,20 @@ class GroupProgress:
         committer = ProgressCommitter(self._bootstrap, self._group)
         committed: dict[QueueKey, int] = {}
         try:
-            while True:
+            while not self._is_closing:
                 await self._news.wait()
                 self._news.clear()
-                news = {key: offset for key, offset in self._place.items() if committed.get(key) != offset}
+                place = self._place
+                news = {key: offset for key, offset in place.items() if committed.get(key) != offset}
                 try:
                     await committer.commit({MessageQueue(*key): offset for key, offset in news.items()})
                     committed |= news
                 except RingmqError as error:
                     _log.warning("the stream's progress is not committed to group %s: %s", self._group, error)
-                if self._closing.is_set():
-                    return
-                try:
-                    await asyncio.wait_for(self._closing.wait(), INTERVAL_S)
-                    self._news.set()  # the last round
-                except TimeoutError:
-                    continue
+                if place is self._place:
+                    self._tried.set()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurried.wait(), INTERVAL_S)
+                self._hurried.clear()
         finally:
             await committer.close()

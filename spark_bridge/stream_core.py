@@ -8,7 +8,6 @@ query reads it from its first offset on. Limits are those of Spark's Kafka sourc
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
 
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 
@@ -23,8 +22,10 @@ class OffsetsError(ValueError):
 
 def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
     """The offsets as JSON, sorted by topic, broker and queue id, so that equal places are equal text."""
-    ordered = sorted(offsets)
-    return {topic: {key.label: offsets[key] for key in keys} for topic, keys in groupby(ordered, lambda key: key.topic)}
+    by_topic: dict[str, dict[str, int]] = {}
+    for key in sorted(offsets):
+        by_topic.setdefault(key.topic, {})[key.label] = offsets[key]
+    return by_topic
 
 
 def offsets_from_json(value: object) -> dict[QueueKey, int]:

@@ -1,0 +1,95 @@
+"""Streams: offsets as JSON, limits as Spark's objects; what they mean stands in `ringmq.spark_bridge.stream_query`."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark_ringmq.batch import SlicePartition
+
+from ringmq.spark_bridge.options import ReadOptions
+from ringmq.spark_bridge.read import ReadSettings, read_slice
+from ringmq.spark_bridge.stream_core import Limits, offsets_from_json, offsets_to_json
+from ringmq.spark_bridge.stream_query import StreamQuery
+
+JsonOffsets = dict[str, dict[str, int]]
+
+
+def stream_reader(options: ReadOptions, columns: tuple[str, ...]) -> DataSourceStreamReader:
+    """A stream of `columns` as `options` ask for it."""
+    return StreamReader(options, columns)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plain data as made, for it is pickled to tasks; the driver's one opens its query with the first question."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._opened: StreamQuery | None = None
+
+    @property
+    def _query(self) -> StreamQuery:
+        if self._opened is None:
+            self._opened = StreamQuery(self._options)
+        return self._opened
+
+    def initialOffset(self) -> JsonOffsets:
+        """Where the query begins when it has no checkpoint."""
+        return offsets_to_json(self._query.initial_offsets())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What is asked back in each trigger; only Trigger.Once asks for everything instead."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query ends where the log ends now."""
+        self._query.freeze()
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
+        """The end of the batch that begins at `start`, which is `start` when there is nothing to do."""
+        place = offsets_from_json(start)
+        end = self._query.next_end(place, self._limits(limit))
+        return start if end == place else offsets_to_json(end)
+
+    def reportLatestOffset(self) -> JsonOffsets:
+        """The log's end, from which Spark's progress tells the lag."""
+        return offsets_to_json(self._query.log_end().offsets)
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
+        """The tasks of a batch."""
+        slices = self._query.slices(offsets_from_json(start), offsets_from_json(end))
+        return [SlicePartition(part) for part in slices]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Arrow batches of one slice; runs in a task."""
+        if not isinstance(partition, SlicePartition):
+            return iter(())  # Spark makes one partition of its own of a plan without any
+        return read_slice(partition.part, self._columns, ReadSettings.of(self._options))
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        """Spark hands over one limit; that of minOffsetsPerTrigger holds beside the other, as in Kafka's source."""
+        if isinstance(limit, ReadAllAvailable):
+            return Limits()
+        options = self._options
+        if isinstance(limit, ReadMaxRows):
+            return Limits(options.min_offsets_per_trigger, limit.max_rows, options.max_trigger_delay_ms)
+        if isinstance(limit, ReadMinRows):
+            return Limits(limit.min_rows, None, options.max_trigger_delay_ms)
+        raise ValueError(f"a stream of messages is limited by rows, not by {limit}")
