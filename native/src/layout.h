@@ -253,7 +253,7 @@ struct rmq_request {
     int32_t sys_flag;
     int32_t reconsume_times;
     int64_t born_time_ms;
-    int64_t prepared_transaction_offset;
+    int64_t prepared_transaction_offset; /* control may mark what it publishes (published_marks.h); others 0 */
     uint8_t born_host[16];
     uint32_t born_port;
     uint16_t kind;               /* RMQ_APPEND_* */

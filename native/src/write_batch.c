@@ -1,10 +1,9 @@
 #include "write_batch.h"
 
 #include <string.h>
-#include <strings.h>
 
+#include "batch_body.h"
 #include "bytes.h"
-#include "pair_marks.h"
 #include "ring.h"
 #include "writer.h"
 
@@ -12,8 +11,6 @@ enum {
     CODE_SYSTEM_ERROR = 1,
     CODE_MESSAGE_ILLEGAL = 13,
     CODE_SERVICE_NOT_AVAILABLE = 14,
-    RECORD_OVERHEAD_MAX = 65536, /* stock: a record may exceed maxMessageSize by 64 KiB */
-    ELEMENT_FIXED_BYTES = 22,
     PAIR_END = 2,
 };
 
@@ -85,68 +82,12 @@ static void fill_batch(struct rmq_writer *w, const struct rmq_request *request, 
 {
     const struct rmq_settings *settings = &w->header->settings;
     fill_common(w, request, in);
+    in->prepared_transaction_offset = request->prepared_transaction_offset;
     uint32_t length = join(w->tail, 0, arena + request->properties_at, request->properties_length);
     length = join(w->tail, length, arena + request->extra_at, request->extra_length);
     length = join(w->tail, length, settings->additions, settings->additions_length);
     in->properties[1] = w->tail;
     in->properties_length[1] = length;
-}
-
-/* One element of a client batch: size, magic, crc (all three ignored, as stock does), flag, body, properties. */
-struct element {
-    uint8_t *at;
-    uint32_t bytes;
-};
-
-/* Takes the element at `at` into `in`; 0 when its lengths lead out of the `left` bytes. */
-static int take_element(uint8_t *at, uint32_t left, struct rmq_record_in *in, struct element *out)
-{
-    if (left < ELEMENT_FIXED_BYTES)
-        return 0;
-    uint32_t body_length = rmq_get32(at + 16);
-    if (body_length > left - ELEMENT_FIXED_BYTES)
-        return 0;
-    uint32_t properties_length = rmq_get16(at + 20 + body_length);
-    if (properties_length > RMQ_PROPERTIES_BYTES_MAX || properties_length > left - ELEMENT_FIXED_BYTES - body_length)
-        return 0;
-    in->flag = (int32_t)rmq_get32(at + 12);
-    in->body = at + 20;
-    in->body_length = body_length;
-    in->properties[0] = at + 22 + body_length;
-    in->properties_length[0] = properties_length;
-    out->at = at;
-    out->bytes = ELEMENT_FIXED_BYTES + body_length + properties_length;
-    return 1;
-}
-
-static int is_later_feature(const uint8_t *name, size_t n, const uint8_t *value, size_t length)
-{
-    if (name[0] == 'D')
-        return n == 5 && !memcmp(name, "DELAY", 5) && !(length == 1 && value[0] == '0');
-    return (n == 8 && !memcmp(name, "TRAN_MSG", 8) && length == 4 && !strncasecmp((const char *)value, "true", 4)) ||
-           (n > 6 && !memcmp(name, "TIMER_", 6));
-}
-
-/* 0, or why the pairs of an element may not be stored: recovery would take the last record of the log for torn, or they
- * ask for what the broker cannot do yet. Single messages were judged by the reader and by control. */
-static uint32_t judge_pairs(const uint8_t *at, uint32_t length)
-{
-    const uint8_t *end = at + length;
-    while (at < end) {
-        const uint8_t *split = rmq_find_mark(at, end), *stop = split;
-        if (split == at || split == end || *split != 1)
-            return RMQ_CAUSE_BATCH_PAIRS;
-        do
-            stop = rmq_find_mark(stop + 1, end);
-        while (stop < end && *stop == 1); /* a value may hold 01 */
-        if (stop < end && !*stop)
-            return RMQ_CAUSE_BATCH_PAIRS;
-        if ((at[0] == 'D' || at[0] == 'T') &&
-            is_later_feature(at, (size_t)(split - at), split + 1, (size_t)(stop - split - 1)))
-            return RMQ_CAUSE_BATCH_LATER;
-        at = stop < end ? stop + 1 : end;
-    }
-    return 0;
 }
 
 static uint8_t *arena_at(struct rmq_writer *w, const struct rmq_write_plan *plan, uint64_t at)
@@ -187,7 +128,7 @@ static int names_are_sound(struct rmq_writer *w, const struct rmq_request *r, ui
 static void size_single(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     struct rmq_record_in in;
-    uint64_t limit = (uint64_t)w->header->settings.message_bytes_max + RECORD_OVERHEAD_MAX;
+    uint64_t limit = (uint64_t)w->header->settings.message_bytes_max + RMQ_RECORD_OVERHEAD_MAX;
     fill_single(w, plan->request, w->plane->arenas[plan->producer], &in);
     int64_t size = rmq_record_size(&in);
     if (size < 0 || (uint64_t)size > limit)
@@ -199,31 +140,17 @@ static void size_single(struct rmq_writer *w, struct rmq_write_plan *plan)
 static void size_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     struct rmq_record_in in;
-    struct element element;
-    uint64_t limit = (uint64_t)w->header->settings.message_bytes_max + RECORD_OVERHEAD_MAX, sum = 0;
-    uint8_t *at = arena_at(w, plan, plan->request->body_at), *end = at + plan->request->body_length;
+    struct rmq_batch_size size;
+    uint64_t limit = (uint64_t)w->header->settings.message_bytes_max + RMQ_RECORD_OVERHEAD_MAX;
     fill_batch(w, plan->request, w->plane->arenas[plan->producer], &in);
-    for (; at < end; at += element.bytes) {
-        if (!take_element(at, (uint32_t)(end - at), &in, &element)) {
-            refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_BATCH_ELEMENT, 0);
-            return;
-        }
-        uint32_t cause = judge_pairs(in.properties[0], in.properties_length[0]);
-        if (cause) {
-            refuse(plan, CODE_MESSAGE_ILLEGAL, cause, 0);
-            return;
-        }
-        int64_t size = rmq_record_size(&in);
-        if (size < 0 || (uint64_t)size > limit || sum + (uint64_t)size > INT32_MAX) {
-            refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_MESSAGE_SIZE, 0);
-            return;
-        }
-        sum += (uint64_t)size;
-        plan->messages++;
-    }
-    plan->bytes = (uint32_t)sum;
-    if (!plan->messages || (plan->request->sys_flag & RMQ_SYS_TRANSACTION_MASK))
-        refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_BATCH_ELEMENT, 0);
+    uint8_t *body = arena_at(w, plan, plan->request->body_at);
+    uint32_t cause = rmq_batch_measure(body, plan->request->body_length, limit, &in, &size);
+    if (!cause && (plan->request->sys_flag & RMQ_SYS_TRANSACTION_MASK))
+        cause = RMQ_CAUSE_BATCH_ELEMENT;
+    if (cause)
+        refuse(plan, CODE_MESSAGE_ILLEGAL, cause, 0);
+    plan->bytes = (uint32_t)size.bytes;
+    plan->messages = size.messages;
 }
 
 static void judge(struct rmq_writer *w, struct rmq_write_plan *plan)
@@ -352,13 +279,13 @@ static int64_t encode_single(struct rmq_writer *w, struct rmq_write_plan *plan)
 static int64_t encode_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     struct rmq_record_in in;
-    struct element element;
     uint64_t done = 0, count = 0;
     uint8_t *to = (uint8_t *)rmq_append_window_at(&w->window, plan->at);
     uint8_t *at = arena_at(w, plan, plan->request->body_at), *end = at + plan->request->body_length;
     fill_batch(w, plan->request, w->plane->arenas[plan->producer], &in);
-    for (; at < end; at += element.bytes) {
-        if (!take_element(at, (uint32_t)(end - at), &in, &element))
+    while (at < end) {
+        uint32_t element_bytes = rmq_batch_element_take(at, (uint32_t)(end - at), &in);
+        if (!element_bytes)
             return -1;
         in.physical_offset = (int64_t)(plan->at + done);
         in.queue_offset = (int64_t)(plan->queue_offset + count);
@@ -366,8 +293,9 @@ static int64_t encode_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
         if (size < 0)
             return size;
         RMQ_CRASH("write-element");
-        rmq_put64(element.at + 4, plan->at + done);
+        rmq_put64(at + 4, plan->at + done);
         RMQ_CRASH("write-element-offset");
+        at += element_bytes;
         done += (uint64_t)size;
         count++;
     }

@@ -1,0 +1,49 @@
+/* batch_body.h: the body of a batch (request 320), read by write, which stores it, and by control, which judges staged
+ * bodies before it promises to publish them.
+ *
+ * One element: size, magic, crc (all three ignored, as stock does), flag, body length, body, properties length, properties.
+ */
+#ifndef RMQ_BATCH_BODY_H
+#define RMQ_BATCH_BODY_H
+
+#include "bytes.h"
+#include "layout.h"
+#include "record.h"
+
+/* cdef-begin */
+#define RMQ_BATCH_ELEMENT_BYTES 22 /* of an element without body and properties */
+#define RMQ_RECORD_OVERHEAD_MAX 65536 /* stock: a record may exceed maxMessageSize by 64 KiB */
+
+/* What the elements of a batch become in the log. */
+struct rmq_batch_size {
+    uint64_t bytes;
+    uint32_t messages;
+    uint32_t reserved;
+};
+
+/* 0, or the RMQ_CAUSE_BATCH_* or RMQ_CAUSE_MESSAGE_SIZE for which write refuses the batch; out->messages elements were fine.
+ * `in` holds what the records have in common: topic, sys_flag, properties[1] and [2]; the rest of it is overwritten. */
+uint32_t rmq_batch_measure(uint8_t *body, uint32_t length, uint64_t record_bytes_max, struct rmq_record_in *in,
+                           struct rmq_batch_size *out);
+/* cdef-end */
+
+/* Takes the element at `at` into `in`; its size, or 0 when its lengths lead out of the `left` bytes. */
+static inline uint32_t rmq_batch_element_take(uint8_t *at, uint32_t left, struct rmq_record_in *in)
+{
+    if (left < RMQ_BATCH_ELEMENT_BYTES)
+        return 0;
+    uint32_t body_length = rmq_get32(at + 16);
+    if (body_length > left - RMQ_BATCH_ELEMENT_BYTES)
+        return 0;
+    uint32_t properties_length = rmq_get16(at + 20 + body_length);
+    if (properties_length > RMQ_PROPERTIES_BYTES_MAX || properties_length > left - RMQ_BATCH_ELEMENT_BYTES - body_length)
+        return 0;
+    in->flag = (int32_t)rmq_get32(at + 12);
+    in->body = at + 20;
+    in->body_length = body_length;
+    in->properties[0] = at + 22 + body_length;
+    in->properties_length[0] = properties_length;
+    return RMQ_BATCH_ELEMENT_BYTES + body_length + properties_length;
+}
+
+#endif
