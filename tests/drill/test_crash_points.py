@@ -37,6 +37,9 @@ ELSEWHERE = {
     "dispatch-fault": "needs a failing disk; tests/native/test_dispatcher.py",
     "flush-fault": "needs a failing disk; tests/native/test_flusher.py",
     "dispatch-queue-min": "needs retention; tests/native/test_dispatcher.py",
+    "control-answer-taken": "needs staged writes; test_staged_writes_crash.py",
+    "control-request-filled": "needs staged writes; test_staged_writes_crash.py",
+    "control-request-published": "needs staged writes; test_staged_writes_crash.py",
 }
 
 
