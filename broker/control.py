@@ -22,6 +22,7 @@ from ringmq.broker.persistence import Persistence
 from ringmq.broker.registrar import Outcome, Registrar
 from ringmq.broker.registration import Registration, register_command, unregister_command
 from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request
+from ringmq.broker.staged_writes import StagedWrites
 from ringmq.broker.stats import Totals
 from ringmq.ipc.plane import InboxRecord, Plane
 from ringmq.native import lib
@@ -71,6 +72,7 @@ class ControlLoop:
         self._registrar = registrar
         self._registration = Registration.of(broker.config)
         self._outlets = Outlets(plane)
+        self._staged_writes = StagedWrites(plane, broker, log)
         self._generations: dict[int, int] = {}
         self._next_tick_ms = 0
         self._last_fault = 0
@@ -83,7 +85,7 @@ class ControlLoop:
     # ---- one round ----
 
     def turn(self, now_ms: int) -> bool:
-        """Do what there is; whether there was a request."""
+        """Do what there is; whether there was any, so that more may follow at once."""
         self._outlets.send_waiting()
         effects: list[Effect] = []
         taken = 0
@@ -93,6 +95,8 @@ class ControlLoop:
                 break
             taken += 1
             effects += self._on_record(record, now_ms)
+        staged = self._staged_writes.turn(now_ms)
+        effects += self.broker.outbox.take()
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             effects += self._tick(now_ms)
@@ -103,7 +107,7 @@ class ControlLoop:
         self._let_go(now_ms)
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         self._blocked_parks = 0 if taken else self._blocked_parks
-        return taken > 0
+        return taken > 0 or staged
 
     def park(self, now_ms: int) -> None:
         """Sleep until the bell rings or something is due."""
@@ -112,6 +116,9 @@ class ControlLoop:
             timeout_ms = BACKLOG_RETRY_MS
         role = lib.RMQ_ROLE_CONTROL
         self._plane.arm(role)
+        if self._staged_writes.has_news:
+            self._plane.disarm(role)
+            return
         if self._plane.inbox_blocked():
             # Something came just now; or the record at the front is incomplete: its writer is at it, is stopped, or has
             # died, and then the record is freed here.
@@ -133,6 +140,8 @@ class ControlLoop:
         """A clean stop: answer what is in the inbox, save everything, say goodbye to the name servers."""
         while self.turn(now_ms):
             pass
+        self._staged_writes.close()
+        self._outlets.perform(self.broker.outbox.take())
         self._outlets.perform(held.reply for held in self._held)
         self._drain_offsets(now_ms)
         self._guard("config files", self._persistence.save_tables)
@@ -211,6 +220,7 @@ class ControlLoop:
         self.broker.stats.observe(self._totals())
         effects += tick(self.broker, now_ms)
         self._guard("consumer offsets", lambda: self._persistence.save_offsets_if_due(now_ms))
+        self._guard("staged writes", lambda: self._staged_writes.save_if_due(now_ms))
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
         self._watch_fault()
         return effects

@@ -39,6 +39,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         store_folder=store_folder(store_config(config)),
     )
     store = StoreView(plane, MessageStore(store_config(config)))
+    plane.map_arena(lib.RMQ_CONTROL_PRODUCER)
     broker = Broker(config, identity, plane, store)
     broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
     broker.prepare(now_ms())

@@ -6,6 +6,7 @@ effects (`request.Outbox`) and dirty flags (`persistence`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from ringmq.broker.ports import PlanePort, StorePort
 from ringmq.broker.producers import ProducerTable
 from ringmq.broker.publication import PlaneTables, group_flags
 from ringmq.broker.request import Connection, Effect, Hangup, Outbox
+from ringmq.broker.staged_commits import StagedCommits
+from ringmq.broker.staged_events import Asked
 from ringmq.broker.stats import BrokerStats
 from ringmq.broker.topics import TopicTable
 from ringmq.remoting.config_beans import DataVersion
@@ -74,6 +77,8 @@ class Broker:
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)
         self.deletions = Deletions()
+        self.staged_commits = StagedCommits()
+        self.staged_asked: deque[Asked] = deque()
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.now_ms = identity.started_ms
         self._published: dict[str, dict[str, SubscriptionData]] = {}

@@ -18,6 +18,7 @@ from ringmq.broker import (
     queries,
     runtime_info,
     sends,
+    staged_requests,
 )
 from ringmq.broker.core import Broker
 from ringmq.broker.request import (
@@ -91,6 +92,7 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.GET_BROKER_RUNTIME_INFO: runtime_info.runtime_info,
     RequestCode.GET_CONSUMER_RUNNING_INFO: admin_clients.consumer_running_info,
     RequestCode.CONSUME_MESSAGE_DIRECTLY: admin_clients.consume_directly,
+    RequestCode.STAGED_WRITES: staged_requests.staged,
 }
 
 NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})

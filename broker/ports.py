@@ -102,6 +102,12 @@ class StorePort(Protocol):
     def view(self, commit_log_offset: int) -> bytes | None:
         """The stored record that begins at `commit_log_offset`; None when none does."""
 
+    def raw_record(self, commit_log_offset: int) -> memoryview | None:
+        """As `view`, without a copy and unchecked: bytes of the mapped log, as many as its first four say."""
+
+    def log_file(self, commit_log_offset: int) -> tuple[int, Any] | None:
+        """(first offset, mapping) of the log file that holds this offset."""
+
     def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
         """The newest `max_num` records under a key, stored in [begin_ms, end_ms]."""
 

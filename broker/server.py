@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ringmq.broker import plane_setup
+from ringmq.broker import appends, plane_setup
 from ringmq.broker.config import BrokerConfig
 from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.run_config import store_config, write_run_config
@@ -209,6 +209,7 @@ def make_plane(
     plane_setup.fill_settings(plane, config, root, placement, store_host)
     for reader in range(placement.readers):
         plane.map_arena(reader, plane_setup.arena_bytes(config))
+    plane.map_arena(lib.RMQ_CONTROL_PRODUCER, appends.arena_bytes(config))
     marks = plane.watermarks
     marks.append_offset = recovered.append_offset
     marks.flushed_offset = recovered.unsynced_offset

@@ -37,6 +37,14 @@ class StoreView:
         raw = self._store.commit_log.raw_at(commit_log_offset, confirm_offset)
         return None if raw is None else bytes(raw)
 
+    def raw_record(self, commit_log_offset: int) -> memoryview | None:
+        """See StorePort."""
+        return self._store.commit_log.raw_at(commit_log_offset, self._plane.confirm_offset())
+
+    def log_file(self, commit_log_offset: int) -> tuple[int, Any] | None:
+        """See StorePort."""
+        return self._store.commit_log.files.find(commit_log_offset)
+
     def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
         """See StorePort."""
         confirm_offset = self._plane.confirm_offset()

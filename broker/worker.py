@@ -66,8 +66,8 @@ def serve_read(spec: WorkerSpec, plane: Plane) -> None:
 def serve_write(spec: WorkerSpec, plane: Plane) -> None:
     """The write worker: requests into the log."""
     error = ffi.new("int *")
-    for reader in range(spec.readers):
-        plane.map_arena(reader)
+    for producer in (*range(spec.readers), lib.RMQ_CONTROL_PRODUCER):
+        plane.map_arena(producer)
     writer = opened(spec.name, lib.rmq_writer_open(plane.struct, error), error)
     plane.role(spec.role).state = STATE_SERVING
     run_role(spec.name, lib.rmq_writer_run, writer)

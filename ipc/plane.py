@@ -103,13 +103,13 @@ class Plane:
         """Make the page valid for outsiders: the magic goes in last."""
         self.watermarks.magic = 0x5245544157514D52
 
-    def map_arena(self, reader: int, size_bytes: int | None = None) -> None:
-        """Map reader `reader`'s arena; with a size it is made anew (the supervisor does that)."""
-        part = f"arena{reader}"
+    def map_arena(self, producer: int, size_bytes: int | None = None) -> None:
+        """Map the arena of a reader, or of control; with a size it is made anew (the supervisor does that)."""
+        part = f"arena{producer}"
         area = open_segment(self.name, part) if size_bytes is None else create_segment(self.name, part, size_bytes)
         self._arenas.append(area)
-        self.struct.arenas[reader] = ffi.from_buffer("char *", area, require_writable=True)
-        self.struct.arena_bytes[reader] = len(area)
+        self.struct.arenas[producer] = ffi.from_buffer("char *", area, require_writable=True)
+        self.struct.arena_bytes[producer] = len(area)
 
     def set_event_fds(self, event_fds: dict[int, int]) -> None:
         """Tell the C side each role's eventfd."""

@@ -165,6 +165,8 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
+    # RingMQ's own; stock answers that it does not know it
+    STAGED_WRITES = 270001
 
 
 class ResponseCode(IntEnum):

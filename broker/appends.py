@@ -1,0 +1,120 @@
+"""Control as a producer of the log: an arena cut into slots, requests out, answers in (native/src/control_append.h)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.ipc.plane import Plane
+from ringmq.native import ffi, lib
+
+SLOTS = 6
+"""Appends under way at a time: what `staged_commits` has in flight, a decision and a done record."""
+PAGE_BYTES = 4096
+PROPERTIES_BYTES = 4096
+"""Of a slot, behind the body."""
+
+T = TypeVar("T")
+
+
+def arena_bytes(config: BrokerConfig) -> int:
+    """Size of control's arena: each slot takes the largest body. Sparse until used."""
+    slot = config.max_message_size + PROPERTIES_BYTES
+    return SLOTS * (slot + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who made a message: what its records say as born time and born host."""
+
+    born_time_ms: int
+    born_host: bytes
+    born_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[T]):
+    """What became of an append: code 0 or 10 (not synced in time) when it is in the log."""
+
+    what: T
+    code: int
+    cause: int
+    queue_offset: int
+    commit_log_offset: int
+    commit_log_end: int
+
+
+class Appends(Generic[T]):
+    """The way from control to write. `what` of an append comes back with its answer."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        arena = plane.struct.arenas[lib.RMQ_CONTROL_PRODUCER]
+        size = int(plane.struct.arena_bytes[lib.RMQ_CONTROL_PRODUCER])
+        self._slot_bytes = size // SLOTS
+        self._arena = memoryview(ffi.buffer(arena, size))
+        self._free = list(range(SLOTS))
+        self._waiting: dict[int, T] = {}
+
+    @property
+    def body_bytes_max(self) -> int:
+        """Largest body that a slot takes."""
+        return self._slot_bytes - PROPERTIES_BYTES
+
+    def settled(self) -> int | None:
+        """End of the log behind everything that a predecessor asked for; None while write still has some of it."""
+        end = int(lib.rmq_control_settled(self._plane.struct))
+        return None if end < 0 else end
+
+    def own_origin(self) -> Origin:
+        """Of messages that the broker makes itself."""
+        settings = self._plane.header.settings
+        host = bytes(settings.store_host)[: settings.store_host_bytes]
+        return Origin(time.time_ns() // 1_000_000, host, int(settings.store_port))
+
+    def submit(
+        self,
+        what: T,
+        queue: tuple[int, int, int],
+        body: Any,
+        properties: bytes,
+        origin: Origin,
+        mark: int | None = None,
+    ) -> bool:
+        """Ask write to append `body` to `queue` (topic id, queue slot, queue id); with a `mark` it is the body of a
+        batch whose records carry the mark. False when no slot is free or the body is larger than one."""
+        if not self._free or len(body) > self.body_bytes_max or len(properties) > PROPERTIES_BYTES:
+            return False
+        slot = self._free.pop()
+        at = slot * self._slot_bytes
+        self._arena[at : at + len(body)] = body
+        properties_at = at + self.body_bytes_max
+        self._arena[properties_at : properties_at + len(properties)] = properties
+        request = ffi.new("struct rmq_request *")
+        request.body_at, request.body_length = at, len(body)
+        request.properties_at, request.properties_length = properties_at, len(properties)
+        request.pending = slot
+        request.topic_id, request.queue_slot, request.queue_id = queue
+        request.born_time_ms, request.born_port = origin.born_time_ms, origin.born_port
+        ffi.memmove(request.born_host, origin.born_host, len(origin.born_host))
+        request.flags = lib.RMQ_APPEND_FLAG_BORN_V6 if len(origin.born_host) == 16 else 0
+        request.kind = lib.RMQ_APPEND_SINGLE if mark is None else lib.RMQ_APPEND_BATCH
+        request.prepared_transaction_offset = mark or 0
+        if lib.rmq_control_submit(self._plane.struct, request) < 0:
+            self._free.append(slot)
+            return False
+        self._waiting[slot] = what
+        return True
+
+    def answers(self) -> Iterator[Answered[T]]:
+        """What has become of appends since the last call."""
+        found = ffi.new("struct rmq_completion *")
+        while lib.rmq_control_take(self._plane.struct, found):
+            what = self._waiting.pop(found.pending)
+            self._free.append(found.pending)
+            yield Answered(
+                what, found.code, found.cause, found.queue_offset, found.commit_log_offset, found.commit_log_end
+            )

@@ -1,0 +1,84 @@
+"""The bodies of the messages in `COMMITS_TOPIC`: what was decided, and that all of it is published.
+
+A commit's number is the queue offset of its message. JSON, so that an operator can read the topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ringmq.remoting import json_body
+
+CHUNK_BITS = 16
+"""Of a mark; more than `CHUNKS_MAX` needs."""
+
+
+class Piece(NamedTuple):
+    """One staged chunk that was found sound: where its record is, and where its messages go."""
+
+    commit_log_offset: int
+    topic: str
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """A decision: these pieces of this micro-batch become messages, in this order."""
+
+    query_id: str
+    batch_id: int
+    pieces: tuple[Piece, ...]
+
+    def encode(self) -> bytes:
+        """The message's body."""
+        topics = list(dict.fromkeys(piece.topic for piece in self.pieces))
+        numbers = {topic: number for number, topic in enumerate(topics)}
+        value = {
+            "kind": "commit",
+            "queryId": self.query_id,
+            "batchId": self.batch_id,
+            "topics": topics,
+            "chunks": [[piece.commit_log_offset, numbers[piece.topic], piece.queue_id] for piece in self.pieces],
+        }
+        return json_body.write_body(value)
+
+
+@dataclass(frozen=True, slots=True)
+class DoneRecord:
+    """Every piece of commit `number` is published."""
+
+    number: int
+
+    def encode(self) -> bytes:
+        """The message's body."""
+        return json_body.write_body({"kind": "done", "commit": self.number})
+
+
+def decode_record(body: bytes) -> CommitRecord | DoneRecord:
+    """Read a message of the topic. Raises BadBody."""
+    value = json_body.read_object(body, "commit record")
+    kind = json_body.text(value, "kind")
+    if kind == "done":
+        return DoneRecord(json_body.integer(value, "commit", -1))
+    if kind != "commit":
+        raise json_body.bad_body(f"commit record: kind {kind[:32]!r} is not known", "kind")
+    topics = json_body.items(value, "topics")
+    try:
+        pieces = tuple(
+            Piece(int(offset), str(topics[topic]), int(queue))
+            for offset, topic, queue in json_body.items(value, "chunks")
+        )
+    except (TypeError, ValueError, IndexError) as error:
+        raise json_body.bad_body(f"commit record: chunks: {error}", "chunks") from error
+    return CommitRecord(json_body.text(value, "queryId"), json_body.integer(value, "batchId"), pieces)
+
+
+def mark_of(number: int, chunk: int) -> int:
+    """What the published records of a piece carry; never 0, which ordinary messages have."""
+    return (number + 1) << CHUNK_BITS | chunk
+
+
+def piece_of_mark(mark: int) -> tuple[int, int]:
+    """(number of the commit, chunk) of a mark."""
+    return (mark >> CHUNK_BITS) - 1, mark & (1 << CHUNK_BITS) - 1

@@ -1,0 +1,161 @@
+"""Staged chunks as they stand in the log: whether one is what a commit says it is, and its bytes for publication.
+
+Everything that could make write refuse a piece later is looked at here, before the decision: a decision is kept.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Any
+
+from ringmq.broker.appends import Origin
+from ringmq.broker.commit_records import Piece
+from ringmq.broker.core import Broker
+from ringmq.broker.plane_setup import additions_of
+from ringmq.broker.staged_events import Unsound
+from ringmq.broker.topics import CLEANUP_POLICY, COMPACTION, describe, is_batch_topic
+from ringmq.native import ffi, lib
+from ringmq.remoting import names, staged_writes
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.flags import Perm
+from ringmq.remoting.properties import decode_properties
+from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
+
+SYS_BORN_HOST_V6 = lib.RMQ_SYS_BORN_HOST_V6
+CAUSES = {
+    lib.RMQ_CAUSE_BATCH_ELEMENT: "an element of the batch is malformed",
+    lib.RMQ_CAUSE_BATCH_PAIRS: "properties of an element hold a NUL character or a pair without name or 0x01",
+    lib.RMQ_CAUSE_BATCH_LATER: "an element asks for DELAY > 0, TIMER_* or TRAN_MSG, which are not supported yet",
+    lib.RMQ_CAUSE_MESSAGE_SIZE: "an element, or the whole batch, is too large to be stored",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBody:
+    """A chunk for publication. `body` borrows the mapped log."""
+
+    body: memoryview
+    origin: Origin
+
+
+class StagedBodies:
+    """Reads the log through the broker's store."""
+
+    def __init__(self, broker: Broker, segment_bytes: int) -> None:
+        self._broker = broker
+        self._segment_bytes = segment_bytes
+        self._view = ffi.new("struct rmq_record_view *")
+
+    def inspect(self, request: CommitRequest, chunk: StagedChunk) -> Piece | Unsound:
+        """The piece that a chunk is, or why it is none."""
+        where = f"partition {chunk.partition}, chunk {chunk.sequence}"
+        found = self._properties(chunk)
+        if isinstance(found, str):
+            return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {found}")
+        raw, properties = found
+        topic, queue = properties.get(staged_writes.TARGET_TOPIC, ""), properties.get(staged_writes.TARGET_QUEUE, "")
+        if not queue.isdigit():
+            return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {staged_writes.TARGET_QUEUE} = {queue[:32]!r}")
+        expected = chunk.properties(request.query_id, request.batch_id, topic, int(queue))
+        for name, value in expected.items():
+            if properties.get(name) != value:
+                other = f"{name} is {str(properties.get(name))[:128]!r} in the staged message, {value!r} in the commit"
+                return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {other}")
+        target = self._target(topic, int(queue)) or self._measure(raw, topic)
+        if target is not None:
+            return Unsound(target.code, f"{where}: {target.remark}")
+        return Piece(chunk.commit_log_offset, topic, int(queue))
+
+    def body(self, commit_log_offset: int) -> StagedBody | None:
+        """The chunk at a place where an inspected one was; None when retention has taken it since."""
+        raw = self._broker.store.raw_record(commit_log_offset)
+        if raw is None or not self._parse(raw, check_crc=False):
+            return None
+        view = self._view
+        size = 16 if view.sys_flag & SYS_BORN_HOST_V6 else 4
+        host = bytes(raw[view.born_host_at : view.born_host_at + size])
+        port = int.from_bytes(raw[view.born_host_at + size : view.born_host_at + size + 4], "big")
+        return StagedBody(raw[view.body_at : view.body_at + view.body_length], Origin(view.born_time_ms, host, port))
+
+    def _parse(self, raw: memoryview, *, check_crc: bool) -> bool:
+        found = lib.rmq_record_parse(ffi.from_buffer("uint8_t *", raw), len(raw), int(check_crc), self._view)
+        return bool(found == lib.RMQ_RECORD_OK)
+
+    def _properties(self, chunk: StagedChunk) -> tuple[memoryview, dict[str, str]] | str:
+        """(body, properties) of the staged message, or what is wrong with it."""
+        offset = chunk.commit_log_offset
+        state = self._broker.store.log_state()
+        if offset < state.min_offset:
+            return f"commitLogOffset = {offset} is below {state.min_offset}: retention has taken the staged message"
+        raw = self._broker.store.raw_record(offset)
+        if raw is None or not self._parse(raw, check_crc=True) or self._view.physical_offset != offset:
+            return f"commitLogOffset = {offset}: no readable message begins there"
+        view = self._view
+        topic = bytes(raw[view.topic_at : view.topic_at + view.topic_length])
+        if topic != staged_writes.STAGED_TOPIC.encode():
+            return f"commitLogOffset = {offset}: the message there is of topic {topic[:127]!r}, not a staged one"
+        if (view.body_length, view.body_crc) != (chunk.body_bytes, chunk.body_crc):
+            return (
+                f"the staged message has {view.body_length} bytes with CRC {view.body_crc}, the commit says "
+                f"bodyBytes = {chunk.body_bytes}, bodyCrc = {chunk.body_crc}"
+            )
+        text = bytes(raw[view.properties_at : view.properties_at + view.properties_length]).decode("utf-8", "replace")
+        return raw[view.body_at : view.body_at + view.body_length], decode_properties(text)
+
+    def _target(self, topic: str, queue_id: int) -> Unsound | None:
+        """Why messages may not be written to this queue."""
+        config = self._broker.topics.get(topic)
+        if config is None:
+            return Unsound(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:127]}] not exist, apply first please!")
+        if not config.perm & self._broker.config.broker_permission & Perm.WRITE or self._is_reserved(config):
+            return Unsound(ResponseCode.NO_PERMISSION, f"sending message to topic[{topic}] is forbidden")
+        if queue_id >= config.write_queue_nums:
+            return Unsound(
+                ResponseCode.INVALID_PARAMETER, f"request queueId[{queue_id}] is illegal, {describe(config)}"
+            )
+        return None
+
+    def _is_reserved(self, config: TopicConfig) -> bool:
+        name = config.topic_name
+        return (
+            self._broker.topics.is_system(name)
+            or names.is_retry_topic(name)
+            or names.is_dlq_topic(name)
+            or is_batch_topic(config)
+            or config.attributes.get(CLEANUP_POLICY) == COMPACTION
+        )
+
+    def _measure(self, body: memoryview, topic: str) -> Unsound | None:
+        """Why write would refuse the body."""
+        config = self._broker.config
+        if len(body) > config.max_message_size:
+            return Unsound(
+                ResponseCode.MESSAGE_ILLEGAL, f"{len(body)} bytes are over maxMessageSize {config.max_message_size}"
+            )
+        record, size = ffi.new("struct rmq_record_in *"), ffi.new("struct rmq_batch_size *")
+        name, additions = (
+            ffi.from_buffer("uint8_t[]", topic.encode()),
+            ffi.from_buffer("uint8_t[]", additions_of(config)),
+        )
+        record.topic, record.topic_length = name, len(name)
+        record.properties[1], record.properties_length[1] = additions, len(additions)
+        record.sys_flag = SYS_BORN_HOST_V6 | _store_host_flag(config.broker_ip1)
+        limit = config.max_message_size + lib.RMQ_RECORD_OVERHEAD_MAX
+        data: Any = ffi.from_buffer("uint8_t *", body)
+        cause = lib.rmq_batch_measure(data, len(body), limit, record, size)
+        if not cause and size.bytes + lib.RMQ_BLANK_BYTES > self._segment_bytes:
+            cause = lib.RMQ_CAUSE_MESSAGE_SIZE
+        if not cause:
+            return None
+        return Unsound(ResponseCode.MESSAGE_ILLEGAL, f"element {size.messages}: {CAUSES.get(cause, f'cause {cause}')}")
+
+
+def _store_host_flag(host: str) -> int:
+    """Sizes count with the larger of what the records may need."""
+    try:
+        is_v6 = ipaddress.ip_address(host).version == 6
+    except ValueError:
+        is_v6 = True
+    return int(lib.RMQ_SYS_STORE_HOST_V6) if is_v6 else 0

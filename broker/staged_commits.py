@@ -1,0 +1,337 @@
+"""Which staged writes become messages: the rule of `STAGED_WRITES` without IO.
+
+Every micro-batch (query id, batch id) is decided once: the first commit in the order of the log wins, a later one of
+the same or an older batch adds nothing and is told so. A decision is a record in the log; what follows from it (pieces
+published, a done record) is done again after any crash until it is complete. `step(event, now) -> effects`; what
+control does with effects stands in `staged_writes`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringmq.broker.commit_records import CommitRecord, DoneRecord, Piece, piece_of_mark
+from ringmq.broker.staged_events import (
+    Answer,
+    AppendCommit,
+    AppendDone,
+    Asked,
+    Effect,
+    Event,
+    Inspect,
+    Inspected,
+    NotStored,
+    Publish,
+    Stored,
+    Tell,
+    Unsound,
+)
+from ringmq.remoting.codes import ResponseCode
+
+IN_FLIGHT_MAX = 4
+"""Pieces that write has at a time, of all commits together."""
+INSPECTED_AT_ONCE = 8
+ASKED_MAX = 64
+"""Requests that may wait for their turn, and for one commit."""
+ANSWER_WITHIN_MS = 20_000
+RETRY_MS = 500
+QUERIES_MAX = 10_000
+"""Queries whose last batch is remembered; beyond it the one that has not committed for longest is forgotten."""
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """The request that is being decided on."""
+
+    asked: Asked
+    pieces: list[Piece] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Commit:
+    """A decision whose done record is not in the log yet."""
+
+    number: int
+    record: CommitRecord
+    commit_log_offset: int
+    commit_log_end: int
+    """End of what is known to be stored of it."""
+    missing: deque[int]
+    in_flight: set[int] = field(default_factory=set)
+    asked: list[Asked] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    not_before_ms: int = 0
+    done_asked: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.record.query_id, self.record.batch_id
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """What is remembered of a query."""
+
+    batch_id: int
+    commit_log_end: int
+    """End of the last record that was stored for it."""
+
+
+class StagedCommits:
+    """All decisions of one broker. Starts `recovering`: until `finish_recovery` requests wait."""
+
+    def __init__(self) -> None:
+        self.recovering = True
+        self.dirty = False
+        """What `snapshot` says has changed."""
+        self._last: OrderedDict[str, LastBatch] = OrderedDict()
+        self._open: dict[int, _Commit] = {}
+        self._next_number = 0
+        self._asked: deque[Asked] = deque()
+        self._candidate: _Candidate | None = None
+        self._in_flight = 0
+        self._effects: list[Effect] = []
+
+    # ---- events ----
+
+    def step(self, event: Event, now_ms: int, confirm_offset: int) -> list[Effect]:
+        """What follows from `event`. `confirm_offset` is the end of what consumers may see."""
+        match event:
+            case Asked():
+                self._on_asked(event)
+            case Inspected(pieces):
+                self._on_inspected(pieces)
+            case Unsound(code, remark):
+                self._refuse_candidate(code, remark)
+            case Stored():
+                self._on_stored(event)
+            case NotStored():
+                self._on_not_stored(event, now_ms)
+        self._expire(now_ms)
+        if not self.recovering:
+            self._decide(confirm_offset)
+            self._advance(now_ms, confirm_offset)
+        effects, self._effects = self._effects, []
+        return effects
+
+    def abandon(self, remark: str) -> list[Effect]:
+        """Control stops: everybody who waits is told; the next start goes on where the log ends."""
+        waiting = [*self._asked, *(asked for commit in self._open.values() for asked in commit.asked)]
+        if self._candidate is not None:
+            waiting.append(self._candidate.asked)
+        self._asked.clear()
+        for commit in self._open.values():
+            commit.asked.clear()
+        return [Answer(asked.token, ResponseCode.SERVICE_NOT_AVAILABLE, remark) for asked in waiting]
+
+    def _on_asked(self, asked: Asked) -> None:
+        if len(self._asked) >= ASKED_MAX:
+            self._answer(
+                asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{ASKED_MAX} commits wait already, try again later"
+            )
+        else:
+            self._asked.append(asked)
+
+    def _on_inspected(self, pieces: tuple[Piece, ...]) -> None:
+        candidate = self._candidate
+        assert candidate is not None
+        candidate.pieces += pieces
+        self._inspect_or_append(candidate)
+
+    def _inspect_or_append(self, candidate: _Candidate) -> None:
+        request, seen = candidate.asked.request, len(candidate.pieces)
+        rest = request.chunks[seen : seen + INSPECTED_AT_ONCE]
+        if rest:
+            self._effects.append(Inspect(request, rest))
+        else:
+            self._effects.append(
+                AppendCommit(CommitRecord(request.query_id, request.batch_id, tuple(candidate.pieces)))
+            )
+
+    def _refuse_candidate(self, code: int, remark: str) -> None:
+        candidate, self._candidate = self._candidate, None
+        assert candidate is not None
+        self._answer(candidate.asked, code, remark)
+
+    def _on_stored(self, event: Stored) -> None:
+        match event.what:
+            case AppendCommit(record):
+                assert self._candidate is not None
+                commit = self._opened(event.number, record, event.commit_log_offset, event.commit_log_end)
+                commit.asked.append(self._candidate.asked)
+                self._candidate = None
+            case Publish(number, chunk, _):
+                commit = self._open[number]
+                commit.in_flight.discard(chunk)
+                commit.commit_log_end = max(commit.commit_log_end, event.commit_log_end)
+                self._remember(commit.record, commit.commit_log_end)
+                self._in_flight -= 1
+            case AppendDone(done):
+                self._next_number = max(self._next_number, event.number + 1)
+                del self._open[done.number]
+                self.dirty = True
+
+    def _on_not_stored(self, event: NotStored, now_ms: int) -> None:
+        match event.what:
+            case AppendCommit():
+                self._refuse_candidate(event.code, event.remark)
+            case Publish(number, chunk, piece):
+                commit = self._open[number]
+                commit.in_flight.discard(chunk)
+                self._in_flight -= 1
+                if event.final:
+                    text = f"chunk {chunk} for topic {piece.topic}, queue {piece.queue_id}: {event.remark}"
+                    commit.lost.append(text)
+                    query, batch = commit.key
+                    self._effects.append(Tell(f"staged writes of query {query}, batch {batch}: not published: {text}"))
+                else:
+                    commit.missing.appendleft(chunk)
+                    commit.not_before_ms = now_ms + RETRY_MS
+            case AppendDone(done):
+                self._open[done.number].done_asked = False
+                self._open[done.number].not_before_ms = now_ms + RETRY_MS
+
+    # ---- decisions ----
+
+    def _decide(self, confirm_offset: int) -> None:
+        while self._candidate is None and self._asked:
+            asked = self._asked.popleft()
+            key = asked.request.query_id, asked.request.batch_id
+            commit = next((commit for commit in self._open.values() if commit.key == key), None)
+            last = self._last.get(key[0])
+            if commit is not None and len(commit.asked) >= ASKED_MAX:
+                self._answer(asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{ASKED_MAX} requests wait for this commit")
+            elif commit is not None and not commit.done_asked:
+                commit.asked.append(asked)
+            elif commit is not None or (last is not None and key[1] <= last.batch_id):
+                end = commit.commit_log_end if commit is not None else last.commit_log_end if last is not None else 0
+                self._answer_complete(asked, end, confirm_offset, "the batch was committed before")
+            else:
+                self._candidate = _Candidate(asked)
+                self._inspect_or_append(self._candidate)
+
+    def _opened(self, number: int, record: CommitRecord, commit_log_offset: int, commit_log_end: int) -> _Commit:
+        commit = _Commit(number, record, commit_log_offset, commit_log_end, deque(range(len(record.pieces))))
+        self._open[number] = commit
+        self._next_number = max(self._next_number, number + 1)
+        self._remember(record, commit_log_end)
+        return commit
+
+    def _remember(self, record: CommitRecord, commit_log_end: int) -> None:
+        last = self._last.get(record.query_id)
+        if last is None or record.batch_id >= last.batch_id:
+            self._last[record.query_id] = LastBatch(record.batch_id, commit_log_end)
+        self._last.move_to_end(record.query_id)
+        while len(self._last) > QUERIES_MAX:
+            self._last.popitem(last=False)
+        self.dirty = True
+
+    # ---- publication ----
+
+    def _advance(self, now_ms: int, confirm_offset: int) -> None:
+        for commit in list(self._open.values()):
+            if now_ms < commit.not_before_ms:
+                continue
+            self._publish(commit)
+            if not commit.missing and not commit.in_flight and not commit.done_asked:
+                self._complete(commit, confirm_offset)
+
+    def _publish(self, commit: _Commit) -> None:
+        """The next pieces; of one queue only one is under way at a time, so that a refused one keeps its place."""
+        pieces = commit.record.pieces
+        busy = {pieces[chunk][1:] for chunk in commit.in_flight}
+        held: list[int] = []
+        while commit.missing and self._in_flight < IN_FLIGHT_MAX and len(held) < IN_FLIGHT_MAX:
+            chunk = commit.missing.popleft()
+            target = pieces[chunk][1:]
+            if target in busy:
+                held.append(chunk)
+                continue
+            busy.add(target)
+            commit.in_flight.add(chunk)
+            self._in_flight += 1
+            self._effects.append(Publish(commit.number, chunk, pieces[chunk]))
+        commit.missing.extendleft(reversed(held))
+
+    def _complete(self, commit: _Commit, confirm_offset: int) -> None:
+        for asked in commit.asked:
+            if commit.lost:
+                remark = (
+                    f"the commit stands, but {len(commit.lost)} of {len(commit.record.pieces)} chunks could not be "
+                )
+                self._answer(asked, ResponseCode.SYSTEM_ERROR, f"{remark}published; {commit.lost[0]}")
+            else:
+                self._answer_complete(asked, commit.commit_log_end, confirm_offset, "")
+        commit.asked.clear()
+        commit.done_asked = True
+        self._effects.append(AppendDone(DoneRecord(commit.number)))
+
+    # ---- answers ----
+
+    def _answer(self, asked: Asked, code: int, remark: str) -> None:
+        self._effects.append(Answer(asked.token, code, remark))
+
+    def _answer_complete(self, asked: Asked, commit_log_end: int, confirm_offset: int, remark: str) -> None:
+        """Published means readable: under SYNC_FLUSH a disk that is slow may still have to take it."""
+        if confirm_offset >= commit_log_end:
+            self._answer(asked, ResponseCode.SUCCESS, remark)
+        else:
+            late = "the batch is committed, its messages wait for the disk: ask again"
+            self._answer(asked, ResponseCode.FLUSH_DISK_TIMEOUT, late)
+
+    def _expire(self, now_ms: int) -> None:
+        before_ms = now_ms - ANSWER_WITHIN_MS
+        why = "the broker still reads its log" if self.recovering else "the commit is still under way"
+        while self._asked and self._asked[0].at_ms < before_ms:
+            self._answer(self._asked.popleft(), ResponseCode.SYSTEM_BUSY, f"{why}: ask again")
+        for commit in self._open.values():
+            for asked in [asked for asked in commit.asked if asked.at_ms < before_ms]:
+                commit.asked.remove(asked)
+                self._answer(asked, ResponseCode.SYSTEM_BUSY, f"{why}: ask again")
+
+    # ---- recovery ----
+
+    def load(self, value: dict[str, Any], log_end: int) -> int:
+        """Take over a `snapshot`; the number of the first record to replay. What lies behind `log_end` was lost."""
+        for entry in value.get("queries", ()):
+            query_id, batch_id, commit_log_end = str(entry[0]), int(entry[1]), int(entry[2])
+            if commit_log_end <= log_end:
+                self._last[query_id] = LastBatch(batch_id, commit_log_end)
+        return int(value.get("replayFrom", 0))
+
+    def replay(
+        self, number: int, record: CommitRecord | DoneRecord, commit_log_offset: int, commit_log_end: int
+    ) -> None:
+        """A record of the log, in order."""
+        if isinstance(record, CommitRecord):
+            self._opened(number, record, commit_log_offset, commit_log_end)
+            return
+        commit = self._open.pop(record.number, None)
+        self._next_number = max(self._next_number, number + 1)
+        if commit is not None:
+            self._remember(commit.record, commit_log_end)
+
+    def open_since(self) -> int | None:
+        """Commit-log offset from which the log may hold pieces of commits that are not done; None without such."""
+        return min((commit.commit_log_offset for commit in self._open.values()), default=None)
+
+    def saw_published(self, mark: int, log_end: int) -> None:
+        """A record below `log_end` carries this mark: its piece is published, whole, as a batch is one append."""
+        number, chunk = piece_of_mark(mark)
+        commit = self._open.get(number)
+        if commit is not None and chunk in commit.missing:
+            commit.missing.remove(chunk)
+            commit.commit_log_end = log_end
+
+    def finish_recovery(self) -> None:
+        """Everything that the log says is known."""
+        self.recovering = False
+
+    def snapshot(self) -> tuple[dict[str, Any], int]:
+        """(the table for a file, end of the log that has to be on disk before the file may say so)."""
+        queries = [[query_id, last.batch_id, last.commit_log_end] for query_id, last in self._last.items()]
+        end = max((last.commit_log_end for last in self._last.values()), default=0)
+        self.dirty = False
+        return {"version": 1, "replayFrom": min(self._open, default=self._next_number), "queries": queries}, end

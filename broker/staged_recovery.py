@@ -1,0 +1,99 @@
+"""What the log says about commits of staged writes, read in small steps when control starts.
+
+The table of queries comes from a snapshot file and the records of `COMMITS_TOPIC` behind it; which pieces of a commit
+without done record are published say the marks in the log from that commit on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from ringmq.broker.commit_records import decode_record
+from ringmq.broker.core import Broker
+from ringmq.broker.ports import StorePort
+from ringmq.broker.staged_commits import StagedCommits
+from ringmq.ipc.plane import Plane
+from ringmq.native import ffi, lib
+from ringmq.remoting.errors import RequestError
+from ringmq.remoting.staged_writes import COMMITS_TOPIC
+from ringmq.store import record as records
+from ringmq.store.config_files import ConfigFileError, load_config, persist_text
+
+FILE = "ringmqStagedWrites.json"
+RECORDS_PER_STEP = 64
+SCAN_STEP_BYTES = 32 << 20
+"""More than any record has: one that reaches over the end of a step is whole in the next."""
+MARKS_PER_STEP = 4096
+
+
+def load_snapshot(root: Path, core: StagedCommits, log_end: int) -> tuple[int, str | None]:
+    """(number of the first record to replay, why the file could not be used). Without a file all there are."""
+    try:
+        return core.load(load_config(root, FILE), log_end), None
+    except (ConfigFileError, TypeError, ValueError, LookupError) as error:
+        return 0, f"{FILE} cannot be used ({error}), the table is built again from topic {COMMITS_TOPIC}"
+
+
+def save_snapshot(root: Path, value: dict[str, object]) -> None:
+    """Write the table. Raises OSError."""
+    persist_text(root, FILE, json.dumps(value, separators=(",", ":")))
+
+
+def replay(broker: Broker, plane: Plane, core: StagedCommits, first: int) -> Iterator[bool]:
+    """Feed the core every record of `COMMITS_TOPIC` from number `first` on."""
+    topic_id = plane.topic_find(COMMITS_TOPIC)
+    slot = None if topic_id is None else plane.queue_find(topic_id, 0)
+    if slot is None:
+        return
+    queue = plane.queue(slot)
+    number, end = max(first, int(queue.min_offset)), int(queue.max_offset)
+    if first > end:  # the log was lost behind the snapshot
+        number = int(queue.min_offset)
+    while number < end:
+        count = min(RECORDS_PER_STEP, end - number)
+        units = broker.store.queue_units(COMMITS_TOPIC, 0, number, count)
+        for at, (commit_log_offset, size, _) in enumerate(units):
+            _replay_one(broker.store, core, number + at, commit_log_offset, size)
+        number += max(1, len(units))
+        yield True
+
+
+def _replay_one(store: StorePort, core: StagedCommits, number: int, commit_log_offset: int, size: int) -> None:
+    raw = store.raw_record(commit_log_offset)
+    if raw is None or len(raw) != size:
+        return  # retention has taken it
+    _, record = records.parse_record(raw, commit_log_offset)
+    if record is None or record.topic != COMMITS_TOPIC or record.queue_offset != number:
+        return
+    try:
+        core.replay(number, decode_record(record.body), commit_log_offset, commit_log_offset + size)
+    except RequestError:
+        return  # not ours: an operator with a topic of this name
+
+
+def see_published(store: StorePort, core: StagedCommits, since: int, log_end: int) -> Iterator[bool]:
+    """Feed the core the mark of every piece that the log has in [since, log_end)."""
+    marks = ffi.new("uint64_t[]", MARKS_PER_STEP)
+    at, reason = ffi.new("uint64_t *"), ffi.new("int *")
+    offset = since
+    while offset < log_end:
+        found = store.log_file(offset)
+        if found is None:
+            return
+        start, mapped = found
+        begin = offset - start
+        end = min(log_end - start, len(mapped))
+        data = ffi.from_buffer("uint8_t *", mapped)
+        stop = min(end, begin + SCAN_STEP_BYTES)
+        count = lib.rmq_published_marks(data, begin, stop, start, marks, MARKS_PER_STEP, at, reason)
+        for index in range(count):
+            core.saw_published(int(marks[index]), log_end)
+        moved = start + int(at[0])
+        if reason[0] == lib.RMQ_RECORD_BLANK:
+            moved = start + len(mapped)
+        elif moved == offset or reason[0] not in (lib.RMQ_SCAN_END, lib.RMQ_SCAN_FULL, lib.RMQ_RECORD_SHORT):
+            return
+        offset = moved
+        yield True

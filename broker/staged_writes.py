@@ -1,0 +1,192 @@
+"""Staged writes in control: what `staged_commits` decides, done with the log (docs/staged-writes.md).
+
+A turn takes what write has answered and what clients have asked, and does what follows; nothing waits. Inspections run
+once per turn, so that a large commit does not keep other requests waiting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ringmq.broker.appends import Answered, Appends
+from ringmq.broker.commit_records import mark_of
+from ringmq.broker.core import Broker
+from ringmq.broker.request import Request
+from ringmq.broker.staged_bodies import StagedBodies
+from ringmq.broker.staged_events import (
+    Answer,
+    AppendCommit,
+    AppendDone,
+    Effect,
+    Event,
+    Inspect,
+    Inspected,
+    NotStored,
+    Publish,
+    Stored,
+    Tell,
+    Tick,
+    Unsound,
+)
+from ringmq.broker.staged_recovery import load_snapshot, replay, save_snapshot, see_published
+from ringmq.ipc.plane import Plane
+from ringmq.native import lib
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.staged_writes import COMMITS_TOPIC
+
+WORK_MS = 5
+"""Recovery and inspections of one turn stop after this long."""
+LOST = "retention has taken the staged message before it could be published"
+GONE = "the queue is gone: its topic was deleted or changed"
+
+
+class StagedWrites:
+    """Owns control's way into the log. Does nothing until the first client asks for it (`COMMITS_TOPIC` exists)."""
+
+    def __init__(self, plane: Plane, broker: Broker, tell: Callable[[str], None]) -> None:
+        self._plane = plane
+        self._broker = broker
+        self._tell = tell
+        self._root = Path(broker.config.store_path_root_dir)
+        self._core = broker.staged_commits
+        self._bodies = StagedBodies(broker, int(plane.header.settings.segment_bytes))
+        self._appends: Appends[Effect] | None = None
+        self._recovery: Iterator[bool] | None = None
+        self._events: deque[Event] = deque()
+        self._unsaved: tuple[dict[str, Any], int] | None = None
+        self._next_save_ms = 0
+
+    @property
+    def has_news(self) -> bool:
+        """Write has answered, or there is work left: control must not sleep."""
+        return bool(self._events) or bool(lib.rmq_control_has_answers(self._plane.struct))
+
+    def turn(self, now_ms: int) -> bool:
+        """Do what there is; whether more may follow at once."""
+        asked = self._broker.staged_asked
+        if COMMITS_TOPIC not in self._broker.topics:
+            return False
+        if self._appends is None:
+            self._appends = Appends(self._plane)
+            self._recovery = self._recover(self._appends)
+        worked = self._recover_some()
+        events: list[Event] = [self._event_of(answered) for answered in self._appends.answers()]
+        while asked:
+            events.append(asked.popleft())
+        if self._events:
+            events.append(self._events.popleft())
+        worked = worked or bool(events)
+        for event in [*events, Tick()]:
+            for effect in self._core.step(event, now_ms, self._plane.confirm_offset()):
+                self._perform(effect)
+        return worked
+
+    def close(self) -> None:
+        """Control stops: nobody is left without an answer."""
+        for effect in self._core.abandon("the broker is shutting down, the commit goes on when it is back"):
+            self._perform(effect)
+
+    def save_if_due(self, now_ms: int) -> None:
+        """Write the table of queries when it changed, once the log that it speaks of is on disk. Raises OSError."""
+        if self._unsaved is None and self._core.dirty and not self._core.recovering and now_ms >= self._next_save_ms:
+            self._unsaved = self._core.snapshot()
+        if self._unsaved is not None and int(self._plane.watermarks.flushed_offset) >= self._unsaved[1]:
+            value, self._unsaved = self._unsaved[0], None
+            self._next_save_ms = now_ms + self._broker.config.flush_consumer_offset_interval
+            save_snapshot(self._root, value)
+
+    # ---- recovery ----
+
+    def _recover_some(self) -> bool:
+        """Go on for a while; whether there was something to read."""
+        if self._recovery is None:
+            return False
+        deadline = time.monotonic() + WORK_MS / 1000
+        for moved in self._recovery:
+            if not moved:
+                return False
+            if time.monotonic() >= deadline:
+                return True
+        self._recovery = None
+        return True
+
+    def _recover(self, appends: Appends[Effect]) -> Iterator[bool]:
+        """Yields True between steps, False when others have to move first."""
+        while (log_end := appends.settled()) is None:
+            yield False
+        while int(self._plane.watermarks.dispatched_offset) < log_end:
+            yield False
+        first, problem = load_snapshot(self._root, self._core, log_end)
+        if problem is not None:
+            self._tell(problem)
+        yield from replay(self._broker, self._plane, self._core, first)
+        since = self._core.open_since()
+        if since is not None:
+            yield from see_published(self._broker.store, self._core, since, log_end)
+        self._core.finish_recovery()
+
+    # ---- out ----
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Inspect(request, chunks):
+                found = [self._bodies.inspect(request, chunk) for chunk in chunks]
+                unsound = next((one for one in found if isinstance(one, Unsound)), None)
+                pieces = tuple(one for one in found if not isinstance(one, Unsound))
+                self._events.append(unsound or Inspected(pieces))
+            case AppendCommit(record):
+                self._append_record(effect, b"TAGS\x01COMMIT\x02", record.encode())
+            case AppendDone(record):
+                self._append_record(effect, b"TAGS\x01DONE\x02", record.encode())
+            case Publish():
+                self._publish(effect)
+            case Answer(token, code, remark):
+                self._answer(token, code, remark)
+            case Tell(text):
+                self._tell(text)
+
+    def _append_record(self, effect: Effect, properties: bytes, body: bytes) -> None:
+        assert self._appends is not None
+        queue = self._queue(COMMITS_TOPIC, 0)
+        if queue is None or not self._appends.submit(effect, queue, body, properties, self._appends.own_origin()):
+            remark = f"a record of {len(body)} bytes for topic {COMMITS_TOPIC} cannot be appended"
+            self._events.append(NotStored(effect, ResponseCode.SYSTEM_ERROR, remark))
+
+    def _publish(self, effect: Publish) -> None:
+        assert self._appends is not None
+        piece = effect.piece
+        queue, staged = self._queue(piece.topic, piece.queue_id), self._bodies.body(piece.commit_log_offset)
+        if queue is None or staged is None:
+            remark = GONE if queue is None else LOST
+            self._events.append(NotStored(effect, ResponseCode.SYSTEM_ERROR, remark, final=True))
+            return
+        if len(staged.body) > self._appends.body_bytes_max:
+            remark = f"{len(staged.body)} bytes are over maxMessageSize {self._broker.config.max_message_size}"
+            self._events.append(NotStored(effect, ResponseCode.MESSAGE_ILLEGAL, remark, final=True))
+            return
+        mark = mark_of(effect.number, effect.chunk)
+        if not self._appends.submit(effect, queue, staged.body, b"", staged.origin, mark):
+            self._events.append(NotStored(effect, ResponseCode.SYSTEM_BUSY, "no room for requests to write"))
+
+    def _queue(self, topic: str, queue_id: int) -> tuple[int, int, int] | None:
+        topic_id = self._plane.topic_find(topic)
+        slot = None if topic_id is None else self._plane.queue_find(topic_id, queue_id)
+        return None if topic_id is None or slot is None else (topic_id, slot, queue_id)
+
+    def _answer(self, request: Request, code: int, remark: str) -> None:
+        self._broker.outbox.reply(request, request.reply(code, remark or None))
+
+    # ---- in ----
+
+    def _event_of(self, answered: Answered[Effect]) -> Event:
+        if answered.code in (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT):
+            where = answered.queue_offset, answered.commit_log_offset, answered.commit_log_end
+            return Stored(answered.what, *where)
+        if answered.cause == lib.RMQ_CAUSE_QUEUE_SLOT:
+            return NotStored(answered.what, answered.code, GONE, final=True)
+        remark = f"the store refused it with code {answered.code}, cause {answered.cause}"
+        return NotStored(answered.what, answered.code, remark, answered.code == ResponseCode.MESSAGE_ILLEGAL)

@@ -1,0 +1,143 @@
+"""Staged writes: rows that wait in a hidden topic until one request publishes them all (docs/staged-writes.md).
+
+What client and broker both have to know: names of topics and properties, limits, and the bodies of `STAGED_WRITES`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ringmq.remoting import json_body
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.errors import RequestError
+from ringmq.remoting.names import COMMITS_TOPIC, STAGED_TOPIC
+
+__all__ = ["COMMITS_TOPIC", "STAGED_TOPIC", "CommitRequest", "StagedChunk"]
+
+# In STAGED_TOPIC each message is a chunk: its body is that of a batch send (request 320), its properties say for whom.
+# COMMITS_TOPIC holds what was decided and what of it is published; the broker alone writes it.
+
+QUERY: Final = "RINGMQ_QUERY"
+BATCH: Final = "RINGMQ_BATCH"
+PARTITION: Final = "RINGMQ_PARTITION"
+ATTEMPT: Final = "RINGMQ_ATTEMPT"
+SEQUENCE: Final = "RINGMQ_SEQUENCE"
+TARGET_TOPIC: Final = "RINGMQ_TOPIC"
+TARGET_QUEUE: Final = "RINGMQ_QUEUE"
+
+OPERATION: Final = "operation"
+DESCRIBE: Final = "describe"
+COMMIT: Final = "commit"
+
+QUERY_ID_CHARS_MAX: Final = 128
+CHUNKS_MAX: Final = 16_384
+COMMIT_BODY_BYTES_MAX: Final = 2 << 20
+CHUNK_BYTES: Final = 1 << 20
+"""What a chunk should not exceed, so that a few of them fit into the broker's window."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChunk:
+    """One staged message, as its sender knows it: whose it is, where the broker said it is stored, what was sent."""
+
+    partition: int
+    attempt: int
+    sequence: int
+    commit_log_offset: int
+    body_bytes: int
+    body_crc: int
+
+    def properties(self, query_id: str, batch_id: int, topic: str, queue_id: int) -> dict[str, str]:
+        """What the staged message says of itself."""
+        return {
+            QUERY: query_id,
+            BATCH: str(batch_id),
+            PARTITION: str(self.partition),
+            ATTEMPT: str(self.attempt),
+            SEQUENCE: str(self.sequence),
+            TARGET_TOPIC: topic,
+            TARGET_QUEUE: str(queue_id),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """All chunks of one micro-batch: those of the attempt that won, per partition, in the order of their rows."""
+
+    query_id: str
+    batch_id: int
+    chunks: tuple[StagedChunk, ...]
+
+    def encode(self) -> bytes:
+        """The request's body."""
+        partitions: dict[tuple[int, int], list[list[int]]] = {}
+        for chunk in self.chunks:
+            entries = partitions.setdefault((chunk.partition, chunk.attempt), [])
+            entries.append([chunk.commit_log_offset, chunk.body_bytes, chunk.body_crc])
+        value = {
+            "queryId": self.query_id,
+            "batchId": self.batch_id,
+            "partitions": [
+                {"partition": partition, "attempt": attempt, "chunks": entries}
+                for (partition, attempt), entries in partitions.items()
+            ],
+        }
+        return json_body.write_body(value)
+
+    @classmethod
+    def decode(cls, body: bytes) -> CommitRequest:
+        """Read a request's body. Raises RequestError naming field and limit."""
+        if len(body) > COMMIT_BODY_BYTES_MAX:
+            raise _over("body", f"{len(body)} bytes", COMMIT_BODY_BYTES_MAX)
+        value = json_body.read_object(body, "commit of staged writes")
+        query_id = json_body.text(value, "queryId")
+        if not 0 < len(query_id) <= QUERY_ID_CHARS_MAX:
+            raise _over("queryId", f"{len(query_id)} characters, at least 1,", QUERY_ID_CHARS_MAX)
+        batch_id = _natural(value, "batchId")
+        chunks: list[StagedChunk] = []
+        partitions: set[int] = set()
+        for entry in json_body.objects(value, "partitions"):
+            partition, attempt = _natural(entry, "partition"), _natural(entry, "attempt")
+            if partition in partitions:
+                raise _bad("partition", f"partition {partition} occurs twice: one attempt of each may be committed")
+            partitions.add(partition)
+            chunks += _chunks(entry, partition, attempt)
+            if len(chunks) > CHUNKS_MAX:
+                raise _over("chunks", "more chunks than one commit may have", CHUNKS_MAX)
+        return cls(query_id, batch_id, tuple(chunks))
+
+
+def _chunks(entry: dict[str, Any], partition: int, attempt: int) -> list[StagedChunk]:
+    found = entry.get("chunks")
+    if not isinstance(found, list):
+        raise _bad("chunks", f"chunks of partition {partition} are no list")
+    chunks = []
+    for sequence, numbers in enumerate(found[: CHUNKS_MAX + 1]):
+        if not isinstance(numbers, list) or len(numbers) != 3:
+            raise _bad(
+                "chunks", f"chunk {sequence} of partition {partition} is not [commitLogOffset, bodyBytes, bodyCrc]"
+            )
+        offset, size, crc = (json_body.as_integer(number, "chunks") for number in numbers)
+        if offset < 0 or size <= 0 or crc < 0:
+            raise _bad("chunks", f"chunk {sequence} of partition {partition} holds a negative number or no bytes")
+        chunks.append(StagedChunk(partition, attempt, sequence, offset, size, crc))
+    return chunks
+
+
+def _natural(value: dict[str, Any], field: str) -> int:
+    if field not in value:
+        raise _bad(field, f"{field} is missing")
+    number = json_body.integer(value, field)
+    if number < 0:
+        raise _bad(field, f"{field} = {number} is negative")
+    return number
+
+
+def _bad(field: str, message: str) -> RequestError:
+    return RequestError(f"commit of staged writes: {message}", field=field, code=ResponseCode.INVALID_PARAMETER)
+
+
+def _over(field: str, found: str, limit: int) -> RequestError:
+    message = f"commit of staged writes: {field}: {found}, the limit is {limit}"
+    return RequestError(message, field=field, code=ResponseCode.INVALID_PARAMETER, limit=limit)

@@ -1,0 +1,338 @@
+"""The rule of staged writes: one decision per micro-batch, its pieces exactly once, through crashes at any step."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ringmq.broker.commit_records import CommitRecord, DoneRecord, Piece, decode_record, mark_of, piece_of_mark
+from ringmq.broker.staged_commits import (
+    ANSWER_WITHIN_MS,
+    ASKED_MAX,
+    IN_FLIGHT_MAX,
+    INSPECTED_AT_ONCE,
+    QUERIES_MAX,
+    RETRY_MS,
+    StagedCommits,
+)
+from ringmq.broker.staged_events import (
+    Answer,
+    AppendCommit,
+    AppendDone,
+    Asked,
+    Effect,
+    Inspect,
+    Inspected,
+    NotStored,
+    Publish,
+    Stored,
+    Tell,
+    Tick,
+    Unsound,
+)
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
+
+NOW = 1_000_000
+EVERYTHING = 1 << 60
+
+
+def request(batch: int, chunks: int, query: str = "q", first: int = 0) -> CommitRequest:
+    made = (StagedChunk(0, 0, number, first + number, 10, 1) for number in range(chunks))
+    return CommitRequest(query, batch, tuple(made))
+
+
+def pieces_of(inspect: Inspect, queues: int = 2) -> tuple[Piece, ...]:
+    return tuple(Piece(chunk.commit_log_offset, "T", chunk.sequence % queues) for chunk in inspect.chunks)
+
+
+@dataclass
+class Entry:
+    """One append of the simulated log."""
+
+    offset: int
+    kind: str
+    number: int = -1
+    record: CommitRecord | DoneRecord | None = None
+    mark: int = 0
+    piece: Piece | None = None
+
+
+@dataclass
+class World:
+    """A log, the core over it, and clients that ask until they are told that it is done."""
+
+    random: random.Random
+    log: list[Entry] = field(default_factory=list)
+    snapshot: tuple[dict[str, Any], int] | None = None
+    core: StagedCommits = field(default_factory=StagedCommits)
+    submitted: list[Effect] = field(default_factory=list)
+    events: list[Any] = field(default_factory=list)
+    answers: list[tuple[Any, int]] = field(default_factory=list)
+    now_ms: int = NOW
+    crashes: int = 0
+
+    def start(self) -> None:
+        """A new control: what the log says, and maybe a snapshot."""
+        self.core = StagedCommits()
+        self.events.clear()
+        numbered = [entry for entry in self.log if entry.record is not None]
+        first = 0
+        if self.snapshot is not None and self.snapshot[1] <= len(self.log):
+            first = self.core.load(self.snapshot[0], len(self.log))
+        for entry in numbered[first:]:
+            assert entry.record is not None
+            self.core.replay(entry.number, decode_record(entry.record.encode()), entry.offset, entry.offset + 1)
+        since = self.core.open_since()
+        if since is not None:
+            for entry in self.log[since:]:
+                if entry.mark:
+                    self.core.saw_published(entry.mark, len(self.log))
+        self.core.finish_recovery()
+        self.step(Tick())
+
+    def crash(self) -> None:
+        """Control dies: write has taken some of what it was asked for, and drops the rest."""
+        self.crashes += 1
+        for effect in self.submitted[: self.random.randrange(len(self.submitted) + 1)]:
+            self.append(effect)
+        self.submitted.clear()
+        self.start()
+
+    def append(self, effect: Effect) -> Entry:
+        offset = len(self.log)
+        match effect:
+            case AppendCommit(record) | AppendDone(record):
+                number = sum(entry.record is not None for entry in self.log)
+                entry = Entry(offset, "record", number, record)
+            case Publish(number, chunk, piece):
+                entry = Entry(offset, "piece", mark=mark_of(number, chunk), piece=piece)
+            case _:
+                raise AssertionError(effect)
+        self.log.append(entry)
+        return entry
+
+    def step(self, event: Any) -> None:
+        for effect in self.core.step(event, self.now_ms, EVERYTHING):
+            match effect:
+                case Inspect():
+                    self.events.append(Inspected(pieces_of(effect)))
+                case Answer(token, code, _):
+                    self.answers.append((token, code))
+                case Tell():
+                    pass
+                case _:
+                    self.submitted.append(effect)
+
+    def move(self) -> bool:
+        """One thing that can happen next; False when nothing can."""
+        if self.events:
+            self.step(self.events.pop(0))
+        elif self.submitted:
+            effect = self.submitted.pop(0)
+            if self.random.random() < 0.1:
+                self.step(NotStored(effect, ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full"))
+            else:
+                entry = self.append(effect)
+                self.step(Stored(effect, entry.number, entry.offset, entry.offset + 1))
+        else:
+            before = len(self.submitted)
+            self.now_ms += RETRY_MS
+            self.step(Tick())
+            return len(self.submitted) > before
+        return True
+
+
+def check(world: World) -> None:
+    """Every decided piece is in the log once, in the order of its queue, and no micro-batch was decided twice."""
+    commits = [entry for entry in world.log if isinstance(entry.record, CommitRecord)]
+    keys = [(entry.record.query_id, entry.record.batch_id) for entry in commits]  # type: ignore[union-attr]
+    assert len(set(keys)) == len(keys)
+    published = [entry for entry in world.log if entry.kind == "piece"]
+    expected = {
+        mark_of(entry.number, chunk): piece
+        for entry in commits
+        for chunk, piece in enumerate(entry.record.pieces)  # type: ignore[union-attr]
+    }
+    assert sorted(entry.mark for entry in published) == sorted(expected)
+    assert all(entry.piece == expected[entry.mark] for entry in published)
+    last: dict[tuple[int, int], int] = {}
+    for entry in published:
+        number, chunk = piece_of_mark(entry.mark)
+        assert entry.piece is not None
+        queue = number, entry.piece.queue_id
+        assert chunk > last.get(queue, -1)
+        last[queue] = chunk
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_crashes_at_any_step_leave_every_piece_exactly_once(seed: int) -> None:
+    world = World(random.Random(seed))
+    world.start()
+    batches = 6
+    for batch in range(batches):
+        for query in ("a", "b"):
+            attempt = 0
+            while True:  # a driver asks until it hears SUCCESS; after a crash maybe with other chunks
+                token = (query, batch, attempt)
+                chunks = world.random.randrange(0, 3 * IN_FLIGHT_MAX)
+                world.step(Asked(token, request(batch, chunks, query, 100 * attempt), world.now_ms))
+                for _ in range(200):
+                    if world.random.random() < 0.04:
+                        world.crash()
+                        break
+                    if world.random.random() < 0.1:
+                        world.snapshot = world.core.snapshot()
+                    if not world.move():
+                        break
+                if (token, ResponseCode.SUCCESS) in world.answers:
+                    break
+                attempt += 1
+    while world.move():
+        pass
+    check(world)
+    assert world.crashes
+    done = sum(isinstance(entry.record, DoneRecord) for entry in world.log)
+    assert done >= 2 * batches
+
+
+def started() -> World:
+    world = World(random.Random(1))
+    world.random.random = lambda: 1.0  # type: ignore[method-assign]
+    world.start()
+    return world
+
+
+def run(world: World) -> None:
+    while world.move():
+        pass
+
+
+def test_the_second_commit_of_a_batch_adds_nothing() -> None:
+    world = started()
+    world.step(Asked("first", request(7, 3), NOW))
+    world.step(Asked("same time", request(7, 2, first=50), NOW))
+    run(world)
+    world.step(Asked("again", request(7, 5, first=90), NOW))
+    world.step(Asked("older", request(6, 5, first=90), NOW))
+    run(world)
+    assert [code for _, code in world.answers] == [ResponseCode.SUCCESS] * 4
+    offsets = [entry.piece.commit_log_offset for entry in world.log if entry.piece]
+    assert sorted(offsets) == [0, 1, 2]
+
+
+def test_nothing_is_published_before_the_decision_is_stored() -> None:
+    world = started()
+    world.step(Asked("one", request(0, 2), NOW))
+    world.step(world.events.pop(0))
+    assert [type(effect) for effect in world.submitted] == [AppendCommit]
+    run(world)
+    assert [entry.kind for entry in world.log] == ["record", "piece", "piece", "record"]
+
+
+def test_an_unsound_chunk_refuses_the_whole_commit_and_leaves_the_batch_open() -> None:
+    world = started()
+    world.step(Asked("bad", request(0, 2), NOW))
+    world.events.clear()
+    world.step(Unsound(29, "wrong CRC"))
+    assert world.answers == [("bad", 29)]
+    world.step(Asked("good", request(0, 1), NOW))
+    run(world)
+    assert world.answers[-1] == ("good", ResponseCode.SUCCESS)
+
+
+def test_a_refused_decision_is_told_and_may_be_asked_for_again() -> None:
+    world = started()
+    world.step(Asked("one", request(0, 1), NOW))
+    world.step(world.events.pop(0))
+    (effect,) = world.submitted
+    world.submitted.clear()
+    world.step(NotStored(effect, 14, "the disk is full"))
+    assert world.answers == [("one", 14)]
+    world.step(Asked("two", request(0, 1), NOW))
+    run(world)
+    assert world.answers[-1] == ("two", ResponseCode.SUCCESS)
+
+
+def test_what_can_never_be_published_is_told_and_does_not_hold_up_the_rest() -> None:
+    world = started()
+    world.step(Asked("one", request(0, 3), NOW))
+    while not any(isinstance(effect, Publish) for effect in world.submitted):
+        world.move()
+    lost = next(effect for effect in world.submitted if isinstance(effect, Publish))
+    world.submitted.remove(lost)
+    world.step(NotStored(lost, 1, "the topic was deleted", final=True))
+    run(world)
+    assert world.answers == [("one", ResponseCode.SYSTEM_ERROR)]
+    assert sum(entry.kind == "piece" for entry in world.log) == 2
+    assert isinstance(world.log[-1].record, DoneRecord)
+
+
+def test_requests_wait_for_recovery_and_hear_that_in_time() -> None:
+    core = StagedCommits()
+    assert core.step(Asked("early", request(0, 1), NOW), NOW, EVERYTHING) == []
+    (answer,) = core.step(Tick(), NOW + ANSWER_WITHIN_MS + 1, EVERYTHING)
+    assert isinstance(answer, Answer) and answer.code == ResponseCode.SYSTEM_BUSY
+
+
+def test_more_requests_than_may_wait_are_refused() -> None:
+    core = StagedCommits()
+    effects: list[Effect] = []
+    for number in range(ASKED_MAX + 1):
+        effects += core.step(Asked(number, request(number, 1), NOW), NOW, EVERYTHING)
+    assert [(effect.token, effect.code) for effect in effects if isinstance(effect, Answer)] == [
+        (ASKED_MAX, ResponseCode.SYSTEM_BUSY)
+    ]
+
+
+def test_success_is_not_said_before_the_messages_are_readable() -> None:
+    world = started()
+    world.step(Asked("one", request(0, 1), NOW))
+    while not any(isinstance(effect, Publish) for effect in world.submitted):
+        world.move()
+    (effect,) = world.submitted
+    world.submitted.clear()
+    (answer, done) = world.core.step(Stored(effect, 0, 5, 6), NOW, 5)
+    assert isinstance(answer, Answer) and answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+    assert isinstance(done, AppendDone)
+    (again,) = world.core.step(Asked("again", request(0, 1), NOW), NOW, 6)
+    assert isinstance(again, Answer) and again.code == ResponseCode.SUCCESS
+
+
+def test_large_commits_are_inspected_in_parts() -> None:
+    world = started()
+    world.step(Asked("one", request(0, 3 * INSPECTED_AT_ONCE + 1), NOW))
+    parts = 0
+    while world.events:
+        parts += 1
+        world.step(world.events.pop(0))
+    assert parts == 4
+
+
+def test_the_query_that_has_been_silent_longest_is_forgotten() -> None:
+    core = StagedCommits()
+    for number in range(QUERIES_MAX + 1):
+        core.replay(2 * number, CommitRecord(f"q{number}", 3, ()), 2 * number, 2 * number + 1)
+        core.replay(2 * number + 1, DoneRecord(2 * number), 2 * number + 1, 2 * number + 2)
+    value, end = core.snapshot()
+    assert (len(value["queries"]), value["queries"][0][0], value["replayFrom"]) == (
+        QUERIES_MAX,
+        "q1",
+        2 * QUERIES_MAX + 2,
+    )
+    assert end == 2 * QUERIES_MAX + 2
+
+
+def test_a_snapshot_that_is_ahead_of_the_log_is_believed_only_as_far() -> None:
+    core = StagedCommits()
+    core.load({"replayFrom": 4, "queries": [["kept", 5, 100], ["lost", 9, 101]]}, 100)
+    assert [entry[0] for entry in core.snapshot()[0]["queries"]] == ["kept"]
+
+
+def test_everybody_who_waits_hears_of_a_stop() -> None:
+    world = started()
+    world.step(Asked("deciding", request(0, 1), NOW))
+    world.step(Asked("waiting", request(1, 1), NOW))
+    told = world.core.abandon("stop")
+    assert {answer.token for answer in told if isinstance(answer, Answer)} == {"deciding", "waiting"}
