@@ -4,6 +4,7 @@ Same names, same arguments, same errors as the asyncio classes; a client may be 
 """
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -18,7 +19,7 @@ from ringmq.client.offsets import ConsumeFrom
 from ringmq.client.producer import SendResult
 from ringmq.client.queue_reader import PullOptions
 from ringmq.client.retry import RetryPolicy
-from ringmq.client.send_request import BodyRules
+from ringmq.client.send_request import BodyRules, SendRequest
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
@@ -44,15 +45,19 @@ class _LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and wait for it. Interrupting the wait (Ctrl-C) cancels the work."""
-        if self._loop is None:
-            work.close()
-            raise ClientClosedError("the client is not started or is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.begin(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Start `work` on the loop without waiting for it."""
+        if self._loop is None:
+            work.close()
+            raise ClientClosedError("the client is not started or is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         if self._loop is not None:
@@ -111,6 +116,10 @@ class Producer:
     def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Send one message and wait until it is stored."""
         return self._thread.run(self._producer.send(message, queue=queue))
+
+    def begin_request(self, request: SendRequest) -> concurrent.futures.Future[SendResult]:
+        """Send a request that was made before; the future gives what `send` returns or raises."""
+        return self._thread.begin(self._producer.send_request(request))
 
     def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
         """Send messages of one topic in one request."""

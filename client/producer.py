@@ -175,6 +175,10 @@ class Producer:
         request.queue = queue
         return await self._send_one(request)
 
+    async def send_request(self, request: SendRequest) -> SendResult:
+        """Send a request that was made before (`prepare_message`, `prepare_batch` or by hand); otherwise as `send`."""
+        return await self._send_one(request)
+
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
         """Send messages of one topic in one request: stored together with consecutive offsets, or not at all."""
         request = prepare_batch(messages, self._keys.next_key, now_ms(), self._body_rules)

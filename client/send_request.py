@@ -34,7 +34,7 @@ class SendRequest:
     """One send, ready but for its queue; the same object serves every retry, so its UNIQ_KEY never changes."""
 
     topic: str
-    body: bytes
+    body: bytes | bytearray | memoryview
     properties: bytes
     flag: int
     sys_flag: int

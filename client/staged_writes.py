@@ -1,0 +1,160 @@
+"""Exactly-once writes, the client's side: where to stage chunks, and the one request that publishes them.
+
+For writers that work in tasks (Spark's sink). Blocking functions, each with connections of its own: they are called
+once per task or micro-batch. The protocol is in docs/staged-writes.md; brokers other than RingMQ do not know it.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RouteError
+from ringmq.client.name_servers import NameServers, parse_name_servers
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.retry import backoff_ms
+from ringmq.client.routes import TopicRoute
+from ringmq.client.send_request import SendRequest
+from ringmq.remoting import json_body, staged_writes
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.message_id import decode_offset_id
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.properties import WAIT, encode_properties
+from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
+
+__all__ = [
+    "BATCH_PROPERTIES",
+    "CommitRequest",
+    "StagedChunk",
+    "StagingPlace",
+    "commit_staged",
+    "describe_staging",
+    "find_route",
+    "place_of_message",
+    "staging_request",
+]
+
+REQUEST_TIMEOUT_MS = 3000
+COMMIT_ATTEMPT_MS = 25_000
+"""Longer than a broker keeps a commit's answer back."""
+BATCH_PROPERTIES = encode_properties({WAIT: "true"}).encode()
+"""Of a ready-made batch body: its elements have UNIQ_KEYs of their own."""
+_ASK_AGAIN = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SERVICE_NOT_AVAILABLE})
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StagingPlace:
+    """Where a broker takes staged chunks, and their limits."""
+
+    broker_name: str
+    topic: str
+    queues: int
+    chunk_bytes_max: int
+    element_bytes_max: int
+    chunks_max: int
+
+    def queue(self, number: int) -> MessageQueue:
+        """A staging queue; they are taken in turn."""
+        return MessageQueue(self.topic, self.broker_name, number % self.queues)
+
+
+def find_route(namesrv: str | Sequence[str], topic: str) -> TopicRoute:
+    """The topic's route now. Raises RouteError for a topic that no broker has, RingmqError when nobody answers."""
+
+    async def find(client: RemotingClient) -> TopicRoute:
+        route = await NameServers(client, parse_name_servers(namesrv)).fetch_route(topic)
+        if route is None:
+            raise RouteError(f"no broker has topic {topic}: create it first")
+        return route
+
+    return _run(find)
+
+
+def describe_staging(address: str) -> StagingPlace | None:
+    """Where the broker at `address` takes staged chunks; None when it does not know of such. Raises RingmqError."""
+
+    async def describe(client: RemotingClient) -> StagingPlace | None:
+        fields = {staged_writes.OPERATION: staged_writes.DESCRIBE}
+        try:
+            answer = await client.call(address, RequestCode.STAGED_WRITES, fields, timeout_ms=REQUEST_TIMEOUT_MS)
+        except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            raise
+        value = json_body.read_object(answer.body, "staging place")
+        return StagingPlace(
+            json_body.text(value, "brokerName"),
+            json_body.text(value, "topic"),
+            max(1, json_body.integer(value, "queues")),
+            json_body.integer(value, "chunkBytesMax"),
+            json_body.integer(value, "elementBytesMax"),
+            json_body.integer(value, "chunksMax"),
+        )
+
+    return _run(describe)
+
+
+def commit_staged(namesrv: str | Sequence[str], broker_name: str, request: CommitRequest, timeout_ms: int) -> None:
+    """Publish what the request names, once; returns when it is published, by this request or by an earlier one.
+
+    Asks again while the broker restarts or is busy. Raises BrokerError for a refusal, RingmqError when the time is
+    over: then the same request may be tried again, whatever became of it.
+    """
+    deadline = time.monotonic() + timeout_ms / 1000
+
+    async def commit(client: RemotingClient) -> None:
+        name_servers = NameServers(client, parse_name_servers(namesrv))
+        failures = 0
+        while True:
+            try:
+                await _commit_once(client, name_servers, broker_name, request, deadline)
+                return
+            except (ConnectError, RequestTimeoutError, RouteError, BrokerError) as error:
+                failures += 1
+                pause_s = backoff_ms(failures, random.random(), max_ms=1000) / 1000
+                final = isinstance(error, BrokerError) and error.code not in _ASK_AGAIN
+                if final or time.monotonic() + pause_s >= deadline:
+                    raise
+                await asyncio.sleep(pause_s)
+
+    _run(commit)
+
+
+async def _commit_once(
+    client: RemotingClient, name_servers: NameServers, broker_name: str, request: CommitRequest, deadline: float
+) -> None:
+    route = await name_servers.fetch_route(staged_writes.STAGED_TOPIC)
+    address = None if route is None else route.master_address(broker_name)
+    if address is None:
+        raise RouteError(f"broker {broker_name} is not registered now", may_pass=True)
+    timeout_ms = max(100, min(COMMIT_ATTEMPT_MS, int((deadline - time.monotonic()) * 1000)))
+    fields = {staged_writes.OPERATION: staged_writes.COMMIT}
+    await client.call(address, RequestCode.STAGED_WRITES, fields, request.encode(), timeout_ms)
+
+
+def staging_request(
+    place: StagingPlace, number: int, body: bytes | bytearray | memoryview, properties: dict[str, str], now_ms: int
+) -> SendRequest:
+    """The send that stages one chunk."""
+    encoded = encode_properties({**properties, WAIT: "true"}).encode()
+    return SendRequest(place.topic, body, encoded, 0, 0, now_ms, (), queue=place.queue(number))
+
+
+def place_of_message(offset_message_id: str) -> int:
+    """Commit-log offset of a stored message. Raises ValueError for an id that is none."""
+    return decode_offset_id(offset_message_id)[2]
+
+
+def _run(work: Callable[[RemotingClient], Coroutine[Any, Any, T]]) -> T:
+    async def with_client() -> T:
+        client = RemotingClient(connect_timeout_ms=REQUEST_TIMEOUT_MS)
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(with_client())

@@ -1,0 +1,229 @@
+"""Staged writes at a running broker: invisible until committed, once per micro-batch, refused when they are wrong."""
+
+import dataclasses
+import signal
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.client.errors import BrokerError
+from ringmq.client.staged_writes import CommitRequest, StagedChunk
+from ringmq.client.topics import is_user_topic
+from ringmq.loadtest.running import RunningBroker
+from ringmq.remoting import staged_writes
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC
+from ringmq.store.config_files import load_config
+from tests.broker.test_processes import SMALL
+from tests.raw_client import RawClient
+from tests.staging import Stager, batch_body, bodies_of, make_topic, messages_of
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(120)
+SNAPSHOT = "ringmqStagedWrites.json"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path_factory.mktemp("staged") / "store", {**SMALL, "maxMessageSize": 65_536}) as running:
+        yield running
+
+
+@pytest.fixture
+def stager(broker: RunningBroker) -> Iterator[Stager]:
+    with Stager(broker) as made:
+        yield made
+
+
+def rows(name: str, count: int = 5) -> list[bytes]:
+    return [f"{name}-{number}".encode() for number in range(count)]
+
+
+def test_rows_are_invisible_until_the_commit_and_whole_after_it(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Whole")
+    staged = stager.stage("whole", 0, [("Whole", 0, rows("a")), ("Whole", 1, rows("b")), ("Whole", 0, rows("c"))])
+    assert bodies_of(broker.address, "Whole") == []
+    stager.commit("whole", 0, staged)
+    wait_until(lambda: len(bodies_of(broker.address, "Whole")) == 15, "all rows are readable")
+    assert bodies_of(broker.address, "Whole") == rows("a") + rows("c") + rows("b")
+
+
+def test_messages_look_like_any_others(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Look", 1)
+    stager.commit("look", 0, stager.stage("look", 0, [("Look", 0, [b"one", b"two"])]))
+    wait_until(lambda: len(messages_of(broker.address, "Look", 1)) == 2, "both are readable")
+    first, second = messages_of(broker.address, "Look", 1)
+    assert (first.topic, first.queue_id, first.queue_offset, second.queue_offset) == ("Look", 0, 0, 1)
+    assert first.properties["KEYS"] == "k" and first.properties["UNIQ_KEY"] == "0" * 32
+    assert not [name for name in first.properties if name.startswith("RINGMQ")]
+    assert first.prepared_transaction_offset and first.sys_flag == 0
+
+
+def test_a_second_commit_adds_nothing_whatever_it_holds(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Once", 1)
+    stager.commit("once", 4, stager.stage("once", 4, [("Once", 0, rows("first"))]))
+    other_order = stager.stage("once", 4, [("Once", 0, rows("first")[::-1])], attempt=1)
+    stager.commit("once", 4, other_order)
+    stager.commit("once", 3, stager.stage("once", 3, [("Once", 0, rows("zombie"))]))
+    stager.commit("once", 5, stager.stage("once", 5, [("Once", 0, rows("next"))]))
+    wait_until(lambda: len(bodies_of(broker.address, "Once", 1)) == 10, "two batches are readable")
+    assert bodies_of(broker.address, "Once", 1) == rows("first") + rows("next")
+
+
+def test_attempts_that_are_not_named_are_never_seen(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Attempts", 1)
+    stager.stage("attempts", 0, [("Attempts", 0, rows("lost"))], attempt=0)
+    won = stager.stage("attempts", 0, [("Attempts", 0, rows("won"))], attempt=1)
+    stager.stage("attempts", 0, [("Attempts", 0, rows("late"))], attempt=2)
+    stager.commit("attempts", 0, won)
+    wait_until(lambda: bodies_of(broker.address, "Attempts", 1) == rows("won"), "the winner's rows are readable")
+
+
+def test_an_empty_micro_batch_is_a_decision_too(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Empty", 1)
+    stager.commit("empty", 0, ())
+    stager.commit("empty", 0, stager.stage("empty", 0, [("Empty", 0, rows("late"))]))
+    assert bodies_of(broker.address, "Empty", 1) == []
+
+
+def test_the_topics_are_the_systems_own(broker: RunningBroker, stager: Stager) -> None:
+    assert not is_user_topic(STAGED_TOPIC) and not is_user_topic(COMMITS_TOPIC)
+    with RawClient(broker.address) as client:
+        assert client.send(COMMITS_TOPIC, b"forged").code == ResponseCode.NO_PERMISSION
+        assert client.pull(STAGED_TOPIC).code == ResponseCode.NO_PERMISSION
+        answer = client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": COMMITS_TOPIC})
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+def refusal(stager: Stager, batch: int, *chunks: StagedChunk, query: str = "bad") -> tuple[int, str]:
+    with pytest.raises(BrokerError) as caught:
+        stager.commit(query, batch, chunks)
+    return caught.value.code, str(caught.value)
+
+
+def test_chunks_that_are_not_what_the_commit_says_are_refused(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Bad", 1)
+    (good,) = stager.stage("bad", 0, [("Bad", 0, rows("x"))])
+    with RawClient(broker.address) as client:
+        ordinary = int(client.send("Bad", b"ordinary").ext_fields["msgId"][16:], 16)
+    change = dataclasses.replace
+    for chunk, word in (
+        (change(good, body_crc=good.body_crc ^ 1), "bodyCrc"),
+        (change(good, body_bytes=good.body_bytes + 1), "bodyBytes"),
+        (change(good, attempt=9), "RINGMQ_ATTEMPT"),
+        (change(good, partition=9), "RINGMQ_PARTITION"),
+        (change(good, commit_log_offset=good.commit_log_offset + 1), "no readable message"),
+        (change(good, commit_log_offset=1 << 40), "no readable message"),
+        (change(good, commit_log_offset=ordinary), "not a staged one"),
+    ):
+        code, text = refusal(stager, 0, chunk)
+        assert code == ResponseCode.INVALID_PARAMETER and word in text, (chunk, text)
+    assert refusal(stager, 1, good)[0] == ResponseCode.INVALID_PARAMETER, "of another micro-batch"
+    assert "RINGMQ_QUERY" in refusal(stager, 0, good, query="another")[1]
+    assert bodies_of(broker.address, "Bad", 1) == [b"ordinary"]
+
+
+def test_targets_that_may_not_be_written_are_refused(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Target", 1)
+    for topic, queue, code in (
+        ("NoSuchTopic", 0, ResponseCode.TOPIC_NOT_EXIST),
+        ("Target", 1, ResponseCode.INVALID_PARAMETER),
+        (COMMITS_TOPIC, 0, ResponseCode.NO_PERMISSION),
+        ("SCHEDULE_TOPIC_XXXX", 0, ResponseCode.NO_PERMISSION),
+        ("%RETRY%g", 0, ResponseCode.TOPIC_NOT_EXIST),
+    ):
+        staged = stager.stage("targets", 0, [(topic, queue, rows("x"))])
+        assert refusal(stager, 0, *staged, query="targets")[0] == code, topic
+
+
+def test_bodies_that_write_would_refuse_are_refused_before_the_decision(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Body", 1)
+    body = batch_body([b"fine", b"cut off"])[:-1]
+    with RawClient(broker.address) as client:
+        said = StagedChunk(0, 0, 0, 0, 1, 0).properties("body", 0, "Body", 0)
+        at = int(client.send(stager.place.topic, body, pairs=said).ext_fields["msgId"][16:], 16)
+    chunk = StagedChunk(0, 0, 0, at, len(body), zlib.crc32(body) & 0x7FFFFFFF)
+    code, text = refusal(stager, 0, chunk, query="body")
+    assert code == ResponseCode.MESSAGE_ILLEGAL and "element 1" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (b"", "parse"),
+        (b"[]", "object"),
+        (b'{"batchId":0}', "queryId"),
+        (b'{"queryId":"q"}', "batchId"),
+        (b'{"queryId":"q","batchId":-1}', "negative"),
+        (b'{"queryId":"' + b"q" * 129 + b'","batchId":0}', "128"),
+        (b'{"queryId":"q","batchId":0,"partitions":[{"partition":0,"attempt":0,"chunks":[[1,2]]}]}', "chunk 0"),
+        (b'{"queryId":"q","batchId":0,"partitions":[{"partition":0,"attempt":0,"chunks":[[-1,2,3]]}]}', "negative"),
+        (b'{"queryId":"q","batchId":0,"partitions":[{"partition":0,"attempt":0}]}', "no list"),
+        (b'{"queryId":"q","batchId":0,"partitions":[7]}', "partitions"),
+        (
+            b'{"queryId":"q","batchId":0,"partitions":['
+            b'{"partition":0,"attempt":0,"chunks":[]},{"partition":0,"attempt":1,"chunks":[]}]}',
+            "twice",
+        ),
+        (b" " * (staged_writes.COMMIT_BODY_BYTES_MAX + 1), str(staged_writes.COMMIT_BODY_BYTES_MAX)),
+    ],
+)
+def test_malformed_commits_are_refused_by_field(broker: RunningBroker, body: bytes, word: str) -> None:
+    with RawClient(broker.address) as client:
+        answer = client.ask(RequestCode.STAGED_WRITES, {"operation": "commit"}, body)
+    assert answer.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
+    assert word in (answer.remark or "")
+
+
+def test_more_chunks_than_the_limit_are_refused(broker: RunningBroker) -> None:
+    chunks = tuple(StagedChunk(0, 0, n, n, 1, 1) for n in range(staged_writes.CHUNKS_MAX + 1))
+    with RawClient(broker.address) as client:
+        body = CommitRequest("many", 0, chunks).encode()
+        answer = client.ask(RequestCode.STAGED_WRITES, {"operation": "commit"}, body)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert str(staged_writes.CHUNKS_MAX) in (answer.remark or "")
+
+
+def test_an_unknown_operation_is_refused(broker: RunningBroker) -> None:
+    with RawClient(broker.address) as client:
+        answer = client.ask(RequestCode.STAGED_WRITES, {"operation": "rollback"})
+    assert answer.code == ResponseCode.INVALID_PARAMETER and "describe, commit" in (answer.remark or "")
+
+
+@pytest.mark.parametrize("policy", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_decisions_outlive_control_and_broker(tmp_path: Path, policy: str) -> None:
+    store, settings = tmp_path / "store", {**SMALL, "flushDiskType": policy, "flushConsumerOffsetInterval": 20}
+    with RunningBroker(store, settings) as broker:
+        make_topic(broker.address, "Kept")
+        with Stager(broker) as stager:
+            stager.commit("kept", 0, stager.stage("kept", 0, [("Kept", 0, rows("zero"))]))
+            old = broker.signal_worker("control", signal.SIGKILL)
+            wait_until(lambda: broker.worker_pids().get("control", old) != old, "control is started again")
+            stager.commit("kept", 0, stager.stage("kept", 0, [("Kept", 1, rows("again"))]))
+            stager.commit("kept", 1, stager.stage("kept", 1, [("Kept", 1, rows("one"))]))
+            wait_until(lambda: load_config(store, SNAPSHOT).get("queries"), "the table is saved")
+        assert broker.stop() == 0
+    with RunningBroker(store, settings) as broker:
+        with Stager(broker) as stager:
+            for batch in (0, 1):
+                stager.commit("kept", batch, stager.stage("kept", batch, [("Kept", 0, rows("restarted"))]))
+        assert bodies_of(broker.address, "Kept") == rows("zero") + rows("one")
+
+
+def test_a_table_that_cannot_be_read_is_built_again_from_the_log(tmp_path: Path) -> None:
+    store, settings = tmp_path / "store", {**SMALL, "flushConsumerOffsetInterval": 20}
+    with RunningBroker(store, settings) as broker:
+        make_topic(broker.address, "Table")
+        with Stager(broker) as stager:
+            stager.commit("table", 0, stager.stage("table", 0, [("Table", 0, rows("zero"))]))
+        wait_until(lambda: (store / "config" / SNAPSHOT).exists(), "the table is saved")
+        assert broker.stop() == 0
+    for name in (SNAPSHOT, SNAPSHOT + ".bak"):
+        (store / "config" / name).write_text("{broken")
+    with RunningBroker(store, settings) as broker:
+        with Stager(broker) as stager:
+            stager.commit("table", 0, stager.stage("table", 0, [("Table", 0, rows("again"))]))
+        assert bodies_of(broker.address, "Table") == rows("zero")
+        assert "built again" in broker.log_tail()

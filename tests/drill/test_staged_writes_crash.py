@@ -1,0 +1,145 @@
+"""Every micro-batch exactly once, whoever dies and wherever: crash points, kill -9 of control and of everybody."""
+
+import random
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import plane_name
+from ringmq.ipc.worker import STATE_SERVING
+from ringmq.loadtest.running import RunningBroker
+from ringmq.native import lib
+from tests.drill.settings import SMALL_STORE
+from tests.native.test_crash_points import crash_build
+from tests.staging import Stager, bodies_of, make_topic
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
+SOURCES = Path(__file__).resolve().parents[2] / "native" / "src"
+NAME_BYTES = 64
+TOPIC, QUEUES, CHUNKS, ROWS = "Exactly", 2, 12, 7
+ROLES = (lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ)
+COMMON_POINTS = ["write-element", "write-record", "write-journal-entry", "write-journal", "write-append-offset"]
+POINTS = {
+    "ASYNC_FLUSH": ["write-request-tail", "write-completion-head"],
+    "SYNC_FLUSH": ["write-parked-head", "flush-completed-head"],
+}
+
+
+def control_points() -> list[str]:
+    text = (SOURCES / "control_append.c").read_text()
+    return sorted(set(re.findall(r'RMQ_CRASH\("([a-z-]+)"\)', text)))
+
+
+def chunks_of(batch: int, mark: str = "") -> list[tuple[str, int, list[bytes]]]:
+    """What a micro-batch holds: every row says batch, chunk and place."""
+    return [
+        (TOPIC, chunk % QUEUES, [f"{mark}{batch}/{chunk}/{row}".encode() for row in range(ROWS)])
+        for chunk in range(CHUNKS)
+    ]
+
+
+def expected(batches: int) -> list[bytes]:
+    """All rows, queue by queue, as `bodies_of` gives them."""
+    return [
+        row
+        for queue in range(QUEUES)
+        for batch in range(batches)
+        for _, of_queue, rows in chunks_of(batch)
+        if of_queue == queue
+        for row in rows
+    ]
+
+
+def commit_and_again(stager: Stager, batch: int, meanwhile: Callable[[], None]) -> None:
+    """A driver that commits while something dies, and one that runs the micro-batch again with other chunks."""
+    staged = stager.stage("drill", batch, chunks_of(batch))
+    death = threading.Thread(target=meanwhile)
+    death.start()
+    stager.commit("drill", batch, staged)
+    death.join()
+    stager.commit("drill", batch, stager.stage("drill", batch, chunks_of(batch, "again ")[::-1]))
+
+
+def wait_for_all(broker: RunningBroker) -> None:
+    plane = Plane.open(plane_name(broker.store))
+    wait_until(lambda: all(plane.role(role).state == STATE_SERVING for role in ROLES), "everybody serves")
+
+
+@pytest.mark.parametrize("policy", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_at_every_crash_point(tmp_path: Path, policy: str) -> None:
+    switch = tmp_path / "crash-point"
+    switch.write_bytes(bytes(NAME_BYTES))
+    environment = {"RINGMQ_NATIVE": str(crash_build()), "RINGMQ_CRASH_FILE": str(switch)}
+    settings = {**SMALL_STORE, "flushDiskType": policy}
+    points = [*control_points(), *COMMON_POINTS, *POINTS[policy]]
+    assert len(control_points()) >= 3
+
+    def arm(name: str) -> None:
+        with switch.open("r+b", buffering=0) as file:
+            file.seek(1)
+            file.write(name[1:].encode().ljust(NAME_BYTES - 1, b"\0"))
+            file.seek(0)
+            file.write(name[:1].encode())
+
+    with RunningBroker(tmp_path / "store", settings, environment=environment) as broker:
+        make_topic(broker.address, TOPIC, QUEUES)
+        with Stager(broker, 60_000) as stager:
+            for batch, point in enumerate(points):
+                commit_and_again(stager, batch, lambda: arm(point))  # noqa: B023 (joined within the call)
+                wait_until(lambda: switch.read_bytes()[:1] == b"\0", f"{point} was hit")
+                wait_for_all(broker)
+        wait_until(
+            lambda: len(bodies_of(broker.address, TOPIC, QUEUES)) >= len(expected(len(points))), "all is readable"
+        )
+        assert bodies_of(broker.address, TOPIC, QUEUES) == expected(len(points))
+        assert broker.stop() == 0
+
+
+def test_kill_of_control_at_any_time(tmp_path: Path) -> None:
+    chance, batches = random.Random(7), 12
+    with RunningBroker(tmp_path / "store", SMALL_STORE) as broker:
+        make_topic(broker.address, TOPIC, QUEUES)
+
+        def kill_control() -> None:
+            time.sleep(chance.random() * 0.02)  # a span before the blow, drawn from the seed
+            broker.signal_worker("control", signal.SIGKILL)
+
+        with Stager(broker, 60_000) as stager:
+            for batch in range(batches):
+                commit_and_again(stager, batch, kill_control)
+                wait_for_all(broker)
+        wait_until(lambda: len(bodies_of(broker.address, TOPIC, QUEUES)) >= len(expected(batches)), "all is readable")
+        assert bodies_of(broker.address, TOPIC, QUEUES) == expected(batches)
+
+
+def test_kill_of_everybody_at_any_time(tmp_path: Path) -> None:
+    """The broker comes back at the same place, and the driver that still asks gets its answer."""
+    chance, batches = random.Random(11), 5
+    store = tmp_path / "store"
+    running = [RunningBroker(store, SMALL_STORE)]
+    ports = {"port": running[0].port, "namesrv_port": running[0].namesrv_port}
+    try:
+        make_topic(running[0].address, TOPIC, QUEUES)
+
+        def kill_all() -> None:
+            time.sleep(chance.random() * 0.03)  # a span before the blow, drawn from the seed
+            running[0].kill_all()
+            running[0] = RunningBroker(store, SMALL_STORE, **ports)
+
+        for batch in range(batches):
+            with Stager(running[0], 60_000) as stager:
+                commit_and_again(stager, batch, kill_all)
+        wait_until(
+            lambda: len(bodies_of(running[0].address, TOPIC, QUEUES)) >= len(expected(batches)), "all is readable"
+        )
+        assert bodies_of(running[0].address, TOPIC, QUEUES) == expected(batches)
+        assert running[0].stop() == 0
+    finally:
+        running[0].__exit__()
