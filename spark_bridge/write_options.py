@@ -1,0 +1,110 @@
+"""What a write asks for: the options of `write` and `writeStream`, checked and typed. Names in any case."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ringmq.spark_bridge.option_table import Option, OptionError
+
+__all__ = ["WRITE_OPTIONS", "OptionError", "WriteOptions", "parse_write_options"]
+
+AUTO, EXACTLY_ONCE, AT_LEAST_ONCE = "auto", "exactly-once", "at-least-once"
+CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 4096, 4 << 20
+
+WRITE_OPTIONS: tuple[Option, ...] = (
+    Option("bootstrap", "-", "host:port of name servers, separated by ; or ,", "where brokers are asked for"),
+    Option("topic", "-", "a topic's name", "the topic of every row; goes before the column topic"),
+    Option(
+        "broker",
+        "-",
+        "a broker's name",
+        "write to this broker's queues only; a stream needs it where a topic has several",
+    ),
+    Option(
+        "delivery",
+        AUTO,
+        f"{AUTO}, {EXACTLY_ONCE} or {AT_LEAST_ONCE}",
+        "streams: each micro-batch once and whole (exactly-once), or sent straight to its topics and again after a "
+        "failure (at-least-once); auto takes the first where the broker can do it. Batch writes are at least once",
+    ),
+    Option(
+        "chunkBytes",
+        str(1 << 20),
+        f"{CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}",
+        "how many bytes of rows go in one request",
+    ),
+    Option("producerGroup", "spark-ringmq-sink", "a group's name", "the producer group that brokers see"),
+    Option("sendTimeoutMs", "30000", "a whole number from 1 on", "how long one chunk may take, repetitions included"),
+    Option(
+        "commitTimeoutMs",
+        "120000",
+        "a whole number from 1 on",
+        "how long the commit of a micro-batch may take, repetitions included",
+    ),
+)
+
+_OPTION = {option.name: option for option in WRITE_OPTIONS}
+_BY_LOWER_NAME = {option.name.lower(): option for option in WRITE_OPTIONS}
+_ALIASES = {"kafka.bootstrap.servers": "bootstrap"}
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path"})
+_log = logging.getLogger(__name__)
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Checked options. `topic` and `broker` None: not given."""
+
+    bootstrap: str
+    topic: str | None = None
+    broker: str | None = None
+    delivery: str = AUTO
+    chunk_bytes: int = 1 << 20
+    producer_group: str = "spark-ringmq-sink"
+    send_timeout_ms: int = 30_000
+    commit_timeout_ms: int = 120_000
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Check the options of a write. Raises OptionError naming option and accepted form."""
+    given = _known(options)
+    bootstrap = given.get("bootstrap", "").replace(",", ";")
+    if not bootstrap.strip(" ;"):
+        raise OptionError(f"option bootstrap is missing; accepted: {_OPTION['bootstrap'].form}")
+    delivery = given.get("delivery", AUTO).lower()
+    if delivery not in (AUTO, EXACTLY_ONCE, AT_LEAST_ONCE):
+        raise _OPTION["delivery"].refusal(given["delivery"])
+    return WriteOptions(
+        bootstrap,
+        given.get("topic") or None,
+        given.get("broker") or None,
+        delivery,
+        _number(given, "chunkBytes", CHUNK_BYTES_MIN, CHUNK_BYTES_MAX),
+        given.get("producerGroup") or _OPTION["producerGroup"].default,
+        _number(given, "sendTimeoutMs", 1, 1 << 31),
+        _number(given, "commitTimeoutMs", 1, 1 << 31),
+    )
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    """Options by the table's names; aliases resolved, Spark's own left out, other kafka.* ones told of once."""
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        lower = name.lower()
+        option = _BY_LOWER_NAME.get(_ALIASES.get(lower, lower))
+        if option is not None:
+            given[option.name] = value
+        elif lower.startswith("kafka."):
+            if lower not in _warned:
+                _warned.add(lower)
+                _log.warning("option %s is Kafka's alone and does nothing here", name)
+        elif lower not in _SPARKS_OWN:
+            raise OptionError(f"unknown option {name!r} for a write; known are {', '.join(_OPTION)}")
+    return given
+
+
+def _number(given: Mapping[str, str], name: str, lowest: int, highest: int) -> int:
+    text = given.get(name, _OPTION[name].default)
+    if not text.isascii() or not text.isdigit() or not lowest <= int(text) <= highest:
+        raise _OPTION[name].refusal(text)
+    return int(text)

@@ -1,0 +1,107 @@
+"""What the driver finds out before the tasks of a write start: how rows travel, and where to. Pickled to tasks."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ringmq.client.routes import TopicRoute
+from ringmq.client.staged_writes import StagingPlace, describe_staging, find_route
+from ringmq.spark_bridge.write_columns import LATER_COLUMNS, check_write_schema
+from ringmq.spark_bridge.write_errors import SchemaError, WriteError
+from ringmq.spark_bridge.write_options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions
+
+MESSAGE_BYTES_MAX = 4 << 20
+"""maxMessageSize of a broker that was not configured otherwise."""
+STATUS_TOPIC = "TBW102"
+"""A topic that every broker has: its route names them all."""
+
+_log = logging.getLogger(__name__)
+_told: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """`staging` None: tasks send straight to the topics, at least once."""
+
+    options: WriteOptions
+    columns: tuple[str, ...]
+    staging: StagingPlace | None = None
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Size of a full chunk."""
+        limit = self.options.chunk_bytes
+        return limit if self.staging is None else min(limit, self.staging.chunk_bytes_max)
+
+    @property
+    def element_bytes_max(self) -> int:
+        """The largest row, as an element of a batch."""
+        return MESSAGE_BYTES_MAX if self.staging is None else self.staging.element_bytes_max
+
+    @property
+    def broker(self) -> str | None:
+        """The only broker to write to."""
+        return self.options.broker if self.staging is None else self.staging.broker_name
+
+
+def plan_batch_write(options: WriteOptions, fields: Sequence[tuple[str, str]], overwrite: bool) -> WritePlan:
+    """A batch write: at least once. Raises SchemaError, WriteError."""
+    if overwrite:
+        raise WriteError("messages cannot be replaced: write with mode append")
+    if options.delivery == EXACTLY_ONCE:
+        raise WriteError(
+            "option delivery=exactly-once is for streams: a batch write has no id that a second try could show"
+        )
+    check_write_schema(fields, options.topic)
+    if options.topic is not None:
+        find_route(options.bootstrap, options.topic)
+    return WritePlan(options, tuple(name for name, _ in fields))
+
+
+def plan_stream_write(
+    options: WriteOptions,
+    fields: Sequence[tuple[str, str]],
+    find: Callable[[str], TopicRoute] | None = None,
+    describe: Callable[[str], StagingPlace | None] = describe_staging,
+) -> WritePlan:
+    """A streaming write: exactly once where the broker can do it. Raises SchemaError, WriteError, RingmqError."""
+    check_write_schema(fields, options.topic)
+    columns = tuple(name for name, _ in fields)
+    if options.delivery == AT_LEAST_ONCE:
+        return WritePlan(options, columns)
+    route = (find or (lambda topic: find_route(options.bootstrap, topic)))(options.topic or STATUS_TOPIC)
+    name = options.broker or _only_broker(route, options.topic)
+    address = None if name is None else route.master_address(name)
+    if name is not None and address is None:
+        raise WriteError(f"option broker={name!r}: no master of that name has topic {options.topic or STATUS_TOPIC}")
+    staging = None if address is None else describe(address)
+    if staging is not None:
+        later = [column for column in LATER_COLUMNS if column in columns]
+        if later:
+            raise SchemaError(f"column {later[0]}: broker {staging.broker_name} does not serve delayed messages yet")
+        return WritePlan(options, columns, staging)
+    why = f"broker {name} cannot publish a micro-batch whole" if name else "several brokers cannot publish one together"
+    if options.delivery == EXACTLY_ONCE:
+        raise WriteError(f"option delivery=exactly-once: {why}")
+    tell_once(f"rows of this stream are delivered at least once: {why}")
+    return WritePlan(options, columns)
+
+
+def _only_broker(route: TopicRoute, topic: str | None) -> str | None:
+    """The one broker that takes the rows; None where there are several and only the topic column says which."""
+    names = sorted({queue.broker_name for queue in route.write_queues})
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise WriteError(f"no broker takes messages of topic {topic or STATUS_TOPIC} now")
+    raise WriteError(
+        f"topic {topic or STATUS_TOPIC} is on brokers {', '.join(names)}, and one of them has to decide about a "
+        "micro-batch: choose it by option broker, or write with delivery=at-least-once to all of them"
+    )
+
+
+def tell_once(text: str) -> None:
+    """One line for whoever runs the job."""
+    if text not in _told:
+        _told.add(text)
+        _log.warning("%s", text)
