@@ -40,6 +40,7 @@ class NativeRows:
         self._source = ffi.new("struct rmq_row_source *")
         self._columns: list[Column] = []
         self._scale = 1
+        self._spent = 0  # rows of the last batch, which its reader may still look at
         self._allocate()
 
     @property
@@ -58,6 +59,15 @@ class NativeRows:
         ]
         for column in self._columns:
             column.fill(rows)
+        self._spent = 0
+
+    def _begin(self) -> None:
+        """The last batch is no longer looked at: clear what the next one does not overwrite."""
+        if self._spent:
+            for column in self._columns:
+                if isinstance(column, Texts | Pairs):
+                    column.begin(self._spent)
+            self._spent = 0
 
     def grow(self) -> None:
         """Make room for twice as much."""
@@ -66,6 +76,7 @@ class NativeRows:
 
     def from_log(self, data: Any, begin: int, end: int, data_start: int) -> Stop:
         """See `Rows`."""
+        self._begin()
         with ffi.from_buffer("uint8_t[]", data) as view:
             if not 0 <= begin <= end <= len(view):
                 raise ValueError(f"range {begin}..{end} of {len(view)} bytes")
@@ -74,6 +85,7 @@ class NativeRows:
 
     def from_units(self, queue: int, units: bytes, begin: int, unit_offset: int, data: Any, data_start: int) -> Stop:
         """See `Rows`."""
+        self._begin()
         count = len(units) // layout.CONSUME_QUEUE_UNIT.size
         rows, wanted, stop = self._rows, self._wanted, self._stop
         if data is None:
@@ -107,6 +119,7 @@ class NativeRows:
 
     def put(self, record: StoredRecord, message: RowMessage) -> bool:
         """See `Rows`."""
+        self._begin()
         raw = ffi.from_buffer("uint8_t[]", record.raw)
         body, properties = ffi.from_buffer("uint8_t[]", message.body), ffi.from_buffer("uint8_t[]", message.properties)
         lib.rmq_record_parse(raw, len(raw), 0, self._view)
@@ -126,13 +139,10 @@ class NativeRows:
         if not self._shape.reuse_buffers:
             batch = _copied(batch)
         rows.count = 0
+        self._spent = count
         if self._scale > SCALE_KEPT_MAX:
             self._scale = 1
             self._allocate()
-            return batch
-        for column in self._columns:
-            if isinstance(column, Texts | Pairs):
-                column.begin(count)
         return batch
 
 
