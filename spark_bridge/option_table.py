@@ -3,6 +3,7 @@
 Names and meanings are those of Spark's Kafka source wherever it has the option.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -143,10 +144,10 @@ OPTION: dict[str, Option] = {option.name: option for option in OPTIONS}
 BY_LOWER_NAME: dict[str, Option] = {option.name.lower(): option for option in OPTIONS}
 
 
-def markdown_rows() -> list[str]:
+def markdown_rows(options: Sequence[Option] = OPTIONS) -> list[str]:
     """The table as docs/spark.md shows it, a line per option."""
     scope = {Reads.BOTH: "", Reads.BATCH: " (batch)", Reads.STREAM: " (stream)"}
     return [
         f"| `{o.name}`{scope[o.reads]} | {o.default} | {o.form.replace('|', chr(92) + '|')} | {o.meaning} |"
-        for o in OPTIONS
+        for o in options
     ]
