@@ -4,6 +4,8 @@ Spark finds this module by its name. The class is Spark's interface and only lea
 is asked for: `batch`, `stream` and `sink` here, everything else in `ringmq.spark_bridge`.
 """
 
+from collections.abc import Mapping
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -12,6 +14,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
+from pyspark_ringmq.catalog_table import is_of_table, options_in_schema, options_of_table, schema_with_options
 
 __all__ = ["DefaultSource"]
 
@@ -19,23 +22,30 @@ __all__ = ["DefaultSource"]
 class DefaultSource(DataSource):
     """The format `ringmq`. Options: `ringmq.spark_bridge.option_table`; columns: `ringmq.spark_bridge.schema`."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        self._is_of_table = is_of_table(options)
+        super().__init__(options_of_table(options) if self._is_of_table else options)
+
     @classmethod
     def name(cls) -> str:
         """The format's name."""
         return "ringmq"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType | str:
         """The columns that the options ask for."""
         from ringmq.spark_bridge.plan import columns_of
-        from ringmq.spark_bridge.schema import spark_schema
+        from ringmq.spark_bridge.schema import arrow_schema, spark_schema
 
-        return spark_schema(columns_of(self.options))
+        columns = columns_of(self.options)
+        if self._is_of_table:
+            return schema_with_options(arrow_schema(columns), self.options)
+        return spark_schema(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read of the columns in `schema`, which may be a selection (`.schema("offset bigint")`)."""
         from pyspark_ringmq.batch import batch_reader
 
-        return batch_reader(self.options, schema)
+        return batch_reader(self._options(schema), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of the columns in `schema`."""
@@ -43,7 +53,8 @@ class DefaultSource(DataSource):
 
         from ringmq.spark_bridge.options import parse_columns, parse_options
 
-        return stream_reader(parse_options(self.options, streaming=True), parse_columns(tuple(schema.fieldNames())))
+        options = parse_options(self._options(schema), streaming=True)
+        return stream_reader(options, parse_columns(tuple(schema.fieldNames())))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write of rows of `schema`."""
@@ -56,3 +67,7 @@ class DefaultSource(DataSource):
         from pyspark_ringmq.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
+
+    def _options(self, schema: StructType) -> Mapping[str, str]:
+        """The options, of a table in Spark's catalog from its schema."""
+        return {**options_in_schema(schema), **self.options}
