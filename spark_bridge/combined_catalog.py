@@ -12,8 +12,8 @@ from ringmq.spark_bridge.catalog import Catalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.options import ReadOptions
-from ringmq.spark_bridge.read import store_here
 from ringmq.spark_bridge.remote_catalog import RemoteCatalog, broker_places
+from ringmq.spark_bridge.slice_reader import store_here
 from ringmq.spark_bridge.slices import BrokerPlace, QueueKey
 
 log = logging.getLogger("ringmq.spark_bridge")

@@ -11,8 +11,8 @@ from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.progress import Progress
-from ringmq.spark_bridge.read import ReadSettings, read_slice
 from ringmq.spark_bridge.schema import arrow_schema, default_columns
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 
 if TYPE_CHECKING:
     import pandas

@@ -8,8 +8,8 @@ from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments, Segment
 from ringmq.spark_bridge.losses import Losses
 from ringmq.spark_bridge.queue_units import open_queue
-from ringmq.spark_bridge.read import ReadSettings
 from ringmq.spark_bridge.rows import WantedQueue, WantedRows, open_rows, walk_log
+from ringmq.spark_bridge.slice_reader import ReadSettings
 from ringmq.spark_bridge.slices import LogSpan, Slice
 from ringmq.store import record as records
 

@@ -9,7 +9,6 @@ from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments, WindowCursor
 from ringmq.spark_bridge.losses import Losses
 from ringmq.spark_bridge.queue_units import UNIT_BYTES, BatchQueueUnits, QueueUnits, open_queue
-from ringmq.spark_bridge.read import ReadSettings
 from ringmq.spark_bridge.rows import (
     INDEX_COLUMNS,
     NO_UNIT,
@@ -22,6 +21,7 @@ from ringmq.spark_bridge.rows import (
     walk_log,
     walk_units,
 )
+from ringmq.spark_bridge.slice_reader import ReadSettings
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan, Slice
 from ringmq.store import layout
 from ringmq.store import record as records

@@ -18,8 +18,8 @@ from ringmq.client.retry import backoff_ms
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.losses import Losses
 from ringmq.spark_bridge.pull_schedule import Piece, Pull, PullSchedule
-from ringmq.spark_bridge.read import ReadSettings
 from ringmq.spark_bridge.rows import ANYWHERE, Rows, WantedQueue, WantedRows, open_rows, walk_log
+from ringmq.spark_bridge.slice_reader import ReadSettings
 from ringmq.spark_bridge.slices import QueueKey, Slice
 from ringmq.store import layout
 from ringmq.store import record as records

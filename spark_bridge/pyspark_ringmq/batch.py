@@ -18,7 +18,7 @@ from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.narrowing import Condition, Narrowing
 from ringmq.spark_bridge.options import ReadOptions, parse_columns, parse_options
 from ringmq.spark_bridge.plan import plan_batch
-from ringmq.spark_bridge.read import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import Slice
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"

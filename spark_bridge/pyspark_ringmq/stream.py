@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark_ringmq.batch import SlicePartition
 
 from ringmq.spark_bridge.options import ReadOptions
-from ringmq.spark_bridge.read import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.stream_core import Limits, offsets_from_json, offsets_to_json
 from ringmq.spark_bridge.stream_query import StreamQuery
 

@@ -25,7 +25,7 @@ from ringmq.remoting.message import decode_messages
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
-from ringmq.spark_bridge.read import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from tests.conformance.wire import send_fields, shortened
 from tests.drill.settings import SMALL_STORE
 from tests.drill.sync_switch import SyncSwitch

@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ringmq.spark_bridge.read import BOOT_ID, ReadSettings, read_slice
 from ringmq.spark_bridge.schema import COLUMNS
+from ringmq.spark_bridge.slice_reader import BOOT_ID, ReadSettings, read_slice
 from ringmq.spark_bridge.slices import (
     EVERY_TIME,
     BrokerPlace,

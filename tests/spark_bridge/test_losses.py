@@ -14,7 +14,7 @@ import pytest
 
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments
-from ringmq.spark_bridge.read import ReadSettings, read_slice, store_here
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice, store_here
 from ringmq.spark_bridge.slices import BrokerPlace, Slice
 from tests.spark_bridge.made_store import MadeStore
 from tests.spark_bridge.reading import place_of, rows_of, slice_of

@@ -16,7 +16,7 @@ from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
-from ringmq.spark_bridge.read import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from tests.conformance import servers
 
 pytestmark = [

@@ -15,8 +15,8 @@ from ringmq.spark_bridge.limits import read_spans
 from ringmq.spark_bridge.narrowing import NOTHING_LEFT_OUT, Condition, Narrowing
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.plan import columns_of, plan_batch, slices_of, useful_tasks
-from ringmq.spark_bridge.read import ReadSettings, read_slice
 from ringmq.spark_bridge.schema import COLUMNS, KAFKA_COLUMNS
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan, Slice
 from tests.spark_bridge.fake_catalog import FakeCatalog
 from tests.spark_bridge.made_store import MadeStore

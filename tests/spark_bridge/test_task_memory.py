@@ -12,7 +12,7 @@ TASK = """
 import resource, sys
 import pyarrow
 from pathlib import Path
-from ringmq.spark_bridge.read import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from tests.spark_bridge.reading import slice_of
 
 def status(name):

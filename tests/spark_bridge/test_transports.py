@@ -18,9 +18,9 @@ from ringmq.spark_bridge.combined_catalog import CombinedCatalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
-from ringmq.spark_bridge.read import ReadSettings, read_slice
 from ringmq.spark_bridge.remote_catalog import RemoteCatalog
 from ringmq.spark_bridge.schema import COLUMNS
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import BrokerPlace, Slice
 from tests.conformance import servers
 from tests.spark_bridge.golden_broker import start_on_golden
@@ -33,7 +33,7 @@ HIDDEN = """
 import json, pickle, subprocess, sys
 part, columns, store = pickle.loads(bytes.fromhex(sys.argv[1]))
 subprocess.run(["mount", "-t", "tmpfs", "none", store], check=True)
-from ringmq.spark_bridge.read import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 try:
     list(read_slice(part, columns, ReadSettings(transport="shm")))
 except Exception as error:
