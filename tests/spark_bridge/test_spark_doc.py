@@ -8,6 +8,8 @@ import pytest
 
 from ringmq.spark_bridge import option_table
 from ringmq.spark_bridge.schema import COLUMNS, KAFKA_COLUMNS
+from ringmq.spark_bridge.write_columns import COLUMN_TYPES
+from ringmq.spark_bridge.write_options import WRITE_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "spark.md").read_text()
@@ -29,6 +31,14 @@ def test_every_read_option_stands_there_as_the_code_has_it() -> None:
     assert rows_of(section("Options of a read")) == option_table.markdown_rows()
 
 
+def test_every_write_option_and_column_stands_there() -> None:
+    rows = rows_of(section("Writing"))
+    options = option_table.markdown_rows(WRITE_OPTIONS)
+    assert rows[-len(options) :] == options
+    described = [name for row in rows[: -len(options)] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+    assert described == list(COLUMN_TYPES)
+
+
 def test_every_column_stands_there_with_its_type() -> None:
     rows = [re.match(r"\| `(\w+)` \| ([^|]+) \|", row) for row in rows_of(section("Columns"))]
     assert [(row[1], row[2]) for row in rows if row] == [(name, column[0]) for name, column in COLUMNS.items()]
@@ -39,7 +49,7 @@ def test_every_column_stands_there_with_its_type() -> None:
 def test_every_setting_of_a_session_is_explained() -> None:
     from pyspark_ringmq.session import SETTINGS
 
-    rows = [re.match(r"\| `([\w.]+)` \| (\w+)", row) for row in rows_of(section("The session"))]
+    rows = [re.match(r"\| `([\w.]+)` \| ([\w.]+) \|", row) for row in rows_of(section("The session"))]
     assert {row[1]: row[2] for row in rows if row} == dict(SETTINGS)
 
 
