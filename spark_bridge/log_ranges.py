@@ -31,17 +31,17 @@ class Extent:
 
 def log_extent(index: LogIndex, spans: Sequence[QueueSpan]) -> Extent:
     """Where the records of `spans`, which are not empty, lie; from two look-ups for each."""
-    firsts = [index.place(span.key, span.begin) for span in spans]
-    lasts = [index.place(span.key, span.end - 1) for span in spans]
-    begin = min((place.begin for place in firsts if place is not None), default=index.span.begin)
-    end = max((place.end for place in lasts if place is not None), default=index.span.end)
-    record_bytes = sum(
-        span.count * (first.size + last.size) // 2
-        for span, first, last in zip(spans, firsts, lasts, strict=True)
-        if first is not None and last is not None
-    )
-    places = tuple(-1 if place is None else place.begin for place in firsts)
-    return Extent(begin, max(begin, end), min(record_bytes, max(0, end - begin)), places)
+    begin, end, record_bytes = index.span.end, index.span.begin, 0
+    places = []
+    for span in spans:
+        first, last = index.place(span.key, span.begin), index.place(span.key, span.end - 1)
+        places.append(-1 if first is None else first.begin)
+        if first is None or last is None:  # damaged: it may be anywhere
+            begin, end = index.span.begin, index.span.end
+            continue
+        begin, end = min(begin, first.begin), max(end, last.end)
+        record_bytes += span.count * (first.size + last.size) // 2
+    return Extent(begin, max(begin, end), min(record_bytes, max(0, end - begin)), tuple(places))
 
 
 def log_slices(

@@ -9,6 +9,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,7 +88,7 @@ def _first_unit_at(mapped: mmap.mmap, low: int, border: int) -> int:
     high, step = low, 1
     while high < count and _unit_place(mapped, high) < border:
         low, high, step = high + 1, high + step, step * 2
-    return first_index(low, min(high, count), lambda number: _unit_place(mapped, number) >= border)
+    return bisect.bisect_left(range(count), border, low, min(high, count), key=partial(_unit_place, mapped))
 
 
 class ConsumeQueue:
@@ -159,20 +160,19 @@ class ConsumeQueue:
         Where none does it is the offset behind the last unit. For planners, who ask this of every queue there is: it
         gallops on mapped files, so that short queues touch few of their pages.
         """
-        found, low, starts = [], 0, self.files.starts
+        starts = self.files.starts
+        if not starts:
+            return [0] * len(borders)
+        found: list[int] = []
+        number, mapping, low = -1, None, 0
         for border in borders:
-            number = max(0, bisect.bisect_left(starts, border, key=self._first_place) - 1)
-            if not starts:
-                found.append(0)
-                continue
-            first = starts[number] // UNIT_BYTES
-            mapping = self.files.find(starts[number])
-            if mapping is None:  # retention took it: what it held lies in front of everything
-                found.append(first + self.files.file_bytes // UNIT_BYTES)
-                continue
-            low = max(low, first)
-            low = first + _first_unit_at(mapping[1], low - first, border)
-            found.append(low)
+            at = max(0, bisect.bisect_left(starts, border, key=self._first_place) - 1) if len(starts) > 1 else 0
+            if at != number:
+                number, mapping, low = at, self.files.find(starts[at]), 0
+            first = starts[at] // UNIT_BYTES
+            # a file that retention took held what lies in front of everything
+            low = _first_unit_at(mapping[1], low, border) if mapping else self.files.file_bytes // UNIT_BYTES
+            found.append(first + low)
         return found
 
     def _first_place(self, start: int) -> int:

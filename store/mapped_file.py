@@ -35,11 +35,16 @@ class MappedFileCache:
         if found is not None:
             self._maps.move_to_end(path)
             return found
-        with Path(path).open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # not by pathlib: planners map every queue there is
+        try:
+            size = os.fstat(descriptor).st_size
+            if size == 0:
                 raise EmptyFileError(f"{path}: the file is empty")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        mapped.madvise(advice)
+            mapped = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        finally:
+            os.close(descriptor)
+        if advice != mmap.MADV_NORMAL:
+            mapped.madvise(advice)
         self._maps[path] = mapped
         if len(self._maps) > self._capacity:
             self._maps.popitem(last=False)
