@@ -20,6 +20,7 @@ from ringmq.ipc.segment import open_segment, plane_name
 MAGIC = 0x5245544157514D52
 CONFIRM_APPENDED = 0
 CONFIRM_FLUSHED = 1
+OURS = -1  # the kernel names no process for a lock of an open file
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
@@ -49,22 +50,33 @@ NOT_LIVE = Watermarks(False, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 def store_is_locked(store_root: Path) -> bool:
     """Say whether some process (ours or a stock broker) holds byte 0 of <store>/lock."""
+    return _lock_holder(store_root) is not None
+
+
+def _lock_holder(store_root: Path) -> int | None:
+    """Return who holds byte 0 of <store>/lock, None when it is free.
+
+    OURS for the lock of an open file; for one of a process, as stock takes it, that process (0 in another namespace).
+    """
     try:
         descriptor = os.open(store_root / "lock", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return False
+        return None
     try:
         asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
-        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked)
-        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+        kind, _, _, _, process_id = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))
+        return None if kind == fcntl.F_UNLCK else int(process_id)
     finally:
         os.close(descriptor)
 
 
 def read_watermarks(store_root: Path | str) -> Watermarks:
-    """Read the page of the broker that owns `store_root`; `live` is False when there is none."""
+    """Read the page of the broker that owns `store_root`; `live` is False when there is none.
+
+    A page that a killed RingMQ left is not that of the stock broker which owns the store now.
+    """
     root = Path(store_root)
-    if not root.is_dir() or not store_is_locked(root):
+    if not root.is_dir() or _lock_holder(root) != OURS:
         return NOT_LIVE
     try:
         page = open_segment(plane_name(root), "watermarks", writable=False)

@@ -72,7 +72,8 @@ class StoreCatalog:
 
     def ends(self) -> dict[QueueKey, int]:
         """See Catalog. From the tables of a live owner, if they are to be read; the files are not looked at, then."""
-        marks = self._dispatched_watermarks()
+        with readable(self._root):
+            marks = self._dispatched_watermarks()
         self._last = None  # what is asked about these queues next takes a look of its own, at least as new
         if not marks.live:
             self._live = None

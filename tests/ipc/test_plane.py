@@ -1,6 +1,8 @@
 """Tables, inbox and verdicts of the plane, and what outsiders see of it."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 
 from ringmq.ipc.plane import Capacity, Plane, PlaneFullError, topic_config_word
 from ringmq.ipc.segment import plane_name, remove_segments
-from ringmq.ipc.watermark import read_watermarks
+from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.native import ffi, lib
 
 SMALL = Capacity(
@@ -183,3 +185,20 @@ def test_outsiders_trust_the_page_only_under_a_lock(tmp_path: Path, plane: Plane
     assert (seen.live, seen.confirm_offset, seen.append_offset, seen.start_id) == (True, 300, 500, 7)
     os.close(descriptor)
     assert not read_watermarks(tmp_path).live
+
+
+def test_a_page_left_behind_is_not_the_stock_broker_s(tmp_path: Path, plane: Plane) -> None:
+    """Java locks for the process, which tells a stock owner from ours."""
+    plane.publish_watermarks()
+    hold = (
+        "import fcntl, sys; file = open(sys.argv[1], 'wb'); fcntl.lockf(file, fcntl.LOCK_EX, 1); "
+        "print(1, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as owner:
+        assert owner.stdout is not None and owner.stdout.readline()
+        assert store_is_locked(tmp_path)
+        assert not read_watermarks(tmp_path).live
+        owner.communicate(b"\n")
+    assert not store_is_locked(tmp_path)
