@@ -117,16 +117,18 @@ async def consume_lines(namesrv: str, topic: str, expected: int) -> tuple[Counts
 def count_in_spark(store: Path, topic: str) -> tuple[Counts, float]:
     """Once more in Spark, from the broker's log files; returns the counts and the seconds of the query."""
     from pyspark.sql import functions as sql
-    from pyspark_ringmq.session import local_session
+
+    from ringmq.spark_bridge import session
 
     with tempfile.TemporaryDirectory(prefix="ringmq-spark-") as scratch:
-        spark = local_session("access log", Path(scratch))
+        spark = session("access log", scratch=Path(scratch))
         try:
             started = time.perf_counter()
             lines = (
                 spark.read.format("ringmq")
                 .option("store", str(store))
                 .option("subscribe", topic)
+                .option("columns", "key,value,tags")
                 .load()
                 .where("tags != 'warm-up'")
                 .selectExpr("cast(key AS string) AS client", "value", "tags")
