@@ -5,30 +5,46 @@ import io.ringmq.spark.store.QueueSpan;
 import io.ringmq.spark.store.Unit;
 import java.io.IOException;
 
-/** Record by record along a range of the log. */
+/**
+ * Record by record along a range of the log. Where a record begins is known only when the one before it has been read, so
+ * that each would cost a wait for memory; when bodies are wanted, all bytes are, and they are touched ahead of that.
+ */
 final class LogReader extends RecordReader {
+    /** A batch of bytes stays in the processor's cache until Spark has copied its values. */
+    private static final int BATCH_BYTES = 256 << 10;
+
+    private static final int AHEAD_BYTES = 16 << 10;
+
+    private final boolean wantsBodies;
     private long at;
+    private long touchedTo;
+    private int touched;
 
     LogReader(Slice slice, ReadSettings how) {
         super(slice, how);
+        wantsBodies = how.columns().contains(Column.VALUE);
         at = slice.logBegin();
     }
 
     @Override
     void fill(int wanted) throws IOException {
-        while (at < slice.logEnd() && rows.count < wanted) {
+        long enough = at + BATCH_BYTES;
+        while (at < slice.logEnd() && rows.count < wanted && (at < enough || rows.count == 0)) {
             if (log.open(at)) {
-                fillFromFile(Math.min(slice.logEnd(), log.end()), wanted);
+                fillFromFile(Math.min(slice.logEnd(), log.end()), wanted, enough);
             } else {
                 at = log.nextFile(at);
             }
         }
     }
 
-    private void fillFromFile(long end, int wanted) throws IOException {
+    private void fillFromFile(long end, int wanted, long enough) throws IOException {
         long base = log.base();
-        while (at < end && rows.count < wanted) {
+        while (at < end && rows.count < wanted && (at < enough || rows.count == 0)) {
             long record = base + at;
+            if (wantsBodies) {
+                touchAhead(base, end);
+            }
             int size = decoder.decode(record, end - at, at);
             if (size == RecordDecoder.BLANK) {
                 at = log.nextFile(at);
@@ -41,6 +57,15 @@ final class LogReader extends RecordReader {
             }
             takeWanted(record);
             at += size;
+        }
+    }
+
+    private void touchAhead(long base, long end) {
+        long from = Math.max(touchedTo, at);
+        long to = Math.min(end, at + AHEAD_BYTES);
+        if (from < to) {
+            touched ^= Memory.touch(base + from, base + to);
+            touchedTo = to;
         }
     }
 

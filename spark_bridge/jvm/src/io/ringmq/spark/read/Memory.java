@@ -10,6 +10,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * they ask for lies inside the mapped file.
  */
 final class Memory {
+    private static final int CACHE_LINE_BYTES = 64;
     private static final boolean SWAP = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
 
     private Memory() {}
@@ -24,6 +25,11 @@ final class Memory {
         return SWAP ? Long.reverseBytes(value) : value;
     }
 
+    static long littleEndian64(long address) {
+        long value = Platform.getLong(null, address);
+        return SWAP ? value : Long.reverseBytes(value);
+    }
+
     static int uint8(long address) {
         return Platform.getByte(null, address) & 0xFF;
     }
@@ -36,6 +42,18 @@ final class Memory {
         byte[] copy = new byte[length];
         Platform.copyMemory(null, address, copy, Platform.BYTE_ARRAY_OFFSET, length);
         return copy;
+    }
+
+    /**
+     * Reads a byte of every cache line in [from, end), so that they are on their way when they are needed. The result
+     * means nothing; it is there so that the reads are done.
+     */
+    static int touch(long from, long end) {
+        int all = 0;
+        for (long at = from; at < end; at += CACHE_LINE_BYTES) {
+            all ^= Platform.getByte(null, at);
+        }
+        return all;
     }
 
     /** Text; bytes that are no UTF-8 are replaced, as RocketMQ's clients do. */

@@ -63,9 +63,10 @@ final class PropertyBytes {
     private static long pairEnd(long from, long end) {
         long at = from;
         while (end - at >= 8) {
-            long word = Platform.getLong(null, at) ^ PAIR_ENDS;
-            if ((word - LOW_BITS & ~word & HIGH_BITS) != 0) {
-                break;
+            long word = Memory.littleEndian64(at) ^ PAIR_ENDS;
+            long found = word - LOW_BITS & ~word & HIGH_BITS; // its lowest bit is that of the first byte that is 0
+            if (found != 0) {
+                return at + (Long.numberOfTrailingZeros(found) >>> 3);
             }
             at += 8;
         }
