@@ -25,6 +25,7 @@ TASK_BYTES = 128 << 20  # what Spark gives a task of a file source
 TASK_BYTES_MIN = 8 << 20  # below this another task costs more than it saves
 RECORD_BYTES = 1024  # a record's size where the log cannot be looked at
 LOG_SHARE_MIN = 0.5  # of the bytes in a stretch of log: from here on walking it beats going from record to record
+FILES_PER_TASK_MAX = 16  # a range lies inside one file: a log of many small ones would be as many tasks
 CLOCK_STEP_MS = 10_000  # a host's clock may be set back by so much without a filter by time losing rows
 
 
@@ -127,9 +128,10 @@ def _plan_log(
     times: TimeRange,
 ) -> list[Slice]:
     """The read as ranges of the log; none where it leaves out so much of it that queue spans are the better way."""
-    if extent.record_bytes < LOG_SHARE_MIN * extent.log_bytes:
-        return []
     tasks = max(options.min_partitions or 1, useful_tasks(extent.log_bytes))
+    files = sum(start < extent.end and extent.begin < start + index.file_bytes for start in index.file_starts)
+    if extent.record_bytes < LOG_SHARE_MIN * extent.log_bytes or files > FILES_PER_TASK_MAX * tasks:
+        return []
     slices = log_slices(place, index, spans, extent, -(-extent.log_bytes // tasks), times)
     rows_max = options.max_records_per_partition
     return [] if rows_max is not None and any(part.rows_max > rows_max for part in slices) else slices

@@ -189,6 +189,16 @@ def test_records_of_an_earlier_topic_of_the_same_name_are_not_read(tmp_path: Pat
     assert sorted(row["value"] for row in rows(parts) if row["topic"] == "Again") == [b"new %d" % n for n in range(4)]
 
 
+def test_a_log_of_many_small_files_is_read_by_queues(tmp_path: Path) -> None:
+    made = MadeStore(tmp_path / "store", file_bytes=4096)
+    for _ in range(40):
+        made.append(topic="T", body=bytes(2500))
+    assert made.end > 30 * 4096
+    parts = slices(options_of(made.root))
+    assert [(part.log, part.rows_max) for part in parts] == [(None, 40)]
+    assert len(rows(parts)) == 40
+
+
 def test_useful_tasks() -> None:
     assert useful_tasks(0) == useful_tasks(1 << 20) == 1
     assert useful_tasks(100 * plan.TASK_BYTES) == 100
