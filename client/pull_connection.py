@@ -184,6 +184,7 @@ class PullConnection:
             "subscription": "*",
             "subVersion": "0",
             "expressionType": "TAG",
+            "ringmqBulk": "true",  # to RingMQ: bounded by maxTransferBytesOnMessageInMemory alone; stock ignores it
         }
         return b"".join(_entry(name.encode(), value.encode()) for name, value in fields.items())
 

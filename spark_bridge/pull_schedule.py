@@ -13,10 +13,12 @@ from typing import NamedTuple
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 
 COUNT_FIRST = 32  # what a broker gives by default (maxTransferCountOnMessageInMemory)
-COUNT_MAX = 2048
-FULL_ANSWERS_FIRST = 4
+COUNT_MAX = 512  # pieces that a RingMQ broker puts into an answer
+FULL_ANSWERS_FIRST = 1
 FULL_ANSWERS_MAX = 1024
 PULLS_MAX = 32
+PULLS_MIN = 4
+IN_FLIGHT_BYTES = 2 << 20
 HELD_BYTES_MAX = 16 << 20
 
 
@@ -67,6 +69,7 @@ class PullSchedule:
         self._queues = [_Queue(span, span.begin, span.begin) for span in spans if span.count > 0]
         self._open = len(self._queues)
         self._pulls_max = pulls_max
+        self._pulls_now = pulls_max  # fewer when answers are large
         self._in_flight: set[Pull] = set()
         self._again: deque[Pull] = deque()
         self._ready: deque[int] = deque()
@@ -81,7 +84,7 @@ class PullSchedule:
 
     def next_pull(self) -> Pull | None:
         """What to ask for now; it is in flight from now on. None until an answer comes."""
-        if len(self._in_flight) >= self._pulls_max:
+        if len(self._in_flight) >= self._pulls_now:
             return None
         if self._again:
             return self._launch(self._again.popleft())
@@ -105,6 +108,9 @@ class PullSchedule:
         that has to wait is copied.
         """
         queue = self._land(pull)
+        if body:
+            fitting = max(PULLS_MIN, IN_FLIGHT_BYTES // len(body))
+            self._pulls_now = min(self._pulls_max, fitting)
         queue.is_known = True
         queue.is_single |= is_batch
         end = min(next_offset, queue.span.end if queue.is_single else pull.end)

@@ -48,6 +48,8 @@ static int take_field(const struct rmq_ext_entry *e, struct rmq_pull *p, struct 
     case 10:
         if (KEY_IS("maxMsgNums"))
             return take_int(e, SEEN_COUNT, seen, &p->count_max);
+        if (KEY_IS("ringmqBulk"))
+            p->is_bulk = e->value_length == 4 && !memcmp(e->value, "true", 4);
         return KEY_IS("subVersion") ? take_long(e, SEEN_VERSION, seen, &p->sub_version) : 1;
     case 11:
         return KEY_IS("queueOffset") ? take_long(e, SEEN_OFFSET, seen, &p->offset) : 1;
@@ -144,6 +146,7 @@ enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection 
     struct seen seen = {0};
     p->expression = NULL;
     p->expression_length = 0;
+    p->is_bulk = 0;
     if (c->listener || h->flag & RMQ_FLAG_ONEWAY || (h->code == RMQ_CODE_LITE_PULL && !r->settings->lite_pull_enable))
         return RMQ_FATE_COLD;
     for (uint32_t i = 0; i < h->ext_count; i++)

@@ -107,6 +107,8 @@ static int batch_is_full(const struct rmq_reader *r, const struct rmq_pull *p, c
     if ((int64_t)out->messages + 1 > p->count_max || out->range_count == RMQ_PULL_RANGES)
         return 1;
     uint64_t bytes = (uint64_t)out->bytes + (uint32_t)unit->size;
+    if (p->is_bulk)
+        return bytes > s->pull_memory_bytes_max;
     if (scan->log_end - (uint64_t)unit->commit_log_offset <= s->memory_window_bytes)
         return bytes > s->pull_memory_bytes_max || out->messages + 1 > s->pull_memory_count_max;
     return bytes > s->pull_disk_bytes_max || out->messages + 1 > s->pull_disk_count_max;

@@ -321,6 +321,7 @@ struct rmq_pull {
     uint32_t topic_length, group_length, expression_length;
     uint32_t group_id, topic_id, queue_slot;
     int32_t queue_id, count_max, sys_flag;
+    int is_bulk; /* ringmqBulk=true, of readers that take much and often: bounded by bytes, not by a count */
     int64_t offset, commit_offset, suspend_ms, sub_version;
     struct rmq_subscription_copy filter;
 };

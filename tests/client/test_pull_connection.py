@@ -32,6 +32,7 @@ def test_a_pull_as_stocks_pull_consumer_says_it() -> None:
     header = PullMessageRequestHeader.decode(request.ext_fields)
     assert (header.consumer_group, header.topic, header.queue_id) == ("group-1", "Topic", 3)
     assert (header.queue_offset, header.max_msg_nums, header.sys_flag) == (77, 32, 4)
+    assert request.ext_fields["ringmqBulk"] == "true"
     assert (header.subscription, header.expression_type, header.suspend_timeout_millis) == ("*", "TAG", 0)
     assert encode_frame(request) == encode_frame(
         RemotingCommand.request(

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from ringmq.client import MessageQueue
+from ringmq.client.pull_connection import PullConnection
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.combined_catalog import CombinedCatalog
 from ringmq.spark_bridge.errors import ReadError
@@ -23,6 +25,7 @@ from ringmq.spark_bridge.schema import COLUMNS
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import BrokerPlace, Slice
 from tests.conformance import servers
+from tests.raw_client import RawClient
 from tests.spark_bridge.golden_broker import start_on_golden
 
 pytestmark = pytest.mark.timeout(180)
@@ -40,6 +43,16 @@ except Exception as error:
     refused = f"{type(error).__name__}: {error}"
 offsets = [r["commit_log_offset"] for b in read_slice(part, columns, ReadSettings()) for r in b.to_pylist()]
 print(json.dumps({"refused": refused, "offsets": offsets}))
+"""
+WITHOUT_CORE = """
+import json, pickle, sys
+sys.modules["ringmq.native._native"] = None
+from ringmq import native
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+assert not native.available()
+part, columns = pickle.loads(bytes.fromhex(sys.argv[1]))
+rows = [row for batch in read_slice(part, columns, ReadSettings()) for row in batch.to_pylist()]
+print(json.dumps(sorted(str(sorted(row.items())) for row in rows)))
 """
 
 
@@ -160,6 +173,31 @@ def test_a_task_that_cannot_see_the_store_pulls(ringmq: servers.Server) -> None:
     assert sorted(told["offsets"]) == sorted(row[3] for row in rows_of(part, SHM, columns))
     assert told["refused"].startswith("ReadError: ")
     assert str(ringmq.store) in told["refused"]
+
+
+def test_bulk_pulls_are_bounded_by_bytes_alone(ringmq: servers.Server) -> None:
+    """Where a consumer gets 32 messages (maxTransferCountOnMessageInMemory)."""
+    catalog = open_catalog(parse_options({"bootstrap": ringmq.namesrv, "transport": "tcp", "subscribe": "GoldA"}))
+    key = next(key for key in catalog.queues() if catalog.bounds(key)[1] - catalog.bounds(key)[0] > 32)
+    first, end = catalog.bounds(key)
+    with PullConnection(ringmq.broker, "bulk") as connection:
+        connection.ask(MessageQueue(*key), first, 1000)
+        (answer,) = connection.answers()
+        assert answer.next_offset == end
+    with RawClient(ringmq.broker) as consumer:
+        pulled = consumer.pull(key.topic, key.queue_id, first, maxMsgNums=1000)
+        assert pulled.ext_fields["nextBeginOffset"] == str(first + 32)
+
+
+def test_a_host_without_the_c_core_pulls(ringmq: servers.Server) -> None:
+    """The base install: every column by plain Python, and the same rows."""
+    part = plan(bootstrap=ringmq.namesrv, subscribePattern="Gold.*", minPartitions="3")[1]
+    task = pickle.dumps((part, OF_THE_RECORD)).hex()
+    command = [sys.executable, "-c", WITHOUT_CORE, task]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    expected = [str(sorted(row.items())) for batch in read_slice(part, OF_THE_RECORD, TCP) for row in batch.to_pylist()]
+    assert json.loads(done.stdout) == sorted(expected)
 
 
 def test_a_name_server_that_nobody_answers_for() -> None:
