@@ -28,6 +28,7 @@ from ringmq.spark_bridge.stream_core import (
 SETTLE_S: Final = 2.0
 SETTLE_STEP_S: Final = 0.05
 OUTAGE_MAX_S: Final = 120.0
+LOSSES_SHOWN: Final = 10
 
 _log = logging.getLogger("ringmq.spark_bridge")
 
@@ -114,7 +115,8 @@ class StreamQuery:
             self._catalog.ends()  # a new look: retention goes on while a long backlog is read
         batch = batch_between(start, end, self._catalog.bounds)
         if batch.losses:
-            text = "; ".join(batch.losses)
+            more = len(batch.losses) - LOSSES_SHOWN
+            text = "; ".join(batch.losses[:LOSSES_SHOWN]) + (f"; and {more} queues more" if more > 0 else "")
             if self._options.fail_on_data_loss:
                 raise DataLossError(f"{text}. failOnDataLoss=false goes on without these rows")
             _log.warning("%s. The stream goes on without these rows", text)
