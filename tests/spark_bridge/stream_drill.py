@@ -33,8 +33,9 @@ from tests.conformance import servers
 ROOT = Path(__file__).parents[2]
 TOPIC = "Drilled"
 BATCH_ROWS = 400
+LAST_BATCH_ROWS = 20_000
 SEND_STEP_S = 0.2
-SEND_STEP_MESSAGES = 150
+SEND_STEP_MESSAGES = 100
 BLOW_AFTER_MAX_S = 1.0
 STEP_TIMEOUT_S = 300.0
 WORKER_SHARE = 0.25
@@ -50,7 +51,8 @@ def query(store: Path, work: Path, *, to_the_end: bool) -> None:
     scratch = Path(tempfile.mkdtemp(prefix="spark-", dir=work))
     spark = local_session("stream drill", scratch)
     source = spark.readStream.format("ringmq").option("store", str(store)).option("subscribe", TOPIC)
-    rows = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(BATCH_ROWS)).load()
+    rows_max = LAST_BATCH_ROWS if to_the_end else BATCH_ROWS
+    rows = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(rows_max)).load()
     sink = rows.select("partition", "offset", "value").writeStream.format("parquet").option("path", str(work / "out"))
     trigger = {"availableNow": True} if to_the_end else {"processingTime": "50 milliseconds"}
     sink.option("checkpointLocation", str(work / "checkpoint")).trigger(**trigger).start().awaitTermination()
