@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RouteError
+from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
 from ringmq.client.name_servers import NameServers, parse_name_servers
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.retry import backoff_ms
@@ -41,6 +41,8 @@ COMMIT_ATTEMPT_MS = 25_000
 """Longer than a broker keeps a commit's answer back."""
 BATCH_PROPERTIES = encode_properties({WAIT: "true"}).encode()
 """Of a ready-made batch body: its elements have UNIQ_KEYs of their own."""
+PATIENCE_MS = 30_000
+UNKNOWN_TOPIC_MS = 3000
 _ASK_AGAIN = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SERVICE_NOT_AVAILABLE})
 
 T = TypeVar("T")
@@ -62,19 +64,27 @@ class StagingPlace:
         return MessageQueue(self.topic, self.broker_name, number % self.queues)
 
 
-def find_route(namesrv: str | Sequence[str], topic: str) -> TopicRoute:
-    """The topic's route now. Raises RouteError for a topic that no broker has, RingmqError when nobody answers."""
+def find_route(namesrv: str | Sequence[str], topic: str, timeout_ms: int = PATIENCE_MS) -> TopicRoute:
+    """The topic's route. Raises RouteError for a topic that no broker has, RingmqError when nobody answers in time.
+
+    Name servers forget a broker while it restarts, so an unknown topic is asked for again a little later.
+    """
 
     async def find(client: RemotingClient) -> TopicRoute:
-        route = await NameServers(client, parse_name_servers(namesrv)).fetch_route(topic)
-        if route is None:
-            raise RouteError(f"no broker has topic {topic}: create it first")
-        return route
+        name_servers = NameServers(client, parse_name_servers(namesrv))
+        began = time.monotonic()
+        while True:
+            route = await name_servers.fetch_route(topic)
+            if route is not None:
+                return route
+            if time.monotonic() - began > UNKNOWN_TOPIC_MS / 1000:
+                raise RouteError(f"no broker has topic {topic}: create it first")
+            await asyncio.sleep(UNKNOWN_TOPIC_MS / 10_000)
 
-    return _run(find)
+    return _run(find, timeout_ms)
 
 
-def describe_staging(address: str) -> StagingPlace | None:
+def describe_staging(address: str, timeout_ms: int = PATIENCE_MS) -> StagingPlace | None:
     """Where the broker at `address` takes staged chunks; None when it does not know of such. Raises RingmqError."""
 
     async def describe(client: RemotingClient) -> StagingPlace | None:
@@ -95,7 +105,7 @@ def describe_staging(address: str) -> StagingPlace | None:
             json_body.integer(value, "chunksMax"),
         )
 
-    return _run(describe)
+    return _run(describe, timeout_ms)
 
 
 def commit_staged(namesrv: str | Sequence[str], broker_name: str, request: CommitRequest, timeout_ms: int) -> None:
@@ -108,20 +118,9 @@ def commit_staged(namesrv: str | Sequence[str], broker_name: str, request: Commi
 
     async def commit(client: RemotingClient) -> None:
         name_servers = NameServers(client, parse_name_servers(namesrv))
-        failures = 0
-        while True:
-            try:
-                await _commit_once(client, name_servers, broker_name, request, deadline)
-                return
-            except (ConnectError, RequestTimeoutError, RouteError, BrokerError) as error:
-                failures += 1
-                pause_s = backoff_ms(failures, random.random(), max_ms=1000) / 1000
-                final = isinstance(error, BrokerError) and error.code not in _ASK_AGAIN
-                if final or time.monotonic() + pause_s >= deadline:
-                    raise
-                await asyncio.sleep(pause_s)
+        await _commit_once(client, name_servers, broker_name, request, deadline)
 
-    _run(commit)
+    _run(commit, timeout_ms)
 
 
 async def _commit_once(
@@ -134,6 +133,15 @@ async def _commit_once(
     timeout_ms = max(100, min(COMMIT_ATTEMPT_MS, int((deadline - time.monotonic()) * 1000)))
     fields = {staged_writes.OPERATION: staged_writes.COMMIT}
     await client.call(address, RequestCode.STAGED_WRITES, fields, request.encode(), timeout_ms)
+
+
+def _may_pass(error: RingmqError) -> bool:
+    match error:
+        case BrokerError():
+            return error.code in _ASK_AGAIN
+        case RouteError():
+            return error.may_pass
+    return True
 
 
 def staging_request(
@@ -149,11 +157,22 @@ def place_of_message(offset_message_id: str) -> int:
     return decode_offset_id(offset_message_id)[2]
 
 
-def _run(work: Callable[[RemotingClient], Coroutine[Any, Any, T]]) -> T:
+def _run(work: Callable[[RemotingClient], Coroutine[Any, Any, T]], timeout_ms: int) -> T:
+    """Do `work`, again while servers are busy or away, until the time is over."""
+    deadline = time.monotonic() + timeout_ms / 1000
+
     async def with_client() -> T:
-        client = RemotingClient(connect_timeout_ms=REQUEST_TIMEOUT_MS)
+        client, failures = RemotingClient(connect_timeout_ms=REQUEST_TIMEOUT_MS), 0
         try:
-            return await work(client)
+            while True:
+                try:
+                    return await work(client)
+                except (ConnectError, RequestTimeoutError, RouteError, BrokerError) as error:
+                    failures += 1
+                    pause_s = backoff_ms(failures, random.random(), max_ms=1000) / 1000
+                    if not _may_pass(error) or time.monotonic() + pause_s >= deadline:
+                        raise
+                    await asyncio.sleep(pause_s)
         finally:
             await client.close()
 
