@@ -11,7 +11,6 @@ from ringmq.store.consume_queue import first_index
 
 UNIT_BYTES = layout.CONSUME_QUEUE_UNIT.size
 BATCH_UNIT_BYTES = layout.BATCH_UNIT.size
-UNITS_AT_A_TIME = 4096
 
 
 class _UnitFiles:
@@ -75,8 +74,8 @@ class QueueUnits:
         return self._files.folder
 
     def read(self, begin: int, end: int) -> bytes:
-        """The units from queue offset `begin` on, a batch of them, up to `end`; nothing where the files have none."""
-        return self._files.read(begin, min(UNITS_AT_A_TIME, end - begin))
+        """The units of [begin, end) that one file has; nothing where the files have none at `begin`."""
+        return self._files.read(begin, end - begin)
 
     def next_offset(self, queue_offset: int) -> int | None:
         """The first offset of the next file, None when there is none."""

@@ -1,6 +1,10 @@
-"""Spans of ConsumeQueues as rows: queue by queue, units in batches, their records gathered through the mapped log."""
+"""Spans of ConsumeQueues as rows: units in batches, their records gathered through the mapped log.
+
+The queues of a slice are read window by window of the log, so that a page is mapped once and not once for each queue.
+"""
 
 import contextlib
+import heapq
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -27,6 +31,8 @@ from ringmq.store import layout
 from ringmq.store import record as records
 
 WINDOW_BYTES = 16 << 20  # address space, not memory: only pages with wanted records are touched
+UNITS_IN_MEMORY = 1 << 18  # of all queues of a slice together
+UNITS_MIN, UNITS_MAX = 64, 4096  # of one queue
 
 
 def units_answer(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> bool:
@@ -41,13 +47,37 @@ def units_answer(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> bo
 
 
 def read_queues(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """The rows of `part.spans`, queue by queue in order of offsets. Raises `DataLossError` and `ReadError`."""
+    """The rows of `part.spans`, each queue's in order of offsets. Raises `DataLossError` and `ReadError`."""
     assert part.broker.store is not None
     with (
         LogSegments(part.broker.store) as segments,
         contextlib.closing(WindowCursor(segments, max(WINDOW_BYTES, how.window_bytes))) as windows,
     ):
         yield from _QueueReader(part, columns, how, windows).read()
+
+
+class _QueueCursor:
+    """How far a queue is read: `at` is its next queue offset; `units` begin with that of offset `first`."""
+
+    def __init__(self, number: int, span: QueueSpan, queue: QueueUnits) -> None:
+        self.number = number
+        self.span = span
+        self.queue = queue
+        self.at = self.first = span.begin
+        self.units = b""
+
+    def load(self, units_max: int) -> bool:
+        """Have the next unit in `units`; False when the files have none."""
+        if self.at >= self.first + len(self.units) // UNIT_BYTES:
+            self.first = self.at
+            self.units = self.queue.read(self.at, min(self.span.end, self.at + units_max))
+        return bool(self.units)
+
+    @property
+    def position(self) -> int:
+        """Where the next record lies, or for units that are not loaded yet that of the last one."""
+        number = min(self.at - self.first, len(self.units) // UNIT_BYTES - 1)
+        return int(layout.CONSUME_QUEUE_UNIT.unpack_from(self.units, number * UNIT_BYTES)[0]) if self.units else 0
 
 
 class _QueueReader:
@@ -65,40 +95,42 @@ class _QueueReader:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """All batches."""
+        cursors = []
         for number, span in enumerate(self._spans):
             queue = open_queue(self._root, span.key)
             if isinstance(queue, BatchQueueUnits):
                 yield from self._read_batch_queue(span, queue)
             else:
-                yield from self._read_queue(number, span, queue)
+                cursors.append(_QueueCursor(number, span, queue))
+        units_max = max(UNITS_MIN, min(UNITS_MAX, UNITS_IN_MEMORY // max(1, len(cursors))))
+        heap = [(0, place) for place in range(len(cursors))]
+        while heap:
+            _, place = heapq.heappop(heap)
+            cursor = cursors[place]
+            yield from self._read_window(cursor, units_max)
+            if cursor.at < cursor.span.end:
+                heapq.heappush(heap, (cursor.position, place))
         if self._rows.count:
             yield self._rows.take()
 
-    def _read_queue(self, number: int, span: QueueSpan, queue: QueueUnits) -> Iterator[pa.RecordBatch]:
-        at = span.begin
-        while at < span.end:
-            units = queue.read(at, span.end)
-            if units:
-                yield from self._read_units(number, span.key, units, at)
-                at += len(units) // UNIT_BYTES
-            else:
-                self._losses.meet(DataLossError(f"{queue.folder} has nothing at offset {at}: retention has taken it"))
-                at = queue.next_offset(at) or span.end
-
-    def _read_units(self, number: int, key: QueueKey, units: bytes, first: int) -> Iterator[pa.RecordBatch]:
-        at, count = 0, len(units) // UNIT_BYTES
-        while at < count:
-            try:
-                stop = yield from self._walk(number, units, at, first)
-            except DataLossError as error:
-                self._losses.meet(error)
-                at = self._behind_loss(units, at)
-                continue
-            at = stop.at
-            if stop.reason not in (records.END, OUTSIDE):
-                place = layout.CONSUME_QUEUE_UNIT.unpack_from(units, at * UNIT_BYTES)[0]
-                self._losses.meet(_broken(self._root, key, first + at, place, stop))
-                at += 1
+    def _read_window(self, cursor: "_QueueCursor", units_max: int) -> Iterator[pa.RecordBatch]:
+        """The queue's rows in one window of the log, or of one batch of units."""
+        if not cursor.load(units_max):
+            folder, at = cursor.queue.folder, cursor.at
+            self._losses.meet(DataLossError(f"{folder} has nothing at offset {at}: retention has taken it"))
+            cursor.at = min(cursor.queue.next_offset(at) or cursor.span.end, cursor.span.end)
+            return
+        units, at = cursor.units, cursor.at - cursor.first
+        try:
+            stop = yield from self._walk(cursor.number, units, at, cursor.first)
+        except DataLossError as error:
+            self._losses.meet(error)
+            cursor.at = cursor.first + self._behind_loss(units, at)
+            return
+        cursor.at = cursor.first + stop.at
+        if stop.reason not in (records.END, OUTSIDE):
+            self._losses.meet(_broken(self._root, cursor.span.key, cursor.at, cursor.position, stop))
+            cursor.at += 1
 
     def _walk(self, number: int, units: bytes, at: int, first: int) -> Walk:
         if self._units_answer:

@@ -7,6 +7,24 @@
 
 #define LINE_BYTES 64
 #define UNITS_AHEAD 8               /* records whose lines are asked for before they are needed */
+#define BYTES_AHEAD 4096            /* of a log that is read as a whole */
+#define FAR_RECORD_BYTES 512        /* below, the hardware's own prefetching reaches the next record in time */
+
+/* Its head, and its end where topic and properties are. */
+static void ask_for(const uint8_t *record, int64_t size) {
+    __builtin_prefetch(record);
+    __builtin_prefetch(record + LINE_BYTES);
+    __builtin_prefetch(record + size - 1);
+    if (size > 2 * LINE_BYTES)
+        __builtin_prefetch(record + size - LINE_BYTES - 1);
+}
+
+/* Asks for the lines up to `to`; the hardware alone starts anew at each record. Returns how far they are asked for. */
+static uint64_t ask_up_to(const uint8_t *data, uint64_t asked, uint64_t to) {
+    for (; asked < to; asked += LINE_BYTES)
+        __builtin_prefetch(data + asked);
+    return asked;
+}
 
 static int is_held_back(int32_t sys_flag) {
     int32_t transaction = sys_flag & RMQ_SYS_TRANSACTION_MASK;
@@ -52,12 +70,18 @@ static int put_record(struct rmq_arrow_rows *rows, const struct rmq_wanted_rows 
 void rmq_rows_from_log(struct rmq_arrow_rows *rows, const struct rmq_wanted_rows *wanted, const uint8_t *data,
                        uint64_t from, uint64_t end, int64_t data_start, struct rmq_walk_stop *stop) {
     struct rmq_record_view *view = &stop->view;
+    uint64_t asked = from;
     int reason = RMQ_SCAN_END;
     while (from < end) {
         const uint8_t *record = data + from;
         reason = rmq_record_parse(record, end - from, 0, view);
         if (reason != RMQ_RECORD_OK)
             break;
+        uint64_t next = from + view->total_size, size = view->total_size;
+        if (size >= FAR_RECORD_BYTES && rows->value.offsets)
+            asked = ask_up_to(data, asked > next ? asked : next, end - next < BYTES_AHEAD ? end : next + BYTES_AHEAD);
+        else if (size >= FAR_RECORD_BYTES && end - next >= size)
+            ask_for(data + next, (int64_t)size); /* as long as this one, at a guess */
         view->position = data_start == RMQ_WALK_ANYWHERE ? view->physical_offset : data_start + (int64_t)from;
         if (view->physical_offset != view->position) {
             reason = RMQ_SCAN_BAD_PLACE;
@@ -94,15 +118,6 @@ static int is_written(struct unit unit) {
 
 static int is_inside(struct unit unit, int64_t data_start, uint64_t data_bytes) {
     return unit.position >= data_start && unit.position - data_start <= (int64_t)data_bytes - unit.size;
-}
-
-/* Its head, and its end where topic and properties are. */
-static void ask_for(const uint8_t *record, int64_t size) {
-    __builtin_prefetch(record);
-    __builtin_prefetch(record + LINE_BYTES);
-    __builtin_prefetch(record + size - 1);
-    if (size > 2 * LINE_BYTES)
-        __builtin_prefetch(record + size - LINE_BYTES - 1);
 }
 
 static int is_of_queue(const struct rmq_name *name, int64_t queue_offset, const uint8_t *record,

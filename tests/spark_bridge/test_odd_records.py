@@ -66,7 +66,7 @@ def test_both_walks_give_what_the_independent_decoder_gives(store: MadeStore, ho
     assert len(expected) == 13 + 8
     spans = everything(store)
     assert [row for part in log_parts(store, spans) for row in rows_of(part, **how)] == expected
-    assert rows_of(slice_of(store.root, spans), **how) == in_queue_order(expected)
+    assert in_queue_order(rows_of(slice_of(store.root, spans), **how)) == in_queue_order(expected)
 
 
 def test_half_and_rolled_back_messages_never_appear(store: MadeStore) -> None:
