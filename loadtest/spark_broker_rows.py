@@ -5,7 +5,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ringmq.loadtest.hog import Hogs
 from ringmq.loadtest.log_fill import QUEUES, TOPICS, fill_topics
@@ -31,6 +31,7 @@ STOCK_SHARE = 4  # the stock store is smaller by that: its client is slow
 STOCK_SETTINGS = {"messageIndexEnable": False, "waitTimeMillsInSendQueue": 60_000}
 P95 = 0.95
 POLL_S = 0.05
+T = TypeVar("T")
 
 
 def broker_cpu(bench: Workbench) -> Measurement:
@@ -150,20 +151,24 @@ def sink_row(bench: Workbench) -> Measurement:
 
 def micro_batch(bench: Workbench) -> Measurement:
     """Time of a micro-batch at 1,000 msg/s in one task: addBatch, and writing down what was read and done."""
-    batches: list[dict[str, Any]] = []
 
     def start(frame: Any, checkpoint: str) -> Any:
         return frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
 
     with bench.fresh_broker() as broker:
         query = _stream_beside_load(bench, broker, "micro_batch", start)
-        batches += [progress for progress in query.recentProgress if progress["numInputRows"]][FIRST_BATCHES:]
+    batches = _warm([progress for progress in query.recentProgress if progress["numInputRows"]])
+    if not batches:
+        return Measurement({}, ok=False, note="no micro-batch had rows")
     spent = [_batch_ms(progress["durationMs"]) for progress in batches]
-    if len(spent) < FIRST_BATCHES:
-        return Measurement({}, ok=False, note=f"only {len(spent)} micro-batches")
     whole = statistics.median(progress["durationMs"]["triggerExecution"] for progress in batches)
     values = {"ours": statistics.median(spent), "p95": _quantile(spent, P95), "trigger_ms": whole}
     return Measurement({**values, "batches": len(spent)})
+
+
+def _warm(batches: list[T]) -> list[T]:
+    """Without the first ones; the last one where there are no more."""
+    return batches[FIRST_BATCHES:] or batches[-1:]
 
 
 def _batch_ms(duration: dict[str, int]) -> int:
@@ -184,9 +189,9 @@ def newest_age(bench: Workbench) -> Measurement:
 
     with bench.fresh_broker() as broker:
         _stream_beside_load(bench, broker, "newest_age", start)
-    measured = ages[FIRST_BATCHES:]
+    measured = _warm(ages)
     if not measured:
-        return Measurement({}, ok=False, note=f"only {len(ages)} micro-batches")
+        return Measurement({}, ok=False, note="no micro-batch had rows")
     return Measurement({"ours": statistics.median(measured), "p95": _quantile(measured, P95), "batches": len(measured)})
 
 
