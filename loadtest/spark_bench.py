@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ringmq.loadtest.measurement import Measurement
-from ringmq.loadtest.spark_report import document, markdown_rows, print_table, write_plot
+from ringmq.loadtest.spark_report import document, markdown_table, print_table, write_plot
 from ringmq.loadtest.spark_rows import SparkRow
 from ringmq.loadtest.spark_table import ROWS, rows_named
 from ringmq.loadtest.tools import build_tools
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bench.close(keep=options.keep)
     report = document(options.row_list, results, bench, rounds=rounds)
     (folder / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
-    (folder / "bench.md").write_text("\n".join(markdown_rows(report)) + "\n")
+    (folder / "bench.md").write_text("\n".join(markdown_table(report)) + "\n")
     write_plot(report, folder / "bench.svg")
     print_table(report)
     print(f"\nwritten: bench.json, bench.md and bench.svg in {folder}")

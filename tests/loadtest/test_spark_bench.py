@@ -11,7 +11,7 @@ import pytest
 from ringmq.loadtest.hog import burn
 from ringmq.loadtest.measurement import Measurement
 from ringmq.loadtest.spark_bench import parse, run_rounds
-from ringmq.loadtest.spark_report import document, markdown_rows, print_table, shares_of_goals
+from ringmq.loadtest.spark_report import document, markdown_table, print_table, shares_of_goals
 from ringmq.loadtest.spark_rows import SparkRow, counted, faster
 from ringmq.loadtest.spark_table import ROWS, rows_named
 from ringmq.loadtest.tools import Tools
@@ -115,7 +115,7 @@ def test_rounds_become_medians_and_a_failing_row_stops_nothing(
     assert dict(shares_of_goals(report)) == pytest.approx(
         {"1 KiB, all columns": 1.5, batches["title"]: 1.25, f"{batches['title']}, p95": 100 / 120}
     )
-    assert "**120** (<=100)" in markdown_rows(report)[1]
+    assert "**120** (<=100)" in markdown_table(report)[-1]
     print_table(report)
     assert "SHORT" in capsys.readouterr().out
 
