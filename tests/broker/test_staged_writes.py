@@ -5,9 +5,13 @@ import signal
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from ringmq.broker.staged_bodies import StagedBodies
+from ringmq.broker.staged_events import Unsound
 from ringmq.client.errors import BrokerError
 from ringmq.client.staged_writes import CommitRequest, StagedChunk
 from ringmq.client.topics import is_user_topic
@@ -227,3 +231,15 @@ def test_a_table_that_cannot_be_read_is_built_again_from_the_log(tmp_path: Path)
             stager.commit("table", 0, stager.stage("table", 0, [("Table", 0, rows("again"))]))
         assert bodies_of(broker.address, "Table") == rows("zero")
         assert "built again" in broker.log_tail()
+
+
+def test_a_chunk_that_retention_has_taken_is_named() -> None:
+    """The state of a log whose first files are gone, without the hours that it takes."""
+    log = SimpleNamespace(min_offset=1 << 20)
+    store = SimpleNamespace(log_state=lambda: log, raw_record=lambda _: None)
+    bodies = StagedBodies(cast(Any, SimpleNamespace(store=store)), 1 << 30)
+    request = CommitRequest("q", 0, (StagedChunk(3, 0, 0, 4096, 10, 1),))
+    found = bodies.inspect(request, request.chunks[0])
+    assert isinstance(found, Unsound) and found.code == ResponseCode.INVALID_PARAMETER
+    assert "partition 3, chunk 0" in found.remark and "retention has taken" in found.remark
+    assert bodies.body(4096) is None
