@@ -33,8 +33,8 @@ from ringmq.remoting.codes import ResponseCode
 IN_FLIGHT_MAX = 4
 """Pieces that write has at a time, of all commits together."""
 INSPECTED_AT_ONCE = 8
-ASKED_MAX = 64
-"""Requests that may wait for their turn, and for one commit."""
+ASKED_MAX = 16
+"""Requests that may wait for their turn, and for one commit: a large one takes 4 MB."""
 ANSWER_WITHIN_MS = 20_000
 RETRY_MS = 500
 QUERIES_MAX = 10_000

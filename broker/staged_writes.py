@@ -63,14 +63,16 @@ class StagedWrites:
     @property
     def has_news(self) -> bool:
         """Write has answered, or there is work left: control must not sleep."""
+        if self._appends is None:
+            return False
         return bool(self._events) or bool(lib.rmq_control_has_answers(self._plane.struct))
 
     def turn(self, now_ms: int) -> bool:
         """Do what there is; whether more may follow at once."""
         asked = self._broker.staged_asked
-        if COMMITS_TOPIC not in self._broker.topics:
-            return False
         if self._appends is None:
+            if COMMITS_TOPIC not in self._broker.topics:
+                return False
             self._appends = Appends(self._plane)
             self._recovery = self._recover(self._appends)
         worked = self._recover_some()
