@@ -5,24 +5,28 @@ Owns connections, routes, retries, group membership, acknowledgement. Rules stan
 May import: ringmq.remoting. Works without the C core.
 """
 
-from ringmq.client.consumer import Consumer
-from ringmq.client.errors import (
-    BrokerError,
-    ClientClosedError,
-    ConnectError,
-    RequestTimeoutError,
-    RingmqError,
-    RouteError,
-    SendError,
-)
-from ringmq.client.offsets import ConsumeFrom
-from ringmq.client.producer import Producer, SendResult, SendStatus
-from ringmq.client.queue_reader import PullOptions
-from ringmq.client.retry import RetryPolicy
-from ringmq.client.send_request import BodyRules, compose_message
-from ringmq.remoting.flags import Compression
-from ringmq.remoting.message import Message, MessageExt
-from ringmq.remoting.message_queue import MessageQueue
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ringmq.client.consumer import Consumer
+    from ringmq.client.errors import (
+        BrokerError,
+        ClientClosedError,
+        ConnectError,
+        RequestTimeoutError,
+        RingmqError,
+        RouteError,
+        SendError,
+    )
+    from ringmq.client.offsets import ConsumeFrom
+    from ringmq.client.producer import Producer, SendResult, SendStatus
+    from ringmq.client.queue_reader import PullOptions
+    from ringmq.client.retry import RetryPolicy
+    from ringmq.client.send_request import BodyRules, compose_message
+    from ringmq.remoting.flags import Compression
+    from ringmq.remoting.message import Message, MessageExt
+    from ringmq.remoting.message_queue import MessageQueue
 
 __all__ = [
     "BodyRules",
@@ -46,3 +50,34 @@ __all__ = [
     "SendStatus",
     "compose_message",
 ]
+
+# Loaded when it is named: who needs one rule of the SDK, as each of Spark's workers does, should not load all of it.
+_HOME = {
+    "Consumer": "ringmq.client.consumer",
+    "BrokerError": "ringmq.client.errors",
+    "ClientClosedError": "ringmq.client.errors",
+    "ConnectError": "ringmq.client.errors",
+    "RequestTimeoutError": "ringmq.client.errors",
+    "RingmqError": "ringmq.client.errors",
+    "RouteError": "ringmq.client.errors",
+    "SendError": "ringmq.client.errors",
+    "ConsumeFrom": "ringmq.client.offsets",
+    "Producer": "ringmq.client.producer",
+    "SendResult": "ringmq.client.producer",
+    "SendStatus": "ringmq.client.producer",
+    "PullOptions": "ringmq.client.queue_reader",
+    "RetryPolicy": "ringmq.client.retry",
+    "BodyRules": "ringmq.client.send_request",
+    "compose_message": "ringmq.client.send_request",
+    "Compression": "ringmq.remoting.flags",
+    "Message": "ringmq.remoting.message",
+    "MessageExt": "ringmq.remoting.message",
+    "MessageQueue": "ringmq.remoting.message_queue",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value

@@ -7,11 +7,10 @@ the pace starts anew.
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ringmq.spark_bridge.catalog import Catalog, open_catalog
 from ringmq.spark_bridge.errors import DataLossError, ReadError
-from ringmq.spark_bridge.group_progress import GroupProgress
 from ringmq.spark_bridge.limits import starting_offsets
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.plan import plan_spans
@@ -24,6 +23,9 @@ from ringmq.spark_bridge.stream_core import (
     batch_between,
     next_end,
 )
+
+if TYPE_CHECKING:
+    from ringmq.spark_bridge.group_progress import GroupProgress
 
 SETTLE_S: Final = 2.0
 SETTLE_STEP_S: Final = 0.05
@@ -129,6 +131,8 @@ class StreamQuery:
         if group is None or bootstrap is None:
             return
         if self._progress is None:
+            from ringmq.spark_bridge.group_progress import GroupProgress  # it brings the client along
+
             self._progress = GroupProgress(bootstrap, group)
         self._progress.report(place)
         if is_last:
