@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 Row = tuple[str, int, int, bytes]
 SETTINGS = {"mappedFileSizeCommitLog": 1 << 20}
 WAIT_S = 150
+STARTS_MAX = 5
+LATE_WORKER = "Python worker failed to connect back"
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +64,27 @@ class Stream:
         return Counter(body for _, _, _, body in self.rows)
 
     def run_to_the_end(self) -> "Stream":
-        """With Trigger.AvailableNow."""
-        self._writer.trigger(availableNow=True).start().awaitTermination()
+        """With Trigger.AvailableNow. Raises the query's error."""
+        query = self._start(availableNow=True)
+        query.awaitTermination()
         return self
 
     def start(self) -> Any:
-        return self._writer.trigger(processingTime="20 milliseconds").start()
+        """A query that goes on until it is stopped."""
+        return self._start(processingTime="20 milliseconds")
+
+    def _start(self, **trigger: Any) -> Any:
+        """Spark gives the planning worker ten seconds to start, which a machine full of tests may exceed."""
+        for _ in range(STARTS_MAX):
+            query = self._writer.trigger(**trigger).start()
+            wait_until(lambda query=query: _has_begun(query), "the query plans or ends", WAIT_S)
+            if LATE_WORKER not in str(query.exception()):
+                break
+        return query
+
+
+def _has_begun(query: Any) -> bool:
+    return not query.isActive or not query.status["message"].startswith("Initializing")
 
 
 @pytest.fixture
