@@ -33,11 +33,9 @@ def jar_path() -> Path | None:
 
 def build_jar() -> Path:
     """Compile the Java sources and replace the jar. Raises `JarError`."""
-    javac = shutil.which("javac") or shutil.which("javac", path=f"{os.environ.get('JAVA_HOME', '')}/bin")
+    javac = _javac()
     if javac is None:
-        raise JarError(
-            "no javac on PATH or in JAVA_HOME: it comes with a JDK (default-jdk-headless), not with a runtime"
-        )
+        raise JarError("no javac on PATH or in JAVA_HOME: it comes with a JDK (default-jdk-headless)")
     sources = sorted((_HERE / "src").rglob("*.java"))
     with tempfile.TemporaryDirectory(prefix="ringmq-jar-") as name:
         classes = Path(name)
@@ -51,6 +49,11 @@ def build_jar() -> Path:
         _pack(part, classes, _HERE / "resources")
     part.replace(_JAR)
     return _JAR
+
+
+def _javac() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("javac") or (shutil.which("javac", path=f"{home}/bin") if home else None)
 
 
 def _spark_jars() -> Path:
@@ -72,7 +75,7 @@ def _pack(jar: Path, *folders: Path) -> None:
 
 def main() -> int:
     """Build it; a missing JDK is told and is no failure."""
-    if shutil.which("javac") is None and not os.environ.get("JAVA_HOME"):
+    if _javac() is None:
         print(f"no JDK here: {FORMAT} is not built, reads go through Python (install a JDK and run `make jar`)")
         return 0
     try:

@@ -7,7 +7,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -23,9 +22,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class RingmqProvider implements TableProvider, DataSourceRegister {
     static final String NAME = "ringmq-jvm";
 
-    /** What Spark's catalog adds to the options of CREATE TABLE. */
-    private static final Set<String> CATALOG_PROPERTIES =
-            Set.of("provider", "location", "owner", "external", "is_managed_location", "comment", "collation", "table_type");
+    /** With a table of Spark's catalog the options come under this prefix, among properties of the catalog's own. */
+    private static final String TABLE_OPTION = "option.";
 
     @Override
     public String shortName() {
@@ -41,7 +39,7 @@ public final class RingmqProvider implements TableProvider, DataSourceRegister {
     @Override
     public StructType inferSchema(CaseInsensitiveStringMap options) {
         try {
-            return RingmqTable.schemaOf(new ReadOptions(options.asCaseSensitiveMap()).columns());
+            return RingmqTable.schemaOf(new ReadOptions(ownOptions(options.asCaseSensitiveMap())).columns());
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
         }
@@ -61,12 +59,15 @@ public final class RingmqProvider implements TableProvider, DataSourceRegister {
         return new RingmqTable(properties, columns);
     }
 
-    /** The table's options without what a catalog keeps beside them. */
+    /** The options alone, whether they were given to a read or to CREATE TABLE. */
     static Map<String, String> ownOptions(Map<String, String> properties) {
+        if (!properties.containsKey("provider")) {
+            return properties;
+        }
         Map<String, String> own = new HashMap<>();
         properties.forEach((name, value) -> {
-            if (!name.startsWith("option.") && !CATALOG_PROPERTIES.contains(name)) {
-                own.put(name, value);
+            if (name.startsWith(TABLE_OPTION)) {
+                own.put(name.substring(TABLE_OPTION.length()), value);
             }
         });
         return own;

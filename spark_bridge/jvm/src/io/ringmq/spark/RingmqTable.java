@@ -52,7 +52,7 @@ final class RingmqTable implements SupportsRead {
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
         Map<String, String> all = new HashMap<>(RingmqProvider.ownOptions(properties));
-        all.putAll(options.asCaseSensitiveMap());
+        all.putAll(RingmqProvider.ownOptions(options.asCaseSensitiveMap()));
         try {
             return new RingmqScanBuilder(new ReadOptions(all), columns);
         } catch (IOException failed) {
