@@ -59,7 +59,7 @@ def _can_read_files(options: ReadOptions) -> bool:
 def _is_there(spark: SparkSession) -> bool:
     """Whether tasks run in the driver's process and its class path has the jar."""
     jvm: Any = getattr(spark, "_jvm", None)  # a remote (Connect) session has none
-    if jvm is None or not spark.sparkContext.master.startswith("local"):
+    if jvm is None or not (spark.sparkContext.master or "").startswith("local"):
         return False
     try:
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(PROVIDER)
