@@ -30,6 +30,7 @@ STOCK_SHARE = 4  # the stock store is smaller by that: its client is slow
 # A full send queue is waited for: the fill is faster than stock.
 STOCK_SETTINGS = {"messageIndexEnable": False, "waitTimeMillsInSendQueue": 60_000}
 P95 = 0.95
+HOG_SHARE_MIN = 0.9
 POLL_S = 0.05
 T = TypeVar("T")
 
@@ -65,7 +66,10 @@ def producer_beside_scan(bench: Workbench) -> Measurement:
             beside_hog.join()
             hog_cpus = cpu_seconds(hogs.pids) / bench.seconds
         ours, other = load.rate(), beside_hog.rate()
-    return Measurement({RATIO: ours / other, "ours": ours, "other": other, "scan_cpus": cpus, "hog_cpus": hog_cpus})
+    values = {RATIO: ours / other, "ours": ours, "other": other, "scan_cpus": cpus, "hog_cpus": hog_cpus}
+    unequal = hog_cpus < HOG_SHARE_MIN * cpus
+    note = f"hogs got {hog_cpus:.2f} CPUs, the scans {cpus:.2f}: something else is running" if unequal else ""
+    return Measurement(values, note=note)
 
 
 class _Load(threading.Thread):
