@@ -1,0 +1,356 @@
+"""The JVM source gives the rows of the Python source, whatever is pushed into it, and leaves `ringmq` as it is."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringmq.client import SendError
+from ringmq.ipc.watermark import read_watermarks
+from ringmq.spark_bridge.schema import COLUMNS, spark_schema
+from tests.conformance import servers
+from tests.spark_bridge.made_store import COMPRESSED, ROLLBACK, MadeStore, properties_bytes
+from tests.spark_bridge.test_live_bound import flush_worker, send
+from tests.waiting import wait_until
+
+pytest.importorskip("pyspark.sql")
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+Read = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def spark(spark: Any) -> Any:
+    """The session of all tests, where it has the jar."""
+    from ringmq.spark_bridge.jar import jar_path
+
+    if jar_path() is None:
+        assert shutil.which("javac") is None, "there is a JDK, but no jar: run `make jar`"
+        pytest.skip("no JDK, so no jar")
+    return spark
+
+
+@pytest.fixture(scope="module")
+def read(spark: Any, golden_store: Path) -> Read:
+    """`read(format, **options)`: a frame of the golden store."""
+
+    def make(name: str, **options: object) -> Any:
+        given = {"store": golden_store, "columns": ",".join(COLUMNS)} | options
+        reader = spark.read.format(name)
+        for option, value in given.items():
+            reader = reader.option(option, str(value).lower() if isinstance(value, bool) else str(value))
+        return reader.load()
+
+    return make
+
+
+def rows(frame: Any) -> list[dict[str, Any]]:
+    found = [row.asDict(recursive=True) for row in frame.collect()]
+    return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
+def plan_of(frame: Any) -> str:
+    text: str = frame._jdf.queryExecution().toString()
+    return text
+
+
+def test_the_columns_are_those_of_the_table(spark: Any, read: Read) -> None:
+    from pyspark.sql.types import StructType
+
+    assert read("ringmq-jvm").schema == StructType.fromDDL(spark_schema(tuple(COLUMNS)))
+
+
+@pytest.mark.parametrize("options", [{}, {"includeHeaders": True}])
+def test_default_columns(spark: Any, golden_store: Path, options: dict[str, str]) -> None:
+    frames = [
+        spark.read.format(name).options(store=str(golden_store), **options).load() for name in ("ringmq", "ringmq-jvm")
+    ]
+    assert frames[0].schema == frames[1].schema
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"includeSystemTopics": True},
+        {"minPartitions": 9},
+        {"maxRecordsPerPartition": 100},
+        {"verifyCrc": True},
+        {"subscribe": "GoldBatchCQ,GoldA"},
+        {"subscribePattern": "Gold[AC].*"},
+        {"assign": '{"GoldA": [0]}'},
+    ],
+)
+def test_rows_of_the_python_source(read: Read, options: dict[str, object]) -> None:
+    expected = rows(read("ringmq", **options))
+    assert expected
+    assert rows(read("ringmq-jvm", **options)) == expected
+
+
+FILTERS = [
+    "topic = 'GoldA'",
+    "topic IN ('GoldA', 'GoldBatchCQ', 'nowhere')",
+    "topic > 'GoldB' AND partition < 2",
+    "partition = 1",
+    "2 <= partition",
+    "offset >= 40 AND offset < 60",
+    "offset = 7",
+    "offset IN (3, 900, 17)",
+    "topic = 'GoldBatchCQ' AND offset BETWEEN 31 AND 77",
+    "topic = 'GoldA' AND tags = 'TagA'",
+    "topic = 'GoldA' OR offset < 3",
+    "NOT (topic = 'GoldA') AND partition IS NOT NULL",
+    "offset < 0",
+    "length(value) > 1000",
+]
+
+
+@pytest.mark.parametrize("condition", FILTERS)
+def test_filters(read: Read, condition: str) -> None:
+    expected = rows(read("ringmq").where(condition))
+    assert rows(read("ringmq-jvm").where(condition)) == expected
+
+
+@pytest.mark.parametrize("op", ["=", "<", "<=", ">", ">="])
+def test_filters_by_time(read: Read, manifest: list[dict[str, Any]], op: str) -> None:
+    time_ms = manifest[len(manifest) // 2]["storeTimestamp"]
+    condition = f"timestamp {op} timestamp_millis({time_ms})"
+    expected = rows(read("ringmq").where(condition))
+    assert expected
+    assert rows(read("ringmq-jvm").where(condition)) == expected
+
+
+def test_what_is_pushed_is_shown(read: Read) -> None:
+    frame = read("ringmq-jvm").where("topic = 'GoldA' AND offset >= 10").select("offset").limit(5)
+    plan = plan_of(frame)
+    assert "topic = 'GoldA', offset >= 10]" in plan
+    assert "PushedLimit: LIMIT 5" in plan
+    physical = plan.partition("== Physical Plan ==")[2]
+    assert "Filter (" not in physical, "nothing is left for Spark to check"
+    assert "BatchScan ringmq-jvm[offset" in physical, "no other column is read"
+    assert [row["offset"] for row in frame.collect()] == [10, 11, 12, 13, 14]
+
+
+AGGREGATES = [
+    "SELECT count(*) FROM log",
+    "SELECT count(offset), min(offset), max(offset), min(timestamp), max(timestamp) FROM log",
+    "SELECT topic, count(*) FROM log GROUP BY topic",
+    "SELECT topic, partition, count(1), max(offset), min(timestamp) FROM log GROUP BY topic, partition",
+    "SELECT partition, max(timestamp) FROM log WHERE topic IN ('GoldA', 'GoldBatchCQ') GROUP BY partition",
+    "SELECT count(*), max(offset) FROM log WHERE topic = 'nowhere'",
+    "SELECT topic, count(*) FROM log WHERE offset > 20 GROUP BY topic HAVING count(*) > 100",
+]
+NOT_PUSHED = [
+    "SELECT count(key), count(tags) FROM log",
+    "SELECT count(DISTINCT offset) FROM log",
+    "SELECT topic, sum(length(value)) FROM log GROUP BY topic",
+    "SELECT tags, count(*) FROM log GROUP BY tags",
+    "SELECT count(*) FROM log WHERE tags = 'TagA'",
+    "SELECT max(topic), first(topic), min(key) FROM log",
+]
+
+
+@pytest.mark.parametrize("query", AGGREGATES + NOT_PUSHED)
+def test_aggregates(spark: Any, read: Read, query: str) -> None:
+    answers = []
+    for name in ("ringmq", "ringmq-jvm"):
+        read(name).createOrReplaceTempView("log")
+        answers.append(spark.sql(query))
+    if "first" not in query:
+        assert sorted(map(str, answers[0].collect())) == sorted(map(str, answers[1].collect()))
+    else:
+        assert len(answers[1].collect()) == 1
+    assert ("BatchScan" in plan_of(answers[1]).partition("== Physical Plan ==")[2]) == (query in NOT_PUSHED)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 500, 100_000])
+def test_limit(read: Read, limit: int) -> None:
+    everything = {(row["topic"], row["partition"], row["offset"]): row for row in rows(read("ringmq"))}
+    found = rows(read("ringmq-jvm").limit(limit))
+    assert len(found) == min(limit, len(everything))
+    assert all(everything[(row["topic"], row["partition"], row["offset"])] == row for row in found)
+
+
+def test_offsets_of_queue_columns_need_no_record(read: Read, manifest: list[dict[str, Any]]) -> None:
+    chosen = {"columns": "topic,partition,offset,timestampType,broker"}
+    assert rows(read("ringmq-jvm", **chosen)) == rows(read("ringmq", **chosen))
+
+
+def test_starting_and_ending_offsets(read: Read) -> None:
+    by_queue = read("ringmq", subscribe="GoldA").groupBy("partition").count()
+    counts = {row["partition"]: row["count"] for row in by_queue.collect()}
+    starting = {"GoldA": {str(queue): 5 if queue else -2 for queue in counts}}
+    ending = {"GoldA": {f"DEFAULT_BROKER:{queue}": count - 3 if queue else -1 for queue, count in counts.items()}}
+    options = {"startingOffsets": json.dumps(starting), "endingOffsets": json.dumps(ending)}
+    expected = rows(read("ringmq", subscribe="GoldA", **options))
+    assert len(expected) == sum(counts.values()) - 8 * (len(counts) - 1)
+    assert rows(read("ringmq-jvm", subscribe="GoldA", **options)) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stroe": "x"}, "stroe"),
+        ({"bootstrap": "127.0.0.1:9876"}, "bootstrap"),
+        ({"startingTimestamp": "5"}, "startingTimestamp"),
+        ({"transport": "tcp"}, "transport"),
+        ({"minPartitions": "0"}, "minPartitions"),
+        ({"failOnDataLoss": "yes"}, "failOnDataLoss"),
+        ({"columns": "offset,body"}, "'body'"),
+        ({"subscribe": "a", "assign": '{"a": [0]}'}, "exclude"),
+        ({"subscribe": "nowhere"}, "nowhere"),
+        ({"startingOffsets": "latest"}, "startingOffsets"),
+        ({"endingOffsets": '{"GoldA": {"0": 3}}'}, "endingOffsets"),
+        ({"subscribePattern": "("}, "subscribePattern"),
+        ({"store": "/nowhere"}, "/nowhere/commitlog"),
+    ],
+)
+def test_refusals_name_the_option(read: Read, options: dict[str, object], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        read("ringmq-jvm", **options).count()
+
+
+def test_sql_names_it(spark: Any, golden_store: Path, read: Read) -> None:
+    spark.sql(f"CREATE TABLE jvm_log USING `ringmq-jvm` OPTIONS (store '{golden_store}', subscribe 'GoldA')")
+    try:
+        expected = rows(read("ringmq", subscribe="GoldA").select("topic", "partition", "offset"))
+        assert rows(spark.sql("SELECT topic, partition, offset FROM jvm_log")) == expected
+    finally:
+        spark.sql("DROP TABLE jvm_log")
+
+
+def test_a_schema_chooses_columns(spark: Any, golden_store: Path) -> None:
+    reader = spark.read.format("ringmq-jvm").option("store", str(golden_store))
+    assert reader.schema("offset bigint, topic string").load().columns == ["offset", "topic"]
+    with pytest.raises(Exception, match="column offset is BIGINT, not INT"):
+        reader.schema("offset int").load()
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeStore:
+    """Two log files, a rolled-back message, a compressed body, and hosts of both lengths."""
+    store = MadeStore(tmp_path / "store", file_bytes=64 << 10)
+    for number in range(600):
+        store.append(
+            topic=f"T{number % 2}",
+            queue_id=number % 3,
+            body=b"x" * (number % 300),
+            properties=properties_bytes({"KEYS": f"k{number}", "TAGS": "ä", "a": "b"}),
+            born_host="::1" if number % 5 == 0 else "127.0.0.1",
+            store_host="::2" if number % 7 == 0 else "127.0.0.1",
+        )
+    store.append(topic="T0", sys_flag=ROLLBACK, is_dispatched=False)
+    store.append(topic="T0", sys_flag=COMPRESSED, body=b"no zlib")
+    return store
+
+
+def frame_of(spark: Any, store: MadeStore, name: str, **options: str) -> Any:
+    chosen = {"columns": ",".join(COLUMNS), "store": str(store.root)} | options
+    return spark.read.format(name).options(**chosen).load()
+
+
+def test_made_records(spark: Any, made: MadeStore) -> None:
+    frames = [frame_of(spark, made, name).where("offset < 100") for name in ("ringmq", "ringmq-jvm")]
+    expected = rows(frames[0])
+    assert len(expected) == 600
+    assert rows(frames[1]) == expected
+
+
+def test_a_body_that_cannot_be_decompressed_is_told(spark: Any, made: MadeStore) -> None:
+    with pytest.raises(Exception, match=f"commit log offset {made.places[-1][0]}: the body cannot be decompressed"):
+        frame_of(spark, made, "ringmq-jvm").collect()
+    assert frame_of(spark, made, "ringmq-jvm").select("offset", "sys_flag").count() == 601, "it is not asked for"
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("damage", [b"\x7f\xff\xff\xff", b"\x00\x00\x00\x00", b"\x00\x00\x00\x60"])
+def test_a_broken_record(spark: Any, made: MadeStore, damage: bytes, filtered: bool) -> None:
+    """Whatever size it claims: an error that names the place, or all other rows."""
+    position, _, fields, queue_offset = made.places[300]
+    made.damage(position, damage)
+    condition = "offset < 100"  # the compressed body lies behind
+    if filtered:
+        condition += f" AND topic = '{fields.topic}' AND partition = {fields.queue_id}"
+    columns = "topic", "partition", "offset", "key"
+    with pytest.raises(Exception, match=f"commit log offset {position}: "):
+        frame_of(spark, made, "ringmq-jvm").where(condition).select(*columns).collect()
+    found = frame_of(spark, made, "ringmq-jvm", failOnDataLoss="false").where(condition).select(*columns)
+    missing = {(fields.topic, fields.queue_id, queue_offset)}
+    wanted = {
+        (place[2].topic, place[2].queue_id, place[3])
+        for place in made.places[:600]
+        if not filtered or (place[2].topic, place[2].queue_id) == (fields.topic, fields.queue_id)
+    }
+    assert {(row["topic"], row["partition"], row["offset"]) for row in rows(found)} == wanted - missing
+
+
+def test_a_log_file_that_is_gone(spark: Any, made: MadeStore) -> None:
+    """Retention between the plan and the read."""
+    frame = frame_of(spark, made, "ringmq-jvm").where("offset < 100").select("key")
+    gone = made.segment(made.places[0][0])
+    frame._jdf.queryExecution().executedPlan()
+    gone.rename(gone.with_name("aside"))
+    with pytest.raises(Exception, match=f"{gone.name}.*gone since the read was planned"):
+        frame.collect()
+
+
+def test_a_store_that_crashed_is_left_to_the_python_source(spark: Any, made: MadeStore) -> None:
+    (made.root / "abort").touch()
+    with pytest.raises(Exception, match="not stopped cleanly"):
+        frame_of(spark, made, "ringmq-jvm").count()
+
+
+def test_read_takes_the_fastest_source_that_serves(
+    spark: Any, golden_store: Path, manifest: list[dict[str, Any]]
+) -> None:
+    """Times are resolved for the JVM source; brokers by address are the Python source's."""
+    from pyspark_ringmq.jvm import jvm_options
+
+    from ringmq.spark_bridge import read
+
+    start_ms = min(entry["storeTimestamp"] for entry in manifest if entry["topic"] == "GoldA")
+    options = {"store": str(golden_store), "subscribe": "GoldA", "startingTimestamp": start_ms, "includeHeaders": True}
+    frame = read(spark, **options)
+    assert "BatchScan ringmq-jvm" in plan_of(frame)
+    texts = {name: str(value).lower() if value is True else str(value) for name, value in options.items()}
+    assert rows(frame) == rows(spark.read.format("ringmq").options(**texts).load())
+    assert jvm_options(spark, {"bootstrap": "127.0.0.1:9876"}) is None
+    assert jvm_options(spark, {"store": str(golden_store), "bootstrap": "127.0.0.1:9876", "transport": "tcp"}) is None
+
+
+def test_a_live_broker_s_store(spark: Any, tmp_path: Path) -> None:
+    """All that was acknowledged is there at once; what is appended and not yet durable is not."""
+    server = servers.RingmqServer(tmp_path, {"flushDiskType": "SYNC_FLUSH", "mappedFileSizeCommitLog": 1 << 20})
+    try:
+        for number in range(8):
+            asyncio.run(send(server.namesrv, f"body {number}".encode()))
+        frames = {
+            name: spark.read.format(name).options(store=str(server.store), columns=",".join(COLUMNS)).load()
+            for name in ("ringmq", "ringmq-jvm")
+        }
+        assert frames["ringmq-jvm"].count() == 8
+        found = rows(frames["ringmq-jvm"])
+        assert {row["value"] for row in found} == {f"body {number}".encode() for number in range(8)}
+        assert {row["broker"] for row in found} == {servers.BROKER_NAME}
+        assert found == rows(frames["ringmq"])
+        worker = flush_worker(server)
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            with pytest.raises(SendError):
+                asyncio.run(send(server.namesrv, b"not yet"))
+            marks = read_watermarks(server.store)
+            assert marks.append_offset > marks.flushed_offset, "the message is in the log"
+            assert frames["ringmq-jvm"].count() == 8
+        finally:
+            os.kill(worker, signal.SIGCONT)
+        wait_until(lambda: frames["ringmq-jvm"].count() == 9, "the flush goes on and the message is readable")
+        server.stop()
+        assert frames["ringmq-jvm"].count() == 9, "without an owner the queues' end is the bound"
+    finally:
+        server.kill()
