@@ -15,11 +15,12 @@ CHUNK_BITS = 16
 
 
 class Piece(NamedTuple):
-    """One staged chunk that was found sound: where its record is, and where its messages go."""
+    """One staged chunk that was found sound: where its record is, where its messages go, and how many they are."""
 
     commit_log_offset: int
     topic: str
     queue_id: int
+    messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,9 @@ class CommitRecord:
             "queryId": self.query_id,
             "batchId": self.batch_id,
             "topics": topics,
-            "chunks": [[piece.commit_log_offset, numbers[piece.topic], piece.queue_id] for piece in self.pieces],
+            "chunks": [
+                [piece.commit_log_offset, numbers[piece.topic], piece.queue_id, piece.messages] for piece in self.pieces
+            ],
         }
         return json_body.write_body(value)
 
@@ -66,8 +69,8 @@ def decode_record(body: bytes) -> CommitRecord | DoneRecord:
     topics = json_body.items(value, "topics")
     try:
         pieces = tuple(
-            Piece(int(offset), str(topics[topic]), int(queue))
-            for offset, topic, queue in json_body.items(value, "chunks")
+            Piece(int(offset), str(topics[topic]), int(queue), int(messages))
+            for offset, topic, queue, messages in json_body.items(value, "chunks")
         )
     except (TypeError, ValueError, IndexError) as error:
         raise json_body.bad_body(f"commit record: chunks: {error}", "chunks") from error

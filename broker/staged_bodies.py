@@ -23,6 +23,7 @@ from ringmq.remoting.flags import Perm
 from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
 
+QUEUE_DIGITS_MAX = 9
 SYS_BORN_HOST_V6 = lib.RMQ_SYS_BORN_HOST_V6
 CAUSES = {
     lib.RMQ_CAUSE_BATCH_ELEMENT: "an element of the batch is malformed",
@@ -56,20 +57,21 @@ class StagedBodies:
             return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {found}")
         raw, properties = found
         topic, queue = properties.get(staged_writes.TARGET_TOPIC, ""), properties.get(staged_writes.TARGET_QUEUE, "")
-        if not queue.isdigit():
+        if not (queue.isascii() and queue.isdigit() and len(queue) <= QUEUE_DIGITS_MAX):
             return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {staged_writes.TARGET_QUEUE} = {queue[:32]!r}")
         expected = chunk.properties(request.query_id, request.batch_id, topic, int(queue))
         for name, value in expected.items():
             if properties.get(name) != value:
                 other = f"{name} is {str(properties.get(name))[:128]!r} in the staged message, {value!r} in the commit"
                 return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {other}")
-        target = self._target(topic, int(queue)) or self._measure(raw, topic)
-        if target is not None:
-            return Unsound(target.code, f"{where}: {target.remark}")
-        return Piece(chunk.commit_log_offset, topic, int(queue))
+        measured = self._target(topic, int(queue)) or self._measure(raw, topic)
+        if isinstance(measured, Unsound):
+            return Unsound(measured.code, f"{where}: {measured.remark}")
+        return Piece(chunk.commit_log_offset, topic, int(queue), measured)
 
-    def body(self, commit_log_offset: int) -> StagedBody | None:
-        """The chunk at a place where an inspected one was; None when retention has taken it since."""
+    def body(self, commit_log_offset: int, skip: int = 0) -> StagedBody | None:
+        """The chunk at a place where an inspected one was, without its first `skip` messages; None when retention has
+        taken it since."""
         raw = self._broker.store.raw_record(commit_log_offset)
         if raw is None or not self._parse(raw, check_crc=False):
             return None
@@ -77,7 +79,8 @@ class StagedBodies:
         size = 16 if view.sys_flag & SYS_BORN_HOST_V6 else 4
         host = bytes(raw[view.born_host_at : view.born_host_at + size])
         port = int.from_bytes(raw[view.born_host_at + size : view.born_host_at + size + 4], "big")
-        return StagedBody(raw[view.body_at : view.body_at + view.body_length], Origin(view.born_time_ms, host, port))
+        body = raw[view.body_at : view.body_at + view.body_length]
+        return StagedBody(body[_size_of_messages(body, skip) :], Origin(view.born_time_ms, host, port))
 
     def _parse(self, raw: memoryview, *, check_crc: bool) -> bool:
         found = lib.rmq_record_parse(ffi.from_buffer("uint8_t *", raw), len(raw), int(check_crc), self._view)
@@ -127,8 +130,8 @@ class StagedBodies:
             or config.attributes.get(CLEANUP_POLICY) == COMPACTION
         )
 
-    def _measure(self, body: memoryview, topic: str) -> Unsound | None:
-        """Why write would refuse the body."""
+    def _measure(self, body: memoryview, topic: str) -> Unsound | int:
+        """The number of messages, or why write would refuse the body."""
         config = self._broker.config
         if len(body) > config.max_message_size:
             return Unsound(
@@ -148,8 +151,17 @@ class StagedBodies:
         if not cause and size.bytes + lib.RMQ_BLANK_BYTES > self._segment_bytes:
             cause = lib.RMQ_CAUSE_MESSAGE_SIZE
         if not cause:
-            return None
+            return int(size.messages)
         return Unsound(ResponseCode.MESSAGE_ILLEGAL, f"element {size.messages}: {CAUSES.get(cause, f'cause {cause}')}")
+
+
+def _size_of_messages(body: memoryview, count: int) -> int:
+    """Bytes of the first `count` elements of a sound body (native/src/batch_body.h)."""
+    at = 0
+    for _ in range(count):
+        at += 20 + int.from_bytes(body[at + 16 : at + 20], "big")
+        at += 2 + int.from_bytes(body[at : at + 2], "big")
+    return at
 
 
 def _store_host_flag(host: str) -> int:

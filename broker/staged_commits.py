@@ -35,6 +35,8 @@ IN_FLIGHT_MAX = 4
 INSPECTED_AT_ONCE = 8
 ASKED_MAX = 16
 """Requests that may wait for their turn, and for one commit: a large one takes 4 MB."""
+OPEN_MAX = 16
+"""Commits that may be under way: with as many no further one is decided."""
 ANSWER_WITHIN_MS = 20_000
 RETRY_MS = 500
 QUERIES_MAX = 10_000
@@ -59,6 +61,8 @@ class _Commit:
     commit_log_end: int
     """End of what is known to be stored of it."""
     missing: deque[int]
+    found: dict[int, int] = field(default_factory=dict)
+    """Chunk -> how many of its messages recovery has found in the log."""
     in_flight: set[int] = field(default_factory=set)
     asked: list[Asked] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -89,6 +93,8 @@ class StagedCommits:
         self._last: OrderedDict[str, LastBatch] = OrderedDict()
         self._open: dict[int, _Commit] = {}
         self._next_number = 0
+        self._commit_log_end = 0
+        """End of the last record that is known to be stored."""
         self._asked: deque[Asked] = deque()
         self._candidate: _Candidate | None = None
         self._in_flight = 0
@@ -156,13 +162,14 @@ class StagedCommits:
         self._answer(candidate.asked, code, remark)
 
     def _on_stored(self, event: Stored) -> None:
+        self._commit_log_end = max(self._commit_log_end, event.commit_log_end)
         match event.what:
             case AppendCommit(record):
                 assert self._candidate is not None
                 commit = self._opened(event.number, record, event.commit_log_offset, event.commit_log_end)
                 commit.asked.append(self._candidate.asked)
                 self._candidate = None
-            case Publish(number, chunk, _):
+            case Publish(number, chunk):
                 commit = self._open[number]
                 commit.in_flight.discard(chunk)
                 commit.commit_log_end = max(commit.commit_log_end, event.commit_log_end)
@@ -196,7 +203,7 @@ class StagedCommits:
     # ---- decisions ----
 
     def _decide(self, confirm_offset: int) -> None:
-        while self._candidate is None and self._asked:
+        while self._candidate is None and self._asked and len(self._open) < OPEN_MAX:
             asked = self._asked.popleft()
             key = asked.request.query_id, asked.request.batch_id
             commit = next((commit for commit in self._open.values() if commit.key == key), None)
@@ -241,18 +248,18 @@ class StagedCommits:
     def _publish(self, commit: _Commit) -> None:
         """The next pieces; of one queue only one is under way at a time, so that a refused one keeps its place."""
         pieces = commit.record.pieces
-        busy = {pieces[chunk][1:] for chunk in commit.in_flight}
+        busy = {(pieces[chunk].topic, pieces[chunk].queue_id) for chunk in commit.in_flight}
         held: list[int] = []
         while commit.missing and self._in_flight < IN_FLIGHT_MAX and len(held) < IN_FLIGHT_MAX:
             chunk = commit.missing.popleft()
-            target = pieces[chunk][1:]
+            target = pieces[chunk].topic, pieces[chunk].queue_id
             if target in busy:
                 held.append(chunk)
                 continue
             busy.add(target)
             commit.in_flight.add(chunk)
             self._in_flight += 1
-            self._effects.append(Publish(commit.number, chunk, pieces[chunk]))
+            self._effects.append(Publish(commit.number, chunk, pieces[chunk], commit.found.get(chunk, 0)))
         commit.missing.extendleft(reversed(held))
 
     def _complete(self, commit: _Commit, confirm_offset: int) -> None:
@@ -299,12 +306,14 @@ class StagedCommits:
             query_id, batch_id, commit_log_end = str(entry[0]), int(entry[1]), int(entry[2])
             if commit_log_end <= log_end:
                 self._last[query_id] = LastBatch(batch_id, commit_log_end)
+                self._commit_log_end = max(self._commit_log_end, commit_log_end)
         return int(value.get("replayFrom", 0))
 
     def replay(
         self, number: int, record: CommitRecord | DoneRecord, commit_log_offset: int, commit_log_end: int
     ) -> None:
         """A record of the log, in order."""
+        self._commit_log_end = max(self._commit_log_end, commit_log_end)
         if isinstance(record, CommitRecord):
             self._opened(number, record, commit_log_offset, commit_log_end)
             return
@@ -317,13 +326,17 @@ class StagedCommits:
         """Commit-log offset from which the log may hold pieces of commits that are not done; None without such."""
         return min((commit.commit_log_offset for commit in self._open.values()), default=None)
 
-    def saw_published(self, mark: int, log_end: int) -> None:
-        """A record below `log_end` carries this mark: its piece is published, whole, as a batch is one append."""
+    def saw_published(self, mark: int, messages: int, log_end: int) -> None:
+        """So many more records below `log_end` carry this mark. All of a piece's, or its first ones: a batch is one
+        append, but when the whole broker is killed in it, or the power is cut, the log may end between two records."""
         number, chunk = piece_of_mark(mark)
         commit = self._open.get(number)
-        if commit is not None and chunk in commit.missing:
+        if commit is None or chunk not in commit.missing:
+            return
+        commit.commit_log_end = log_end
+        commit.found[chunk] = commit.found.get(chunk, 0) + messages
+        if commit.found[chunk] >= commit.record.pieces[chunk].messages:
             commit.missing.remove(chunk)
-            commit.commit_log_end = log_end
 
     def finish_recovery(self) -> None:
         """Everything that the log says is known."""
@@ -332,6 +345,6 @@ class StagedCommits:
     def snapshot(self) -> tuple[dict[str, Any], int]:
         """(the table for a file, end of the log that has to be on disk before the file may say so)."""
         queries = [[query_id, last.batch_id, last.commit_log_end] for query_id, last in self._last.items()]
-        end = max((last.commit_log_end for last in self._last.values()), default=0)
         self.dirty = False
-        return {"version": 1, "replayFrom": min(self._open, default=self._next_number), "queries": queries}, end
+        replay_from = min(self._open, default=self._next_number)
+        return {"version": 1, "replayFrom": replay_from, "queries": queries}, self._commit_log_end

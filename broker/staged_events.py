@@ -78,11 +78,12 @@ class AppendCommit:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Effect: append a piece to its topic, marked as `chunk` of commit `number`."""
+    """Effect: append a piece to its topic, marked as `chunk` of commit `number`, without its first `skip` messages."""
 
     number: int
     chunk: int
     piece: Piece
+    skip: int = 0
 
 
 @dataclass(frozen=True, slots=True)

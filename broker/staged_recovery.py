@@ -24,7 +24,6 @@ from ringmq.store.config_files import ConfigFileError, load_config, persist_text
 FILE = "ringmqStagedWrites.json"
 RECORDS_PER_STEP = 64
 SCAN_STEP_BYTES = 32 << 20
-"""More than any record has: one that reaches over the end of a step is whole in the next."""
 MARKS_PER_STEP = 4096
 
 
@@ -73,27 +72,23 @@ def _replay_one(store: StorePort, core: StagedCommits, number: int, commit_log_o
         return  # not ours: an operator with a topic of this name
 
 
-def see_published(store: StorePort, core: StagedCommits, since: int, log_end: int) -> Iterator[bool]:
-    """Feed the core the mark of every piece that the log has in [since, log_end)."""
-    marks = ffi.new("uint64_t[]", MARKS_PER_STEP)
-    at, reason = ffi.new("uint64_t *"), ffi.new("int *")
+def see_published(
+    store: StorePort, core: StagedCommits, since: int, log_end: int, segment_bytes: int
+) -> Iterator[bool]:
+    """Feed the core the marks of all records in [since, log_end)."""
+    marks, messages = ffi.new("uint64_t[]", MARKS_PER_STEP), ffi.new("uint32_t[]", MARKS_PER_STEP)
+    at = ffi.new("uint64_t *")
     offset = since
     while offset < log_end:
         found = store.log_file(offset)
-        if found is None:
-            return
+        if found is None:  # retention has taken it
+            offset += segment_bytes - offset % segment_bytes
+            continue
         start, mapped = found
-        begin = offset - start
-        end = min(log_end - start, len(mapped))
-        data = ffi.from_buffer("uint8_t *", mapped)
-        stop = min(end, begin + SCAN_STEP_BYTES)
-        count = lib.rmq_published_marks(data, begin, stop, start, marks, MARKS_PER_STEP, at, reason)
+        begin, end = offset - start, min(log_end - start, len(mapped))
+        data, limit = ffi.from_buffer("uint8_t *", mapped), min(end, begin + SCAN_STEP_BYTES)
+        count = lib.rmq_published_marks(data, begin, limit, end, start, marks, messages, MARKS_PER_STEP, at)
         for index in range(count):
-            core.saw_published(int(marks[index]), log_end)
-        moved = start + int(at[0])
-        if reason[0] == lib.RMQ_RECORD_BLANK:
-            moved = start + len(mapped)
-        elif moved == offset or reason[0] not in (lib.RMQ_SCAN_END, lib.RMQ_SCAN_FULL, lib.RMQ_RECORD_SHORT):
-            return
-        offset = moved
+            core.saw_published(int(marks[index]), int(messages[index]), log_end)
+        offset = start + int(at[0])
         yield True

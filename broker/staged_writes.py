@@ -41,6 +41,7 @@ from ringmq.remoting.staged_writes import COMMITS_TOPIC
 WORK_MS = 5
 """Recovery and inspections of one turn stop after this long."""
 LOST = "retention has taken the staged message before it could be published"
+NO_ROOM = "no room for requests to write: try again"
 GONE = "the queue is gone: its topic was deleted or changed"
 
 
@@ -96,10 +97,12 @@ class StagedWrites:
         """Write the table of queries when it changed, once the log that it speaks of is on disk. Raises OSError."""
         if self._unsaved is None and self._core.dirty and not self._core.recovering and now_ms >= self._next_save_ms:
             self._unsaved = self._core.snapshot()
-        if self._unsaved is not None and int(self._plane.watermarks.flushed_offset) >= self._unsaved[1]:
-            value, self._unsaved = self._unsaved[0], None
+        if self._unsaved is None or now_ms < self._next_save_ms:
+            return
+        if int(self._plane.watermarks.flushed_offset) >= self._unsaved[1]:
             self._next_save_ms = now_ms + self._broker.config.flush_consumer_offset_interval
-            save_snapshot(self._root, value)
+            save_snapshot(self._root, self._unsaved[0])
+            self._unsaved = None
 
     # ---- recovery ----
 
@@ -128,7 +131,8 @@ class StagedWrites:
         yield from replay(self._broker, self._plane, self._core, first)
         since = self._core.open_since()
         if since is not None:
-            yield from see_published(self._broker.store, self._core, since, log_end)
+            segment_bytes = int(self._plane.header.settings.segment_bytes)
+            yield from see_published(self._broker.store, self._core, since, log_end, segment_bytes)
         self._core.finish_recovery()
 
     # ---- out ----
@@ -154,14 +158,17 @@ class StagedWrites:
     def _append_record(self, effect: Effect, properties: bytes, body: bytes) -> None:
         assert self._appends is not None
         queue = self._queue(COMMITS_TOPIC, 0)
-        if queue is None or not self._appends.submit(effect, queue, body, properties, self._appends.own_origin()):
+        if queue is None or len(body) > self._appends.body_bytes_max:
             remark = f"a record of {len(body)} bytes for topic {COMMITS_TOPIC} cannot be appended"
             self._events.append(NotStored(effect, ResponseCode.SYSTEM_ERROR, remark))
+        elif not self._appends.submit(effect, queue, body, properties, self._appends.own_origin()):
+            self._events.append(NotStored(effect, ResponseCode.SYSTEM_BUSY, NO_ROOM))
 
     def _publish(self, effect: Publish) -> None:
         assert self._appends is not None
         piece = effect.piece
-        queue, staged = self._queue(piece.topic, piece.queue_id), self._bodies.body(piece.commit_log_offset)
+        queue = self._queue(piece.topic, piece.queue_id)
+        staged = self._bodies.body(piece.commit_log_offset, effect.skip)
         if queue is None or staged is None:
             remark = GONE if queue is None else LOST
             self._events.append(NotStored(effect, ResponseCode.SYSTEM_ERROR, remark, final=True))
@@ -172,7 +179,7 @@ class StagedWrites:
             return
         mark = mark_of(effect.number, effect.chunk)
         if not self._appends.submit(effect, queue, staged.body, b"", staged.origin, mark):
-            self._events.append(NotStored(effect, ResponseCode.SYSTEM_BUSY, "no room for requests to write"))
+            self._events.append(NotStored(effect, ResponseCode.SYSTEM_BUSY, NO_ROOM))
 
     def _queue(self, topic: str, queue_id: int) -> tuple[int, int, int] | None:
         topic_id = self._plane.topic_find(topic)
@@ -191,4 +198,6 @@ class StagedWrites:
         if answered.cause == lib.RMQ_CAUSE_QUEUE_SLOT:
             return NotStored(answered.what, answered.code, GONE, final=True)
         remark = f"the store refused it with code {answered.code}, cause {answered.cause}"
-        return NotStored(answered.what, answered.code, remark, answered.code == ResponseCode.MESSAGE_ILLEGAL)
+        late = answered.cause == lib.RMQ_CAUSE_SEGMENT_LATE
+        code = ResponseCode.SYSTEM_BUSY if late else answered.code
+        return NotStored(answered.what, code, remark, code == ResponseCode.MESSAGE_ILLEGAL)

@@ -2,28 +2,35 @@
 
 #include "record.h"
 
-int64_t rmq_published_marks(const uint8_t *file, uint64_t from, uint64_t end, int64_t file_start, uint64_t *marks,
-                            size_t marks_max, uint64_t *at, int *reason)
+/* Bytes of the record at `at`, or of the blank that fills the file; 1 when there is none. */
+static uint64_t take(const uint8_t *file, uint64_t at, uint64_t end, int64_t file_start, struct rmq_record_view *view)
+{
+    int rc = rmq_record_parse(file + at, end - at, 0, view);
+    if (rc == RMQ_RECORD_OK && view->physical_offset == file_start + (int64_t)at)
+        return view->total_size;
+    view->prepared_transaction_offset = 0;
+    return rc == RMQ_RECORD_BLANK && view->total_size == end - at ? view->total_size : 1;
+}
+
+int64_t rmq_published_marks(const uint8_t *file, uint64_t from, uint64_t limit, uint64_t end, int64_t file_start,
+                            uint64_t *marks, uint32_t *records, size_t marks_max, uint64_t *at)
 {
     struct rmq_record_view view;
     size_t count = 0;
-    *reason = RMQ_SCAN_END;
-    for (*at = from; *at < end; *at += view.total_size) {
-        int rc = rmq_record_parse(file + *at, end - *at, 0, &view);
-        if (rc == RMQ_RECORD_OK && view.physical_offset != file_start + (int64_t)*at)
-            rc = RMQ_SCAN_BAD_PLACE;
-        if (rc != RMQ_RECORD_OK) {
-            *reason = rc;
-            break;
-        }
+    uint64_t bytes;
+    for (*at = from; *at < limit; *at += bytes) {
+        bytes = take(file, *at, end, file_start, &view);
         uint64_t mark = (uint64_t)view.prepared_transaction_offset;
-        if (!mark || (view.sys_flag & RMQ_SYS_TRANSACTION_MASK) || (count && marks[count - 1] == mark))
+        if (!mark || (view.sys_flag & RMQ_SYS_TRANSACTION_MASK))
             continue;
-        if (count == marks_max) {
-            *reason = RMQ_SCAN_FULL;
-            break;
+        if (count && marks[count - 1] == mark) {
+            records[count - 1]++;
+            continue;
         }
-        marks[count++] = mark;
+        if (count == marks_max)
+            break;
+        marks[count] = mark;
+        records[count++] = 1;
     }
     return (int64_t)count;
 }

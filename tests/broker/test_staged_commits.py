@@ -1,6 +1,7 @@
 """The rule of staged writes: one decision per micro-batch, its pieces exactly once, through crashes at any step."""
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from ringmq.broker.staged_commits import (
     ASKED_MAX,
     IN_FLIGHT_MAX,
     INSPECTED_AT_ONCE,
+    OPEN_MAX,
     QUERIES_MAX,
     RETRY_MS,
     StagedCommits,
@@ -44,7 +46,9 @@ def request(batch: int, chunks: int, query: str = "q", first: int = 0) -> Commit
 
 
 def pieces_of(inspect: Inspect, queues: int = 2) -> tuple[Piece, ...]:
-    return tuple(Piece(chunk.commit_log_offset, "T", chunk.sequence % queues) for chunk in inspect.chunks)
+    return tuple(
+        Piece(chunk.commit_log_offset, "T", chunk.sequence % queues, 1 + chunk.sequence % 3) for chunk in inspect.chunks
+    )
 
 
 @dataclass
@@ -57,6 +61,7 @@ class Entry:
     record: CommitRecord | DoneRecord | None = None
     mark: int = 0
     piece: Piece | None = None
+    messages: int = 0
 
 
 @dataclass
@@ -88,15 +93,19 @@ class World:
         if since is not None:
             for entry in self.log[since:]:
                 if entry.mark:
-                    self.core.saw_published(entry.mark, len(self.log))
+                    self.core.saw_published(entry.mark, entry.messages, len(self.log))
         self.core.finish_recovery()
         self.step(Tick())
 
     def crash(self) -> None:
-        """Control dies: write has taken some of what it was asked for, and drops the rest."""
+        """Everybody dies: write has taken some of what it was asked for; the last of it may be there in part."""
         self.crashes += 1
-        for effect in self.submitted[: self.random.randrange(len(self.submitted) + 1)]:
+        taken = self.random.randrange(len(self.submitted) + 1)
+        for effect in self.submitted[:taken]:
             self.append(effect)
+        for effect in self.submitted[taken : taken + 1]:
+            if isinstance(effect, Publish) and effect.piece.messages - effect.skip > 1:
+                self.append(effect).messages = self.random.randrange(1, effect.piece.messages - effect.skip)
         self.submitted.clear()
         self.start()
 
@@ -106,8 +115,9 @@ class World:
             case AppendCommit(record) | AppendDone(record):
                 number = sum(entry.record is not None for entry in self.log)
                 entry = Entry(offset, "record", number, record)
-            case Publish(number, chunk, piece):
-                entry = Entry(offset, "piece", mark=mark_of(number, chunk), piece=piece)
+            case Publish(number, chunk, piece, skip):
+                mark = mark_of(number, chunk)
+                entry = Entry(offset, "piece", mark=mark, piece=piece, messages=piece.messages - skip)
             case _:
                 raise AssertionError(effect)
         self.log.append(entry)
@@ -155,14 +165,17 @@ def check(world: World) -> None:
         for entry in commits
         for chunk, piece in enumerate(entry.record.pieces)  # type: ignore[union-attr]
     }
-    assert sorted(entry.mark for entry in published) == sorted(expected)
+    messages = Counter[int]()
+    for entry in published:
+        messages[entry.mark] += entry.messages
+    assert messages == {mark: piece.messages for mark, piece in expected.items()}
     assert all(entry.piece == expected[entry.mark] for entry in published)
     last: dict[tuple[int, int], int] = {}
     for entry in published:
         number, chunk = piece_of_mark(entry.mark)
         assert entry.piece is not None
         queue = number, entry.piece.queue_id
-        assert chunk > last.get(queue, -1)
+        assert chunk >= last.get(queue, -1)
         last[queue] = chunk
 
 
@@ -284,6 +297,42 @@ def test_more_requests_than_may_wait_are_refused() -> None:
     assert [(effect.token, effect.code) for effect in effects if isinstance(effect, Answer)] == [
         (ASKED_MAX, ResponseCode.SYSTEM_BUSY)
     ]
+
+
+def test_no_more_commits_are_under_way_than_are_kept_in_memory() -> None:
+    world = started()
+    for number in range(OPEN_MAX + 1):
+        world.step(Asked(number, request(0, 1, f"q{number}"), NOW))
+        while world.events or any(isinstance(effect, AppendCommit) for effect in world.submitted):
+            if world.events:
+                world.step(world.events.pop(0))
+                continue
+            effect = next(effect for effect in world.submitted if isinstance(effect, AppendCommit))
+            world.submitted.remove(effect)
+            entry = world.append(effect)
+            world.step(Stored(effect, entry.number, entry.offset, entry.offset + 1))
+    assert sum(isinstance(entry.record, CommitRecord) for entry in world.log) == OPEN_MAX
+    run(world)
+    assert {code for _, code in world.answers} == {ResponseCode.SUCCESS} and len(world.answers) == OPEN_MAX + 1
+
+
+def test_a_snapshot_waits_for_the_done_record_that_it_leaves_out() -> None:
+    world = started()
+    world.step(Asked("one", request(0, 1), NOW))
+    run(world)
+    assert isinstance(world.log[-1].record, DoneRecord)
+    value, end = world.core.snapshot()
+    assert (value["replayFrom"], end) == (world.log[-1].number + 1, len(world.log))
+
+
+def test_what_is_left_of_a_piece_goes_on_where_it_ends() -> None:
+    core = StagedCommits()
+    core.replay(0, CommitRecord("q", 0, (Piece(0, "T", 0, 5), Piece(1, "T", 1, 5))), 10, 20)
+    core.saw_published(mark_of(0, 0), 2, 100)
+    core.saw_published(mark_of(0, 1), 5, 100)
+    core.saw_published(mark_of(0, 0), 1, 100)
+    core.finish_recovery()
+    assert core.step(Tick(), NOW, EVERYTHING) == [Publish(0, 0, Piece(0, "T", 0, 5), 3)]
 
 
 def test_success_is_not_said_before_the_messages_are_readable() -> None:

@@ -129,6 +129,18 @@ def test_chunks_that_are_not_what_the_commit_says_are_refused(broker: RunningBro
     assert bodies_of(broker.address, "Bad", 1) == [b"ordinary"]
 
 
+@pytest.mark.parametrize("queue", ["\u00b2", "\u0663", "", "-1", "7" * 5000])
+def test_a_queue_id_that_is_no_number_costs_a_refusal_only(broker: RunningBroker, stager: Stager, queue: str) -> None:
+    control, body = broker.worker_pids()["control"], batch_body([b"x"])
+    with RawClient(broker.address) as client:
+        said = {**StagedChunk(0, 0, 0, 0, 1, 0).properties("forged", 0, "Any", 0), staged_writes.TARGET_QUEUE: queue}
+        at = int(client.send(stager.place.topic, body, pairs=said).ext_fields["msgId"][16:], 16)
+    chunk = StagedChunk(0, 0, 0, at, len(body), zlib.crc32(body) & 0x7FFFFFFF)
+    code, text = refusal(stager, 0, chunk, query="forged")
+    assert code == ResponseCode.INVALID_PARAMETER and "RINGMQ_QUEUE" in text
+    assert broker.worker_pids()["control"] == control
+
+
 def test_targets_that_may_not_be_written_are_refused(broker: RunningBroker, stager: Stager) -> None:
     make_topic(broker.address, "Target", 1)
     for topic, queue, code in (
@@ -214,6 +226,25 @@ def test_decisions_outlive_control_and_broker(tmp_path: Path, policy: str) -> No
             for batch in (0, 1):
                 stager.commit("kept", batch, stager.stage("kept", batch, [("Kept", 0, rows("restarted"))]))
         assert bodies_of(broker.address, "Kept") == rows("zero") + rows("one")
+
+
+def test_a_chunk_that_is_in_the_log_in_part_becomes_whole(tmp_path: Path) -> None:
+    """What kill -9 of everybody within an append leaves, or a power cut: the log ends between two of its records."""
+    store = tmp_path / "store"
+    with RunningBroker(store, SMALL) as broker:
+        make_topic(broker.address, "Half", 1)
+        with Stager(broker) as stager:
+            stager.commit("half", 0, stager.stage("half", 0, [("Half", 0, rows("a")), ("Half", 0, rows("b"))]))
+        wait_until(lambda: len(messages_of(broker.address, "Half", 1)) == 10, "both chunks are readable")
+        cut = messages_of(broker.address, "Half", 1)[7].commit_log_offset
+        broker.kill_all()
+    log = store / "commitlog" / f"{0:020d}"
+    log.write_bytes(log.read_bytes()[:cut].ljust(SMALL["mappedFileSizeCommitLog"], b"\0"))
+    with RunningBroker(store, SMALL) as broker:
+        wait_until(lambda: len(bodies_of(broker.address, "Half", 1)) >= 10, "the rest is published")
+        with Stager(broker) as stager:
+            stager.commit("half", 0, stager.stage("half", 0, [("Half", 0, rows("again"))]))
+        assert bodies_of(broker.address, "Half", 1) == rows("a") + rows("b")
 
 
 def test_a_table_that_cannot_be_read_is_built_again_from_the_log(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""Marks of published pieces: found in every log that recovery may meet, each as often as it is there."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from ringmq.broker.commit_records import CommitRecord, Piece, mark_of
+from ringmq.broker.staged_commits import StagedCommits
+from ringmq.broker.staged_events import Publish, Tick
+from ringmq.broker.staged_recovery import SCAN_STEP_BYTES, see_published
+from ringmq.native import ffi, lib
+
+FILE_BYTES = 4096
+PIECES, MESSAGES = 3, 2
+
+
+def encode(physical_offset: int, mark: int) -> bytes:
+    """A record that carries a mark."""
+    value = ffi.new("struct rmq_record_in *")
+    kept = [ffi.from_buffer(b"body"), ffi.from_buffer(b"Topic")]
+    value.body, value.topic = kept
+    value.body_length, value.topic_length = 4, 5
+    value.physical_offset, value.prepared_transaction_offset = physical_offset, mark
+    size = lib.rmq_record_size(value)
+    room = ffi.new("uint8_t[]", size)
+    assert lib.rmq_record_encode(room, size, value) == size
+    return bytes(ffi.buffer(room))
+
+
+def published(start: int = 0, pieces: int = PIECES) -> bytes:
+    """The records of the first pieces of commit 0."""
+    made = b""
+    for chunk in range(pieces):
+        for _ in range(MESSAGES):
+            made += encode(start + len(made), mark_of(0, chunk))
+    return made
+
+
+def left(files: dict[int, bytes], log_end: int, file_bytes: int = FILE_BYTES) -> list[tuple[int, int]]:
+    """(chunk, messages to skip) of what is published after a look through the log."""
+
+    def log_file(offset: int) -> tuple[int, bytes] | None:
+        start = offset - offset % file_bytes
+        return (start, files[start]) if start in files else None
+
+    core = StagedCommits()
+    core.replay(0, CommitRecord("q", 0, tuple(Piece(0, "T", queue, MESSAGES) for queue in range(PIECES))), 0, 1)
+    store = cast(Any, SimpleNamespace(log_file=log_file))
+    for moved in see_published(store, core, 0, log_end, file_bytes):
+        assert moved
+    core.finish_recovery()
+    effects = core.step(Tick(), 0, 1 << 60)
+    return [(effect.chunk, effect.skip) for effect in effects if isinstance(effect, Publish)]
+
+
+def blank(size: int) -> bytes:
+    room = ffi.new("uint8_t[8]")
+    assert lib.rmq_blank_encode(room, size) == 8
+    return bytes(ffi.buffer(room)).ljust(size, b"\0")
+
+
+def test_pieces_that_are_whole_in_part_and_missing() -> None:
+    records = published()
+    size = len(records) // (PIECES * MESSAGES)
+    log = records.ljust(FILE_BYTES, b"\0")
+    assert left({0: log}, len(records)) == []
+    assert left({0: log}, len(records) - size) == [(2, 1)]
+    assert left({0: log}, MESSAGES * size) == [(1, 0), (2, 0)]
+
+
+def test_a_damaged_record_hides_nothing_behind_it() -> None:
+    first = encode(0, 0)
+    records = published(len(first))
+    for damage in (b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"):
+        log = (damage + first[4:] + records).ljust(FILE_BYTES, b"\0")
+        assert left({0: log}, len(first) + len(records)) == []
+    elsewhere = encode(64, 0)
+    assert left({0: (elsewhere + records).ljust(FILE_BYTES, b"\0")}, len(first) + len(records)) == []
+
+
+def test_a_file_that_retention_has_taken_hides_nothing_behind_it() -> None:
+    records = published(FILE_BYTES)
+    assert left({FILE_BYTES: records.ljust(FILE_BYTES, b"\0")}, FILE_BYTES + len(records)) == []
+
+
+def test_a_blank_that_is_longer_than_a_step_hides_nothing_behind_it() -> None:
+    file_bytes = SCAN_STEP_BYTES + FILE_BYTES
+    first, records = encode(0, 0), published(file_bytes)
+    files = {0: first + blank(file_bytes - len(first)), file_bytes: records.ljust(FILE_BYTES, b"\0")}
+    assert left(files, file_bytes + len(records), file_bytes) == []

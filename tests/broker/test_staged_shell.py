@@ -1,0 +1,99 @@
+"""Staged writes in control when there is no room: nothing is refused for good that only has to wait."""
+
+from collections import deque
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ringmq.broker import staged_writes
+from ringmq.broker.commit_records import CommitRecord
+from ringmq.broker.staged_events import AppendCommit, Effect, Event, NotStored
+from ringmq.broker.staged_writes import StagedWrites
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.staged_writes import COMMITS_TOPIC
+
+
+class Core:
+    """Wants what it is told to want; remembers what it hears."""
+
+    def __init__(self, effects: list[Effect]) -> None:
+        self.effects, self.heard = effects, list[Event]()
+        self.dirty, self.recovering = True, False
+
+    def step(self, event: Event, now_ms: int, confirm_offset: int) -> list[Effect]:
+        self.heard.append(event)
+        effects, self.effects = self.effects, []
+        return effects
+
+    def snapshot(self) -> tuple[dict[str, Any], int]:
+        self.dirty = False
+        return {"version": 1}, 100
+
+
+class Full:
+    """A way to write that has no slot left."""
+
+    body_bytes_max = 1000
+
+    def __init__(self, plane: Any) -> None:
+        self.plane = plane
+
+    def settled(self) -> None:
+        return None
+
+    def answers(self) -> list[Any]:
+        return []
+
+    def own_origin(self) -> None:
+        return None
+
+    def submit(self, *_: Any) -> bool:
+        return False
+
+
+def shell(core: Core, root: Path, flushed_offset: int = 100) -> StagedWrites:
+    plane = SimpleNamespace(
+        header=SimpleNamespace(settings=SimpleNamespace(segment_bytes=4096)),
+        watermarks=SimpleNamespace(flushed_offset=flushed_offset),
+        topic_find=lambda _: 1,
+        queue_find=lambda _, __: 1,
+        confirm_offset=lambda: 100,
+    )
+    config = SimpleNamespace(store_path_root_dir=str(root), flush_consumer_offset_interval=5000)
+    broker = SimpleNamespace(config=config, staged_commits=core, staged_asked=deque(), topics={COMMITS_TOPIC})
+    return StagedWrites(cast(Any, plane), cast(Any, broker), print)
+
+
+@pytest.mark.parametrize(("query", "code"), [("q", ResponseCode.SYSTEM_BUSY), ("q" * 1000, ResponseCode.SYSTEM_ERROR)])
+def test_a_decision_without_room_is_to_be_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, code: int
+) -> None:
+    monkeypatch.setattr(staged_writes, "Appends", Full)
+    effect = AppendCommit(CommitRecord(query, 0, ()))
+    core = Core([effect])
+    made = shell(core, tmp_path)
+    made.turn(0)
+    made.turn(0)
+    made.turn(1)
+    (refused,) = [event for event in core.heard if isinstance(event, NotStored)]
+    assert (refused.what, refused.code, refused.final) == (effect, code, False)
+
+
+def test_a_table_that_could_not_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved, failures = list[Any](), [OSError("the disk is full")]
+
+    def save(root: Path, value: Any) -> None:
+        if failures:
+            raise failures.pop()
+        saved.append(value)
+
+    monkeypatch.setattr(staged_writes, "save_snapshot", save)
+    made = shell(Core([]), tmp_path)
+    with pytest.raises(OSError, match="full"):
+        made.save_if_due(10_000)
+    made.save_if_due(11_000)
+    assert saved == []
+    made.save_if_due(15_000)
+    assert saved == [{"version": 1}]
