@@ -155,9 +155,8 @@ class Drill:
         return f"{report.blows} of {blows} blows, {report.sent} sends, {time.monotonic() - began:.0f} s"
 
     def abandon(self) -> None:
-        """End the broker however it stands."""
-        if self._broker.process.poll() is None:
-            self._broker.kill_all()
+        """End the broker however it stands, and leave nothing of it in shared memory."""
+        self._broker.close()
 
     async def _produce(self, producer: Producer, queue_id: int, lane: int) -> None:
         name = f"q{queue_id}-{lane}"

@@ -18,6 +18,15 @@ STOP_TIMEOUT_S = 60.0
 _READY = re.compile(r"ready: broker \S+ on (\S+):(\d+)(?:, name server on (\S+):(\d+))?")
 
 
+def remove_shared_memory(store: Path) -> None:
+    """Remove what a killed broker left for its restart, unless a broker has the store."""
+    from ringmq.ipc.segment import plane_name, remove_segments
+    from ringmq.ipc.watermark import store_is_locked
+
+    if store.is_dir() and not store_is_locked(store):
+        remove_segments(plane_name(store))
+
+
 class RunningBroker:
     """A broker (and name server) with the processes behind it. Ports of 0 are replaced by the real ones when ready."""
 
@@ -148,6 +157,12 @@ class RunningBroker:
         self._close()
         return status
 
+    def close(self) -> None:
+        """The end of the store's use: kill everybody and remove the shared memory."""
+        if self.process.poll() is None:
+            self.kill_all()
+        remove_shared_memory(self.store)
+
     def _close(self) -> None:
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -156,5 +171,5 @@ class RunningBroker:
         return self
 
     def __exit__(self, *ignored: object) -> None:
-        if self.process.poll() is None:
-            self.kill_all()
+        if self.process.poll() is None:  # one that was killed is started again, with what it left
+            self.close()

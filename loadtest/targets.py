@@ -116,5 +116,5 @@ class RingmqTarget:
 
     def close(self) -> None:
         """End everything and remove the store."""
-        self.kill()
+        self._running.close()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -77,6 +77,7 @@ def test_workers_end_with_their_supervisor_even_a_stopped_one(tmp_path: Path) ->
         broker.kill_supervisor()
         assert not [name for name, pid in workers.items() if psutil.pid_exists(pid)]
     assert not store_is_locked(store)
+    broker.close()
 
 
 def test_the_store_stays_locked_while_any_worker_lives(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     try:
         yield running
     finally:
-        running.kill()
+        running.close()
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
 
     yield start
     for server in running:
-        server.kill()
+        server.close()
 
 
 @pytest.fixture(scope="session")

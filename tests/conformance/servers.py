@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import psutil
 
+from ringmq.loadtest.running import remove_shared_memory
 from ringmq.loadtest.stock import StockError, StockServer, free_broker_port, free_port, start_broker, start_namesrv
 
 BROKER_NAME = "judged"
@@ -42,7 +43,10 @@ class Server(Protocol):
         """Clean stop."""
 
     def kill(self) -> None:
-        """kill -9 of every process."""
+        """kill -9 of every process; what a restart finds stays."""
+
+    def close(self) -> None:
+        """kill -9, and nothing stays but the store."""
 
 
 class RingmqProcess:
@@ -139,6 +143,11 @@ class RingmqServer:
         """kill -9 of every process."""
         self._process.kill()
 
+    def close(self) -> None:
+        """kill -9, and nothing stays but the store."""
+        self.kill()
+        remove_shared_memory(self.store)
+
     def restart(self) -> None:
         """Start again on the same ports and store, after a stop or a kill."""
         self._process = RingmqProcess(self._home, *self._args)
@@ -171,6 +180,10 @@ class StockPair:
         """kill -9 of both processes."""
         self._broker.kill()
         self._namesrv.kill()
+
+    def close(self) -> None:
+        """A stock broker leaves nothing outside its store."""
+        self.kill()
 
 
 KINDS = {"ringmq": RingmqServer, "stock": StockPair}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ringmq.loadtest.running import remove_shared_memory
 from ringmq.loadtest.stock import free_broker_port, free_port, start_broker, start_namesrv
 from tests.conformance.judge import Judge
 from tests.conformance.servers import BROKER_NAME, RingmqProcess, settings_args
@@ -28,7 +29,7 @@ class Mixed:
             places = ["--store", str(home / "store"), "--port", str(port), "--namesrv", self.namesrv]
             broker = RingmqProcess(home / "broker", "broker", *places, *options)
             self.stop_broker: Callable[[], Any] = broker.stop
-            self._closers.append(broker.kill)
+            self._closers += [lambda: remove_shared_memory(home / "store"), broker.kill]
         else:
             ours = RingmqProcess(home / "namesrv", "namesrv", "--port", str(namesrv_port))
             self._closers.append(ours.stop)

@@ -142,4 +142,4 @@ def test_kill_of_everybody_at_any_time(tmp_path: Path) -> None:
         assert bodies_of(running[0].address, TOPIC, QUEUES) == expected(batches)
         assert running[0].stop() == 0
     finally:
-        running[0].__exit__()
+        running[0].close()

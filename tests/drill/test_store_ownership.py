@@ -79,6 +79,7 @@ def test_nobody_gets_the_store_while_a_worker_lives(tmp_path: Path, worker: str)
         os.close(survivor)
     assert not store_is_locked(store)
     assert posix_lock_errno(store) == 0, "and gets in when the last holder is gone"
+    broker.close()
     if worker == "write":
         with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
             assert client.pull("Owned").code == 0

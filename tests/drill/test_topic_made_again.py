@@ -55,3 +55,4 @@ def test_a_topic_made_again_gets_nothing_back_by_a_reboot(tmp_path: Path) -> Non
             assert client.send("Again", more).code == 0
             wait_until(lambda: read_all(client) == new, "its offsets go on")
             reboot(broker, store)
+    broker.close()

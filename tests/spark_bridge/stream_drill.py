@@ -206,7 +206,7 @@ def run_drill(work: Path, kills: int, seed: int, say: Callable[[str], None] = pr
             )
         _judge(sink_rows(work / "out"), sender.sent, report)
     finally:
-        server.kill()
+        server.close()
     report.batches = batches_done(work) + 1
     return report
 

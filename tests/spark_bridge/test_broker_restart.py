@@ -24,7 +24,7 @@ COLUMNS = ("partition", "offset", "value")
 def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
     running = servers.RingmqServer(tmp_path, {"mappedFileSizeCommitLog": 8 << 20})
     yield running
-    running.kill()
+    running.close()
 
 
 async def fill(namesrv: str) -> None:

@@ -31,7 +31,7 @@ def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
             producer.send(compose_message("Watched", b"makes the topic"))
         yield running
     finally:
-        running.kill()
+        running.close()
 
 
 def committed(namesrv: str, group: str) -> dict[QueueKey, int | None]:

@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
         asyncio.run(_fill(running.namesrv))
         yield running
     finally:
-        running.kill()
+        running.close()
 
 
 async def _fill(namesrv: str) -> None:

@@ -353,4 +353,4 @@ def test_a_live_broker_s_store(spark: Any, tmp_path: Path) -> None:
         server.stop()
         assert frames["ringmq-jvm"].count() == 9, "without an owner the queues' end is the bound"
     finally:
-        server.kill()
+        server.close()

@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
     try:
         yield running
     finally:
-        running.kill()
+        running.close()
 
 
 def flush_worker(server: servers.RingmqServer) -> int:

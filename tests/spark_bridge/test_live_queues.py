@@ -28,7 +28,7 @@ def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
     try:
         yield running
     finally:
-        running.kill()
+        running.close()
 
 
 def send(namesrv: str, topic: str, count: int) -> None:

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
     running = start_on_golden("ringmq", tmp_path_factory.mktemp("local-cluster"))
     yield running
-    running.kill()
+    running.close()
 
 
 def expected_totals(server: servers.Server) -> dict[str, list[int]]:

@@ -47,7 +47,7 @@ def server() -> Iterator[servers.RingmqServer]:
         asyncio.run(_send(running.namesrv))
         yield running
     finally:
-        running.kill()
+        running.close()
         shutil.rmtree(folder)
 
 

@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.RingmqS
     try:
         yield running
     finally:
-        running.kill()
+        running.close()
 
 
 class Stream:
@@ -171,7 +171,7 @@ def test_a_broker_killed_in_mid_stream(spark: Any, tmp_path: Path) -> None:
         query.stop()
         assert_whole(stream.rows, bodies)
     finally:
-        server.kill()
+        server.close()
 
 
 def delete_topic(namesrv: str, topic: str) -> None:

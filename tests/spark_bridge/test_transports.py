@@ -60,7 +60,7 @@ print(json.dumps(sorted(str(sorted(row.items())) for row in rows)))
 def ringmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
     server = start_on_golden("ringmq", tmp_path_factory.mktemp("transports"))
     yield server
-    server.kill()
+    server.close()
 
 
 Row = tuple[Any, ...]
@@ -214,7 +214,7 @@ def test_a_stock_broker(tmp_path: Path, golden_store: Path) -> None:
     try:
         check_stock(server, golden_store)
     finally:
-        server.kill()
+        server.close()
 
 
 def check_stock(server: servers.Server, golden_store: Path) -> None:
