@@ -202,10 +202,8 @@ def make_plane(
     config: BrokerConfig, root: Path, recovered: RecoveredStore, placement: Placement, store_host: str
 ) -> Plane:
     """Shared memory with settings, tables and watermarks; no worker runs yet."""
-    name = plane_name(root)
-    remove_segments(name)
     check_shared_memory()
-    plane = Plane.create(name, plane_setup.capacity_of(config), root.stat(), secrets.randbits(63))
+    plane = Plane.create(plane_name(root), plane_setup.capacity_of(config), root.stat(), secrets.randbits(63))
     plane_setup.fill_settings(plane, config, root, placement, store_host)
     for reader in range(placement.readers):
         plane.map_arena(reader, plane_setup.arena_bytes(config))
@@ -300,6 +298,7 @@ def serve(options: ServeOptions) -> int:
     config = options.config
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
+    remove_segments(plane_name(root))  # under our lock the page of a broker that was killed would count as live
     host, store_host = resolve_host(config)
     listeners = listen_pair(config.bind_address, config.listen_port)
     port = int(listeners[0].getsockname()[1])

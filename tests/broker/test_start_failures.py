@@ -20,6 +20,7 @@ from ringmq.cli.main import main
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
+from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
 from ringmq.store import markers
@@ -63,6 +64,22 @@ def test_files_of_another_size(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(5000))
     said = refused(tmp_path)
     assert f"{0:020d}" in said and "file sizes" in said
+
+
+def test_while_a_store_recovers_the_page_of_its_last_broker_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = Plane.create(plane_name(tmp_path), plane_setup.capacity_of(BrokerConfig()), tmp_path.stat(), 1)
+    plane.publish_watermarks()
+    seen = []
+
+    def recover(_: BrokerConfig) -> None:
+        seen.append((store_is_locked(tmp_path), read_watermarks(tmp_path).live))
+        raise StartError("far enough")
+
+    monkeypatch.setattr(server, "recover_store", recover)
+    assert refused(tmp_path) == "far enough"
+    assert seen == [(True, False)]
 
 
 def test_a_broken_config_file(tmp_path: Path) -> None:
