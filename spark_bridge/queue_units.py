@@ -20,7 +20,15 @@ class _UnitFiles:
         self.folder = folder
         self._unit_bytes = unit_bytes
         self._starts = sorted(int(name) for name in _names(folder) if len(name) == 20 and name.isdigit())
-        self._file_bytes = os.stat(self._path(self._starts[0])).st_size if self._starts else 0  # noqa: PTH116
+        self._file_bytes = self._size_of_first()
+
+    def _size_of_first(self) -> int:
+        while self._starts:
+            try:
+                return os.stat(self._path(self._starts[0])).st_size  # noqa: PTH116
+            except FileNotFoundError:
+                del self._starts[0]  # it went since the folder was listed
+        return 0
 
     def _path(self, start: int) -> str:
         return f"{self.folder}/{start:020d}"

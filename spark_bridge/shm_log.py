@@ -1,16 +1,17 @@
 """A range of the mapped commit log as rows: window by window, record by record."""
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import pyarrow as pa
 
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments, Segment
 from ringmq.spark_bridge.losses import Losses
-from ringmq.spark_bridge.queue_units import open_queue
+from ringmq.spark_bridge.queue_units import BatchQueueUnits, QueueUnits, open_queue
 from ringmq.spark_bridge.rows import WantedQueue, WantedRows, open_rows, walk_log
 from ringmq.spark_bridge.slice_reader import ReadSettings
-from ringmq.spark_bridge.slices import LogSpan, Slice
+from ringmq.spark_bridge.slices import LogSpan, QueueSpan, Slice
 from ringmq.store import record as records
 
 RECORD_BYTES_MAX = 256 << 20  # what claims to be larger is no record
@@ -34,13 +35,12 @@ class _LogReader:
 
     def __init__(self, part: Slice, columns: tuple[str, ...], how: ReadSettings) -> None:
         assert part.broker.store is not None
-        root = part.broker.store.root
+        self._root = part.broker.store.root
         self.losses = Losses(fail=how.fail_on_data_loss)
         self._window_bytes = how.window_bytes
-        self._queues = [(span, open_queue(root, span.key)) for span in part.spans if span.count]
+        self._spans = [span for span in part.spans if span.count]
         queues = tuple(
-            WantedQueue(span.key.topic, span.key.queue_id, span.begin, span.end, span.log_begin)
-            for span, _ in self._queues
+            WantedQueue(span.key.topic, span.key.queue_id, span.begin, span.end, span.log_begin) for span in self._spans
         )
         wanted = WantedRows(queues, part.times, how.verify_crc)
         self.rows = open_rows(how.shape(columns, part.broker.name), wanted)
@@ -63,6 +63,11 @@ class _LogReader:
             else:
                 self.losses.meet(ReadError(f"{segment.path}: no record at offset {stopped_at}: {stop.text}"))
                 at, window_bytes = self._next_known(stopped_at + 1, log.end), self._window_bytes
+
+    @cached_property
+    def _queues(self) -> list[tuple[QueueSpan, QueueUnits | BatchQueueUnits]]:
+        """They are asked about losses only."""
+        return [(span, open_queue(self._root, span.key)) for span in self._spans]
 
     def _next_known(self, position: int, end: int) -> int:
         """The first place from `position` on where one of the queues knows a record."""

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ringmq.spark_bridge import queue_units
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice, store_here
@@ -139,6 +140,24 @@ def test_queue_files_that_went_with_the_log(store: MadeStore) -> None:
         rows_of(part, COLUMNS)
     found = numbers(rows_of(part, COLUMNS, fail_on_data_loss=False))
     assert found == [number for number in range(30) if number % 2 or number >= 8]
+
+
+def test_a_queue_file_that_goes_while_its_folder_is_listed(store: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    def list_late(folder: Path) -> list[str]:
+        names = [path.name for path in folder.iterdir()]
+        (store.root / "consumequeue/T/0" / f"{0:020d}").unlink(missing_ok=True)
+        return names
+
+    monkeypatch.setattr(queue_units, "_names", list_late)
+    found = numbers(rows_of(part_of(store, BY_QUEUE), COLUMNS, fail_on_data_loss=False))
+    assert found == [number for number in range(30) if number % 2 or number >= 8]
+
+
+def test_a_log_without_losses_is_read_without_the_queues(store: MadeStore) -> None:
+    part = part_of(store, BY_LOG)
+    shutil.rmtree(store.root / "consumequeue")
+    (store.root / "consumequeue").touch()  # what would open a queue raises NotADirectoryError
+    assert numbers(rows_of(part, COLUMNS)) == in_first_file(store)
 
 
 @pytest.mark.parametrize("walk", [BY_LOG, BY_QUEUE])
