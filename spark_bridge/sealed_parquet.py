@@ -37,15 +37,18 @@ def store_to_parquet(
     """Write what is missing in the folder `target`; returns the files written.
 
     `topics` none means all user topics; `columns` are names of `schema.COLUMNS`; `compression` is Parquet's (snappy,
-    zstd, none). Raises `OptionError`, and `ReadError`, also for a target that was written with other columns.
+    zstd, none). Raises `OptionError`, and `ReadError`, also for a target that was written with other columns or topics,
+    or from another store.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     given = {"store": str(store), "columns": ",".join(columns)}
     options = parse_options(given | ({"subscribe": ",".join(names)} if names else {}))
     folder = Path(target)
     folder.mkdir(parents=True, exist_ok=True)
-    schema = arrow_schema(options.columns)
-    parts = {path: part for path, part in _sealed(options, folder) if not _is_done(path, schema)}
+    schema = arrow_schema(options.columns).with_metadata(_source(options))
+    for path in folder.glob("*.parquet"):
+        _check_same(path, schema)
+    parts = {path: part for path, part in _sealed(options, folder) if not path.exists()}
     with Progress("parquet", sum(part.rows_max for part in parts.values()), "row", progress) as bar:
         for path, part in parts.items():
             _write(path, part, schema, compression, bar)
@@ -72,12 +75,25 @@ def _has_begun(root: Path, start: int) -> bool:
         return any(file.read(8))
 
 
-def _is_done(path: Path, schema: pa.Schema) -> bool:
-    if not path.exists():
-        return False
-    if not pq.read_schema(path).equals(schema):
+def _source(options: ReadOptions) -> dict[bytes, bytes]:
+    """What a file's rows are of, for its metadata. A log's folder keeps its inode for its life."""
+    place = open_catalog(options).brokers()[0].store
+    assert place is not None
+    topics = ",".join(sorted(options.topics.names)) or "all user topics"
+    return {b"ringmq.topics": topics.encode(), b"ringmq.store": f"{place.root}, inode {place.inode}".encode()}
+
+
+def _check_same(path: Path, schema: pa.Schema) -> None:
+    found = pq.read_schema(path)
+    if not found.equals(schema):
         raise ReadError(f"{path} was written with other columns; give the same columns or another target folder")
-    return True
+    for name, wanted in schema.metadata.items():
+        has = (found.metadata or {}).get(name, b"unknown")
+        if has != wanted:
+            raise ReadError(
+                f"{path} was written with {name.decode()} = {has.decode()}, not {wanted.decode()}; "
+                "give another target folder"
+            )
 
 
 def _write(path: Path, part: Slice, schema: pa.Schema, compression: str, bar: Progress) -> None:

@@ -1,5 +1,6 @@
 """`scan` and `store_to_parquet`: the log without Spark."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,24 @@ def test_a_target_with_other_columns_is_refused(grown_store: MadeStore, tmp_path
     store_to_parquet(grown_store.root, tmp_path / "p", columns=("offset",))
     with pytest.raises(ReadError, match="other columns"):
         store_to_parquet(grown_store.root, tmp_path / "p", columns=("offset", "value"))
+
+
+def test_a_target_of_other_topics_or_another_store_is_refused(grown_store: MadeStore, tmp_path: Path) -> None:
+    target = tmp_path / "p"
+    written = store_to_parquet(grown_store.root, target, topics="T", columns=("offset",))
+    assert written
+    assert store_to_parquet(grown_store.root, target, topics=["T"], columns=("offset",)) == []
+    for _ in range(60):
+        grown_store.append(topic="U", body=b"x" * 100)
+    with pytest.raises(ReadError, match=r"ringmq.topics = T, not U; give another target folder"):
+        store_to_parquet(grown_store.root, target, topics="U", columns=("offset",))
+    with pytest.raises(ReadError, match=r"ringmq.topics = T, not all user topics"):
+        store_to_parquet(grown_store.root, target, columns=("offset",))
+    shutil.move(grown_store.root, tmp_path / "old")
+    shutil.copytree(tmp_path / "old", grown_store.root)
+    with pytest.raises(ReadError, match=r"ringmq.store = .*inode \d+, not .*inode \d+"):
+        store_to_parquet(grown_store.root, target, topics="T", columns=("offset",))
+    assert sorted(target.iterdir()) == written
 
 
 def test_an_interrupted_file_is_written_anew(grown_store: MadeStore, tmp_path: Path) -> None:
