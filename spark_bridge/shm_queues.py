@@ -49,8 +49,13 @@ def units_answer(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> bo
 def read_queues(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterator[pa.RecordBatch]:
     """The rows of `part.spans`, each queue's in order of offsets. Raises `DataLossError` and `ReadError`."""
     assert part.broker.store is not None
+    try:
+        log = LogSegments(part.broker.store)
+    except DataLossError as error:  # all of it
+        Losses(fail=how.fail_on_data_loss).meet(error)
+        return
     with (
-        LogSegments(part.broker.store) as segments,
+        log as segments,
         contextlib.closing(WindowCursor(segments, max(WINDOW_BYTES, how.window_bytes))) as windows,
     ):
         yield from _QueueReader(part, columns, how, windows).read()

@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import pytest
 from ringmq.spark_bridge import queue_units
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments
+from ringmq.spark_bridge.shm_log import read_log
+from ringmq.spark_bridge.shm_queues import read_queues
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice, store_here
 from ringmq.spark_bridge.slices import BrokerPlace, Slice
 from tests.spark_bridge.made_store import MadeStore
@@ -183,6 +185,19 @@ def test_a_store_that_was_made_again_is_noticed(store: MadeStore, tmp_path: Path
         rows_of(part)
     with pytest.raises(DataLossError, match="recreated"):
         LogSegments(place)
+
+
+@pytest.mark.parametrize("read", [read_log, read_queues])
+def test_a_store_that_is_made_again_when_a_task_opens_it_is_a_loss(
+    store: MadeStore, tmp_path: Path, read: Callable[..., Iterator[pa.RecordBatch]], caplog: pytest.LogCaptureFixture
+) -> None:
+    part = part_of(store, BY_LOG)
+    shutil.move(store.root, tmp_path / "old")
+    shutil.copytree(tmp_path / "old", store.root)
+    with pytest.raises(DataLossError, match="recreated"):
+        list(read(part, COLUMNS, ReadSettings()))
+    assert list(read(part, COLUMNS, ReadSettings(fail_on_data_loss=False))) == []
+    assert "recreated" in caplog.text
 
 
 def test_a_file_shorter_than_planned_is_refused(store: MadeStore) -> None:
