@@ -10,14 +10,13 @@ import errno
 import fcntl
 import mmap
 import os
-import struct
 from pathlib import Path
 
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.slices import StorePlace
 from ringmq.spark_bridge.store_access import readable
+from ringmq.store.store_lock import byte_0_lock
 
-_FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, pid
 SEGMENTS_OPEN_MAX = 16
 WINDOW_BYTES_MIN = 64 << 10
 MAP_POPULATE = 0x8000
@@ -130,7 +129,7 @@ class LogSegments:
             self._open.pop(next(iter(self._open))).close()
         self._open[start] = segment
         # it waits for a cleaner that has just decided, which holds its own lock for one unlink
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, byte_0_lock(fcntl.F_RDLCK))
         segment.check_present(offset)
         return segment
 

@@ -17,8 +17,7 @@ from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.rows import BatchShape
 from ringmq.spark_bridge.slices import Slice, StorePlace
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+from ringmq.store.markers import BOOT_ID
 
 Transport = Literal["auto", "shm", "tcp"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from ringmq.spark_bridge.schema import COLUMNS
-from ringmq.spark_bridge.slice_reader import BOOT_ID, ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import (
     EVERY_TIME,
     BrokerPlace,
@@ -17,6 +17,7 @@ from ringmq.spark_bridge.slices import (
     StorePlace,
     TimeRange,
 )
+from ringmq.store.markers import BOOT_ID
 
 ALL_COLUMNS = tuple(COLUMNS)
 BROKER = "broker-a"
