@@ -1,8 +1,10 @@
-"""Spark over the mapped log: reading a store as a table, without asking the broker for the bytes.
+"""Spark and RingMQ: a store as a table, read from the mapped log without asking the broker for the bytes, or over tcp;
+and rows as messages, sent to brokers.
 
-Owns planning (which log ranges, up to where), decoding to Arrow, and the thin PySpark data source `pyspark_ringmq`
-beside it. Only `pyspark_ringmq` imports Spark. Nothing here writes to a store. Must stay true: no row at or beyond the
-confirm offset of a live owner.
+Owns planning (which log ranges, up to where), decoding to Arrow, streams' places, the write path (rows to frames,
+staged or sent), the sources of `ringmq-jvm`, and the thin PySpark data source `pyspark_ringmq` beside it, which alone
+imports Spark. Nothing here writes to a store's files: brokers do. Must stay true: no row at or beyond the confirm
+offset of a live owner.
 May import: ringmq.native, ringmq.ipc, ringmq.store (read only), ringmq.client.
 """
 
