@@ -47,8 +47,8 @@ def bodies(store: Path) -> set[bytes]:
     return {value for batch in batches for value in batch.column(0).to_pylist()}
 
 
-async def send(namesrv: str, body: bytes) -> None:
-    async with Producer(namesrv, retry=RetryPolicy(attempts=1, budget_ms=1500)) as producer:
+async def send(namesrv: str, body: bytes, retry: RetryPolicy | None = None) -> None:
+    async with Producer(namesrv, retry=retry or RetryPolicy(budget_ms=30_000)) as producer:
         await producer.send(Message("Bound", body))
 
 
@@ -59,7 +59,7 @@ def test_nothing_beyond_the_confirm_offset(server: servers.RingmqServer) -> None
     os.kill(worker, signal.SIGSTOP)
     try:
         with pytest.raises(SendError):
-            asyncio.run(send(server.namesrv, b"not yet"))
+            asyncio.run(send(server.namesrv, b"not yet", RetryPolicy(attempts=1, budget_ms=3000)))
         marks = read_watermarks(server.store)
         assert marks.append_offset > marks.flushed_offset, "the message is in the log"
         assert bodies(server.store) == {b"durable"}
