@@ -33,7 +33,8 @@ def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns of a batch read or a stream with these options. Raises `OptionError`, `ReadError`."""
     given = parse_options(options, streaming=None)
     if given.columns:
-        return given.columns
+        is_short = given.include_headers and "headers" not in given.columns
+        return (*given.columns, "headers") if is_short else given.columns
     several = given.store is None and len(open_catalog(given).brokers()) > 1
     return default_columns(headers=given.include_headers, broker=several)
 

@@ -210,6 +210,8 @@ def test_useful_tasks() -> None:
         ({}, KAFKA_COLUMNS),
         ({"includeHeaders": "true"}, (*KAFKA_COLUMNS, "headers")),
         ({"columns": "offset,broker"}, ("offset", "broker")),
+        ({"columns": "value", "includeHeaders": "true"}, ("value", "headers")),
+        ({"columns": "headers,value", "includeHeaders": "true"}, ("headers", "value")),
         ({"startingOffsets": "latest"}, KAFKA_COLUMNS),
         ({"endingOffsets": "latest", "maxOffsetsPerTrigger": "7"}, KAFKA_COLUMNS),
     ],

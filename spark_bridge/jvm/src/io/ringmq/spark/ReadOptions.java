@@ -217,9 +217,9 @@ final class ReadOptions {
             found.addAll(List.of(
                     Column.KEY, Column.VALUE, Column.TOPIC, Column.PARTITION, Column.OFFSET, Column.TIMESTAMP,
                     Column.TIMESTAMP_TYPE));
-            if (flag("includeHeaders", false)) {
-                found.add(Column.HEADERS);
-            }
+        }
+        if (flag("includeHeaders", false) && !found.contains(Column.HEADERS)) {
+            found.add(Column.HEADERS);
         }
         return found;
     }
