@@ -88,8 +88,10 @@ def slices_of(
         spans = [replace(s, end=index.units_end(s.key, s.end)) for s in spans]
         tails = [span for span in tails if span.count > 0]
         if tails:
-            place = catalog.brokers()[0]
-            slices += log_slices(place, index, tails, log_extent(index, tails), TASK_BYTES, times)
+            ranges = log_slices(catalog.brokers()[0], index, tails, log_extent(index, tails), TASK_BYTES, times)
+            for part in ranges:  # tasks may share a range: each takes the rows of its own spans
+                groups = _groups(part.spans, rows_max or part.rows_max)
+                slices += [replace(part, spans=tuple(group)) for group in groups]
     spans = [span for span in spans if span.count > 0]
     total = sum(span.count for span in spans)
     if not total:
@@ -146,7 +148,7 @@ def _groups(spans: Sequence[QueueSpan], size: int) -> Iterator[list[QueueSpan]]:
         begin = span.begin
         while begin < span.end:
             end = min(span.end, begin + room)
-            group.append(QueueSpan(span.key, begin, end))
+            group.append(QueueSpan(span.key, begin, end, span.log_begin))
             room -= end - begin
             begin = end
             if not room:

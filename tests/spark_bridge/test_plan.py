@@ -18,6 +18,7 @@ from ringmq.spark_bridge.plan import columns_of, plan_batch, slices_of, useful_t
 from ringmq.spark_bridge.schema import COLUMNS, KAFKA_COLUMNS
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan, Slice
+from ringmq.store import markers
 from tests.spark_bridge.fake_catalog import FakeCatalog
 from tests.spark_bridge.made_store import MadeStore
 
@@ -124,6 +125,19 @@ def test_no_task_has_more_records_than_allowed(golden_store: Path, everything: l
         for row in everything
         if row["topic"] in ("GoldA", "GoldB", "GoldC")
     ]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_nor_of_those_that_no_queue_knows_yet(tmp_path: Path, limit: int) -> None:
+    made = MadeStore(tmp_path / "store")
+    for number in range(40):
+        made.append(topic="T", queue_id=number % 2, body=b"%d" % number, is_dispatched=number < 10)
+        if number >= 10:
+            made.next_offsets["T", number % 2] += 1
+    markers.write_abort(made.root, 1)
+    parts = slices(options_of(made.root, maxRecordsPerPartition=limit))
+    assert max(part.rows_max for part in parts) <= limit
+    assert sorted(int(row["value"]) for row in rows(parts)) == list(range(40))
 
 
 def test_offsets_bound_a_read(golden_store: Path, everything: list[Row]) -> None:
