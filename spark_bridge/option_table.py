@@ -99,7 +99,7 @@ OPTIONS: tuple[Option, ...] = (
         "groupIdPrefix",
         "spark-ringmq",
         "up to 200 letters, digits, - _ % |",
-        "how the consumer group begins in whose name tasks pull over tcp",
+        "the consumer group, as given, in whose name all tasks pull over tcp",
     ),
     Option("columns", "the default columns", "column names separated by ,", "read these columns only"),
     Option("verifyCrc", "false", _SWITCH, "check each body's CRC; a wrong one fails the read"),
