@@ -8,6 +8,7 @@ here, a message none.
 
 import socket
 import struct
+from collections.abc import Mapping
 from enum import Enum
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -16,7 +17,7 @@ from ringmq.client.connection import split_address
 from ringmq.client.errors import ConnectError, RequestTimeoutError
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode, ResponseCode, SerializeType
 from ringmq.remoting.command import MAX_FRAME_BYTES, RemotingCommand, check_prefix, decode_payload
-from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.errors import BadHeader, RemotingError
 from ringmq.remoting.flags import PullSysFlag
 from ringmq.remoting.message_queue import MessageQueue
 
@@ -200,8 +201,16 @@ def _answer(command: RemotingCommand, body: memoryview) -> PullAnswer:
         _STATUSES.get(command.code, PullStatus.REFUSED),
         command.code,
         command.remark or "",
-        int(fields.get("nextBeginOffset", -1)),
-        int(fields.get("minOffset", -1)),
-        int(fields.get("maxOffset", -1)),
+        _offset(fields, "nextBeginOffset"),
+        _offset(fields, "minOffset"),
+        _offset(fields, "maxOffset"),
         body,
     )
+
+
+def _offset(fields: Mapping[str, str], name: str) -> int:
+    text = fields.get(name, "-1")
+    try:
+        return int(text)
+    except ValueError:
+        raise BadHeader(f"field {name} is {text[:40]!r}, no number", field=name) from None

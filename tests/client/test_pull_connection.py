@@ -44,6 +44,17 @@ def test_a_pull_as_stocks_pull_consumer_says_it() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["nextBeginOffset", "minOffset", "maxOffset"])
+def test_a_field_that_is_no_number_is_named(name: str) -> None:
+    def answer(request: RemotingCommand) -> bytes:
+        return encode_frame(RemotingCommand.response_to(request, 0, None, {name: "soon"}, b""))
+
+    with ScriptedBroker(answer) as broker, PullConnection(broker.address, "g") as connection:
+        connection.ask(QUEUE, 0, 1)
+        with pytest.raises(ConnectError, match=f"{broker.address} broke: .*field {name} is 'soon'"):
+            connection.answers()
+
+
 @pytest.mark.parametrize("kind", SerializeType)
 def test_many_pulls_in_flight(kind: SerializeType) -> None:
     """Answers in either header's form, cut wherever the socket cuts them, with a body larger than the buffer."""
