@@ -75,13 +75,12 @@ class EncodableRows:
 
     def _set_headers(self, headers: pa.Array) -> None:
         valid, offsets = headers.buffers()[:2]
-        pairs = headers.values
-        names = pairs.field(0)
+        names, values = headers.values.flatten()  # a null pair has neither, whatever stands below it
         reserved = SYSTEM_PROPERTIES.intersection(pc.unique(names).to_pylist())
         if reserved:
             raise RowError(f"column headers: {min(reserved)} is a name that RocketMQ uses itself: choose another one")
         self._set("header_names", names)
-        self._set("header_values", pairs.field(1))
+        self._set("header_values", values)
         self._kept += [headers, valid, offsets]
         self.struct.header_offsets = ffi.cast("int32_t *", offsets.address)
         self.struct.header_valid = ffi.cast("uint8_t *", valid.address) if valid is not None else ffi.NULL

@@ -99,8 +99,9 @@ static int measure(const struct rmq_sink_rows *rows, const struct rmq_sink_keys 
     }
     row->properties_bytes = (uint32_t)bytes;
     uint64_t overhead = RMQ_BATCH_ELEMENT_BYTES + bytes;
-    if (row->value.length + overhead > rows->element_bytes_max)
-        return refuse(fault, RMQ_SINK_VALUE, RMQ_SINK_LARGE, row->value.length, rows->element_bytes_max - overhead);
+    uint64_t limit = rows->element_bytes_max > overhead ? rows->element_bytes_max - overhead : 0;
+    if (row->value.length > limit)
+        return refuse(fault, RMQ_SINK_VALUE, RMQ_SINK_LARGE, row->value.length, limit);
     return 1;
 }
 

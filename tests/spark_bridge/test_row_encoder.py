@@ -125,6 +125,23 @@ def test_rows_that_cannot_be_messages_are_named(values: dict[str, Any], words: t
     assert all(word in str(caught.value) for word in words), caught.value
 
 
+def test_a_null_header_is_none_whatever_its_buffers_hold() -> None:
+    pairs = [pa.array(["hidden"]), pa.array([b"value"])]
+    headers = pa.ListArray.from_arrays(
+        pa.array([0, 1], pa.int32()), pa.StructArray.from_arrays(pairs, ["key", "value"], mask=pa.array([True]))
+    )
+    with pytest.raises(RowError, match="a header's key and value must not be null or empty"):
+        encode(pa.record_batch({"value": pa.array([b"v"]), "headers": headers}))
+
+
+def test_properties_that_leave_no_room_for_a_value_are_named_with_a_limit_of_zero() -> None:
+    batch = pa.record_batch({"value": pa.array([b"v"]), "key": pa.array(["k" * 500])})
+    encoder = RowEncoder()
+    encoder.start_batch()
+    with pytest.raises(RowError, match=r"1 bytes are over the limit of 0$"):
+        encoder.encode(EncodableRows(batch, 100), np.zeros(1, np.int32), bytearray(1000), 0)
+
+
 def test_write_takes_the_bodies() -> None:
     """The same judgement that the broker has of a batch."""
     batch = pa.RecordBatch.from_pylist([row(random.Random(5)) for _ in range(20)], SCHEMA)
