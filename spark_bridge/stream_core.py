@@ -1,8 +1,9 @@
 """What a streaming query does next: where a batch ends, and which of its rows are gone. No IO, no Spark.
 
 A query's place is one offset per queue, the next that it will read. In a checkpoint it stands as JSON in a fixed order,
-`{"topic": {"broker:queue": 5}}`: Spark compares and keeps text. A queue without a place is one that appeared since; the
-query reads it from its first offset on. Limits are those of Spark's Kafka source.
+`{"topic": {"broker:queue": 5}}`: Spark compares and keeps text. Names in parentheses, which no topic can have, say more
+about a batch's end (see `Place`). A queue without a place is one that appeared since; the query reads it from its first
+offset on. Limits are those of Spark's Kafka source.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,6 +21,45 @@ class OffsetsError(ValueError):
     """A checkpoint's text is not a place of this source."""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A batch's end as the checkpoint has it: `offsets`, and what Spark does not keep for us.
+
+    `began` is where the query began, in the end of its first batch: Spark asks anew for that start when the batch is
+    repeated after a restart. `anew` has the first offsets of queues that were made anew since the batch's start, and
+    `given_at_ms` is when the end was given, 0 where that is not known.
+    """
+
+    offsets: Offsets
+    began: Offsets | None = None
+    anew: Offsets = field(default_factory=dict)
+    given_at_ms: int = 0
+
+
+BEGAN, ANEW, GIVEN, GIVEN_MS = "(began)", "(anew)", "(given)", "ms"
+
+
+def place_to_json(place: Place) -> dict[str, dict[str, int]]:
+    """The place as JSON. Notes have the form of offsets, their labels the topic in front: `"Orders/broker-a:0"`."""
+    notes = {} if place.began is None else {BEGAN: _note(place.began)}
+    if place.anew:
+        notes[ANEW] = _note(place.anew)
+    if place.given_at_ms:
+        notes[GIVEN] = {GIVEN_MS: place.given_at_ms}
+    return notes | offsets_to_json(place.offsets)
+
+
+def place_from_json(value: object) -> Place:
+    """The reverse of `place_to_json`. Raises `OffsetsError`."""
+    offsets = offsets_from_json(value)
+    assert isinstance(value, Mapping)  # or there would be no offsets
+    try:
+        began = _noted(value[BEGAN]) if BEGAN in value else None
+        return Place(offsets, began, _noted(value.get(ANEW, {})), int(value.get(GIVEN, {}).get(GIVEN_MS, 0)))
+    except (AttributeError, TypeError, ValueError):
+        raise _foreign(value) from None
+
+
 def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
     """The offsets as JSON, sorted by topic, broker and queue id, so that equal places are equal text."""
     by_topic: dict[str, dict[str, int]] = {}
@@ -29,18 +69,31 @@ def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def offsets_from_json(value: object) -> dict[QueueKey, int]:
-    """The reverse of `offsets_to_json`. Raises `OffsetsError`."""
+    """The offsets of a place as JSON, without the notes. Raises `OffsetsError`."""
     try:
         return {
             _key(topic, label): offset
             for topic, by_queue in value.items()  # type: ignore[attr-defined]
+            if topic not in (BEGAN, ANEW, GIVEN)
             for label, offset in by_queue.items()
         }
     except (AttributeError, ValueError):
-        raise OffsetsError(
-            f'the checkpoint holds {str(value)[:200]}, no offsets of the form {{"topic": {{"broker:queue": 5}}}}: '
-            "it was written by another source; give the query a checkpoint of its own"
-        ) from None
+        raise _foreign(value) from None
+
+
+def _foreign(value: object) -> OffsetsError:
+    return OffsetsError(
+        f'the checkpoint holds {str(value)[:200]}, no offsets of the form {{"topic": {{"broker:queue": 5}}}}: '
+        "it was written by another source; give the query a checkpoint of its own"
+    )
+
+
+def _note(offsets: Offsets) -> dict[str, int]:
+    return {f"{key.topic}/{key.label}": offsets[key] for key in sorted(offsets)}
+
+
+def _noted(note: Mapping[str, int]) -> dict[QueueKey, int]:
+    return {_key(*name.split("/", 1)): offset for name, offset in note.items()}
 
 
 @lru_cache(maxsize=1 << 16)
@@ -56,10 +109,12 @@ def _key(topic: str, label: str) -> QueueKey:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The log at one moment: the offset behind the last readable row of each chosen queue, and the brokers seen."""
+    """The log at one moment: the offset behind the last readable row of each chosen queue, the brokers seen, and those
+    of them whose store is another than before."""
 
     offsets: Offsets
     brokers: Collection[str]
+    renewed: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,37 +137,51 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The end of a batch, equal to its start when there is nothing to do, and the pace from now on."""
+    """The end of a batch, equal to its start when there is nothing to do, the pace from now on, and the first offsets
+    of queues that were made anew since the start."""
 
     end: Offsets
     pace: Pace = field(default_factory=Pace)
+    anew: Offsets = field(default_factory=dict)
 
 
-def next_end(start: Offsets, log: LogEnd, bounds: Bounds, limits: Limits, pace: Pace, now_ms: int) -> Step:
+def next_end(
+    start: Offsets,
+    log: LogEnd,
+    bounds: Bounds,
+    limits: Limits,
+    pace: Pace,
+    now_ms: int,
+    is_anew: Callable[[QueueKey], bool] = lambda key: False,
+) -> Step:
     """Where a batch that begins at `start` ends.
 
     A queue that is gone from a broker leaves the place, and if it comes back it is a new one. A queue whose broker is
-    not seen keeps its offset: it will be back. A queue that ends before its place was deleted and made again, and is
-    read from its first offset on.
+    not seen keeps its offset: it will be back. A queue that ends before its place has lost its newest rows, and goes
+    on at its end (as Kafka's source); if `is_anew` knows that it was deleted and made again, or if its broker's store
+    is another one now, it is read from its first offset on.
     """
     held = {key: offset for key, offset in start.items() if key not in log.offsets and key.broker not in log.brokers}
-    moved = {key: end for key, end in log.offsets.items() if start.get(key) != end}
-    begins = {key: _begin(key, start.get(key), end, bounds) for key, end in moved.items()}
+    moved = {key: end for key, end in log.offsets.items() if start.get(key) != end or key.broker in log.renewed}
+    anew = {
+        key: bounds(key)[0]
+        for key, end in moved.items()
+        if key in start and (key.broker in log.renewed or (end < start[key] and is_anew(key)))
+    }
+    begins = {
+        key: anew[key] if key in anew else min(start[key], end) if key in start else bounds(key)[0]
+        for key, end in moved.items()
+    }
     lags = {key: moved[key] - begin for key, begin in begins.items() if begin < moved[key]}
-    still = held | {key: offset for key, offset in start.items() if key in log.offsets}
-    still |= {key: moved[key] for key in begins if key in start and key not in lags}  # made anew, without rows so far
+    still = held | {key: begins.get(key, offset) for key, offset in start.items() if key in log.offsets}
     if not lags:
-        return Step(still, pace)
+        return Step(still, pace, anew)
     total = sum(lags.values())
     is_late = now_ms - pace.batch_at_ms >= limits.delay_max_ms
-    if limits.rows_min is not None and total < limits.rows_min and not is_late:
+    if limits.rows_min is not None and total < limits.rows_min and not is_late and not anew:
         return Step(start, pace)
     rows, served_last = share_out(lags, limits.rows_max, pace.served_last)
-    return Step(still | {key: begins[key] + count for key, count in rows.items()}, Pace(now_ms, served_last))
-
-
-def _begin(key: QueueKey, place: int | None, end: int, bounds: Bounds) -> int:
-    return bounds(key)[0] if place is None or end < place else place
+    return Step(still | {key: begins[key] + count for key, count in rows.items()}, Pace(now_ms, served_last), anew)
 
 
 def share_out(
@@ -157,10 +226,10 @@ class Batch:
         return sum(span.count for span in self.spans)
 
 
-def batch_between(start: Offsets, end: Offsets, bounds: Bounds) -> Batch:
-    """The rows from `start` to `end`, which is `next_end`'s answer of now or, after a restart, of then.
+def batch_between(start: Offsets, end: Offsets, bounds: Bounds, anew: Offsets | None = None) -> Batch:
+    """The rows from `start` to `end`, which is `next_end`'s answer of now or, after a restart, of then; so is `anew`.
 
-    The same two places give the same spans as long as the log keeps their rows.
+    The same places give the same spans as long as the log keeps their rows.
     """
     spans: list[QueueSpan] = []
     losses = [
@@ -168,20 +237,18 @@ def batch_between(start: Offsets, end: Offsets, bounds: Bounds) -> Batch:
         for key in sorted(start.keys() - end.keys())
     ]
     for key in sorted(end):
-        place, stop = start.get(key), end[key]
-        if place == stop:
+        begin, stop = start.get(key, 0), end[key]
+        where = f"queue {key.label} of topic {key.topic}"
+        if anew and key in anew:
+            if begin > 0:
+                losses.append(f"{where} was made anew, the query stood at offset {begin} of the old one")
+            begin = anew[key]
+        elif key in start and stop == begin:
+            continue
+        elif stop < begin:
+            losses.append(f"{where} ends at offset {stop}, the query stood at {begin}: its newest rows were lost")
             continue
         first, last = bounds(key)
-        begin = place
-        where = f"queue {key.label} of topic {key.topic}"
-        if begin is None:
-            begin = 0
-        elif stop < begin:
-            losses.append(
-                f"{where} ends at offset {stop}, the query stood at {begin}: it was made anew, or its newest rows "
-                "were lost"
-            )
-            begin = first
         if begin < first:
             losses.append(f"offsets {begin} to {min(first, stop) - 1} of {where} are gone, it begins at {first} now")
         if stop > last:

@@ -6,7 +6,8 @@ the pace starts anew.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ringmq.spark_bridge.catalog import Catalog, open_catalog
@@ -15,11 +16,13 @@ from ringmq.spark_bridge.limits import starting_offsets
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.plan import plan_spans
 from ringmq.spark_bridge.slices import QueueKey, Slice
+from ringmq.spark_bridge.store_watch import StoreWatch
 from ringmq.spark_bridge.stream_core import (
     Limits,
     LogEnd,
     Offsets,
     Pace,
+    Place,
     batch_between,
     next_end,
 )
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 SETTLE_S: Final = 2.0
 SETTLE_STEP_S: Final = 0.05
 OUTAGE_MAX_S: Final = 120.0
+OUTAGE_STEP_S: Final = 0.5
 LOSSES_SHOWN: Final = 10
 
 _log = logging.getLogger("ringmq.spark_bridge")
@@ -49,13 +53,19 @@ class StreamQuery:
         self._catalog = catalog or open_catalog(options)
         self._now_ms = now_ms
         self._pace = Pace()
+        self._initial: Offsets | None = None
         self._frozen: LogEnd | None = None
+        self._seen: Collection[str] = ()
+        self._stores = StoreWatch()
+        self._renewed: set[str] = set()
+        self._away: set[str] = set()
         self._away_since: float | None = None
         self._progress: GroupProgress | None = None
 
     def initial_offsets(self) -> Offsets:
         """Where a query without a checkpoint begins. Raises `OptionError`."""
-        return starting_offsets(self._catalog, self._options)
+        self._initial = starting_offsets(self._catalog, self._options)
+        return self._initial
 
     def freeze(self) -> None:
         """From now on the log ends where it ends now."""
@@ -66,25 +76,56 @@ class StreamQuery:
         ends = self._catalog.ends()
         if self._options.topics.queues:
             ends = {key: end for key, end in ends.items() if self._is_assigned(key)}
-        return LogEnd(ends, {broker.name for broker in self._catalog.brokers()})
+        places = self._catalog.brokers()
+        self._renewed |= self._stores.renewed(places)
+        self._seen = {place.name for place in places}
+        return LogEnd(ends, self._seen)
 
-    def next_end(self, start: Offsets, limits: Limits) -> Offsets:
-        """Where the batch that begins at `start` ends. Everything before `start` has been processed."""
-        log = self._settled_end(start)
+    def next_end(self, start: Place, limits: Limits) -> Place:
+        """Where the batch that begins at `start` ends; `start` itself when there is nothing to do. Everything before
+        `start` has been processed."""
+        is_first = not start.given_at_ms and start.offsets == self._initial
+        log = self._settled_end(start.offsets)
         if self._frozen:
             limits = Limits(rows_max=limits.rows_max)  # to wait for more rows would be to wait for ever
-        step = next_end(start, log, self._catalog.bounds, limits, self._pace, self._now_ms())
+        now_ms, renewed = self._now_ms(), self._renewed & set(log.brokers)
+        step = next_end(
+            start.offsets,
+            replace(log, renewed=renewed),
+            self._catalog.bounds,
+            limits,
+            self._pace,
+            now_ms,
+            lambda key: self._is_anew(key, start.given_at_ms),
+        )
         self._pace = step.pace
-        self._tell_group(start, is_last=self._frozen is not None and step.end == start)
-        return step.end
+        self._renewed -= renewed
+        self._tell_away({key.broker for key in start.offsets} - set(log.brokers))
+        is_over = step.end == start.offsets and not step.anew
+        self._tell_group(start.offsets, is_last=self._frozen is not None and is_over)
+        if is_over and not is_first:
+            return start
+        return Place(step.end, start.offsets if is_first else None, step.anew, now_ms)
+
+    def _tell_away(self, away: set[str]) -> None:
+        if self._away_since is None and away != self._away:  # in an outage nobody is seen, which is told elsewhere
+            self._away = away
+            if away:
+                _log.warning("not registered: %s. Their queues keep their offsets until they are back", sorted(away))
+
+    def _is_anew(self, key: QueueKey, since_ms: int) -> bool:
+        """Whether a queue that ends before its place has only rows of a later time than that place."""
+        return since_ms > 0 and self._catalog.offset_at(key, since_ms + 1) == self._catalog.bounds(key)[0]
 
     def _settled_end(self, start: Offsets) -> LogEnd:
         """The log's end, frozen or now. While a broker starts its queues may seem shorter than they are: that a queue
         ends before its place is believed when it has lasted for `SETTLE_S`."""
+        if self._frozen and self._renewed:
+            self._frozen = self._end_or_none() or LogEnd(start, ())  # that end was another store's
         log = self._frozen or self._end_or_none() or LogEnd(start, ())
         give_up_at = time.monotonic() + SETTLE_S
         while shrunk := {key for key, end in log.offsets.items() if end < start.get(key, 0)}:
-            if time.monotonic() > give_up_at:
+            if time.monotonic() > give_up_at or {key.broker for key in shrunk} <= self._renewed:
                 break
             time.sleep(SETTLE_STEP_S)
             now = (self._end_or_none() or LogEnd(start, ())).offsets
@@ -111,11 +152,11 @@ class StreamQuery:
     def _is_assigned(self, key: QueueKey) -> bool:
         return any(queue in (key, (key.topic, None, key.queue_id)) for queue in self._options.topics.queues)
 
-    def slices(self, start: Offsets, end: Offsets) -> list[Slice]:
+    def slices(self, start: Place, end: Place) -> list[Slice]:
         """The tasks of a batch. Raises `DataLossError` when rows of it are gone and that is not accepted."""
-        if self._frozen:
-            self._catalog.ends()  # a new look: retention goes on while a long backlog is read
-        batch = batch_between(start, end, self._catalog.bounds)
+        begin = start.offsets if end.began is None else end.began
+        self._wait_for({key.broker for key, stop in end.offsets.items() if begin.get(key) != stop})
+        batch = batch_between(begin, end.offsets, self._catalog.bounds, end.anew)
         if batch.losses:
             more = len(batch.losses) - LOSSES_SHOWN
             text = "; ".join(batch.losses[:LOSSES_SHOWN]) + (f"; and {more} queues more" if more > 0 else "")
@@ -123,6 +164,18 @@ class StreamQuery:
                 raise DataLossError(f"{text}. failOnDataLoss=false goes on without these rows")
             _log.warning("%s. The stream goes on without these rows", text)
         return plan_spans(self._catalog, batch.spans, self._options)
+
+    def _wait_for(self, brokers: set[str]) -> None:
+        """Until a look shows these brokers; a batch that is repeated after a restart may come before they are back. A
+        long backlog needs a new look each time: retention goes on while it is read."""
+        if self._frozen is None and brokers <= set(self._seen):
+            return
+        give_up_at = time.monotonic() + OUTAGE_MAX_S
+        while self._end_or_none() is None or not brokers <= set(self._seen):
+            if time.monotonic() > give_up_at:
+                away = ", ".join(sorted(brokers - set(self._seen))) or "the brokers"
+                raise ReadError(f"{away} cannot be seen for {OUTAGE_MAX_S:.0f} s; start the query again with them")
+            time.sleep(OUTAGE_STEP_S)
 
     def _tell_group(self, place: Offsets, *, is_last: bool) -> None:
         """The group of option commitGroup. Spark's own commit() comes with the next batch only, which may be days later
@@ -140,5 +193,6 @@ class StreamQuery:
 
     def close(self) -> None:
         """Let go of everything."""
+        self._stores.close()
         if self._progress is not None:
             self._progress.close()

@@ -15,7 +15,7 @@ from pyspark_ringmq.batch import SlicePartition
 
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
-from ringmq.spark_bridge.stream_core import Limits, offsets_from_json, offsets_to_json
+from ringmq.spark_bridge.stream_core import Limits, offsets_to_json, place_from_json, place_to_json
 from ringmq.spark_bridge.stream_query import StreamQuery
 
 JsonOffsets = dict[str, dict[str, int]]
@@ -58,9 +58,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         """The end of the batch that begins at `start`, which is `start` when there is nothing to do."""
-        place = offsets_from_json(start)
+        place = place_from_json(start)
         end = self._query.next_end(place, self._limits(limit))
-        return start if end == place else offsets_to_json(end)
+        return start if end is place else place_to_json(end)
 
     def reportLatestOffset(self) -> JsonOffsets:
         """The log's end, from which Spark's progress tells the lag."""
@@ -68,7 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
         """The tasks of a batch."""
-        slices = self._query.slices(offsets_from_json(start), offsets_from_json(end))
+        slices = self._query.slices(place_from_json(start), place_from_json(end))
         return [SlicePartition(part) for part in slices]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -46,11 +46,14 @@ class Stream:
 
     def __init__(self, spark: Any, store: Path, checkpoint: Path, options: Mapping[str, str]) -> None:
         self.batches: list[list[Row]] = []
+        self.fails = False
         reader = spark.readStream.format("ringmq").options(store=str(store), startingOffsets="earliest")
         frame = reader.options(**options).load().select("topic", "partition", "offset", "value")
         self._writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(self._take)
 
     def _take(self, frame: Any, batch_id: int) -> None:
+        if self.fails:
+            raise RuntimeError("the sink is full")
         rows = [(row["topic"], row["partition"], row["offset"], bytes(row["value"])) for row in frame.collect()]
         if rows:
             self.batches.append(rows)
@@ -124,6 +127,19 @@ def test_available_now_reads_all_rows_once_in_batches(
     more = send(server.namesrv, "Limited", 50, first=1000)
     second = stream(subscribe="Limited", maxOffsetsPerTrigger="300").run_to_the_end()
     assert second.bodies == Counter(more), "the checkpoint's place"
+
+
+def test_a_first_batch_that_failed_is_repeated_as_it_was(
+    server: servers.RingmqServer, stream: Callable[..., Stream]
+) -> None:
+    """Without a committed batch Spark asks again where the query begins: `latest` means the first answer."""
+    send(server.namesrv, "Failing", 10)
+    failing = stream(subscribe="Failing", startingOffsets="latest")
+    failing.fails = True
+    with pytest.raises(Exception, match="the sink is full"):
+        failing.run_to_the_end()
+    bodies = send(server.namesrv, "Failing", 5, first=10)
+    assert stream(subscribe="Failing", startingOffsets="latest").run_to_the_end().bodies == Counter(bodies)
 
 
 def test_few_rows_are_waited_for(server: servers.RingmqServer, stream: Callable[..., Stream]) -> None:

@@ -14,10 +14,13 @@ from ringmq.spark_bridge.stream_core import (
     LogEnd,
     OffsetsError,
     Pace,
+    Place,
     batch_between,
     next_end,
     offsets_from_json,
     offsets_to_json,
+    place_from_json,
+    place_to_json,
     share_out,
 )
 
@@ -48,6 +51,27 @@ def test_places_survive_json_and_equal_ones_are_equal_text(place: dict[QueueKey,
     assert json.dumps(offsets_to_json(dict(reversed(place.items())))) == text
 
 
+def test_notes_of_another_form_are_refused() -> None:
+    with pytest.raises(OffsetsError, match="another source"):
+        place_from_json({"(began)": {"T": 5}})
+
+
+@given(st.builds(Place, offsets, st.none() | offsets, offsets, st.integers(0, 1 << 53)))
+def test_what_is_noted_with_a_place_survives_json_and_is_no_offset(place: Place) -> None:
+    text = json.dumps(place_to_json(place))
+    assert place_from_json(json.loads(text)) == place
+    assert offsets_from_json(json.loads(text)) == place.offsets
+
+
+def test_a_place_of_before_notes_has_none() -> None:
+    assert place_from_json({"T": {"b:0": 5}}) == Place({A: 5})
+    assert place_to_json(Place({A: 5}, began={A: 2}, given_at_ms=7)) == {
+        "(began)": {"T/b:0": 2},
+        "(given)": {"ms": 7},
+        "T": {"b:0": 5},
+    }
+
+
 def test_json_is_ordered_by_number_within_a_broker() -> None:
     place = {QueueKey("T", "b", number): number for number in (10, 9, 0)}
     assert json.dumps(offsets_to_json(place)) == '{"T": {"b:0": 0, "b:9": 9, "b:10": 10}}'
@@ -55,8 +79,9 @@ def test_json_is_ordered_by_number_within_a_broker() -> None:
 
 @pytest.mark.parametrize("text", ['{"T": {"0": 5}}', '{"logOffset": 7}', "[]", '{"T": {"b:x": 5}}'])
 def test_another_source_s_checkpoint_is_refused(text: str) -> None:
-    with pytest.raises(OffsetsError, match="another source"):
-        offsets_from_json(json.loads(text))
+    for read in (offsets_from_json, place_from_json):
+        with pytest.raises(OffsetsError, match="another source"):
+            read(json.loads(text))
 
 
 # ---- shares ----
@@ -184,19 +209,32 @@ def test_a_broker_that_cannot_be_seen_keeps_its_queues() -> None:
 
 
 @pytest.mark.parametrize("rows_max", [None, 4])
-def test_a_queue_made_anew_is_read_from_its_first_offset_and_told(rows_max: int | None) -> None:
-    ends = {A: 10}
-    place, read = {A: 50}, []
+@pytest.mark.parametrize("how", ["topic", "store", "store that is longer"])
+def test_a_queue_made_anew_is_read_from_its_first_offset_and_told(how: str, rows_max: int | None) -> None:
+    """The rows of a store that is longer than the old one are not taken for its next ones."""
+    ends = {A: 10, B: 0}
+    place, read = {A: 5 if how == "store that is longer" else 50, B: 0}, []
     losses: list[str] = []
-    while (end := next_end(place, seen(ends), bounds_of(ends), Limits(rows_max=rows_max), Pace(), NOW_MS).end) != place:
-        batch = batch_between(place, end, bounds_of(ends))
+    log = seen(ends) if how == "topic" else LogEnd(ends, {"b"}, renewed={"b"})
+    for _ in range(20):
+        step = next_end(place, log, bounds_of(ends), Limits(3, rows_max), Pace(NOW_MS), NOW_MS, lambda key: True)
+        if step.end == place:
+            break
+        batch = batch_between(place, step.end, bounds_of(ends), step.anew)
         read += [(span.begin, span.end) for span in batch.spans]
         losses += batch.losses
-        place = dict(end)
-    assert read == ([(0, 10)] if rows_max is None else [(0, 4), (4, 8), (8, 10)])
+        place, log = dict(step.end), seen(ends)
+    rows = [(0, 10)] if rows_max is None else [(0, 4), (4, 8)]
+    assert read == rows, "the last two rows are waited for"
     assert len(losses) == 1
-    assert "queue b:0 of topic T" in losses[0]
-    assert "stood at 50" in losses[0]
+    assert "queue b:0 of topic T was made anew" in losses[0]
+
+
+def test_a_queue_that_is_not_served_yet_keeps_that_it_was_made_anew() -> None:
+    ends = {A: 70, B: 70}
+    log = LogEnd(ends, {"b"}, renewed={"b"})
+    step = next_end({A: 50, B: 60}, log, bounds_of(ends), Limits(rows_max=1), Pace(), NOW_MS)
+    assert (step.end, step.anew) == ({A: 1, B: 0}, {A: 0, B: 0})
 
 
 def test_a_queue_made_anew_without_rows_is_noticed_before_it_outgrows_the_place() -> None:
@@ -205,6 +243,20 @@ def test_a_queue_made_anew_without_rows_is_noticed_before_it_outgrows_the_place(
     batch = batch_between({A: 50, B: 7}, step.end, bounds_of({B: 7}))
     assert not batch.spans
     assert "stood at 50" in batch.losses[0]
+
+
+def test_a_queue_that_lost_its_newest_rows_goes_on_at_its_end() -> None:
+    """A power failure: what is left of it was read before."""
+    ends = {A: 999}
+    step = next_end({A: 1000}, seen(ends), bounds_of(ends), NO_LIMITS, Pace(), NOW_MS)
+    assert (step.end, step.anew) == (ends, {})
+    batch = batch_between({A: 1000}, step.end, bounds_of(ends))
+    assert not batch.spans
+    assert batch.losses == (
+        "queue b:0 of topic T ends at offset 999, the query stood at 1000: its newest rows were lost",
+    )
+    later = next_end(step.end, seen({A: 1003}), bounds_of({A: 1003}), NO_LIMITS, step.pace, NOW_MS)
+    assert batch_between(step.end, later.end, bounds_of({A: 1003})).spans == (QueueSpan(A, 999, 1003),)
 
 
 def test_rows_gone_at_either_end_are_told_with_their_offsets() -> None:

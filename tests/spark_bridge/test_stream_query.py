@@ -8,13 +8,14 @@ import pytest
 from ringmq.spark_bridge import stream_query
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.options import ReadOptions, parse_options
-from ringmq.spark_bridge.slices import QueueKey
-from ringmq.spark_bridge.stream_core import Limits
+from ringmq.spark_bridge.slices import BrokerPlace, QueueKey, StorePlace
+from ringmq.spark_bridge.stream_core import Limits, Place, place_from_json, place_to_json
 from ringmq.spark_bridge.stream_query import StreamQuery
 from tests.spark_bridge.fake_catalog import FakeCatalog
 
 A, B = QueueKey("T", "b", 0), QueueKey("T", "b", 1)
 OPTIONS = parse_options({"store": "/s", "startingOffsets": "earliest"}, streaming=True)
+GOING_ON = replace(OPTIONS, fail_on_data_loss=False)
 NO_LIMITS = Limits()
 
 
@@ -24,6 +25,10 @@ class Brokers(FakeCatalog):
 
     away: int = 0
     short: int = 0
+    inode: int = 1
+
+    def brokers(self) -> tuple[BrokerPlace, ...]:
+        return (BrokerPlace("b", "b:10911", StorePlace("/nowhere", "boot", 1, self.inode)),)
 
     def ends(self) -> dict[QueueKey, int]:
         self.away -= 1
@@ -52,54 +57,112 @@ def test_only_assigned_queues_are_followed(catalog: Brokers) -> None:
     assigned = parse_options({"store": "/s", "assign": '{"T": ["b:1"]}', "startingOffsets": "earliest"}, streaming=True)
     stream = query(catalog, assigned)
     assert stream.initial_offsets() == {B: 0}
-    assert stream.next_end({B: 0}, NO_LIMITS) == {B: 20}
+    assert stream.next_end(Place({B: 0}), NO_LIMITS).offsets == {B: 20}
 
 
 def test_a_broker_that_cannot_be_asked_is_waited_for(catalog: Brokers, caplog: pytest.LogCaptureFixture) -> None:
     stream = query(catalog)
-    place = stream.next_end({A: 0, B: 0}, NO_LIMITS)
+    place = stream.next_end(Place({A: 0, B: 0}), NO_LIMITS)
     catalog.away = 2
     with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
-        assert stream.next_end(place, NO_LIMITS) == place
-        assert stream.next_end(place, NO_LIMITS) == place
+        assert stream.next_end(place, NO_LIMITS) is place
+        assert stream.next_end(place, NO_LIMITS) is place
     assert [record.message for record in caplog.records if "waits" in record.message] == [
         "name server n:9876 cannot be asked. The stream waits up to 120 s for it"
     ]
     catalog.known[A] = (0, 15)
-    assert stream.next_end(place, NO_LIMITS) == {A: 15, B: 20}
+    assert stream.next_end(place, NO_LIMITS).offsets == {A: 15, B: 20}
 
 
 def test_but_not_for_ever(catalog: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_query, "OUTAGE_MAX_S", -1.0)
     catalog.away = 1
     with pytest.raises(ReadError, match="cannot be asked"):
-        query(catalog).next_end({A: 0, B: 0}, NO_LIMITS)
+        query(catalog).next_end(Place({A: 0, B: 0}), NO_LIMITS)
 
 
 def test_queues_that_look_short_for_a_moment_lose_nothing(catalog: Brokers) -> None:
     catalog.short = 3
-    assert query(catalog).next_end({A: 10, B: 20}, NO_LIMITS) == {A: 10, B: 20}
+    place = Place({A: 10, B: 20})
+    assert query(catalog).next_end(place, NO_LIMITS) is place
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_queues_that_stay_short_were_made_anew(catalog: Brokers, frozen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("given_at_ms", "begin"), [(1105, 10), (999, 0), (0, 10)])
+def test_queues_that_stay_short(
+    catalog: Brokers, frozen: bool, given_at_ms: int, begin: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With rows as old as the place: the newest were lost. All younger (from 1000 ms on): the topic was made anew."""
     monkeypatch.setattr(stream_query, "SETTLE_S", 0.05)
     stream = query(catalog)
     if frozen:
         stream.freeze()
-    end = stream.next_end({A: 50, B: 20}, NO_LIMITS)
-    assert end == {A: 10, B: 20}
-    with pytest.raises(
-        DataLossError, match=r"queue b:0 of topic T ends at offset 10, the query stood at 50.*failOnData"
-    ):
-        stream.slices({A: 50, B: 20}, end)
+    start = Place({A: 50, B: 20}, given_at_ms=given_at_ms)
+    end = stream.next_end(start, NO_LIMITS)
+    assert end.offsets == {A: 10, B: 20}
+    with pytest.raises(DataLossError, match=r"queue b:0 of topic T .*the query stood at .*50.*failOnData"):
+        stream.slices(start, end)
+    spans = spans_of(query(catalog, GOING_ON), start, place_from_json(place_to_json(end)))
+    assert spans == ([(A, begin, 10)] if begin < 10 else [])
+
+
+def spans_of(stream: StreamQuery, start: Place, end: Place) -> list[tuple[QueueKey, int, int]]:
+    return [(span.key, span.begin, span.end) for part in stream.slices(start, end) for span in part.spans]
+
+
+def test_a_first_batch_that_is_repeated_begins_where_it_began(catalog: Brokers) -> None:
+    """Spark keeps no start: it asks for the initial offsets again, which are later ones by then."""
+    options = parse_options({"store": "/s"}, streaming=True)
+    first = query(catalog, options)
+    start = Place(first.initial_offsets())
+    empty = first.next_end(start, NO_LIMITS)
+    assert empty.offsets == {A: 10, B: 20}
+    catalog.known[A] = (0, 15)
+    end = first.next_end(start, NO_LIMITS)
+    catalog.known |= {A: (0, 40), QueueKey("Late", "b", 0): (0, 7)}
+    again = query(catalog, options)
+    restart = Place(again.initial_offsets())
+    assert spans_of(again, restart, place_from_json(place_to_json(empty))) == []
+    assert spans_of(again, restart, place_from_json(place_to_json(end))) == [(A, 10, 15)]
+    after = again.next_end(end, NO_LIMITS)
+    assert after.began is None
+    assert spans_of(again, end, after) == [(QueueKey("Late", "b", 0), 0, 7), (A, 15, 40)]
+
+
+def test_a_store_made_anew_under_the_query_is_a_loss(catalog: Brokers) -> None:
+    """Also where it has more rows than the old one had."""
+    stream = query(catalog, GOING_ON)
+    place = stream.next_end(Place({A: 0, B: 0}), NO_LIMITS)
+    catalog.inode, catalog.known[A] = 2, (0, 15)
+    end = stream.next_end(place, NO_LIMITS)
+    assert spans_of(stream, place, end) == [(A, 0, 15), (B, 0, 20)]
+    assert stream.next_end(end, NO_LIMITS) is end, "and told once"
+    with pytest.raises(DataLossError, match="b:0 of topic T was made anew, the query stood at offset 10"):
+        query(catalog).slices(place, end)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_batch_waits_for_brokers_that_are_away(
+    catalog: Brokers, frozen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_query, "OUTAGE_STEP_S", 0.01)
+    stream = query(catalog)
+    if frozen:
+        stream.freeze()
+    catalog.away = 3
+    assert spans_of(stream, Place({A: 0, B: 20}), Place({A: 10, B: 20})) == [(A, 0, 10)]
+    assert catalog.away < 0
+    monkeypatch.setattr(stream_query, "OUTAGE_MAX_S", 0.0)
+    with pytest.raises(ReadError, match="gone cannot be seen"):
+        stream.slices(Place({}), Place({QueueKey("T", "gone", 0): 5}))
 
 
 def test_a_frozen_log_does_not_grow(catalog: Brokers) -> None:
     stream = query(catalog)
     stream.freeze()
     catalog.known |= {A: (0, 99), QueueKey("New", "b", 0): (0, 5)}
-    assert stream.next_end({A: 0, B: 0}, Limits(rows_min=1000)) == {A: 10, B: 20}, "and is not waited for"
+    end = stream.next_end(Place({A: 0, B: 0}), Limits(rows_min=1000))
+    assert end.offsets == {A: 10, B: 20}, "and is not waited for"
     assert stream.log_end().offsets[A] == 99, "what is told of the log's end is its end now"
 
 
@@ -107,7 +170,7 @@ def test_losses_are_passed_over_with_a_warning(catalog: Brokers, caplog: pytest.
     catalog.known[A] = (6, 10)
     stream = query(catalog, replace(OPTIONS, fail_on_data_loss=False))
     with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
-        slices = stream.slices({A: 0, B: 20}, {A: 10, B: 20})
+        slices = stream.slices(Place({A: 0, B: 20}), Place({A: 10, B: 20}))
     assert [(span.begin, span.end) for part in slices for span in part.spans] == [(6, 10)]
     assert "offsets 0 to 5 of queue b:0 of topic T are gone" in caplog.text
 
@@ -115,13 +178,13 @@ def test_losses_are_passed_over_with_a_warning(catalog: Brokers, caplog: pytest.
 def test_many_losses_are_told_in_a_line(catalog: Brokers) -> None:
     start = {QueueKey("Gone", "b", number): 5 for number in range(30)}
     with pytest.raises(DataLossError, match="and 20 queues more") as told:
-        query(catalog).slices(start, {})
+        query(catalog).slices(Place(start), Place({}))
     assert str(told.value).count("of topic Gone") == stream_query.LOSSES_SHOWN
 
 
 def test_queues_are_merged_into_tasks(catalog: Brokers) -> None:
-    slices = query(catalog).slices({A: 0, B: 0}, {A: 10, B: 20})
+    slices = query(catalog).slices(Place({A: 0, B: 0}), Place({A: 10, B: 20}))
     assert len(slices) == 1
     assert slices[0].rows_max == 30
-    four = query(catalog, replace(OPTIONS, min_partitions=4)).slices({A: 0, B: 0}, {A: 10, B: 20})
+    four = query(catalog, replace(OPTIONS, min_partitions=4)).slices(Place({A: 0, B: 0}), Place({A: 10, B: 20}))
     assert sorted(part.rows_max for part in four) == [6, 8, 8, 8]

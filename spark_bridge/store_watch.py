@@ -1,0 +1,54 @@
+"""Whether a broker's store is still the one that it was: a stream that runs for months may see it made anew."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ringmq.spark_bridge.slice_reader import store_here
+from ringmq.spark_bridge.slices import BrokerPlace, StorePlace
+from ringmq.store import layout
+
+
+class StoreWatch:
+    """Remembers the store of each broker. Of a store on this host the log's folder is held open, so that no folder made
+    later can get its inode."""
+
+    def __init__(self) -> None:
+        self._stores: dict[str, StorePlace] = {}
+        self._folders: dict[str, int] = {}
+
+    def renewed(self, places: Iterable[BrokerPlace]) -> set[str]:
+        """The brokers whose store is another one than when they were seen last. One that does not say which it is (a
+        stock broker) is not known."""
+        found = set()
+        for place in places:
+            if place.store is None:
+                continue
+            before = self._stores.get(place.name)
+            if before is not None and not _is_same(before, place.store):
+                found.add(place.name)
+            if before != place.store:
+                self._stores[place.name] = place.store
+                self._hold(place.name, place.store)
+        return found
+
+    def close(self) -> None:
+        """Let go of the folders."""
+        while self._folders:
+            os.close(self._folders.popitem()[1])
+
+    def _hold(self, broker: str, store: StorePlace) -> None:
+        folder = self._folders.pop(broker, None)
+        if folder is not None:
+            os.close(folder)
+        if store_here(store):
+            try:
+                self._folders[broker] = os.open(Path(store.root) / layout.COMMIT_LOG, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError:  # of another user: told apart by the inode alone
+                return
+
+
+def _is_same(before: StorePlace, now: StorePlace) -> bool:
+    """Device numbers may change with a boot of the host."""
+    same_boot = before.boot_id == now.boot_id
+    return before.inode == now.inode and (before.device == now.device or not same_boot)
