@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 from ringmq.client import RingmqError
 from ringmq.client.blocking import Cluster
+from ringmq.spark_bridge.bootstrap_catalog import BootstrapCatalog
 from ringmq.spark_bridge.catalog import Catalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.log_index import LogIndex
@@ -27,10 +27,15 @@ class CombinedCatalog:
     def __init__(self, files: Catalog, bootstrap: str) -> None:
         self._files = files
         self._bootstrap = bootstrap
+        self._addressed: dict[BrokerPlace, BrokerPlace] = {}
 
     def brokers(self) -> tuple[BrokerPlace, ...]:
         """See Catalog. A broker that is not registered has no address: its rows are to be had on this host only."""
-        return self._brokers
+        places = self._files.brokers()  # a store that was made anew is another place
+        if not all(place in self._addressed for place in places):
+            registered = self._registered()
+            self._addressed = {place: self._with_address(place, registered) for place in places}
+        return tuple(self._addressed[place] for place in places)
 
     def queues(self) -> list[QueueKey]:
         """See Catalog."""
@@ -52,14 +57,12 @@ class CombinedCatalog:
         """See Catalog."""
         return self._files.log_index()
 
-    @cached_property
-    def _brokers(self) -> tuple[BrokerPlace, ...]:
+    def _registered(self) -> list[BrokerPlace]:
         try:
             with Cluster(self._bootstrap) as cluster:
-                registered = list(broker_places(cluster))
+                return list(broker_places(cluster, set()))
         except RingmqError as error:
             raise ReadError(f"bootstrap {self._bootstrap}: the brokers cannot be asked for: {error}") from error
-        return tuple(self._with_address(place, registered) for place in self._files.brokers())
 
     def _with_address(self, place: BrokerPlace, registered: list[BrokerPlace]) -> BrokerPlace:
         for other in registered:
@@ -93,4 +96,4 @@ def open_by_bootstrap(options: ReadOptions, open_store: StoreCatalogMaker) -> Ca
             "the store of broker %s is on this host and cannot be read, so it is asked: %s", places[0].name, error
         )
         return remote
-    return CombinedCatalog(files, options.bootstrap)
+    return BootstrapCatalog(CombinedCatalog(files, options.bootstrap), places[0].name, remote)

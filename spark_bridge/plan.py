@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ringmq.spark_bridge.catalog import Catalog, open_catalog
+from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.limits import read_spans
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.log_ranges import Extent, log_extent, log_slices
@@ -79,7 +80,8 @@ def slices_of(
 ) -> list[Slice]:
     """The rows of `spans` as about `tasks` slices of equal size, more where a task would have more than `rows_max`.
 
-    Each is of one broker. Rows that have no unit in a ConsumeQueue yet become slices of the log.
+    Each is of one broker. Rows that have no unit in a ConsumeQueue yet become slices of the log. Raises `ReadError`
+    where a broker is not among those of the catalog.
     """
     index = catalog.log_index()
     slices: list[Slice] = []
@@ -98,8 +100,11 @@ def slices_of(
         return slices
     size = -(-total // min(tasks, total))
     size = size if rows_max is None else min(size, rows_max)
-    for place in catalog.brokers():
-        own = [span for span in spans if span.key.broker == place.name]
+    places = {place.name: place for place in catalog.brokers()}
+    if away := {span.key.broker for span in spans} - places.keys():
+        raise ReadError(f"brokers {', '.join(sorted(away))} are not registered any more: their rows cannot be had now")
+    for name, place in places.items():
+        own = [span for span in spans if span.key.broker == name]
         slices += [Slice(place, tuple(group), None, times) for group in _groups(own, size)]
     return slices
 

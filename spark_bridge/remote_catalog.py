@@ -1,26 +1,31 @@
 """The catalog of brokers that are asked over the remoting protocol: RingMQ's and stock ones.
 
-A look asks for the queues and bounds of all chosen topics at once. Connections live as long as one question. A maximum
-offset is what consumers may see, so a RingMQ broker's is bounded by its confirm offset already.
+A look asks for the brokers, the queues and the bounds of all chosen topics at once. A maximum offset is what consumers
+may see, so a RingMQ broker's is bounded by its confirm offset already.
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from ringmq.client import MessageQueue, RingmqError
 from ringmq.client.blocking import Cluster
 from ringmq.client.topics import is_user_topic
-from ringmq.spark_bridge.errors import ReadError
+from ringmq.spark_bridge.kept_cluster import KeptCluster
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.slices import BrokerPlace, QueueKey, StorePlace
-
-T = TypeVar("T")
 
 log = logging.getLogger("ringmq.spark_bridge")
 
 COMMON_TIMES_MAX = 4  # so many times are asked about in all queues at once; more than that differ from queue to queue
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The brokers at one moment, and the bounds of their queues."""
+
+    brokers: tuple[BrokerPlace, ...]
+    bounds: dict[QueueKey, tuple[int, int]]
 
 
 class RemoteCatalog:
@@ -29,26 +34,27 @@ class RemoteCatalog:
     def __init__(self, options: ReadOptions) -> None:
         assert options.bootstrap is not None
         self._options = options
-        self._bootstrap = options.bootstrap
-        self._bounds: dict[QueueKey, tuple[int, int]] | None = None
+        self._cluster = KeptCluster(options.bootstrap)
+        self._last: _Look | None = None
         self._offsets: dict[int, dict[MessageQueue, int]] = {}
+        self._own_topics: dict[str, set[str]] = {}  # by the broker's address
+        self._silent: set[str] = set()
 
     def brokers(self) -> tuple[BrokerPlace, ...]:
         """See Catalog."""
-        return self._brokers
+        if self._last is not None:
+            return self._last.brokers
+        return self._cluster.ask("the brokers", lambda cluster: tuple(broker_places(cluster, self._silent)))
+
+    def broker_names(self) -> set[str]:
+        """The brokers that are registered now."""
+        return self._cluster.ask("the brokers", lambda cluster: set(cluster.brokers()))
 
     def queues(self) -> list[QueueKey]:
         """See Catalog. An unknown topic has no queues."""
-        chosen = self._options.topics
-        names = chosen.names or tuple(dict.fromkeys(queue.topic for queue in chosen.queues))
-
-        def ask(cluster: Cluster) -> dict[MessageQueue, tuple[int, int]]:
-            return cluster.bounds(names or self._matching_topics(cluster))
-
-        found = self._ask("queues and their bounds", ask)
-        self._bounds = {QueueKey(*queue): bounds for queue, bounds in found.items()}
+        self._last = self._cluster.ask("brokers, queues and their bounds", self._take_look)
         self._offsets = {}
-        return sorted(self._bounds)
+        return sorted(self._last.bounds)
 
     def ends(self) -> dict[QueueKey, int]:
         """See Catalog."""
@@ -56,7 +62,7 @@ class RemoteCatalog:
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
         """See Catalog."""
-        return self._last_look().get(key, (0, 0))
+        return self._known_bounds().get(key, (0, 0))
 
     def offset_at(self, key: QueueKey, timestamp_ms: int) -> int | None:
         """See Catalog."""
@@ -65,9 +71,9 @@ class RemoteCatalog:
             return None
         if MessageQueue(*key) not in self._offsets.get(timestamp_ms, {}):
             is_common = len(self._offsets) < COMMON_TIMES_MAX
-            queues = [MessageQueue(*other) for other in (self._last_look() if is_common else (key,))]
+            queues = [MessageQueue(*other) for other in (self._known_bounds() if is_common else (key,))]
             what = f"the offset of {key.label} of {key.topic} at {timestamp_ms} ms"
-            found = self._ask(what, lambda cluster: cluster.offsets_at(queues, timestamp_ms))
+            found = self._cluster.ask(what, lambda cluster: cluster.offsets_at(queues, timestamp_ms))
             self._offsets.setdefault(timestamp_ms, {}).update(found)
         offset = self._offsets[timestamp_ms][MessageQueue(*key)]
         return offset if offset < end else None
@@ -75,41 +81,53 @@ class RemoteCatalog:
     def log_index(self) -> None:
         """See Catalog: brokers show queues and no log."""
 
-    def _last_look(self) -> dict[QueueKey, tuple[int, int]]:
-        if self._bounds is None:
+    def _known_bounds(self) -> dict[QueueKey, tuple[int, int]]:
+        if self._last is None:
             self.queues()
-        assert self._bounds is not None
-        return self._bounds
+        assert self._last is not None
+        return self._last.bounds
 
-    @cached_property
-    def _brokers(self) -> tuple[BrokerPlace, ...]:
-        return self._ask("the brokers", lambda cluster: tuple(broker_places(cluster)))
+    def _take_look(self, cluster: Cluster) -> _Look:
+        """Queues count where their broker is registered before and after they are asked for: of one that leaves or
+        comes in between it is not known which of its queues there are."""
+        before = cluster.brokers()
+        found = cluster.bounds(self._topics(cluster, before.values()))
+        places = tuple(place for place in broker_places(cluster, self._silent) if place.name in before)
+        seen = {place.name for place in places}
+        bounds = {QueueKey(*queue): limits for queue, limits in found.items() if queue.broker_name in seen}
+        return _Look(places, bounds)
 
-    def _matching_topics(self, cluster: Cluster) -> list[str]:
-        """Topics of the cluster that the options choose, without those that brokers have for themselves."""
-        topics = [topic for topic in cluster.topics() if self._options.topics.wants(topic)]
+    def _topics(self, cluster: Cluster, addresses: Iterable[str]) -> list[str]:
+        """The chosen topics, without those that brokers have for themselves unless these are asked for."""
+        chosen = self._options.topics
+        names = chosen.names or tuple(dict.fromkeys(queue.topic for queue in chosen.queues))
+        topics = names or tuple(topic for topic in cluster.topics() if chosen.wants(topic))
         if self._options.include_system_topics:
-            return topics
-        own: set[str] = set()
-        for address in cluster.brokers().values():
-            own |= cluster.system_topics(address)
+            return list(topics)
+        own = set[str]().union(*(self._own(cluster, address) for address in addresses))
         return [topic for topic in topics if is_user_topic(topic) and topic not in own]
 
-    def _ask(self, what: str, ask: Callable[[Cluster], T]) -> T:
-        try:
-            with Cluster(self._bootstrap) as cluster:
-                return ask(cluster)
-        except RingmqError as error:
-            raise ReadError(f"bootstrap {self._bootstrap}: {what} could not be asked for: {error}") from error
+    def _own(self, cluster: Cluster, address: str) -> set[str]:
+        if address not in self._own_topics:
+            try:
+                self._own_topics[address] = cluster.system_topics(address)
+            except RingmqError as error:  # one with chosen queues is missed when these are asked for
+                log.debug("broker %s does not tell its system topics: %s", address, error)
+                return set()
+        return self._own_topics[address]
 
 
-def broker_places(cluster: Cluster) -> Iterator[BrokerPlace]:
-    """Every registered broker with its address, and with its store where it says where that is."""
+def broker_places(cluster: Cluster, silent: set[str]) -> Iterator[BrokerPlace]:
+    """Every registered broker with its address, and with its store where it says where that is. `silent` keeps those
+    that do not answer: each is told of once."""
     for name, address in cluster.brokers().items():
         try:
             folder = cluster.store_folder(address)
+            silent.discard(name)
         except RingmqError as error:  # a broker that is not read need not be up
-            log.warning("broker %s does not tell where its store is: %s", name, error)
+            if name not in silent:
+                log.warning("broker %s does not tell where its store is: %s", name, error)
+            silent.add(name)
             folder = None
         place = None if folder is None else StorePlace(folder.root, folder.boot_id, folder.device, folder.inode)
         yield BrokerPlace(name, address, place)

@@ -24,6 +24,9 @@ class FakeCatalog:
         self.looks += 1
         return sorted(QueueKey(*name) for name in self.known if self.options.topics.wants(name[0]))
 
+    def ends(self) -> dict[QueueKey, int]:
+        return {key: self.bounds(key)[1] for key in self.queues()}
+
     def bounds(self, key: QueueKey) -> tuple[int, int]:
         return self.known.get(key, (0, 0))
 

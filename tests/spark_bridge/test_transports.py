@@ -15,6 +15,7 @@ import pytest
 
 from ringmq.client import MessageQueue
 from ringmq.client.pull_connection import PullConnection
+from ringmq.spark_bridge.bootstrap_catalog import BootstrapCatalog
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.combined_catalog import CombinedCatalog
 from ringmq.spark_bridge.errors import ReadError
@@ -125,9 +126,10 @@ def test_offsets_and_times_by_the_broker(ringmq: servers.Server) -> None:
 
 def test_which_catalog_is_opened(ringmq: servers.Server) -> None:
     store, bootstrap = str(ringmq.store), ringmq.namesrv
-    for options in ({"bootstrap": bootstrap}, {"bootstrap": bootstrap, "store": store}):
+    alone, together = {"bootstrap": bootstrap}, {"bootstrap": bootstrap, "store": store}
+    for options, kind in ((alone, BootstrapCatalog), (together, CombinedCatalog)):
         catalog = open_catalog(parse_options(options))
-        assert isinstance(catalog, CombinedCatalog)
+        assert isinstance(catalog, kind)
         (place,) = catalog.brokers()
         assert (place.name, place.address) == (servers.BROKER_NAME, ringmq.broker)
         assert place.store is not None
