@@ -30,7 +30,7 @@ log = logging.getLogger("ringmq.spark_bridge")
 
 DISPATCH_WAIT_S: Final = 2.0
 EVERYTHING: Final = 1 << 62
-MAPPED_FILES_MAX = 64
+MAPPED_FILES_MAX = 16384  # a plan looks three times at each queue; a process may have 65,530 mappings
 
 
 @dataclass(frozen=True, slots=True)

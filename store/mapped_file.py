@@ -4,6 +4,7 @@ A file that anyone may map is never truncated here: it is unlinked, and live map
 """
 
 import bisect
+import errno
 import mmap
 import os
 from collections import OrderedDict
@@ -40,7 +41,7 @@ class MappedFileCache:
             size = os.fstat(descriptor).st_size
             if size == 0:
                 raise EmptyFileError(f"{path}: the file is empty")
-            mapped = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+            mapped = self._map(descriptor, size)
         finally:
             os.close(descriptor)
         if advice != mmap.MADV_NORMAL:
@@ -49,6 +50,15 @@ class MappedFileCache:
         if len(self._maps) > self._capacity:
             self._maps.popitem(last=False)
         return mapped
+
+    def _map(self, descriptor: int, size: int) -> mmap.mmap:
+        try:
+            return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+        self.clear()  # the process may have less address space, or fewer mappings, than `capacity` takes
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
 
     def forget(self, path: str) -> None:
         """Drop a mapping whose file was unlinked or replaced."""

@@ -1,6 +1,8 @@
-"""Reading the used parts of preallocated files."""
+"""Mapped files under a limit, and reading the used parts of preallocated files."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from ringmq.store.mapped_file import data_chunks, write_zeros
@@ -33,3 +35,26 @@ def test_zeros_are_written_over_data_alone(tmp_path: Path) -> None:
     assert 60_000 <= write_zeros(path, 40_000, SIZE) < 1 << 20
     text = path.read_bytes()
     assert text == b"x" * 40_000 + bytes(SIZE - 40_000)
+
+
+UNDER_A_LIMIT = """
+import resource, sys
+from pathlib import Path
+from ringmq.store.mapped_file import MappedFileCache
+
+cache = MappedFileCache(1000)
+pages = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize:"))
+limit = (int(pages.split()[1]) << 10) + (80 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(sum(cache.get(path)[0] for path in sys.argv[1:]))
+"""
+
+
+def test_mappings_give_way_where_address_space_ends(tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(10)]
+    for number, path in enumerate(paths):
+        path.write_bytes(bytes([number]))
+        os.truncate(path, 32 << 20)
+    command = [sys.executable, "-c", UNDER_A_LIMIT, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.strip(), done.stderr) == (str(sum(range(10))), "")
