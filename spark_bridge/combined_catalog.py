@@ -30,10 +30,14 @@ class CombinedCatalog:
         self._addressed: dict[BrokerPlace, BrokerPlace] = {}
 
     def brokers(self) -> tuple[BrokerPlace, ...]:
-        """See Catalog. A broker that is not registered has no address: its rows are to be had on this host only."""
+        """See Catalog. A broker without a known address has rows for tasks on this host only: the files suffice."""
         places = self._files.brokers()  # a store that was made anew is another place
         if not all(place in self._addressed for place in places):
-            registered = self._registered()
+            try:
+                registered = self._registered()
+            except ReadError as error:
+                log.warning("%s; tasks on other hosts cannot read these rows", error)
+                return places
             self._addressed = {place: self._with_address(place, registered) for place in places}
         return tuple(self._addressed[place] for place in places)
 
