@@ -235,6 +235,7 @@ def batch_between(start: Offsets, end: Offsets, bounds: Bounds, anew: Offsets | 
     losses = [
         f"queue {key.label} of topic {key.topic} is gone, the query stood at its offset {start[key]}: was it deleted?"
         for key in sorted(start.keys() - end.keys())
+        if start[key]  # one that never had a message lost none
     ]
     for key in sorted(end):
         begin, stop = start.get(key, 0), end[key]

@@ -199,6 +199,7 @@ def test_a_deleted_queue_leaves_the_place_and_is_told() -> None:
     batch = batch_between({A: 5, B: 7}, step.end, bounds_of(ends))
     assert not batch.spans
     assert batch.losses == ("queue b:1 of topic T is gone, the query stood at its offset 7: was it deleted?",)
+    assert not batch_between({A: 5, B: 0}, step.end, bounds_of(ends)).losses, "it never had a message"
 
 
 def test_a_broker_that_cannot_be_seen_keeps_its_queues() -> None:
