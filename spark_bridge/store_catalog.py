@@ -14,6 +14,7 @@ from typing import Final
 
 from ringmq.client.topics import is_user_topic
 from ringmq.ipc.watermark import Watermarks, read_watermarks, store_is_locked
+from ringmq.spark_bridge.configured_queues import configured_queues
 from ringmq.spark_bridge.live_queues import LiveQueues
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.options import ReadOptions
@@ -159,15 +160,17 @@ class StoreCatalog:
         return marks
 
     def _keys(self) -> Iterator[QueueKey]:
-        """Queues of the chosen topics: those with units and those that only the records behind them name."""
+        """Queues of the chosen topics: those with units, those that only the records behind them name, and those that
+        wait for their first message."""
         chosen, broker = self._options.topics, self._now.place.name
         topics = (
             None if chosen.pattern is not None or chosen.is_open else {*chosen.names, *(q.topic for q in chosen.queues)}
         )
         found = {(name.topic, name.queue_id) for name in self._now.store.queue_names(topics)} | self._now.tails.keys()
-        for topic, queue_id in found:
-            if self._wants(topic):
-                yield QueueKey(topic, broker, queue_id)
+        found = {name for name in found if self._wants(name[0])}
+        with_own = topics is not None or self._options.include_system_topics
+        for topic, queue_id in found.union(configured_queues(self._root, self._wants, with_own=with_own)):
+            yield QueueKey(topic, broker, queue_id)
 
     def _wants(self, topic: str) -> bool:
         return self._options.topics.wants(topic) and (self._options.include_system_topics or is_user_topic(topic))
