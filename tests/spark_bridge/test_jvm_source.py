@@ -262,6 +262,11 @@ def test_made_records(spark: Any, made: MadeStore) -> None:
     assert rows(frames[1]) == expected
 
 
+@pytest.mark.parametrize("name", ["ringmq", "ringmq-jvm"])
+def test_headers_are_added_to_chosen_columns(spark: Any, made: MadeStore, name: str) -> None:
+    assert frame_of(spark, made, name, columns="value", includeHeaders="true").columns == ["value", "headers"]
+
+
 def test_a_body_that_cannot_be_decompressed_is_told(spark: Any, made: MadeStore) -> None:
     with pytest.raises(Exception, match=f"commit log offset {made.places[-1][0]}: the body cannot be decompressed"):
         frame_of(spark, made, "ringmq-jvm").collect()
