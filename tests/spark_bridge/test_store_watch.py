@@ -49,6 +49,22 @@ def test_which_stores_are_the_same(watch: StoreWatch, place: BrokerPlace, renewe
     assert watch.renewed([place]) == set(), "told once"
 
 
+def test_the_folder_is_held_so_that_no_other_gets_its_inode(tmp_path: Path) -> None:
+    def held() -> list[str]:
+        links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+        return [str(link.readlink()) for link in links if str(tmp_path) in str(link.readlink())]
+
+    root = tmp_path / "store"
+    fill(root, 1)
+    watch = StoreWatch()
+    places = StoreCatalog(parse_options({"store": str(root)})).brokers()
+    watch.renewed(places)
+    watch.renewed(places)
+    assert held() == [str(root / "commitlog")]
+    watch.close()
+    assert held() == []
+
+
 def fill(root: Path, count: int) -> None:
     store = MadeStore(root)
     for number in range(count):
