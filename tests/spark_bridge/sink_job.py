@@ -60,6 +60,7 @@ def main(mode: str, namesrv: str, topic: str, folder: str) -> None:
     query = (
         rows.writeStream.format("ringmq")
         .options(bootstrap=namesrv, topic=topic, delivery="exactly-once", chunkBytes="4096")
+        .options(sendTimeoutMs="200000", commitTimeoutMs="200000")
         .option("checkpointLocation", str(place / "checkpoint"))
         .trigger(availableNow=True)
         .start()

@@ -6,22 +6,29 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import plane_name
+from ringmq.ipc.worker import STATE_SERVING
 from ringmq.loadtest.running import RunningBroker
+from ringmq.native import lib
 from tests.staging import bodies_of, make_topic, messages_of
 from tests.waiting import wait_until
 
 pytest.importorskip("pyspark.sql")
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
+JOB_LIMIT_S = 500
+"""A job takes some 15 s where nothing else runs; a JVM that shares two CPUs with twenty others takes minutes."""
 JOB = Path(__file__).with_name("sink_job.py")
 SETTINGS = {"mappedFileSizeCommitLog": 1 << 24, "mappedFileSizeConsumeQueue": 60_000, "maxIndexNum": 400}
 FILES, ROWS = 4, 400
+WORKERS = (lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_READ)
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +95,7 @@ def start_stream(spark: Any, broker: RunningBroker, folder: Path, topic: str) ->
     return (
         rows.writeStream.format("ringmq")
         .options(bootstrap=broker.namesrv, topic=topic, delivery="exactly-once", chunkBytes="4096")
+        .options(sendTimeoutMs="200000", commitTimeoutMs="200000")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -100,32 +108,36 @@ def test_a_stream_is_there_once_and_a_lost_checkpoint_entry_adds_nothing(
     make_topic(broker.address, "SinkStream")
     expected = put_files(tmp_path)
     query = start_stream(spark, broker, tmp_path, "SinkStream")
-    assert query.awaitTermination(300)
+    assert query.awaitTermination(JOB_LIMIT_S)
     assert readable(broker.address, "SinkStream", len(expected)) == expected
     # as if the driver had died between the broker's commit and its own note of it
     commits = sorted((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     for path in (commits[-1], commits[-1].with_name(f".{commits[-1].name}.crc")):
         path.unlink(missing_ok=True)
     query = start_stream(spark, broker, tmp_path, "SinkStream")
-    assert query.awaitTermination(300)
+    assert query.awaitTermination(JOB_LIMIT_S)
     assert sorted(bodies_of(broker.address, "SinkStream")) == expected
 
 
 def test_the_broker_dies_while_a_stream_writes(spark: Any, broker: RunningBroker, tmp_path: Path) -> None:
     make_topic(broker.address, "SinkDeath")
     expected = put_files(tmp_path)
-    chance, over = random.Random(3), threading.Event()
+    chance, over, plane = random.Random(3), threading.Event(), Plane.open(plane_name(broker.store))
+
+    def everybody_serves() -> bool:
+        return all(plane.role(role).state == STATE_SERVING for role in WORKERS)
 
     def kill() -> None:
         names = ["control", "write", "read-0", "control", "control"]
         while names and not over.wait(0.3 + chance.random()):
-            broker.signal_worker(names.pop(), signal.SIGKILL)
+            if everybody_serves():  # deaths while starting would rightly end the broker
+                broker.signal_worker(names.pop(), signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
     try:
         query = start_stream(spark, broker, tmp_path, "SinkDeath")
-        assert query.awaitTermination(300)
+        assert query.awaitTermination(JOB_LIMIT_S)
     finally:
         over.set()
         killer.join()
@@ -150,7 +162,7 @@ def kill_job(process: subprocess.Popen[bytes]) -> None:
 def run_job(mode: str, broker: RunningBroker, topic: str, folder: Path) -> None:
     process = job(mode, broker, topic, folder)
     try:
-        assert process.wait(300) == 0, (folder / "job.log").read_text()[-3000:]
+        assert process.wait(JOB_LIMIT_S) == 0, (folder / "job.log").read_text()[-3000:]
     finally:
         if process.poll() is None:
             kill_job(process)
@@ -165,21 +177,14 @@ def test_a_task_that_dies_and_one_that_is_started_twice(broker: RunningBroker, t
 
 def test_a_driver_that_is_killed_at_any_time(broker: RunningBroker, tmp_path: Path) -> None:
     make_topic(broker.address, "SinkDriver")
-    expected = put_files(tmp_path, 6)
+    expected = put_files(tmp_path)
     commits, chance = tmp_path / "checkpoint" / "commits", random.Random(5)
 
-    def committed() -> int:
-        return len(list(commits.glob("[0-9]*"))) if commits.exists() else 0
-
-    def further(than: int) -> Callable[[], bool]:
-        return lambda: committed() > than
-
-    for _ in range(2):
-        process = job("driver", broker, "SinkDriver", tmp_path)
-        try:
-            wait_until(further(committed()), "a micro-batch is committed", 240)
-            time.sleep(chance.random() * 0.5)  # a span before the blow, drawn from the seed
-        finally:
-            kill_job(process)
+    process = job("driver", broker, "SinkDriver", tmp_path)
+    try:
+        wait_until(lambda: list(commits.glob("[0-9]*")), "a micro-batch is committed", JOB_LIMIT_S)
+        time.sleep(chance.random() * 0.5)  # a span before the blow, drawn from the seed
+    finally:
+        kill_job(process)
     run_job("driver", broker, "SinkDriver", tmp_path)
     assert readable(broker.address, "SinkDriver", len(expected)) == expected
