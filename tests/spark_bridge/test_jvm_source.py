@@ -5,6 +5,9 @@ import json
 import os
 import shutil
 import signal
+import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,8 @@ from typing import Any
 import pytest
 
 from ringmq.client import SendError
-from ringmq.ipc.watermark import read_watermarks
+from ringmq.ipc.segment import create_segment, plane_name, remove_segments
+from ringmq.ipc.watermark import MAGIC, read_watermarks
 from ringmq.spark_bridge.schema import COLUMNS, spark_schema
 from tests.conformance import servers
 from tests.spark_bridge.made_store import COMPRESSED, ROLLBACK, MadeStore, properties_bytes
@@ -359,3 +363,27 @@ def test_a_live_broker_s_store(spark: Any, tmp_path: Path) -> None:
         assert frames["ringmq-jvm"].count() == 9, "without an owner the queues' end is the bound"
     finally:
         server.close()
+
+
+def test_a_page_left_behind_is_not_the_stock_owner_s(spark: Any, golden_store: Path, tmp_path: Path) -> None:
+    """A stock broker's lock belongs to its process; what a killed RingMQ says beside it is of another life."""
+    store = tmp_path / "store"
+    shutil.copytree(golden_store, store)
+    frame = spark.read.format("ringmq-jvm").options(store=str(store), columns="offset").load()
+    everything = frame.count()
+    status = store.stat()
+    hold = "import fcntl, sys; file = open(sys.argv[1], 'wb'); fcntl.lockf(file, 2, 1); print(1, flush=True); input()"
+    try:
+        with create_segment(plane_name(store), "watermarks", 4096) as page:
+            struct.pack_into("=QII", page, 0, MAGIC, 1, 0)
+            struct.pack_into("=QQ", page, 32, status.st_dev, status.st_ino)
+            for at in (64, 128, 192):
+                struct.pack_into("=Q", page, at, 500)
+            with subprocess.Popen(
+                [sys.executable, "-c", hold, str(store / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            ) as owner:
+                assert owner.stdout is not None and owner.stdout.readline()
+                assert frame.select("offset").count() == everything
+                owner.communicate(b"\n")
+    finally:
+        remove_segments(plane_name(store))

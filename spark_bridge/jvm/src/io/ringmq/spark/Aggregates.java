@@ -28,7 +28,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Counts, and lowest and highest offsets and store times, by topic, partition and broker or over all: what the spans and
- * the first and last record of each say. Store times never fall along a queue.
+ * the first and last record of each say. Store times do not fall along a queue, unless a stock broker's clock was set back:
+ * its lowest and highest are then those of the first and last record.
  */
 final class Aggregates {
     private static final long MICROS_PER_MS = 1000;

@@ -20,6 +20,7 @@ import org.slf4j.LoggerFactory;
  */
 final class Planner {
     private static final Logger LOG = LoggerFactory.getLogger(Planner.class);
+    private static final long CLOCK_STEP_MS = 10_000; // a host's clock may be set back by so much without losing rows
 
     private final ReadOptions options;
     private final Readable readable;
@@ -71,8 +72,9 @@ final class Planner {
         long high = queue.numberOf(end - 1, firstNumber, endNumber) + 1;
         if (selection.hasTimes()) {
             low = queue.firstNumber(
-                    low, high, unit -> times.storeTimeMs(unit.logOffset()) >= selection.firstTimeMs);
-            high = queue.firstNumber(low, high, unit -> times.storeTimeMs(unit.logOffset()) > selection.lastTimeMs);
+                    low, high, unit -> times.storeTimeMs(unit.logOffset()) + CLOCK_STEP_MS >= selection.firstTimeMs);
+            high = queue.firstNumber(
+                    low, high, unit -> times.storeTimeMs(unit.logOffset()) - CLOCK_STEP_MS > selection.lastTimeMs);
         }
         if (low < high) {
             Unit from = queue.unit(low);

@@ -18,7 +18,9 @@ final class Watermarks {
     private static final long MAGIC = 0x5245544157514D52L;
     private static final int CONFIRM_FLUSHED = 1;
     private static final int USED_BYTES = 264;
+    private static final int KIND_FIELD = 1;
     private static final int INODE_FIELD = 5; // "1: OFDLCK ADVISORY WRITE -1 08:01:1234 0 0"
+    private static final String OWN_LOCK = "OFDLCK";
 
     /** First log offset that consumers may not see yet. */
     final long confirmOffset;
@@ -51,28 +53,34 @@ final class Watermarks {
                 && page.getLong(0) == MAGIC
                 && page.getLong(32) == device
                 && page.getLong(40) == inode;
-        return isOfStore && isLocked(root) ? new Watermarks(page) : null;
+        return isOfStore && OWN_LOCK.equals(lockOf(root)) ? new Watermarks(page) : null;
+    }
+
+    /** Whether some process, ours or stock's, owns the store. */
+    static boolean isLocked(Path root) throws IOException {
+        return lockOf(root) != null;
     }
 
     /**
-     * Whether some process, ours or stock's, owns the store. Whether it is locked is read from the kernel's list: Java can only try to take a lock, and a
-     * broker that starts in that moment would find its store locked. Devices are not compared, as stacked file systems
-     * show another one here.
+     * The kind of lock on the store, null without one: a stock broker's is another kind than ours, and beside it the page
+     * is what a killed RingMQ left. Read from the kernel's list: Java can only try to take a lock, and a broker that
+     * starts in that moment would find its store locked. Devices are not compared, as stacked file systems show another
+     * one here.
      */
-    static boolean isLocked(Path root) throws IOException {
+    private static String lockOf(Path root) throws IOException {
         String inode;
         try {
             inode = ":" + number(root.resolve("lock"), "unix:ino");
         } catch (NoSuchFileException none) {
-            return false;
+            return null;
         }
         for (String line : Files.readString(LOCKS, StandardCharsets.US_ASCII).split("\n")) {
             String[] fields = line.trim().split("\\s+");
             if (fields.length > INODE_FIELD && !"->".equals(fields[1]) && fields[INODE_FIELD].endsWith(inode)) {
-                return true;
+                return fields[KIND_FIELD];
             }
         }
-        return false;
+        return null;
     }
 
     private static long number(Path path, String attribute) throws IOException {
