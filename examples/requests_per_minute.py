@@ -79,7 +79,7 @@ def count_per_minute(spark: Any, store: Path, topic: str, counts: MinuteCounts, 
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .load()
-        .selectExpr(f"to_timestamp({stamp}, 'dd/MMM/yyyy:HH:mm') AS minute", "timestamp")
+        .selectExpr(f"try_to_timestamp({stamp}, 'dd/MMM/yyyy:HH:mm') AS minute", "timestamp")
         .where("minute IS NOT NULL")
         .groupBy("minute")
         .agg({"*": "count", "timestamp": "max"})

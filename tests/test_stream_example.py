@@ -20,7 +20,7 @@ def test_minutes_are_those_of_the_lines() -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_it_counts_while_lines_come(tmp_path: Path) -> None:
-    command = [sys.executable, str(EXAMPLE), "--limit", "400", "--rate", "200", "--store", str(tmp_path / "store")]
+    command = [sys.executable, str(EXAMPLE), "--limit", "600", "--rate", "20", "--store", str(tmp_path / "store")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "stream and file agree" in done.stdout
