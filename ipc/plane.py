@@ -262,6 +262,33 @@ class Plane:
         """Largest payload of one verdict."""
         return int(self.header.verdict[0].capacity // 4 - ffi.sizeof("struct rmq_verdict"))
 
+    # -- control and ha ------------------------------------------------------------------------------------
+
+    def ha_order_put(self, json: bytes) -> bool:
+        """Give ha an order (control alone). False while the ring is full; ValueError when it is over a slot."""
+        code = lib.rmq_ha_order_put(self.struct, json, len(json))
+        if code == -105:  # ENOBUFS
+            return False
+        if code < 0:
+            raise ValueError(f"an order of {len(json)} bytes to ha: {os.strerror(-code)}")
+        return True
+
+    def ha_order_take(self) -> bytes | None:
+        """Take control's oldest order (ha alone); None when there is none."""
+        out = ffi.new("struct rmq_ha_order *")
+        length = lib.rmq_ha_order_take(self.struct, out.json)
+        if length < 0:
+            raise ValueError(f"an order from control: {os.strerror(-length)}")
+        return bytes(ffi.buffer(out.json, length)) if length else None
+
+    def ha_news_put(self, json: bytes) -> bool:
+        """Tell control something (ha alone), RMQ_INBOX_HA. False while the inbox is full."""
+        head = ffi.new("struct rmq_inbox_record *")
+        head.type = lib.RMQ_INBOX_HA
+        head.role = lib.RMQ_ROLE_HA
+        head.role_generation = self.role(lib.RMQ_ROLE_HA).generation
+        return int(lib.rmq_inbox_put(self.struct, head, json, len(json))) == 0
+
     # -- sleeping ------------------------------------------------------------------------------------------
 
     def arm(self, role: int) -> None:

@@ -4,7 +4,7 @@ Byte map (native/src/layout.h, struct rmq_watermarks), machine byte order:
     0 magic u64   8 version u32  12 confirm_policy u32  16 start_id u64  24 owner_pid u32
    32 store_dev u64  40 store_ino u64
    64 append_offset u64  128 flushed_offset u64  192 dispatched_offset u64  256 min_offset u64
-  384 store_fault u32  388 store_fault_errno i32
+  384 store_fault u32  388 store_fault_errno i32  576 confirm_limit u64
 It says the truth only while byte 0 of <store>/lock is locked (a live owner) and store_dev/store_ino are
 those of the store; otherwise the end of the ConsumeQueues is the bound. Works without the C core.
 """
@@ -20,6 +20,8 @@ from ringmq.ipc.segment import open_segment, plane_name
 MAGIC = 0x5245544157514D52
 CONFIRM_APPENDED = 0
 CONFIRM_FLUSHED = 1
+CONFIRM_LIMITED = 2
+NO_LIMIT = 2**64 - 1
 OURS = -1  # the kernel names no process for a lock of an open file
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
@@ -38,11 +40,13 @@ class Watermarks:
     store_fault_errno: int
     owner_pid: int
     start_id: int
+    confirm_limit: int = NO_LIMIT
 
     @property
     def confirm_offset(self) -> int:
         """First commit-log offset that consumers may not see yet."""
-        return self.flushed_offset if self.confirm_policy == CONFIRM_FLUSHED else self.append_offset
+        local = self.flushed_offset if self.confirm_policy & CONFIRM_FLUSHED else self.append_offset
+        return min(local, self.confirm_limit) if self.confirm_policy & CONFIRM_LIMITED else local
 
 
 NOT_LIVE = Watermarks(False, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -90,4 +94,7 @@ def read_watermarks(store_root: Path | str) -> Watermarks:
             return NOT_LIVE
         append, flushed, dispatched, lowest = (struct.unpack_from("=Q", page, at)[0] for at in (64, 128, 192, 256))
         fault, fault_errno = struct.unpack_from("=Ii", page, 384)
-        return Watermarks(True, append, flushed, dispatched, lowest, policy, fault, fault_errno, owner_pid, start_id)
+        (limit,) = struct.unpack_from("=Q", page, 576)
+        return Watermarks(
+            True, append, flushed, dispatched, lowest, policy, fault, fault_errno, owner_pid, start_id, limit
+        )

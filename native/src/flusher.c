@@ -9,17 +9,16 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "completer.h"
 #include "ring.h"
 #include "segment.h"
 
 enum {
-    CODE_FLUSH_DISK_TIMEOUT = 10,
-    CODE_SERVICE_NOT_AVAILABLE = 14,
     PARK_MS = 100,
-    BLOCKED_MS = 1,     /* a producer's ring is full: it is being taken from, or its process starts anew */
     SYNC_WAIT_MS = 200, /* while a sync runs, deadlines are looked at at least this often */
     SYNCS_AT_ONCE = 8,
     PAGE = 4096,
+    SYNC = 0, BELL = 1, /* data of a completion */
 };
 
 struct open_file {
@@ -38,7 +37,8 @@ struct rmq_flusher {
     int64_t last_thorough_ms;
     int64_t last_flush_ms;
     int64_t flushed_store_time_ms;
-    int blocked;              /* parked answers wait for room */
+    struct rmq_completer completer;
+    int bell_watched;         /* the ring holds a poll of this role's bell */
     uint32_t fault_told;      /* fault that run has returned for */
     uint64_t missing_told;    /* segment that run has asked for */
 };
@@ -102,87 +102,6 @@ static int next_is_missing(struct rmq_flusher *f, uint64_t *next)
     return rmq_segment_exists(f->header->settings.commit_log_path, *next, bytes) != 1;
 }
 
-/* --- completer ------------------------------------------------------------------------------------------ */
-
-/* The entry's answer: code 0, a refusal, or -1 = it goes on waiting. */
-static int verdict(struct rmq_flusher *f, const struct rmq_parked *entry, uint64_t flushed, int64_t now_ms)
-{
-    if (entry->completion.commit_log_end <= flushed)
-        return 0;
-    if (rmq_load(&f->marks->store_fault) == RMQ_FAULT_FSYNC)
-        return CODE_SERVICE_NOT_AVAILABLE;
-    return now_ms >= entry->deadline_mono_ms ? CODE_FLUSH_DISK_TIMEOUT : -1;
-}
-
-static void fill_answer(struct rmq_flusher *f, struct rmq_completion *out, const struct rmq_parked *entry, int code)
-{
-    *out = entry->completion;
-    out->code = (int16_t)code;
-    if (code == CODE_FLUSH_DISK_TIMEOUT) {
-        out->cause = RMQ_CAUSE_FLUSH_TIMEOUT;
-        f->role->counters[RMQ_FLUSH_TIMEOUTS]++;
-    } else if (code) {
-        out->cause = RMQ_FAULT_FSYNC;
-        out->cause_errno = f->marks->store_fault_errno;
-        f->role->counters[RMQ_FLUSH_FAILED]++;
-    }
-}
-
-/* Answers parked requests from the head of the ring on. Each answer has its place, so an entry whose answer is out
- * already (a predecessor died before it gave the entry up) is only given up. Returns how many were given up. */
-static uint64_t complete(struct rmq_flusher *f)
-{
-    struct rmq_plane_header *h = f->header;
-    uint64_t tail = h->parked.tail, first = tail, parked = rmq_load(&h->parked.head);
-    uint64_t heads[RMQ_PRODUCERS_MAX], flushed = f->marks->flushed_offset;
-    int64_t now_ms = tail < parked ? rmq_mono_ms() : 0;
-    f->blocked = 0;
-    if (tail == parked)
-        return 0;
-    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
-        heads[p] = h->completed[p].head;
-    for (; tail < parked; tail++) {
-        const struct rmq_parked *entry = rmq_ring_slot(f->plane->base, &h->parked, tail);
-        uint32_t p = entry->producer < RMQ_PRODUCERS_MAX ? entry->producer : RMQ_CONTROL_PRODUCER;
-        if (entry->completed_position < heads[p])
-            continue;
-        int code = verdict(f, entry, flushed, now_ms);
-        if (code < 0)
-            break;
-        if (!rmq_ring_room(&h->completed[p], heads[p])) {
-            f->blocked = 1;
-            break;
-        }
-        fill_answer(f, rmq_ring_slot(f->plane->base, &h->completed[p], heads[p]), entry, code);
-        RMQ_CRASH("flush-answer");
-        heads[p]++;
-    }
-    for (uint32_t p = 0; p < RMQ_PRODUCERS_MAX; p++) {
-        if (heads[p] == h->completed[p].head)
-            continue;
-        rmq_store(&h->completed[p].head, heads[p]);
-        RMQ_CRASH("flush-completed-head");
-        rmq_role_wake(f->plane, p == RMQ_CONTROL_PRODUCER ? RMQ_ROLE_CONTROL : RMQ_ROLE_READ + p);
-    }
-    rmq_store(&h->parked.tail, tail);
-    RMQ_CRASH("flush-parked-tail");
-    f->role->counters[RMQ_FLUSH_COMPLETED] += tail - first;
-    return tail - first;
-}
-
-/* Milliseconds to the next deadline, at most `limit_ms`. The timeout is one for all, so the head is due first. */
-static int until_deadline_ms(struct rmq_flusher *f, int limit_ms)
-{
-    struct rmq_ring *ring = &f->header->parked;
-    if (f->blocked)
-        return BLOCKED_MS;
-    if (ring->tail == rmq_load(&ring->head))
-        return limit_ms;
-    const struct rmq_parked *entry = rmq_ring_slot(f->plane->base, ring, ring->tail);
-    int64_t left = entry->deadline_mono_ms - rmq_mono_ms();
-    return left < 1 ? 1 : left < limit_ms ? (int)left : limit_ms;
-}
-
 /* --- start ---------------------------------------------------------------------------------------------- */
 
 static int redirty_segment(struct rmq_flusher *f, uint64_t number, uint64_t from, uint64_t to)
@@ -224,7 +143,7 @@ static int test_switch(struct rmq_flusher *f, int result)
     for (char letter; (letter = rmq_sync_switch()) == 's' || letter == 'f';) {
         if (letter == 'f')
             return -EIO;
-        complete(f);
+        rmq_completer_run(&f->completer);
         rmq_store_relaxed(&f->role->progress, f->role->progress + 1);
         poll(NULL, 0, 2);
         if (rmq_load(&f->marks->stop_requested))
@@ -233,7 +152,50 @@ static int test_switch(struct rmq_flusher *f, int result)
     return result;
 }
 
-/* Syncs up to SYNCS_AT_ONCE files and returns the first error; goes on answering deadlines while it waits.
+/* The ring says when this role's bell was rung. */
+static int watch_bell(struct rmq_flusher *f)
+{
+    if (f->bell_watched)
+        return 0;
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
+    io_uring_prep_poll_add(sqe, f->plane->event_fds[RMQ_ROLE_FLUSH], POLLIN);
+    io_uring_sqe_set_data64(sqe, BELL);
+    int rc = io_uring_submit(&f->ring);
+    f->bell_watched = rc == 1;
+    return rc < 0 ? rc : rc == 1 ? 0 : -EIO;
+}
+
+static void forget_bell(struct rmq_flusher *f)
+{
+    uint64_t count;
+    ssize_t n = read(f->plane->event_fds[RMQ_ROLE_FLUSH], &count, sizeof count);
+    (void)n; /* nothing to read: rung and taken before this sync */
+    f->bell_watched = 0;
+}
+
+/* Next completion of a sync; -ETIME when there may be something to answer meanwhile, or -errno. Replicas may report, or be
+ * lost, while the disk is slow: their bell is heard here, too. */
+static int next_synced(struct rmq_flusher *f, struct io_uring_cqe **cqe)
+{
+    int64_t wait_ms = rmq_completer_wait_ms(&f->completer, SYNC_WAIT_MS);
+    struct __kernel_timespec limit = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
+    int rc = 0, listens = (int)f->header->settings.sync_replication;
+    if (listens && !(rc = watch_bell(f))) {
+        rmq_bell_arm_as(&f->role->bell, RMQ_BELL_AT_DISK);
+        rc = rmq_completer_has_work(&f->completer) ? -ETIME : 0;
+    }
+    if (!rc)
+        rc = io_uring_wait_cqe_timeout(&f->ring, cqe, &limit);
+    if (listens)
+        rmq_bell_disarm(&f->role->bell);
+    if (rc < 0 || io_uring_cqe_get_data64(*cqe) != BELL)
+        return rc;
+    io_uring_cqe_seen(&f->ring, *cqe);
+    forget_bell(f);
+    return -ETIME;
+}
+
+/* Syncs up to SYNCS_AT_ONCE files and returns the first error; goes on answering while it waits.
  * The second kind of error is the caller's to report as fatal: the ring itself is broken. */
 static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int *fatal)
 {
@@ -247,6 +209,7 @@ static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int 
         }
         struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
         io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
+        io_uring_sqe_set_data64(sqe, SYNC);
         waiting++;
     }
     int rc = waiting ? io_uring_submit(&f->ring) : 0;
@@ -256,11 +219,9 @@ static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int 
     }
     while (waiting) {
         struct io_uring_cqe *cqe;
-        int64_t wait_ms = until_deadline_ms(f, SYNC_WAIT_MS);
-        struct __kernel_timespec limit = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
-        rc = io_uring_wait_cqe_timeout(&f->ring, &cqe, &limit);
+        rc = next_synced(f, &cqe);
         if (rc == -ETIME || rc == -EINTR) {
-            complete(f);
+            rmq_completer_run(&f->completer);
             rmq_store_relaxed(&f->role->progress, f->role->progress + 1);
             continue;
         }
@@ -365,6 +326,7 @@ struct rmq_flusher *rmq_flusher_open(struct rmq_plane *plane, int *error)
     f->header = rmq_header(plane);
     f->marks = plane->watermarks;
     f->role = &f->header->roles[RMQ_ROLE_FLUSH];
+    rmq_completer_open(&f->completer, plane);
     f->last_thorough_ms = f->last_flush_ms = rmq_mono_ms();
     *error = f->header->settings.segment_bytes ? io_uring_queue_init(2 * SYNCS_AT_ONCE, &f->ring, 0) : -EINVAL;
     f->ring_open = *error == 0;
@@ -402,12 +364,10 @@ void rmq_flusher_state(struct rmq_flusher *f, struct rmq_flush_state *out)
 
 static int has_work(struct rmq_flusher *f)
 {
-    const struct rmq_ring *parked = &f->header->parked;
     if (f->header->settings.sync_flush && rmq_load(&f->marks->append_offset) > f->marks->flushed_offset &&
         rmq_load(&f->marks->store_fault) != RMQ_FAULT_FSYNC)
         return 1;
-    return parked->tail != rmq_load(&parked->head) && !f->blocked &&
-           verdict(f, rmq_ring_slot(f->plane->base, parked, parked->tail), f->marks->flushed_offset, rmq_mono_ms()) >= 0;
+    return rmq_completer_has_work(&f->completer);
 }
 
 /* What the shell must hear about, once each: 0, RMQ_RUN_FAULT or RMQ_RUN_ROLLED. */
@@ -428,7 +388,7 @@ static int news(struct rmq_flusher *f)
 static void park(struct rmq_flusher *f, int64_t left_ns, int wait_ms)
 {
     int64_t left_ms = left_ns / 1000000 + 1;
-    wait_ms = until_deadline_ms(f, wait_ms);
+    wait_ms = rmq_completer_wait_ms(&f->completer, wait_ms);
     rmq_role_arm(f->plane, RMQ_ROLE_FLUSH);
     if (has_work(f)) {
         rmq_role_disarm(f->plane, RMQ_ROLE_FLUSH);
@@ -448,8 +408,8 @@ int rmq_flusher_run(struct rmq_flusher *f, int64_t budget_ns)
         uint64_t flushed = f->marks->flushed_offset;
         if (due && (rc = sync_all(f)) < 0)
             return rc;
-        uint64_t answered = complete(f);
-        if (f->marks->flushed_offset != flushed && f->marks->confirm_policy == RMQ_CONFIRM_FLUSHED)
+        uint64_t answered = rmq_completer_run(&f->completer);
+        if (f->marks->flushed_offset != flushed && f->marks->confirm_policy & RMQ_CONFIRM_FLUSHED)
             rmq_role_wake(f->plane, RMQ_ROLE_DISPATCH);
         if ((rc = news(f)))
             return rc;

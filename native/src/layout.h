@@ -36,11 +36,13 @@
 #define RMQ_ROLE_FLUSH 3
 #define RMQ_ROLE_DISPATCH 4
 #define RMQ_ROLE_NAMESRV 5
+#define RMQ_ROLE_HA 6 /* a master's HA writer, a slave's HA client */
 #define RMQ_ROLE_READ 8
 
-/* confirm_policy: which word bounds what consumers may see. */
+/* confirm_policy: which words bound what consumers may see, bits. */
 #define RMQ_CONFIRM_APPENDED 0 /* ASYNC_FLUSH */
 #define RMQ_CONFIRM_FLUSHED 1  /* SYNC_FLUSH */
+#define RMQ_CONFIRM_LIMITED 2  /* confirm_limit too: replicas have to hold it, or a slave's master has to have said so */
 
 /* store_fault (flush), dispatch_fault (dispatch): why the store refuses writes; 0 = it does not. */
 #define RMQ_FAULT_NONE 0
@@ -57,12 +59,25 @@
 #define RMQ_STOP_WRITE 3
 #define RMQ_STOP_FLUSH 4
 #define RMQ_STOP_DISPATCH 5
+#define RMQ_STOP_HA 6 /* a master's; a slave's ends in the phase of write, whose work it does */
+
+/* replication_state. Anything but OK: write refuses a send that waits for replicas before it is appended, the completer
+ * answers what is parked behind replicated_offset at once with this response code. */
+#define RMQ_REPLICATION_OK 0
+#define RMQ_REPLICATION_LOST 11    /* SLAVE_NOT_AVAILABLE: too few replicas are connected */
+#define RMQ_REPLICATION_STALLED 12 /* FLUSH_SLAVE_TIMEOUT: connected, and silent with data outstanding */
+
+/* write_hold: why every send is refused until an operator, or a configured rule, has chosen. */
+#define RMQ_HOLD_NONE 0
+#define RMQ_HOLD_LONGER_SLAVE 1 /* a slave's log is longer than this master's, or differs from it */
 
 /* The page that outsiders may map: 4096 bytes, one word per cache line.
  *   0 magic "RMQWATER"  8 version  12 confirm_policy  16 start_id  24 owner_pid  32 store_dev  40 store_ino
  *  64 append_offset (write)      128 flushed_offset (flush)     192 dispatched_offset (dispatch)
  * 256 min_offset (flush)         320 replicated_offset (ha)     384 store_fault, store_fault_errno (flush)
  * 448 dispatch_fault, dispatch_fault_errno (dispatch)           512 stop_requested (supervisor): RMQ_STOP_*
+ * 576 confirm_limit (ha)         640 replication_state, in_sync_replicas (ha)
+ * 704 write_hold (control): RMQ_HOLD_*
  * A reader from outside trusts it only while byte 0 of <store>/lock is locked and store_dev/ino match. */
 struct rmq_watermarks {
     uint64_t magic;
@@ -92,11 +107,20 @@ struct rmq_watermarks {
     uint8_t pad7[56];
     uint32_t stop_requested;
     uint8_t pad8[60];
-    uint8_t rest[3520];
+    uint64_t confirm_limit;      /* with RMQ_CONFIRM_LIMITED; ~0 = no limit */
+    uint8_t pad9[56];
+    uint32_t replication_state;  /* RMQ_REPLICATION_*: what write and the completer do with sends that wait for replicas */
+    uint32_t in_sync_replicas;   /* the master counted */
+    uint8_t pad10[56];
+    uint32_t write_hold;
+    uint8_t pad11[60];
+    uint8_t rest[3328];
 };
 
-/* A sleeper's bell. The sleeper stores 1, fences, looks once more, then waits on its eventfd.
- * A waker publishes, fences, reads `sleeping`, writes the eventfd only when it is 1. */
+/* A sleeper's bell. The sleeper stores RMQ_BELL_*, fences, looks once more, then waits on its eventfd.
+ * A waker publishes, fences, reads `sleeping`, writes the eventfd only when it is not 0. */
+#define RMQ_BELL_ASLEEP 1
+#define RMQ_BELL_AT_DISK 2 /* flush: waits for a sync; what only asks for the next one need not wake it */
 struct rmq_bell {
     uint32_t sleeping; /* the sleeper */
     uint8_t pad[60];
@@ -160,8 +184,19 @@ struct rmq_settings {
     uint32_t send_queue_bytes_max;     /* per connection: a client that never reads is closed beyond it */
     uint32_t send_stall_timeout_ms;
     uint64_t batch_queue_file_bytes;   /* mapperFileSizeBatchConsumeQueue, multiple of 46 */
-    uint8_t reserved[248];
+    uint32_t broker_role;              /* RMQ_BROKER_* */
+    uint32_t sync_replication;         /* 1: a send without WAIT=false waits for replicated_offset */
+    uint32_t slave_timeout_ms;         /* slaveTimeout */
+    uint32_t ha_transfer_bytes;        /* haTransferBatchSize, at most 32768 */
+    uint64_t broker_id;                /* 0 = master */
+    uint64_t ha_window_bytes;          /* sent and not reported, per slave */
+    uint64_t ha_bytes_per_second;      /* maxHaTransferByteInSecond with haFlowControlEnable, else 0 */
+    uint32_t ha_heartbeat_ms;          /* haSendHeartbeatInterval */
+    uint32_t ha_housekeeping_ms;       /* haHousekeepingInterval */
+    uint8_t reserved[200];
 };
+#define RMQ_BROKER_MASTER 0
+#define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends what its master sends, readers refuse sends */
 
 /* One topic; index = topic id (0 is never used). Written by control; name, hash once. `config` is one word,
  * so a change is one store: bits 0-7 perm, 8-23 read queues, 24-39 write queues, 40-63 RMQ_TOPIC_* flags. */
@@ -283,13 +318,19 @@ struct rmq_completion {
 #define RMQ_CAUSE_QUEUE_SLOT 68
 #define RMQ_CAUSE_BATCH_PAIRS 69   /* properties of a batch element that recovery would take for torn */
 #define RMQ_CAUSE_BATCH_LATER 70   /* a batch element asks for delay, timer or transaction */
+#define RMQ_CAUSE_IN_SYNC_REPLICAS 71 /* too few replicas: nothing was appended */
+#define RMQ_CAUSE_SLAVE_LOST 72    /* appended; the slaves that it waited for are gone */
+#define RMQ_CAUSE_SLAVE_TIMEOUT 73 /* appended; no report in slaveTimeout */
+#define RMQ_CAUSE_SLAVE_ROLE 74    /* a slave takes no messages */
+#define RMQ_CAUSE_HELD 75          /* write_hold */
 
-/* A parked request: answered by the completer when flushed_offset >= completion.commit_log_end. 64 bytes.
+/* A parked request: answered by the completer when flushed_offset (sync_flush) and replicated_offset (sync_replication)
+ * have reached completion.commit_log_end, or when its time for one of the two is over. 64 bytes.
  * Its answer has a fixed place in the producer's `completed` ring, so that a completer that died between publishing
  * an answer and giving up the entry cannot answer twice. */
 struct rmq_parked {
     struct rmq_completion completion;
-    int64_t deadline_mono_ms;
+    int64_t parked_mono_ms;
     uint64_t completed_position; /* position in completed[producer] */
     uint32_t producer;
     uint32_t reserved;
@@ -326,6 +367,61 @@ struct rmq_journal {
     uint64_t intent_high; /* no byte of the log at or above it has been touched since `generation` */
     uint8_t pad1[56];
     struct rmq_journal_entry entry[2];
+};
+
+/* A replica's level: how far a byte has come before it counts (replicationPolicy). */
+#define RMQ_HA_LEVEL_NONE 0
+#define RMQ_HA_LEVEL_HANDED 1   /* to the HA writer */
+#define RMQ_HA_LEVEL_SENT 2     /* in the network buffer */
+#define RMQ_HA_LEVEL_RECEIVED 3 /* acknowledged by the slave's kernel */
+#define RMQ_HA_LEVEL_CACHED 4   /* reported: in the slave's mapped log */
+#define RMQ_HA_LEVEL_FLUSHED 5  /* reported by a slave that said that its reports are flushed offsets */
+
+/* States of a connection, numbers of RocketMQ's HAConnectionState. */
+#define RMQ_HA_FREE 0
+#define RMQ_HA_READY 1     /* connected, no report yet */
+#define RMQ_HA_TRANSFER 2
+#define RMQ_HA_PEERS_MAX 16
+
+/* One slave of this master; ha alone writes, control reads. 256 bytes. */
+struct rmq_ha_peer {
+    uint32_t state;              /*   0 RMQ_HA_*; FREE: the rest means nothing */
+    uint32_t connection;         /*   4 +1 at each connection in this place */
+    uint32_t level;              /*   8 CACHED or FLUSHED: what its reports stand for */
+    uint32_t flags;              /*  12 RMQ_HA_PEER_* */
+    int64_t broker_id;           /*  16 -1: a stock slave, which does not say */
+    uint64_t requested_offset;   /*  24 first report */
+    uint64_t start_offset;       /*  32 where the stream began */
+    uint64_t sent_offset;        /*  40 */
+    uint64_t received_offset;    /*  48 */
+    uint64_t reported_offset;    /*  56 */
+    uint64_t sent_bytes;         /*  64 headers counted, since connected */
+    uint64_t sent_transfers;     /*  72 */
+    int64_t connected_mono_ms;   /*  80 */
+    int64_t last_read_mono_ms;   /*  88 */
+    int64_t last_write_mono_ms;  /*  96 */
+    int64_t caught_up_mono_ms;   /* 104 when everything appended was reported last */
+    uint64_t bytes_per_second;   /* 112 of the last second */
+    uint32_t host_bytes;         /* 120 4 or 16 */
+    uint32_t port;               /* 124 */
+    uint8_t host[16];            /* 128 network order */
+    char room[32];               /* 144 NUL-terminated, empty = not known */
+    uint8_t reserved[80];        /* 176 */
+};
+#define RMQ_HA_PEER_IN_SYNC 1
+#define RMQ_HA_PEER_COUNTS 2     /* the one connection that stands for its replica */
+
+/* A slave's connection to its master; ha alone writes, control reads. */
+struct rmq_ha_link {
+    uint32_t state;              /* RMQ_HA_*; FREE: not connected */
+    uint32_t attempts;           /* connections tried since start */
+    uint64_t received_bytes;
+    uint64_t master_offset;      /* end of the last transfer, or what the heartbeat said */
+    int64_t last_read_mono_ms;
+    int64_t last_write_mono_ms;
+    uint64_t bytes_per_second;
+    uint64_t reported_offset;
+    uint8_t reserved[16];
 };
 
 /* First pages of the plane. */
@@ -366,6 +462,15 @@ struct rmq_plane_header {
     struct rmq_ring verdict[RMQ_READERS_MAX];        /* byte ring of rmq_verdict: control -> reader */
     struct rmq_ring commit[RMQ_READERS_MAX];         /* rmq_offset_commit: reader -> control */
     struct rmq_ring inbox;                           /* MPSC byte ring of rmq_inbox_record: anyone -> control */
+    struct rmq_ring ha_orders;                       /* rmq_ha_order: control -> ha */
+    struct rmq_ha_peer ha_peers[RMQ_HA_PEERS_MAX];
+    struct rmq_ha_link ha_link;
+};
+
+/* control -> ha: one JSON object (ha/orders.py). */
+struct rmq_ha_order {
+    uint32_t length;
+    char json[1020];
 };
 
 /* reader -> control: an offset committed by a pull. */
@@ -396,6 +501,9 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_COLD_FRAME 1   /* payload: frame from its 4-byte length on */
 #define RMQ_INBOX_CLOSED 2       /* the connection had sent cold frames and is gone */
 #define RMQ_INBOX_DROPPED 3      /* unblocked: its writer died */
+#define RMQ_INBOX_HA 4           /* ha -> control: one JSON object (ha/orders.py) */
+#define RMQ_INBOX_QUEUE 5        /* a slave's dispatch -> control: pending = id, payload = topic of a queue that is in no table;
+                                  * frame_length 1: its records hold inner batches */
 
 /* Record in a verdict ring (control -> reader), payload follows, padded to 8 bytes. */
 struct rmq_verdict {
@@ -426,6 +534,12 @@ _Static_assert(offsetof(struct rmq_watermarks, dispatched_offset) == 192, "water
 _Static_assert(offsetof(struct rmq_watermarks, min_offset) == 256, "watermark page");
 _Static_assert(offsetof(struct rmq_watermarks, store_fault) == 384, "watermark page");
 _Static_assert(offsetof(struct rmq_watermarks, stop_requested) == 512, "watermark page");
+_Static_assert(offsetof(struct rmq_watermarks, confirm_limit) == 576, "watermark page");
+_Static_assert(offsetof(struct rmq_watermarks, replication_state) == 640, "watermark page");
+_Static_assert(offsetof(struct rmq_watermarks, write_hold) == 704, "watermark page");
+_Static_assert(sizeof(struct rmq_ha_peer) == 256, "ha peer");
+_Static_assert(sizeof(struct rmq_ha_link) == 72, "ha link");
+_Static_assert(sizeof(struct rmq_ha_order) == 1024, "ha order");
 _Static_assert(sizeof(struct rmq_role) == 256, "role");
 _Static_assert(sizeof(struct rmq_topic) == 320, "topic");
 _Static_assert(sizeof(struct rmq_group) == 320, "group");

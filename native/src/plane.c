@@ -7,6 +7,10 @@
 
 #include "ring.h"
 
+enum {
+    HA_ORDER_SLOTS = 64,
+};
+
 /* --- sizes ------------------------------------------------------------------------------------------ */
 
 static uint32_t hash_size(uint32_t capacity)
@@ -75,6 +79,7 @@ static uint64_t lay_out(struct rmq_plane_header *h, const struct rmq_plane_capac
         ring_init(&cursor, &h->commit[i], c->commit_slots, sizeof(struct rmq_offset_commit));
     }
     ring_init(&cursor, &h->inbox, c->inbox_bytes, 1);
+    ring_init(&cursor, &h->ha_orders, HA_ORDER_SLOTS, sizeof(struct rmq_ha_order));
     return cursor.at;
 }
 
@@ -119,12 +124,49 @@ struct rmq_plane_header *rmq_plane_header_of(struct rmq_plane *plane) { return r
 
 uint64_t rmq_confirm_offset(const struct rmq_watermarks *w)
 {
-    return w->confirm_policy == RMQ_CONFIRM_FLUSHED ? rmq_load(&w->flushed_offset) : rmq_load(&w->append_offset);
+    uint64_t local = rmq_load(w->confirm_policy & RMQ_CONFIRM_FLUSHED ? &w->flushed_offset : &w->append_offset);
+    uint64_t limit = w->confirm_policy & RMQ_CONFIRM_LIMITED ? rmq_load(&w->confirm_limit) : UINT64_MAX;
+    return local < limit ? local : limit;
+}
+
+int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length)
+{
+    struct rmq_ring *ring = &rmq_header(plane)->ha_orders;
+    struct rmq_ha_order *order = rmq_ring_slot(plane->base, ring, ring->head);
+    if (length > sizeof order->json)
+        return -E2BIG;
+    if (!rmq_ring_room(ring, ring->head))
+        return -ENOBUFS;
+    memcpy(order->json, json, length);
+    order->length = length;
+    rmq_store(&ring->head, ring->head + 1);
+    rmq_role_wake(plane, RMQ_ROLE_HA);
+    return 0;
+}
+
+int rmq_ha_order_take(struct rmq_plane *plane, char *out)
+{
+    struct rmq_ring *ring = &rmq_header(plane)->ha_orders;
+    if (!rmq_ring_used(ring))
+        return 0;
+    const struct rmq_ha_order *order = rmq_ring_slot(plane->base, ring, ring->tail);
+    int length = order->length <= sizeof order->json ? (int)order->length : -EPROTO;
+    if (length > 0)
+        memcpy(out, order->json, (size_t)length);
+    rmq_store(&ring->tail, ring->tail + 1);
+    return length;
 }
 
 int rmq_role_wake(struct rmq_plane *plane, uint32_t role)
 {
     return rmq_bell_ring(&rmq_header(plane)->roles[role].bell, plane->event_fds[role]);
+}
+
+int rmq_role_wake_asleep(struct rmq_plane *plane, uint32_t role)
+{
+    struct rmq_bell *bell = &rmq_header(plane)->roles[role].bell;
+    rmq_fence();
+    return rmq_load_relaxed(&bell->sleeping) == RMQ_BELL_ASLEEP && rmq_bell_ring(bell, plane->event_fds[role]);
 }
 
 void rmq_role_arm(struct rmq_plane *plane, uint32_t role) { rmq_bell_arm(&rmq_header(plane)->roles[role].bell); }

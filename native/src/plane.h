@@ -62,6 +62,8 @@ uint64_t rmq_confirm_offset(const struct rmq_watermarks *watermarks);
 
 /* Wake a role after publishing something for it. 1 if a system call was needed. */
 int rmq_role_wake(struct rmq_plane *plane, uint32_t role);
+/* The same, unless the role is RMQ_BELL_AT_DISK. */
+int rmq_role_wake_asleep(struct rmq_plane *plane, uint32_t role);
 /* Park the calling role until rung or timeout. The caller has published nothing since it last looked:
  * arm, look again, then wait. 1 = rung. */
 void rmq_role_arm(struct rmq_plane *plane, uint32_t role);
@@ -79,6 +81,11 @@ int rmq_inbox_put(struct rmq_plane *plane, const struct rmq_inbox_record *head, 
 
 /* control -> reader; chunked by the caller to at most a quarter of the ring. 0 or -ENOBUFS. Wakes the reader. */
 int rmq_verdict_put(struct rmq_plane *plane, uint32_t reader, const struct rmq_verdict *head, const void *payload, uint32_t length);
+
+/* control -> ha, one JSON object: 0, -E2BIG when it is over the slot, -ENOBUFS when the ring is full. Wakes ha. */
+int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length);
+/* Bytes copied to `out` (room for a slot), 0 when there is none, -EPROTO for a length that cannot be. */
+int rmq_ha_order_take(struct rmq_plane *plane, char *out);
 
 /* Named crash points exist only in the test build: RINGMQ_CRASH_POINT=name[:nth] kills the process there. */
 int rmq_crash_points_built(void);

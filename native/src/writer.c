@@ -208,13 +208,21 @@ void rmq_writer_close(struct rmq_writer *w)
 static void ring_bells(struct rmq_writer *w)
 {
     struct rmq_watermarks *marks = w->plane->watermarks;
+    const struct rmq_settings *settings = &w->header->settings;
     for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
         if (w->answered[p])
             rmq_role_wake(w->plane, p == RMQ_CONTROL_PRODUCER ? RMQ_ROLE_CONTROL : RMQ_ROLE_READ + (uint32_t)p);
-    if (w->rolled || (w->appended && w->header->settings.sync_flush))
-        rmq_role_wake(w->plane, RMQ_ROLE_FLUSH);
-    if (w->appended && marks->confirm_policy == RMQ_CONFIRM_APPENDED)
+    if (w->rolled || (w->appended && settings->sync_flush))
+        rmq_role_wake_asleep(w->plane, RMQ_ROLE_FLUSH);
+    if (w->parked && settings->sync_replication) {
+        rmq_fence(); /* the state may have changed since these were judged: then the completer has looked too early */
+        if (rmq_load(&marks->replication_state))
+            rmq_role_wake(w->plane, RMQ_ROLE_FLUSH);
+    }
+    if (w->appended && !(marks->confirm_policy & RMQ_CONFIRM_FLUSHED))
         rmq_role_wake(w->plane, RMQ_ROLE_DISPATCH);
+    if (w->appended)
+        rmq_role_wake(w->plane, RMQ_ROLE_HA);
 }
 
 static void count_batch(struct rmq_writer *w)

@@ -17,7 +17,8 @@ final class Watermarks {
     private static final Path LOCKS = Path.of("/proc/locks");
     private static final long MAGIC = 0x5245544157514D52L;
     private static final int CONFIRM_FLUSHED = 1;
-    private static final int USED_BYTES = 264;
+    private static final int CONFIRM_LIMITED = 2;
+    private static final int USED_BYTES = 584;
     private static final int KIND_FIELD = 1;
     private static final int INODE_FIELD = 5; // "1: OFDLCK ADVISORY WRITE -1 08:01:1234 0 0"
     private static final String OWN_LOCK = "OFDLCK";
@@ -32,7 +33,11 @@ final class Watermarks {
     final long minOffset;
 
     private Watermarks(ByteBuffer page) {
-        confirmOffset = page.getInt(12) == CONFIRM_FLUSHED ? page.getLong(128) : page.getLong(64);
+        int policy = page.getInt(12);
+        long local = (policy & CONFIRM_FLUSHED) != 0 ? page.getLong(128) : page.getLong(64);
+        long limit = page.getLong(576); // -1, the largest unsigned number, is no limit
+        boolean limited = (policy & CONFIRM_LIMITED) != 0 && Long.compareUnsigned(limit, local) < 0;
+        confirmOffset = limited ? limit : local;
         dispatchedOffset = page.getLong(192);
         minOffset = page.getLong(256);
     }
