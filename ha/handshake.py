@@ -1,0 +1,235 @@
+"""Two RingMQ peers compare themselves before the stream begins: request 270002, slave to its master's broker port.
+
+RocketMQ's stream carries an offset alone, so a slave whose log differs from its master's below that offset would be
+fed as if nothing had happened. The slave therefore says who it is and sends checksums of windows of its log's tail;
+the master judges (pure: `checksum_of` reads its log) and answers with a Verdict:
+
+    accept     the slave's log is a beginning of the master's: the stream goes on at its end
+    start_at   the slave has nothing that the stream could go on from: it starts afresh at `offset`, its files go
+    cut        everything at and above `offset` goes to the slave's salvage folder, then it asks again
+    hold       the slave's log is longer than the master's, or differs: the master takes no sends until someone chooses
+    refuse     this slave does not belong here
+
+A log's end only moves forward, and a cut is always followed by another handshake: so a first guess of where two logs
+part that was too high is corrected by the next one, and what was accepted is equal in every window that both have.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ringmq.ha.orders import OrderError, read_fields
+from ringmq.store.tail_checksums import WINDOW_BYTES, WINDOWS_MAX, Window
+
+ACCEPT = "accept"
+START_AT = "start_at"
+CUT = "cut"
+HOLD = "hold"
+REFUSE = "refuse"
+
+REFUSE_WRITES = "refuse"
+ADOPT = "adopt"
+SALVAGE = "salvage"
+"""haDivergenceRule, and what an operator may decide (HA_DECIDE) for one broker id."""
+
+
+Checksum = Callable[[int, int], int | None]
+"""(commit log offset, length) -> CRC-32 of the master's bytes, None when one of them is gone by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerClaim:
+    """What a slave says of itself. Offsets of its CommitLog; `tail` as ringmq.store.tail_checksums gives it.
+
+    start_id: of its process, hexadecimal text. broker_addr: host:port that its log can be read at. ha_port: local port
+    of the socket that it has connected to the HA port. report_level: "cached" or "flushed". operation: "join" before the
+    stream, "confirm" to ask for the confirm offset again (only who it is counts then).
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    start_id: str
+    min_offset: int
+    max_offset: int
+    file_bytes: int
+    broker_addr: str = ""
+    ha_port: int = 0
+    room: str = ""
+    report_level: str = "cached"
+    operation: str = "join"
+    tail: tuple[Window, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """It holds no byte of any log."""
+        return self.min_offset >= self.max_offset
+
+
+@dataclass(frozen=True, slots=True)
+class MasterView:
+    """What the judge has to know of the master. decided: broker id -> ADOPT or SALVAGE, by an operator."""
+
+    cluster: str
+    broker_name: str
+    start_id: str
+    min_offset: int
+    max_offset: int
+    file_bytes: int
+    rule: str = REFUSE_WRITES
+    decided: Mapping[int, str] = field(default_factory=dict)
+
+    def choice(self, broker_id: int) -> str:
+        """What is to be done about a slave whose log is longer or differs."""
+        return self.decided.get(broker_id, self.rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """kind: ACCEPT ... REFUSE. offset: of start_at and cut; with hold, where the logs part as far as is known.
+
+    adopt: with hold, the master is to fetch [offset, the slave's end) and go on from there.
+    """
+
+    kind: str
+    offset: int = 0
+    reason: str = ""
+    adopt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HandshakeAnswer:
+    """The master's answer as it travels. Offsets of the master's CommitLog."""
+
+    verdict: str
+    offset: int
+    reason: str
+    start_id: str
+    min_offset: int
+    max_offset: int
+    confirm_offset: int
+    room: str = ""
+
+
+def judge(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> Verdict:
+    """Compare a slave with this master. checksum_of(offset, length) is the CRC-32 of this master's log there."""
+    stranger = _stranger(peer, own)
+    if stranger:
+        return Verdict(REFUSE, reason=stranger)
+    if peer.empty:
+        inside = own.min_offset <= peer.max_offset <= own.max_offset and peer.max_offset > 0
+        if inside or own.min_offset == 0 == peer.max_offset:
+            return Verdict(ACCEPT, peer.max_offset)
+        return Verdict(START_AT, own.min_offset, "the slave's log is empty")
+    if peer.max_offset < own.min_offset:
+        lacks = f"the slave lacks {peer.max_offset}..{own.min_offset}, which the master has deleted"
+        return Verdict(START_AT, own.min_offset, lacks)
+    agreed = _compare(peer, own, checksum_of)
+    if agreed.differs:
+        return _parted(peer, own, agreed.end_offset)
+    if peer.max_offset > own.max_offset:
+        return _longer(peer, own)
+    if agreed.end_offset < peer.max_offset:
+        return Verdict(START_AT, own.min_offset, "the end of the slave's log cannot be compared with the master's")
+    return Verdict(ACCEPT, peer.max_offset)
+
+
+def _stranger(peer: PeerClaim, own: MasterView) -> str:
+    """Why the peer is no slave of this master; empty when it is one."""
+    if (peer.cluster, peer.broker_name) != (own.cluster, own.broker_name):
+        return f"it is of {peer.cluster}/{peer.broker_name}, this is {own.cluster}/{own.broker_name}"
+    if peer.start_id == own.start_id:
+        return "the broker asks itself: its haMasterAddress is its own"
+    if peer.broker_id <= 0:
+        return f"brokerId {peer.broker_id} is a master's, a slave has one above 0"
+    if peer.file_bytes != own.file_bytes:
+        return f"its mappedFileSizeCommitLog is {peer.file_bytes}, the master's {own.file_bytes}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Agreement:
+    """end_offset: of the newest equal window below the first that differs."""
+
+    end_offset: int
+    differs: bool
+
+
+def _compare(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> _Agreement:
+    """From the oldest window on. Those that reach below a minimum or above the master's end say nothing."""
+    low, high = max(own.min_offset, peer.min_offset), min(own.max_offset, peer.max_offset)
+    end_offset = low
+    for offset, length, crc in sorted(peer.tail):
+        if offset < low or offset + length > high:
+            continue
+        ours = checksum_of(offset, length)
+        if ours is None:
+            continue
+        if ours != crc:
+            return _Agreement(end_offset, True)
+        end_offset = offset + length
+    return _Agreement(end_offset, False)
+
+
+def _parted(peer: PeerClaim, own: MasterView, common: int) -> Verdict:
+    """Both have written at the same offsets. A rule never drops the master's bytes: only an operator may adopt here."""
+    reason = f"the logs of the master and of slave {peer.broker_id} differ above {common}"
+    if own.choice(peer.broker_id) != SALVAGE:
+        return _held(peer, common, reason, own.decided.get(peer.broker_id) == ADOPT)
+    if common <= max(own.min_offset, peer.min_offset):
+        return Verdict(START_AT, own.min_offset, reason)
+    return Verdict(CUT, common, reason)
+
+
+def _longer(peer: PeerClaim, own: MasterView) -> Verdict:
+    reason = f"slave {peer.broker_id} ends at {peer.max_offset}, the master at {own.max_offset}"
+    choice = own.choice(peer.broker_id)
+    if choice != SALVAGE:
+        return _held(peer, own.max_offset, reason, choice == ADOPT)
+    if own.max_offset <= max(own.min_offset, peer.min_offset):
+        return Verdict(START_AT, own.min_offset, reason)
+    return Verdict(CUT, own.max_offset, reason)
+
+
+def _held(peer: PeerClaim, common: int, reason: str, adopt: bool) -> Verdict:
+    """A slave whose log begins above `common` has a hole there: nothing can be adopted from it."""
+    if adopt and peer.min_offset > common:
+        reason += f"; it begins at {peer.min_offset} and cannot be adopted"
+    return Verdict(HOLD, common, reason, adopt and peer.min_offset <= common)
+
+
+def body(message: PeerClaim | HandshakeAnswer) -> bytes:
+    """The message as the JSON body of request or answer."""
+    return json.dumps(asdict(message), separators=(",", ":")).encode()
+
+
+def claim_of(data: bytes) -> PeerClaim:
+    """A request's body; OrderError says what is wrong with it."""
+    found = _object(data)
+    tail = found.pop("tail", [])
+    if not isinstance(tail, list) or len(tail) > WINDOWS_MAX or not all(map(_is_window, tail)):
+        raise OrderError(f"tail is no list of at most {WINDOWS_MAX} [offset, length, crc32]")
+    return read_fields(PeerClaim, found, tail=tuple((offset, length, crc) for offset, length, crc in tail))
+
+
+def answer_of(data: bytes) -> HandshakeAnswer:
+    """An answer's body; OrderError says what is wrong with it."""
+    return read_fields(HandshakeAnswer, _object(data))
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise OrderError(f"a handshake: {error}") from None
+    if not isinstance(found, dict):
+        raise OrderError(f"a handshake is a JSON object, not {data[:80]!r}")
+    return found
+
+
+def _is_window(window: Any) -> bool:
+    numbers = isinstance(window, list) and len(window) == 3 and all(type(value) is int for value in window)
+    return numbers and window[0] >= 0 and 0 < window[1] <= WINDOW_BYTES and 0 <= window[2] < 1 << 32

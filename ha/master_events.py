@@ -1,0 +1,153 @@
+"""What happens to a master's HA writer (events) and what is to be done about it (effects).
+
+A peer is a place in the plane's table ha_peers (0..15); a place is not given to another connection before its Closed
+has been stepped. Offsets are of the CommitLog.
+"""
+
+from dataclasses import dataclass
+
+from ringmq.ha.orders import Identity, News
+from ringmq.ha.watermark import Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """The master's log: [min_offset, append_offset)."""
+
+    min_offset: int
+    append_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerProgress:
+    """How far one peer in TRANSFER is."""
+
+    peer: int
+    sent_offset: int
+    reported_offset: int
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A new connection on the HA port; host as text."""
+
+    peer: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """Control has accepted a slave's handshake. Orders are to be stepped before connections and reports."""
+
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class FirstReport:
+    """The first 8 bytes of a connection: where the slave wants the stream to begin."""
+
+    peer: int
+    offset: int
+    log: LogRange
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All peers in TRANSFER at one moment."""
+
+    peers: tuple[PeerProgress, ...]
+    log: LogRange
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The connection is gone, whoever ended it."""
+
+    peer: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = Connected | Identified | FirstReport | Progress | Closed | Tick
+
+
+# -- effects, to be performed in their order ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Write the peer's row: broker_id (-1 = stock), level (CACHED or FLUSHED), room, flags COUNTS and IN_SYNC."""
+
+    peer: int
+    broker_id: int
+    level: int
+    room: str
+    counts: bool
+    in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Compute replicated_offset by `answer` and confirm_limit by `confirm` from now on, first at once."""
+
+    answer: Requirement
+    confirm: Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Store replication_state (0, 11, 12) and in_sync_replicas (the master counted); ring the completer's bell."""
+
+    replication_state: int
+    in_sync_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartTransfer:
+    """Send the log to the peer from `offset` on."""
+
+    peer: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """End the connection; Closed follows."""
+
+    peer: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """For control (Plane.ha_news_put)."""
+
+    news: News
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Tell the operator."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One more of something, by the name of its counter."""
+
+    name: str
+
+
+DEGRADED_ENTERED = "degraded_entered"
+DEGRADED_LEFT = "degraded_left"
+
+Effect = Mark | Require | State | StartTransfer | Close | Tell | Log | Count

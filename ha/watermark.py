@@ -1,0 +1,86 @@
+"""How far the replicas are: the plain-Python twin of rmq_ha_watermark (native/src/ha_sender.c).
+
+A requirement has at most four conditions; each asks that `count` of the peers in its mask have a byte at a level. The
+watermark is the largest offset for which all conditions hold. Level numbers are RMQ_HA_LEVEL_* of layout.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONDITIONS_MAX = 4
+PEERS_MAX = 16
+
+LEVEL_NONE = 0
+LEVEL_HANDED = 1
+LEVEL_SENT = 2
+LEVEL_RECEIVED = 3
+LEVEL_CACHED = 4
+LEVEL_FLUSHED = 5
+LEVELS = {
+    "none": LEVEL_NONE,
+    "handed": LEVEL_HANDED,
+    "sent": LEVEL_SENT,
+    "received": LEVEL_RECEIVED,
+    "cached": LEVEL_CACHED,
+    "flushed": LEVEL_FLUSHED,
+}
+"""replicationPolicy's word -> level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`count` of the peers whose bit (1 << place) is set in `peers` have it at `level`."""
+
+    peers: int
+    count: int
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """All conditions at once; none at all asks for nothing."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.conditions) > CONDITIONS_MAX:
+            raise ValueError(f"{len(self.conditions)} conditions, at most {CONDITIONS_MAX}")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOffsets:
+    """The table's row of one place. transfer: its state is TRANSFER; level: what its reports stand for."""
+
+    transfer: bool = False
+    counts: bool = False
+    level: int = LEVEL_CACHED
+    sent_offset: int = 0
+    received_offset: int = 0
+    reported_offset: int = 0
+
+    def at_level(self, level: int, append_offset: int) -> int | None:
+        """Its offset at a level; None when it does not count there."""
+        if not (self.transfer and self.counts):
+            return None
+        if level <= LEVEL_HANDED:
+            return append_offset
+        if level == LEVEL_SENT:
+            return self.sent_offset
+        if level == LEVEL_RECEIVED:
+            return self.received_offset
+        return self.reported_offset if self.level >= level else None
+
+
+def watermark(requirement: Requirement, peers: Sequence[PeerOffsets], append_offset: int) -> int:
+    """Everything below it meets the requirement. 0 when a condition cannot be met by the peers that are there."""
+    lowest = append_offset
+    for condition in requirement.conditions:
+        if condition.count <= 0:
+            continue
+        chosen = (peer for place, peer in enumerate(peers) if condition.peers >> place & 1)
+        offsets = [peer.at_level(condition.level, append_offset) for peer in chosen]
+        known = sorted((offset for offset in offsets if offset is not None), reverse=True)
+        lowest = min(lowest, known[condition.count - 1] if len(known) >= condition.count else 0)
+    return lowest
