@@ -19,6 +19,8 @@
 #define RMQ_FLUSH_SYNC_NS 4            /* spent in fdatasync */
 #define RMQ_FLUSH_SYNC_NS_MAX 5
 #define RMQ_FLUSH_SLEEPS 6
+#define RMQ_FLUSH_SLAVE_LOST 7         /* parked requests answered 11 */
+#define RMQ_FLUSH_SLAVE_TIMEOUTS 8     /* answered 12 */
 
 /* What the shell needs for checkpoint, marker file and segment making. */
 struct rmq_flush_state {

@@ -72,11 +72,13 @@ static inline void *rmq_ring_slot(void *plane, const struct rmq_ring *r, uint64_
 /* --- sleeping ----------------------------------------------------------------------------------------
  * rmq_bell_arm: say "I sleep", fence. The caller then looks at its inputs once more and either waits on the
  * eventfd or calls rmq_bell_disarm. rmq_bell_ring: called AFTER publishing. Returns 1 if it had to wake. */
-static inline void rmq_bell_arm(struct rmq_bell *bell)
+static inline void rmq_bell_arm_as(struct rmq_bell *bell, uint32_t how)
 {
-    rmq_store_relaxed(&bell->sleeping, 1);
+    rmq_store_relaxed(&bell->sleeping, how);
     rmq_fence();
 }
+
+static inline void rmq_bell_arm(struct rmq_bell *bell) { rmq_bell_arm_as(bell, RMQ_BELL_ASLEEP); }
 
 static inline void rmq_bell_disarm(struct rmq_bell *bell) { rmq_store_relaxed(&bell->sleeping, 0); }
 

@@ -153,16 +153,33 @@ static void size_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
     plan->messages = size.messages;
 }
 
-static void judge(struct rmq_writer *w, struct rmq_write_plan *plan)
+static int waits(const struct rmq_request *request, uint32_t policy)
+{
+    return policy && !(request->flags & RMQ_APPEND_FLAG_NO_WAIT);
+}
+
+/* What the state of the store and of its replicas says before the request itself is looked at; 1 = refused. */
+static int refuse_by_state(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     const struct rmq_watermarks *marks = w->plane->watermarks;
-    const struct rmq_request *r = plan->request;
-    uint32_t fault = rmq_load(&marks->store_fault);
+    uint32_t fault = rmq_load(&marks->store_fault), dispatch_fault = rmq_load(&marks->dispatch_fault);
     if (fault)
         refuse(plan, CODE_SERVICE_NOT_AVAILABLE, fault, marks->store_fault_errno);
-    else if ((fault = rmq_load(&marks->dispatch_fault)))
-        refuse(plan, CODE_SERVICE_NOT_AVAILABLE, fault, marks->dispatch_fault_errno);
-    else if (!names_are_sound(w, r, plan->producer))
+    else if (dispatch_fault)
+        refuse(plan, CODE_SERVICE_NOT_AVAILABLE, dispatch_fault, marks->dispatch_fault_errno);
+    else if (rmq_load(&marks->write_hold))
+        refuse(plan, CODE_SERVICE_NOT_AVAILABLE, RMQ_CAUSE_HELD, 0);
+    else if (waits(plan->request, w->header->settings.sync_replication) && rmq_load(&marks->replication_state))
+        refuse(plan, CODE_SYSTEM_ERROR, RMQ_CAUSE_IN_SYNC_REPLICAS, 0);
+    return plan->code != 0;
+}
+
+static void judge(struct rmq_writer *w, struct rmq_write_plan *plan)
+{
+    const struct rmq_request *r = plan->request;
+    if (refuse_by_state(w, plan))
+        return;
+    if (!names_are_sound(w, r, plan->producer))
         refuse(plan, CODE_SYSTEM_ERROR, RMQ_CAUSE_QUEUE_SLOT, 0);
     else if (r->body_length > w->header->settings.message_bytes_max)
         refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_MESSAGE_SIZE, 0);
@@ -373,12 +390,12 @@ static void fill_completion(const struct rmq_write_plan *plan, struct rmq_comple
     out->queue_offset = plan->queue_offset;
 }
 
-static void answer_parked(struct rmq_writer *w, const struct rmq_write_plan *plan, int64_t deadline_mono_ms)
+static void answer_parked(struct rmq_writer *w, const struct rmq_write_plan *plan, int64_t now_ms)
 {
     struct rmq_parked *slot = rmq_ring_slot(w->plane->base, &w->header->parked, w->next.parked_head++);
     memset(slot, 0, sizeof *slot);
     fill_completion(plan, &slot->completion);
-    slot->deadline_mono_ms = deadline_mono_ms;
+    slot->parked_mono_ms = now_ms;
     slot->completed_position = w->next.parked_count[plan->producer]++;
     slot->producer = plan->producer;
     w->parked++;
@@ -387,15 +404,16 @@ static void answer_parked(struct rmq_writer *w, const struct rmq_write_plan *pla
 void rmq_writer_answer(struct rmq_writer *w)
 {
     const struct rmq_settings *settings = &w->header->settings;
-    int64_t deadline = settings->sync_flush ? rmq_mono_ms() + settings->sync_flush_timeout_ms : 0;
+    uint32_t policy = settings->sync_flush | settings->sync_replication;
+    int64_t now_ms = policy ? rmq_mono_ms() : 0;
     memset(w->answered, 0, sizeof w->answered);
     w->parked = 0;
     for (uint32_t i = 0; i < w->plans; i++) {
         const struct rmq_write_plan *plan = &w->plan[i];
         if (plan->stale)
             continue;
-        if (!plan->code && settings->sync_flush && !(plan->request->flags & RMQ_APPEND_FLAG_NO_WAIT)) {
-            answer_parked(w, plan, deadline);
+        if (!plan->code && waits(plan->request, policy)) {
+            answer_parked(w, plan, now_ms);
         } else {
             struct rmq_ring *ring = &w->header->appended[plan->producer];
             fill_completion(plan, rmq_ring_slot(w->plane->base, ring, w->next.completion_head[plan->producer]++));

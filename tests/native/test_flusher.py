@@ -18,12 +18,12 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
     yield Kit(tmp_path / "store", sync=True)
 
 
-def park(kit: Kit, end: int, *, producer: int = 0, position: int, pending: int, timeout_ms: int = 60_000) -> None:
+def park(kit: Kit, end: int, *, producer: int = 0, position: int, pending: int, waited_ms: int = 0) -> None:
     """What write does for a request that waits for the flush."""
     entry = kit.slot("struct rmq_parked *", kit.header.parked, kit.header.parked.head)
     ffi.memmove(entry, bytes(64), 64)
     entry.completion.commit_log_end, entry.completion.pending = end, pending
-    entry.deadline_mono_ms = time.monotonic_ns() // 1_000_000 + timeout_ms
+    entry.parked_mono_ms = time.monotonic_ns() // 1_000_000 - waited_ms
     entry.producer, entry.completed_position = producer, position
     kit.header.parked.head += 1
 
@@ -100,7 +100,7 @@ def test_flush_over_several_files(kit: Kit) -> None:
 
 
 def test_deadline_answers_ten_and_late_flush_does_not_answer_again(kit: Kit) -> None:
-    park(kit, 100, position=0, pending=7, timeout_ms=-1)
+    park(kit, 100, position=0, pending=7, waited_ms=5000)
     park(kit, 100, position=1, pending=8)
     with kit.flusher() as flush:
         flush()

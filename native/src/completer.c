@@ -1,0 +1,162 @@
+#include "completer.h"
+
+#include "flusher.h"
+#include "ring.h"
+
+enum {
+    CODE_FLUSH_DISK_TIMEOUT = 10,
+    CODE_SLAVE_NOT_AVAILABLE = 11,
+    CODE_FLUSH_SLAVE_TIMEOUT = 12,
+    CODE_SERVICE_NOT_AVAILABLE = 14,
+    GOES_ON = -1,
+    BLOCKED_MS = 1, /* a producer's ring is full: it is being taken from, or its process starts anew */
+    STOP_MS = 3000, /* a stop waits no longer for replicas, whatever slaveTimeout says */
+};
+
+void rmq_completer_open(struct rmq_completer *c, struct rmq_plane *plane)
+{
+    c->plane = plane;
+    c->header = rmq_header(plane);
+    c->marks = plane->watermarks;
+    c->role = &c->header->roles[RMQ_ROLE_FLUSH];
+}
+
+/* What an entry still waits for. */
+struct missing {
+    int flush, replicas;
+};
+
+static struct missing missing_of(struct rmq_completer *c, const struct rmq_parked *entry)
+{
+    const struct rmq_settings *settings = &c->header->settings;
+    uint64_t end = entry->completion.commit_log_end;
+    return (struct missing){
+        .flush = settings->sync_flush && end > c->marks->flushed_offset,
+        .replicas = settings->sync_replication && end > rmq_load(&c->marks->replicated_offset),
+    };
+}
+
+static int64_t slave_patience_ms(struct rmq_completer *c)
+{
+    int64_t timeout_ms = c->header->settings.slave_timeout_ms;
+    return timeout_ms > STOP_MS && rmq_load(&c->marks->stop_requested) ? STOP_MS : timeout_ms;
+}
+
+/* The entry's answer: code 0, a refusal, or GOES_ON. */
+static int verdict(struct rmq_completer *c, const struct rmq_parked *entry, int64_t now_ms)
+{
+    const struct rmq_settings *settings = &c->header->settings;
+    struct missing missing = missing_of(c, entry);
+    int64_t waited_ms = now_ms - entry->parked_mono_ms;
+    if (missing.flush && rmq_load(&c->marks->store_fault) == RMQ_FAULT_FSYNC)
+        return CODE_SERVICE_NOT_AVAILABLE;
+    uint32_t state = missing.replicas ? rmq_load(&c->marks->replication_state) : RMQ_REPLICATION_OK;
+    if (state)
+        return state == RMQ_REPLICATION_LOST ? CODE_SLAVE_NOT_AVAILABLE : CODE_FLUSH_SLAVE_TIMEOUT;
+    if (missing.replicas && waited_ms >= slave_patience_ms(c))
+        return CODE_FLUSH_SLAVE_TIMEOUT;
+    if (missing.flush && waited_ms >= settings->sync_flush_timeout_ms)
+        return CODE_FLUSH_DISK_TIMEOUT;
+    return missing.flush || missing.replicas ? GOES_ON : 0;
+}
+
+static void fill_answer(struct rmq_completer *c, struct rmq_completion *out, const struct rmq_parked *entry, int code)
+{
+    uint64_t *counters = c->role->counters;
+    *out = entry->completion;
+    out->code = (int16_t)code;
+    switch (code) {
+    case 0:
+        return;
+    case CODE_FLUSH_DISK_TIMEOUT:
+        out->cause = RMQ_CAUSE_FLUSH_TIMEOUT;
+        counters[RMQ_FLUSH_TIMEOUTS]++;
+        return;
+    case CODE_SLAVE_NOT_AVAILABLE:
+        out->cause = RMQ_CAUSE_SLAVE_LOST;
+        counters[RMQ_FLUSH_SLAVE_LOST]++;
+        return;
+    case CODE_FLUSH_SLAVE_TIMEOUT:
+        out->cause = RMQ_CAUSE_SLAVE_TIMEOUT;
+        counters[RMQ_FLUSH_SLAVE_TIMEOUTS]++;
+        return;
+    default:
+        out->cause = RMQ_FAULT_FSYNC;
+        out->cause_errno = c->marks->store_fault_errno;
+        counters[RMQ_FLUSH_FAILED]++;
+    }
+}
+
+/* Each answer has its place, so an entry whose answer is out already (a predecessor died before it gave the entry up) is
+ * only given up. */
+uint64_t rmq_completer_run(struct rmq_completer *c)
+{
+    struct rmq_plane_header *h = c->header;
+    uint64_t tail = h->parked.tail, first = tail, parked = rmq_load(&h->parked.head);
+    uint64_t heads[RMQ_PRODUCERS_MAX];
+    int64_t now_ms = tail < parked ? rmq_mono_ms() : 0;
+    c->blocked = 0;
+    if (tail == parked)
+        return 0;
+    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
+        heads[p] = h->completed[p].head;
+    for (; tail < parked; tail++) {
+        const struct rmq_parked *entry = rmq_ring_slot(c->plane->base, &h->parked, tail);
+        uint32_t p = entry->producer < RMQ_PRODUCERS_MAX ? entry->producer : RMQ_CONTROL_PRODUCER;
+        if (entry->completed_position < heads[p])
+            continue;
+        int code = verdict(c, entry, now_ms);
+        if (code == GOES_ON)
+            break;
+        if (!rmq_ring_room(&h->completed[p], heads[p])) {
+            c->blocked = 1;
+            break;
+        }
+        fill_answer(c, rmq_ring_slot(c->plane->base, &h->completed[p], heads[p]), entry, code);
+        RMQ_CRASH("flush-answer");
+        heads[p]++;
+    }
+    for (uint32_t p = 0; p < RMQ_PRODUCERS_MAX; p++) {
+        if (heads[p] == h->completed[p].head)
+            continue;
+        rmq_store(&h->completed[p].head, heads[p]);
+        RMQ_CRASH("flush-completed-head");
+        rmq_role_wake(c->plane, p == RMQ_CONTROL_PRODUCER ? RMQ_ROLE_CONTROL : RMQ_ROLE_READ + p);
+    }
+    rmq_store(&h->parked.tail, tail);
+    RMQ_CRASH("flush-parked-tail");
+    c->role->counters[RMQ_FLUSH_COMPLETED] += tail - first;
+    return tail - first;
+}
+
+/* How long the entry may wait for what it misses. */
+static int64_t patience_ms(struct rmq_completer *c, struct missing missing)
+{
+    int64_t flush_ms = missing.flush ? c->header->settings.sync_flush_timeout_ms : INT64_MAX;
+    int64_t slave_ms = missing.replicas ? slave_patience_ms(c) : INT64_MAX;
+    return slave_ms < flush_ms ? slave_ms : flush_ms;
+}
+
+/* All wait for the same, so the head is due first. Nobody rings when something is parked for replicas alone: what comes
+ * while flush sleeps is seen before its time is over. */
+int rmq_completer_wait_ms(struct rmq_completer *c, int limit_ms)
+{
+    struct rmq_ring *ring = &c->header->parked;
+    const struct rmq_settings *settings = &c->header->settings;
+    if (settings->sync_replication && settings->slave_timeout_ms < (uint32_t)limit_ms)
+        limit_ms = (int)settings->slave_timeout_ms;
+    if (c->blocked)
+        return BLOCKED_MS;
+    if (ring->tail == rmq_load(&ring->head))
+        return limit_ms;
+    const struct rmq_parked *entry = rmq_ring_slot(c->plane->base, ring, ring->tail);
+    int64_t waited_ms = rmq_mono_ms() - entry->parked_mono_ms, left = patience_ms(c, missing_of(c, entry)) - waited_ms;
+    return left < 1 ? 1 : left < limit_ms ? (int)left : limit_ms;
+}
+
+int rmq_completer_has_work(struct rmq_completer *c)
+{
+    const struct rmq_ring *parked = &c->header->parked;
+    return parked->tail != rmq_load(&parked->head) && !c->blocked &&
+           verdict(c, rmq_ring_slot(c->plane->base, parked, parked->tail), rmq_mono_ms()) != GOES_ON;
+}

@@ -1,0 +1,29 @@
+/* completer.h: answers what is parked. C only; part of the flush role.
+ *
+ * A parked request is answered 0 when its end is flushed (sync_flush) and replicated (sync_replication). What is missing
+ * decides otherwise, in this order: not flushed and a failed fsync -> 14; not replicated -> replication_state, or 12 when
+ * slaveTimeout is over; not flushed when syncFlushTimeout is over -> 10. It is the same for all entries, so answers keep
+ * the order of the log. Stock, too, lets the replicas' status win over the flush's (CommitLog.handleDiskFlushAndHA), but
+ * waits for both. Twin in plain Python: ha/waiter.py.
+ */
+#ifndef RMQ_COMPLETER_H
+#define RMQ_COMPLETER_H
+
+#include "plane.h"
+
+struct rmq_completer {
+    struct rmq_plane *plane;
+    struct rmq_plane_header *header;
+    struct rmq_watermarks *marks;
+    struct rmq_role *role;
+    int blocked; /* answers wait for room */
+};
+
+void rmq_completer_open(struct rmq_completer *completer, struct rmq_plane *plane);
+/* Answers parked requests from the head of the ring on; how many entries were given up. */
+uint64_t rmq_completer_run(struct rmq_completer *completer);
+/* Whether the oldest parked request can be answered now. */
+int rmq_completer_has_work(struct rmq_completer *completer);
+/* Milliseconds to the next deadline, at most `limit_ms`. */
+int rmq_completer_wait_ms(struct rmq_completer *completer, int limit_ms);
+#endif
