@@ -13,7 +13,10 @@ SPIN_PAUSES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """CPU sets by worker name (`read-0`, `write`, `flush`, `dispatch`, `control`) and the spin count."""
+    """CPU sets by worker name (`read-0`, `write`, `flush`, `dispatch`, `ha`, `control`) and the spin count.
+
+    A slave has `ha-slave`, which appends what the master sends, in place of `write` and `ha`.
+    """
 
     cpus_by_worker: dict[str, tuple[int, ...]]
     spin_pauses: int
@@ -29,10 +32,18 @@ def default_readers(cpu_count: int) -> int:
     return 1 if cpu_count < 8 else min(READERS_MAX, cpu_count // 4)
 
 
-def place(cpus: list[int], readers: int | None = None, *, sync_flush: bool = False) -> Placement:
+def place(
+    cpus: list[int],
+    readers: int | None = None,
+    *,
+    sync_flush: bool = False,
+    sync_replication: bool = False,
+    slave: bool = False,
+) -> Placement:
     """Plan for the CPUs in `cpus` (as the affinity mask gives them, in order). ValueError on bad counts.
 
-    `sync_flush`: every answer waits for flush, so on a small host it sits beside read and write.
+    `sync_flush`, `sync_replication`: every answer waits for flush, or ha, so on a small host it sits beside read and
+    write.
     """
     count = default_readers(len(cpus)) if readers is None else readers
     if not cpus:
@@ -40,16 +51,21 @@ def place(cpus: list[int], readers: int | None = None, *, sync_flush: bool = Fal
     if not 1 <= count <= READERS_MAX:
         raise ValueError(f"readers={count} is outside 1..{READERS_MAX}")
     reader_names = [f"read-{index}" for index in range(count)]
-    others = ("write", "flush", "dispatch", "control")
+    others = ("write", "flush", "dispatch", "control", "ha")
+    spin_pauses = 0
     if len(cpus) <= 2:
         hot = (cpus[0],)
         cold = (cpus[-1],)
         plan: dict[str, tuple[int, ...]] = dict.fromkeys(reader_names, hot)
         plan |= {"write": hot, "flush": hot if sync_flush else cold, "dispatch": cold, "control": cold}
-        return Placement(plan, 0)
-    if len(cpus) < count + len(others):
+        plan["ha"] = hot if sync_replication else cold
+    elif len(cpus) < count + len(others) - 1:
         plan = {name: (cpus[index % (len(cpus) - 2)],) for index, name in enumerate([*reader_names, "write"])}
-        plan |= {"dispatch": (cpus[-2],), "flush": (cpus[-1],), "control": (cpus[-1],)}
-        return Placement(plan, 0)
-    plan = {name: (cpus[index],) for index, name in enumerate([*reader_names, *others])}
-    return Placement(plan, SPIN_PAUSES)
+        plan |= {"dispatch": (cpus[-2],), "flush": (cpus[-1],), "control": (cpus[-1],), "ha": (cpus[-2],)}
+    else:
+        plan = {name: (cpus[min(index, len(cpus) - 1)],) for index, name in enumerate([*reader_names, *others])}
+        spin_pauses = SPIN_PAUSES
+    if slave:
+        plan["ha-slave"] = plan.pop("write")
+        del plan["ha"]
+    return Placement(plan, spin_pauses)

@@ -27,6 +27,7 @@ from ringmq.ipc.supervisor_core import (
     SupervisorCore,
     Terminate,
     Tick,
+    Wanted,
     stop_phase,
 )
 from ringmq.ipc.worker import STATE_SERVING, WorkerSpec
@@ -53,7 +54,8 @@ class Supervisor:
         self._module = module
         self._inherited_fds = inherited_fds
         self._log = log
-        self._core = SupervisorCore([spec.name for spec in specs], stop_timeout_ms)
+        dormant = frozenset(spec.name for spec in specs if spec.dormant)
+        self._core = SupervisorCore([spec.name for spec in specs], stop_timeout_ms, dormant)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._serving: set[str] = set()
         self._exit_status: int | None = None
@@ -69,9 +71,15 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # only wakes the selector
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
+            for spec in self._specs.values():
+                for listener in spec.listen_fds if spec.dormant else ():
+                    selector.register(listener, selectors.EVENT_READ, spec.name)
             self._perform(self._core.start(_now_ms()))
             while self._exit_status is None:
-                if selector.select(POLL_MS / 1000 if not self._core.all_serving() else 0.25):
+                for key, _ in selector.select(POLL_MS / 1000 if not self._core.all_serving() else 0.25):
+                    if key.data is not None:
+                        self._wake_dormant(selector, key.data)
+                        continue
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._wake_read, 4096)
                 self._look_around()
@@ -82,12 +90,36 @@ class Supervisor:
         """Ask for a clean stop."""
         self._stop_asked = True
 
+    @property
+    def stop_asked(self) -> bool:
+        """Somebody wants the broker to end."""
+        return self._stop_asked
+
+    @property
+    def restart_wanted(self) -> bool:
+        """After `run`: a worker has left an order for the closed store, which is to be opened again then."""
+        return self._core.restart_wanted and not self._stop_asked
+
+    def close(self) -> None:
+        """After `run`, when another supervisor follows in this process: give the pipes back."""
+        signal.set_wakeup_fd(-1)
+        for descriptor in (self._life_read, self._life_write, self._wake_read, self._wake_write):
+            os.close(descriptor)
+
     def pids(self) -> dict[str, int]:
         """Live worker pids by name."""
         return {name: process.pid for name, process in self._processes.items()}
 
     def _on_stop_signal(self, number: int, frame: object) -> None:
         self._stop_asked = True
+
+    def _wake_dormant(self, selector: selectors.BaseSelector, name: str) -> None:
+        """Somebody has connected: the worker takes its listeners over for good."""
+        if not self._core.is_dormant(name):  # the listener was reported together with another of the same worker
+            return
+        for listener in self._specs[name].listen_fds:
+            selector.unregister(listener)
+        self._perform(self._core.step(Wanted(name), _now_ms()))
 
     def _look_around(self) -> None:
         now_ms = _now_ms()

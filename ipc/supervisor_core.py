@@ -1,12 +1,15 @@
 """Decides when workers start, restart and stop: `step(event, now_ms) -> effects`, no processes in here.
 
     down --Spawn--> starting --Serving--> serving --Exited--> waiting (back-off) --Tick--> starting ...
-                        |                                        |
-                        +--Exited five times in a row------------+--> Finished(EXIT_WORKER_KEEPS_DYING)
+                     ^  |                                        |
+    dormant --Wanted-+  +--Exited five times in a row------------+--> Finished(EXIT_WORKER_KEEPS_DYING)
 
-Stop goes in phases (readers, control, write, flush, dispatch, name server): each phase gets SIGTERM and ends before
-the next begins, so that what was taken in is answered, appended, flushed and dispatched. A phase that does not end
-in `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
+Stop goes in phases (readers, control, write or a slave's ha, flush, dispatch, a master's ha, name server): each phase
+gets SIGTERM and ends before the next begins, so that what was taken in is answered, appended, flushed and dispatched.
+A phase that does not end in `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
+
+A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_order.py): everybody is
+stopped in the same way, and `restart_wanted` says that the store is to be opened again.
 """
 
 from dataclasses import dataclass, field
@@ -15,6 +18,7 @@ from signal import SIGTERM
 EXIT_CLEAN = 0
 EXIT_UNCLEAN_STOP = 71
 EXIT_WORKER_KEEPS_DYING = 70
+EXIT_RESTART_STORE = 72
 EXIT_USAGE = 64
 EXIT_ENGINE_REFUSED = 69
 EXIT_BAD_CONFIG = 78
@@ -23,7 +27,7 @@ EXIT_NOT_RESTARTABLE = (EXIT_USAGE, EXIT_ENGINE_REFUSED, EXIT_BAD_CONFIG)  # sta
 BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000
 START_FAILURES_MAX = 5
-LAST_PHASE = 5
+LAST_PHASE = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,13 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """Somebody knocks at a listener of the worker, which may be dormant."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -51,7 +62,7 @@ class Stop:
     """Someone wants a clean stop."""
 
 
-Event = Serving | Exited | Tick | Stop
+Event = Serving | Exited | Wanted | Tick | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,7 @@ Effect = Spawn | Terminate | Kill | Log | Finished
 
 @dataclass(slots=True)
 class _Worker:
-    state: str = "down"  # down, starting, serving, waiting, ended
+    state: str = "down"  # down, dormant, starting, serving, waiting, ended
     started_ms: int = 0
     due_ms: int = 0
     start_failures: int = 0
@@ -107,7 +118,8 @@ FINISHERS = ("flush", "dispatch")
 
 def stop_phase(worker: str) -> int:
     """Order of stopping: what takes work in ends first."""
-    return {"control": 1, "write": 2, "flush": 3, "dispatch": 4, "namesrv": 5}.get(worker, 0)
+    phases = {"control": 1, "write": 2, "ha-slave": 2, "flush": 3, "dispatch": 4, "ha": 5, "namesrv": 6}
+    return phases.get(worker, 0)
 
 
 @dataclass(slots=True)
@@ -116,16 +128,21 @@ class SupervisorCore:
 
     names: list[str]
     stop_timeout_ms: int = 10_000
+    dormant: frozenset[str] = frozenset()
+    """Workers that start only when they are wanted."""
     _workers: dict[str, _Worker] = field(default_factory=dict)
     _phase: int = -1
     _phase_started_ms: int = 0
     _exit_status: int = EXIT_CLEAN
     _finished: bool = False
+    restart_wanted: bool = False
+    """A worker has left an order for the closed store."""
 
     def start(self, now_ms: int) -> list[Effect]:
-        """First start of everybody."""
-        self._workers = {name: _Worker("starting", now_ms) for name in self.names}
-        return [Spawn(name) for name in self.names]
+        """First start of everybody who is not dormant."""
+        for name in self.names:
+            self._workers[name] = _Worker("dormant" if name in self.dormant else "starting", now_ms)
+        return [Spawn(name) for name in self.names if name not in self.dormant]
 
     @property
     def stopping(self) -> bool:
@@ -133,8 +150,12 @@ class SupervisorCore:
         return self._phase >= 0
 
     def all_serving(self) -> bool:
-        """Every worker serves."""
-        return all(worker.state == "serving" for worker in self._workers.values())
+        """Every worker serves, or has not been wanted yet."""
+        return all(worker.state in ("serving", "dormant") for worker in self._workers.values())
+
+    def is_dormant(self, name: str) -> bool:
+        """The worker has not been wanted yet."""
+        return self._workers[name].state == "dormant"
 
     def deaths(self, name: str) -> int:
         """How often the worker died without being asked to."""
@@ -154,6 +175,11 @@ class SupervisorCore:
                 return []
             case Exited(worker=name, status=status):
                 return self._exited(name, status, now_ms)
+            case Wanted(worker=name):
+                if self.stopping or not self.is_dormant(name):
+                    return []
+                self._workers[name] = _Worker("starting", now_ms)
+                return [Spawn(name)]
             case Stop():
                 return [] if self.stopping else self._next_phase(now_ms)
             case Tick():
@@ -166,10 +192,14 @@ class SupervisorCore:
             worker.state = "ended"
             # A worker that had not come up yet had taken nothing in: SIGTERM may end it in any way.
             told: list[Effect] = []
-            if status != 0 and not (failed_start and status == -SIGTERM):
+            self.restart_wanted |= status == EXIT_RESTART_STORE
+            if status not in (EXIT_CLEAN, EXIT_RESTART_STORE) and not (failed_start and status == -SIGTERM):
                 self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
                 told.append(Log(f"worker {name} ended with status {status} while stopping"))
             return told + (self._next_phase(now_ms) if self._phase_done() else [])
+        if status == EXIT_RESTART_STORE:
+            worker.state, self.restart_wanted = "ended", True
+            return [Log(f"worker {name} asks for the store to be opened again"), *self._next_phase(now_ms)]
         worker.deaths += 1
         how = f"signal {-status}" if status < 0 else f"status {status}"
         effects: list[Effect] = [Log(f"worker {name} ended with {how}; {self._plan_text(worker, status)}")]
@@ -224,7 +254,7 @@ class SupervisorCore:
                     # Its predecessor has left work: it is told to end when it serves, or killed when it is late.
                     effects += [Spawn(name)] if worker.state == "waiting" else []
                     worker.state = "starting"
-                elif worker.state in ("waiting", "down"):
+                elif worker.state in ("waiting", "down", "dormant"):
                     worker.state = "ended"
                 elif worker.state != "ended":
                     effects.append(Terminate(name))

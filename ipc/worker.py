@@ -34,6 +34,8 @@ class WorkerSpec:
     listen_fds: tuple[int, ...] = ()
     config_path: str = ""
     module: str = ""
+    dormant: bool = False
+    """Started at the first connection on one of `listen_fds`."""
     extra: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:

@@ -15,6 +15,7 @@ from ringmq.ipc.supervisor_core import (
     SupervisorCore,
     Terminate,
     Tick,
+    Wanted,
 )
 
 NAMES = ["read-0", "read-1", "write", "flush", "dispatch", "control"]
@@ -131,3 +132,40 @@ def test_a_stop_waits_for_a_new_flush_worker_that_finishes_what_the_old_one_left
     assert core.step(Exited("flush", 0), 26) == [Spawn("dispatch")]
     assert core.step(Serving("dispatch"), 27) == [Terminate("dispatch")]
     assert core.step(Exited("dispatch", 0), 28) == [Finished(0)]
+
+
+def test_a_dormant_worker_starts_when_it_is_wanted_and_comes_back_like_any_other() -> None:
+    core = SupervisorCore(["write", "ha"], dormant=frozenset({"ha"}))
+    assert core.start(0) == [Spawn("write")]
+    core.step(Serving("write"), 10)
+    assert core.all_serving(), "nobody waits for a worker that is not wanted"
+    assert core.step(Wanted("ha"), 20) == [Spawn("ha")]
+    assert not core.is_dormant("ha") and not core.all_serving()
+    assert core.step(Wanted("ha"), 21) == []
+    core.step(Serving("ha"), 30)
+    assert without_logs(core.step(Exited("ha", -9), 40)) == [Spawn("ha")]
+
+
+def test_a_dormant_worker_does_not_hold_up_a_stop_nor_starts_in_it() -> None:
+    core = SupervisorCore(["write", "ha"], dormant=frozenset({"ha"}))
+    core.start(0)
+    core.step(Serving("write"), 10)
+    assert core.step(Stop(), 20) == [Terminate("write")]
+    assert core.step(Wanted("ha"), 21) == []
+    assert core.step(Exited("write", 0), 30) == [Finished(0)]
+
+
+def test_ha_of_a_master_ends_last_and_of_a_slave_in_the_phase_of_write() -> None:
+    for names, order in (
+        (["ha", "dispatch", "flush", "write"], ["write", "flush", "dispatch", "ha"]),
+        (["ha-slave", "dispatch", "flush", "control"], ["control", "ha-slave", "flush", "dispatch"]),
+    ):
+        core = SupervisorCore(names)
+        core.start(0)
+        for name in names:
+            core.step(Serving(name), 10)
+        effects = core.step(Stop(), 20)
+        for name in order:
+            assert effects == [Terminate(name)]
+            effects = core.step(Exited(name, 0), 30)
+        assert effects == [Finished(0)]

@@ -1,0 +1,44 @@
+"""A C role inside its worker process: opening it, and calling its loop slice by slice until the stop is complete."""
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ringmq.ipc.supervisor_core import EXIT_ENGINE_REFUSED
+from ringmq.native import ffi, lib
+
+SLICE_NS = 250_000_000
+REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
+"""How the kernel or a seccomp profile says no to io_uring."""
+
+
+class RoleError(RuntimeError):
+    """A C role could not start or had to end; names the role and the system's error. `status` is the exit status."""
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def opened(name: str, handle: Any, error: Any, *, needs_engine: bool = False) -> Any:
+    """The handle, or RoleError with the cause."""
+    if handle == ffi.NULL:
+        refused = needs_engine and -error[0] in REFUSALS
+        hint = " (io_uring is refused, see docs/operating.md)" if refused else ""
+        status = EXIT_ENGINE_REFUSED if refused else 1
+        raise RoleError(f"{name} cannot start: {os.strerror(-error[0])}{hint}", status)
+    return handle
+
+
+def run_role(
+    name: str, run: Callable[[Any, int], int], role: Any, idle: Callable[[int], None] = lambda reason: None
+) -> None:
+    """Call the C loop until it says that the clean stop is complete; `idle` is called between its slices."""
+    while True:
+        reason = int(run(role, SLICE_NS))
+        if reason < 0:
+            raise RoleError(f"{name}: {os.strerror(-reason)}")
+        idle(reason)
+        if reason == lib.RMQ_RUN_STOPPED:
+            return
