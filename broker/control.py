@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import handle, tick
 from ringmq.broker.outlets import Outlets
+from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.persistence import Persistence
-from ringmq.broker.registrar import Outcome, Registrar
 from ringmq.broker.registration import Registration, register_command, unregister_command
 from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request
 from ringmq.broker.staged_writes import StagedWrites
@@ -29,6 +29,7 @@ from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import decode_payload
 from ringmq.remoting.errors import RemotingError
+from ringmq.store import layout
 
 RECORDS_PER_TURN = 512
 TICK_MS = 250
@@ -65,11 +66,11 @@ class _Held:
 class ControlLoop:
     """Owns the core and its way in and out. `turn` does one round; the caller parks between rounds."""
 
-    def __init__(self, plane: Plane, broker: Broker, persistence: Persistence, registrar: Registrar) -> None:
+    def __init__(self, plane: Plane, broker: Broker, persistence: Persistence, name_servers: OutsideCalls) -> None:
         self.broker = broker
         self._plane = plane
         self._persistence = persistence
-        self._registrar = registrar
+        self._name_servers = name_servers
         self._registration = Registration.of(broker.config)
         self._outlets = Outlets(plane)
         self._staged_writes = StagedWrites(plane, broker, log)
@@ -149,12 +150,15 @@ class ControlLoop:
         for address, server in self._registration.servers.items():
             if server.registered:
                 command = unregister_command(self.broker.config, self.broker.identity)
-                self._registrar.call(address, command, STOP_CALL_MS)
-        self._registrar.close(STOP_CALL_MS / 1000)
+                self._name_servers.call(address, command, STOP_CALL_MS)
+        self._name_servers.close(STOP_CALL_MS / 1000)
 
     # ---- in ----
 
     def _on_record(self, record: InboxRecord, now_ms: int) -> list[Effect]:
+        if record.type == lib.RMQ_INBOX_QUEUE:
+            self._guard("queues of records from the master", lambda: self._make_queue(record))
+            return []
         reader = record.role - lib.RMQ_ROLE_READ
         if not 0 <= reader < lib.RMQ_READERS_MAX:
             return []
@@ -176,6 +180,15 @@ class ControlLoop:
             self._tell_once(f"junk from {connection.host}: {error}")
             return [*effects, Hangup(connection, record.pending)]
         return [*effects, *self._handle(request)]
+
+    def _make_queue(self, record: InboxRecord) -> None:
+        """A slave's dispatch waits in front of a record whose queue has no entry: its topic's settings come later."""
+        topic = record.payload.decode(errors="replace")
+        if not layout.is_folder_name(topic):
+            self._tell_once(f"a record from the master has topic {topic!r}, which cannot be stored: it is left out")
+            return
+        self.broker.tables.publish_queue(topic, record.pending, batch=record.frame_length != 0)
+        self._plane.wake(lib.RMQ_ROLE_DISPATCH)
 
     def _handle(self, request: Request) -> list[Effect]:
         try:
@@ -251,14 +264,14 @@ class ControlLoop:
 
     def _register(self, now_ms: int) -> None:
         self._registration.period_ms = self.broker.config.register_name_server_period
-        for outcome in self._registrar.outcomes():
+        for outcome in self._name_servers.outcomes():
             self._tell_outcome(outcome)
             self._registration.finished(outcome.address, outcome.error is None, now_ms)
         timeout_ms = self.broker.config.register_broker_timeout_mills
         for call in self._registration.due(now_ms):
             table = self.broker.topics.body(call.topics)
             command = register_command(self.broker.config, self.broker.identity, table)
-            self._registrar.call(call.address, command, timeout_ms, kept_only=call.topics is not None)
+            self._name_servers.call(call.address, command, timeout_ms, kept_only=call.topics is not None)
 
     def _announce(self) -> int | None:
         """Take over what has changed for the name servers; the number of the news, None when there are none."""
@@ -342,13 +355,13 @@ def run_control(
     plane: Plane,
     broker: Broker,
     persistence: Persistence,
-    registrar: Registrar,
+    name_servers: OutsideCalls,
     should_stop: Callable[[], bool],
     on_serving: Callable[[], None],
     ready_within_ms: int = 2000,
 ) -> None:
     """Serve until told to stop. `on_serving` is called once: when every name server knows the broker, or late."""
-    loop = ControlLoop(plane, broker, persistence, registrar)
+    loop = ControlLoop(plane, broker, persistence, name_servers)
     began_ms, serving = now_ms(), False
     while not should_stop():
         worked = loop.turn(now_ms())

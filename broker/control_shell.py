@@ -8,9 +8,9 @@ from pathlib import Path
 from ringmq.broker.config import BrokerConfig
 from ringmq.broker.control import now_ms, run_control
 from ringmq.broker.core import Broker, Identity
+from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.ports import SUBSCRIPTION_NONE
-from ringmq.broker.registrar import Registrar
 from ringmq.broker.run_config import read_run_config, store_config
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables import load_state
@@ -41,7 +41,8 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     store = StoreView(plane, MessageStore(store_config(config)))
     plane.map_arena(lib.RMQ_CONTROL_PRODUCER)
     broker = Broker(config, identity, plane, store)
-    broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
+    if config.broker_role != "SLAVE":  # a slave takes no requests that could be under way
+        broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
     broker.prepare(now_ms())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
 
@@ -59,13 +60,13 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         settings.pull_disk_count_max = changed.max_transfer_count_on_message_in_disk
 
     broker.on_config = show_limits
-    registrar = Registrar(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
+    name_servers = OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
     role = plane.role(spec.role)
 
     def on_serving() -> None:
         role.state = STATE_SERVING
 
-    run_control(plane, broker, Persistence(root, broker), registrar, lambda: stop.is_set, on_serving)
+    run_control(plane, broker, Persistence(root, broker), name_servers, lambda: stop.is_set, on_serving)
     role.state = STATE_STOPPING
 
 

@@ -167,6 +167,10 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151
     # RingMQ's own; stock answers that it does not know it
     STAGED_WRITES = 270001
+    HA_HANDSHAKE = 270002
+    HA_DECIDE = 270003
+    HA_READ_LOG = 270004
+    HA_STATUS = 270005
 
 
 class ResponseCode(IntEnum):

@@ -14,8 +14,8 @@ import pytest
 from ringmq.broker.config import BrokerConfig, changed
 from ringmq.broker.control import ControlLoop
 from ringmq.broker.core import Broker, Identity
+from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.persistence import Persistence
-from ringmq.broker.registrar import Outcome, Registrar
 from ringmq.broker.tables import load_into, load_state
 from ringmq.ipc.plane import NONE, Capacity, Plane
 from ringmq.ipc.segment import remove_segments
@@ -96,7 +96,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", now()), plane, FakeStore())
     broker.prepare(now())
     load_state(tmp_path, config, broker.topics, broker.groups, broker.offsets, now(), fresh=False)
-    loop = ControlLoop(plane, broker, Persistence(tmp_path, broker), Registrar(lambda: None))
+    loop = ControlLoop(plane, broker, Persistence(tmp_path, broker), OutsideCalls(lambda: None))
     yield Rig(plane, loop, tmp_path)
     remove_segments(name)
 

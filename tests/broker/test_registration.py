@@ -1,4 +1,4 @@
-"""Registration: when each name server is called, what it is told, and the thread that does it against a real socket."""
+"""Registration: when each name server is called and what it is told; the threads that call servers, over sockets."""
 
 import queue
 import socket
@@ -6,7 +6,7 @@ import threading
 
 from ringmq.broker.config import BrokerConfig, changed
 from ringmq.broker.core import Identity
-from ringmq.broker.registrar import Registrar
+from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.registration import Call, Registration, register_command, unregister_command
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
@@ -17,7 +17,10 @@ from ringmq.remoting.namesrv_headers import RegisterBrokerRequestHeader
 from ringmq.remoting.register_body import body_crc32
 from tests.waiting import wait_until
 
-CONFIG = changed(BrokerConfig(), {"brokerName": "b", "brokerClusterName": "c", "namesrvAddr": "a:1;b:2"})
+CONFIG = changed(
+    BrokerConfig(),
+    {"brokerName": "b", "brokerClusterName": "c", "namesrvAddr": "a:1;b:2", "haListenPort": "10912"},
+)
 IDENTITY = Identity("10.0.0.1", 10911, "10.0.0.2", 0)
 
 
@@ -138,43 +141,43 @@ class NameServer:
 def test_the_thread_calls_and_reports() -> None:
     server = NameServer([0, 1, None, 0])
     rung = threading.Event()
-    registrar = Registrar(rung.set)
+    calls = OutsideCalls(rung.set)
     outcomes = []
     for wanted in (1, 2, 3):
-        registrar.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
+        calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
 
         def arrived(count: int = wanted) -> bool:
-            outcomes.extend(registrar.outcomes())
+            outcomes.extend(calls.outcomes())
             return len(outcomes) >= count
 
         wait_until(arrived, f"outcome {wanted}")
     assert [outcome.error for outcome in outcomes] == [None, "answered 1: said so", None]
     assert server.seen.qsize() == 4, "a connection that was closed meanwhile is tried once more"
     assert rung.is_set()
-    registrar.close(5)
+    calls.close(5)
 
 
 def test_nobody_listening_is_an_outcome() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = f"127.0.0.1:{gone.getsockname()[1]}"
-    registrar = Registrar(lambda: None)
-    registrar.call(address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 1000)
-    registrar.close(5)
-    (outcome,) = registrar.outcomes()
+    calls = OutsideCalls(lambda: None)
+    calls.call(address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 1000)
+    calls.close(5)
+    (outcome,) = calls.outcomes()
     assert outcome.address == address
     assert outcome.error
 
 
 def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
     server = NameServer([0, None, 0])
-    registrar = Registrar(lambda: None)
+    calls = OutsideCalls(lambda: None)
     outcomes = []
     command = RemotingCommand.request(RequestCode.REGISTER_BROKER)
     for wanted, kept_only in enumerate((True, False, True, True, False), 1):
-        registrar.call(server.address, command, 5000, kept_only=kept_only)
+        calls.call(server.address, command, 5000, kept_only=kept_only)
 
         def arrived(count: int = wanted) -> bool:
-            outcomes.extend(registrar.outcomes())
+            outcomes.extend(calls.outcomes())
             return len(outcomes) >= count
 
         wait_until(arrived, f"outcome {wanted}")
@@ -182,4 +185,4 @@ def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
     assert errors[0] == errors[3] == "the connection was lost"
     assert errors[1] is None and errors[4] is None
     assert errors[2] and "closed the connection" in errors[2]
-    registrar.close(5)
+    calls.close(5)

@@ -1,6 +1,7 @@
-"""The thread that talks to the name servers, so that a slow one never holds up control.
+"""Calls to other servers (name servers, a slave's master) on threads, so that a slow one never holds up control.
 
-Control hands it (address, frame) jobs and picks up the outcomes; the decisions are in `registration`.
+Control hands in (address, request) and picks up the outcomes; what to ask whom and when is decided elsewhere
+(`registration`, `slave_role`).
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ CONNECT_TIMEOUT_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call ended; `error` is None when the name server answered 0."""
+    """How a call ended; `error` is None when the server answered 0. `answer` is None when it did not answer."""
 
     address: str
     error: str | None
+    answer: RemotingCommand | None = None
+    request_code: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class _Job:
     kept_only: bool
 
 
-class Registrar:
-    """One thread and one connection per name server address."""
+class OutsideCalls:
+    """One thread and one connection per address; the calls to one address are made one after another."""
 
     def __init__(self, on_outcome: Callable[[], None]) -> None:
         """`on_outcome` is called from a thread of ours after each call, to ring the owner's bell."""
@@ -52,7 +55,7 @@ class Registrar:
         jobs = self._jobs.get(address)
         if jobs is None:
             jobs = self._jobs[address] = queue.SimpleQueue()
-            thread = threading.Thread(target=self._serve, args=(address, jobs), daemon=True, name=f"ns {address}")
+            thread = threading.Thread(target=self._serve, args=(address, jobs), daemon=True, name=f"to {address}")
             self._threads.append(thread)
             thread.start()
         jobs.put(_Job(command, timeout_ms / 1000, kept_only))
@@ -66,6 +69,12 @@ class Registrar:
             except queue.Empty:
                 return ended
 
+    def forget(self, address: str) -> None:
+        """No more calls to this address: close its connection when those given so far have ended."""
+        jobs = self._jobs.pop(address, None)
+        if jobs is not None:
+            jobs.put(None)
+
     def close(self, timeout_s: float) -> None:
         """Let the jobs given so far end, at most `timeout_s` for each address."""
         for jobs in self._jobs.values():
@@ -76,7 +85,8 @@ class Registrar:
     def _serve(self, address: str, jobs: queue.SimpleQueue[_Job | None]) -> None:
         link = _Link(address)
         while (job := jobs.get()) is not None:
-            self._outcomes.put(Outcome(address, link.call(job)))
+            error, answer = link.call(job)
+            self._outcomes.put(Outcome(address, error, answer, job.command.code))
             self._on_outcome()
         link.close()
 
@@ -90,25 +100,25 @@ class _Link:
         self._socket: socket.socket | None = None
         self._opaque = 0
 
-    def call(self, job: _Job) -> str | None:
-        """None when the answer's code is 0, else what went wrong. A kept connection may be stale: try once more."""
+    def call(self, job: _Job) -> tuple[str | None, RemotingCommand | None]:
+        """(what went wrong, the answer). A kept connection may be stale: try once more."""
         fresh = self._socket is None
         if fresh and job.kept_only:
-            return "the connection was lost"
-        error = self._try(job.command, job.timeout_s)
+            return "the connection was lost", None
+        error, answer = self._try(job.command, job.timeout_s)
         if error is not None and not fresh and self._socket is None and not job.kept_only:
-            error = self._try(job.command, job.timeout_s)
-        return error
+            error, answer = self._try(job.command, job.timeout_s)
+        return error, answer
 
-    def _try(self, command: RemotingCommand, timeout_s: float) -> str | None:
+    def _try(self, command: RemotingCommand, timeout_s: float) -> tuple[str | None, RemotingCommand | None]:
         try:
             answer = self._exchange(command, timeout_s)
         except (OSError, RemotingError) as error:
             self.close()
-            return str(error) or type(error).__name__
+            return str(error) or type(error).__name__, None
         if answer.code:
-            return f"answered {answer.code}: {answer.remark}"
-        return None
+            return f"answered {answer.code}: {answer.remark}", answer
+        return None, answer
 
     def _exchange(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         if self._socket is None:
@@ -122,7 +132,7 @@ class _Link:
         while True:
             data = self._socket.recv(65_536)
             if not data:
-                raise ConnectionResetError("the name server closed the connection")
+                raise ConnectionResetError("the server closed the connection")
             for received in decoder.feed(data):
                 if received.is_response and received.opaque == command.opaque:
                     return received
