@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ringmq.ha.log_range import LogRange
 from ringmq.ha.orders import OrderError, read_fields
 from ringmq.store.tail_checksums import WINDOW_BYTES, WINDOWS_MAX, Window
 
@@ -45,7 +46,7 @@ class PeerClaim:
     """What a slave says of itself. Offsets of its CommitLog; `tail` as ringmq.store.tail_checksums gives it.
 
     start_id: of its process, hexadecimal text. broker_addr: host:port that its log can be read at. ha_port: local port
-    of the socket that it has connected to the HA port. report_level: "cached" or "flushed". operation: "join" before the
+    of the socket that it has connected to the HA port. report_level: cached or flushed. operation: "join" before the
     stream, "confirm" to ask for the confirm offset again (only who it is counts then).
     """
 
@@ -71,7 +72,10 @@ class PeerClaim:
 
 @dataclass(frozen=True, slots=True)
 class MasterView:
-    """What the judge has to know of the master. decided: broker id -> ADOPT or SALVAGE, by an operator."""
+    """What the judge has to know of the master. decided: broker id -> ADOPT or SALVAGE, by an operator.
+
+    rule: haDivergenceRule. from_newest_file: haStartFromNewestFile.
+    """
 
     cluster: str
     broker_name: str
@@ -80,7 +84,13 @@ class MasterView:
     max_offset: int
     file_bytes: int
     rule: str = REFUSE_WRITES
+    from_newest_file: bool = False
     decided: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def first_offset(self) -> int:
+        """Where an empty slave's log begins."""
+        return LogRange(self.min_offset, self.max_offset).first_offset(self.file_bytes, self.from_newest_file)
 
     def choice(self, broker_id: int) -> str:
         """What is to be done about a slave whose log is longer or differs."""
@@ -120,10 +130,9 @@ def judge(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> Verdict:
     if stranger:
         return Verdict(REFUSE, reason=stranger)
     if peer.empty:
-        inside = own.min_offset <= peer.max_offset <= own.max_offset and peer.max_offset > 0
-        if inside or own.min_offset == 0 == peer.max_offset:
-            return Verdict(ACCEPT, peer.max_offset)
-        return Verdict(START_AT, own.min_offset, "the slave's log is empty")
+        begun = own.min_offset <= peer.max_offset <= own.max_offset and peer.max_offset > 0
+        first = peer.max_offset if begun else own.first_offset
+        return Verdict(ACCEPT if first == peer.max_offset else START_AT, first, "the slave's log is empty")
     if peer.max_offset < own.min_offset:
         lacks = f"the slave lacks {peer.max_offset}..{own.min_offset}, which the master has deleted"
         return Verdict(START_AT, own.min_offset, lacks)

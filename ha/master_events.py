@@ -6,16 +6,9 @@ has been stepped. Offsets are of the CommitLog.
 
 from dataclasses import dataclass
 
+from ringmq.ha.log_range import LogRange as LogRange
 from ringmq.ha.orders import Identity, News
 from ringmq.ha.watermark import Requirement
-
-
-@dataclass(frozen=True, slots=True)
-class LogRange:
-    """The master's log: [min_offset, append_offset)."""
-
-    min_offset: int
-    append_offset: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What happens to a slave's HA client (events) and what is to be done about it (effects).
 
-Offsets are of the CommitLog.
+Offsets are of the CommitLog. A Tick with a fresh snapshot is stepped before every other event.
 """
 
 from dataclasses import dataclass
@@ -163,7 +163,7 @@ class StartTransfer:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """End the connection, or the attempt to make one. No Closed needs to follow."""
+    """End the connection, or the attempt to make one. Nothing of it is stepped any more, no Closed either."""
 
     why: str
 

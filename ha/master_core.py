@@ -1,0 +1,229 @@
+"""A master's decisions about its slaves: `step(event, now_ms) -> effects`, no sockets and no shared memory in here.
+
+One connection:
+
+    Connected --> ready --FirstReport at a possible offset--> transfer --Closed--> gone
+                    |                                             |
+                    +--offset that cannot be, or beyond the end---+--> Close (a longer slave is told to control)
+
+The group (replication_state):
+
+    OK --fewer in sync than needed, and fewer connected--> LOST (11)
+    OK --fewer in sync than needed, enough connected--> STALLED (12)
+    LOST, STALLED --enough in sync--> OK
+
+needed = the replica policy; with enableAutoInSyncReplicas lowered to what is live, but not below minInSyncReplicas. It
+is in degraded mode while the policy as configured cannot be met, whatever the lowered one says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ringmq.ha.in_sync import SyncWatch
+from ringmq.ha.log_range import LogRange
+from ringmq.ha.master_events import (
+    DEGRADED_ENTERED,
+    DEGRADED_LEFT,
+    Close,
+    Closed,
+    Connected,
+    Count,
+    Effect,
+    Event,
+    FirstReport,
+    Identified,
+    Log,
+    Mark,
+    Progress,
+    Require,
+    StartTransfer,
+    State,
+    Tell,
+    Tick,
+)
+from ringmq.ha.master_peer import MasterPeer, standing
+from ringmq.ha.orders import Identity, LongerSlave, PeerNews
+from ringmq.ha.replica_policy import Replica, ReplicaPolicy, can_meet
+from ringmq.ha.settings import HaSettings
+from ringmq.ha.waiter import REPLICATION_LOST, REPLICATION_OK, REPLICATION_STALLED
+
+IDENTITIES_MAX = 64
+IDENTITY_KEPT_MS = 30_000
+"""An identity whose connection does not come is forgotten: the port may be another slave's by then."""
+
+
+@dataclass(slots=True)
+class MasterCore:
+    """All slaves of one master."""
+
+    settings: HaSettings
+    policy: ReplicaPolicy = field(init=False)
+    _peers: dict[int, MasterPeer] = field(default_factory=dict)
+    _identities: dict[tuple[str, int], tuple[Identity, int]] = field(default_factory=dict)
+    _connections: int = 0
+    _require: Require | None = None
+    _state: State | None = None
+    _degraded: bool = False
+
+    def __post_init__(self) -> None:
+        self.policy = ReplicaPolicy.from_settings(self.settings)
+
+    def due_ms(self) -> int | None:
+        """When a Tick matters next; None: not before another event."""
+        due = [at for peer in self._peers.values() if peer.watch and (at := peer.watch.due_ms()) is not None]
+        return min(due, default=None)
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event, return what is to be done, in order. The first Tick says what holds without a slave."""
+        effects: list[Effect] = []
+        match event:
+            case Connected(peer=place, host=host, port=port):
+                self._connections += 1
+                self._peers[place] = MasterPeer(place, host, port, self._connections)
+                identity, _ = self._identities.pop((host, port), (None, 0))
+                effects = self._identify(self._peers[place], identity, now_ms)
+            case Identified(identity=identity):
+                effects = self._identified(identity, now_ms)
+            case FirstReport(peer=place, offset=offset, log=log) if place in self._peers:
+                effects = self._first_report(self._peers[place], offset, log, now_ms)
+            case Progress(peers=peers, log=log):
+                for seen in peers:
+                    watch = self._peers[seen.peer].watch if seen.peer in self._peers else None
+                    if watch:
+                        watch.observe(seen.sent_offset, seen.reported_offset, log.append_offset, now_ms)
+            case Closed(peer=place, why=why) if place in self._peers:
+                peer = self._peers.pop(place)
+                effects = [
+                    Log(f"{peer.name} is gone: {why}"),
+                    Tell(PeerNews(peer.host, peer.port, "closed", peer.broker_id, why=why)),
+                ]
+            case FirstReport() | Closed() | Tick():
+                pass
+        transfers = [effect for effect in effects if isinstance(effect, StartTransfer)]
+        others = [effect for effect in effects if not isinstance(effect, StartTransfer)]
+        return [*others, *self._settle(now_ms), *transfers]
+
+    # -- one connection ------------------------------------------------------------------------------------------------
+
+    def _identified(self, identity: Identity, now_ms: int) -> list[Effect]:
+        for peer in self._peers.values():
+            if (peer.host, peer.port) == (identity.host, identity.port):
+                return self._identify(peer, identity, now_ms)
+        kept = {key: entry for key, entry in self._identities.items() if now_ms - entry[1] < IDENTITY_KEPT_MS}
+        if len(kept) >= IDENTITIES_MAX:
+            del kept[next(iter(kept))]
+        self._identities = {**kept, (identity.host, identity.port): (identity, now_ms)}
+        return []
+
+    def _identify(self, peer: MasterPeer, identity: Identity | None, now_ms: int) -> list[Effect]:
+        """A slave's process has one connection: an older one of the same process is half-open, and ends."""
+        peer.identity = identity
+        if identity is None:
+            return []
+        old = [
+            other
+            for other in self._peers.values()
+            if other is not peer and other.identity and other.identity.start_id == identity.start_id != ""
+        ]
+        return [Close(other.place, f"{peer.name} has connected again") for other in old]
+
+    def _first_report(self, peer: MasterPeer, offset: int, log: LogRange, now_ms: int) -> list[Effect]:
+        if offset > log.append_offset:
+            return self._beyond_end(peer, offset, log)
+        start = offset
+        if peer.identity is None and offset == 0:
+            start = log.first_offset(self.settings.file_bytes, self.settings.start_from_newest_file)
+        elif offset < log.min_offset:
+            if peer.identity is not None:
+                return [
+                    Close(peer.place, f"asks for {offset}, which is deleted by now: the log begins at {log.min_offset}")
+                ]
+            start = log.min_offset
+        peer.watch = SyncWatch(
+            self.settings.max_gap_not_in_sync_bytes,
+            self.settings.slave_timeout_ms,
+            min(offset, start),
+            log.append_offset,
+        )
+        lacks = f"; it lacks {offset}..{start}, which is deleted here" if 0 < offset < start else ""
+        return [
+            StartTransfer(peer.place, start),
+            Log(
+                f"{peer.name} asks for {offset} and gets the log from {start} on, its end is {log.append_offset}{lacks}"
+            ),
+            Tell(PeerNews(peer.host, peer.port, "transfer", peer.broker_id, offset=start)),
+        ]
+
+    def _beyond_end(self, peer: MasterPeer, offset: int, log: LogRange) -> list[Effect]:
+        """Within a file of the end it may be a slave that kept what this master has lost; farther off it is junk."""
+        if offset - log.append_offset > self.settings.file_bytes:
+            return [
+                Close(peer.place, f"asks for {offset}, the log ends at {log.append_offset}: no slave of this master")
+            ]
+        effects: list[Effect] = [Close(peer.place, f"its log ends at {offset}, this one at {log.append_offset}")]
+        if peer.identity is None and peer.allowed(self.settings):
+            effects.append(Tell(LongerSlave(peer.host, peer.port, offset, log.append_offset)))
+        return effects
+
+    # -- the group -----------------------------------------------------------------------------------------------------
+
+    def _settle(self, now_ms: int) -> list[Effect]:
+        """Bring rows, requirements and state up to what is known now; only what changed is said."""
+        counting = standing(self._peers.values(), self.settings)
+        effects: list[Effect] = []
+        for peer in sorted(self._peers.values(), key=lambda peer: peer.place in counting):
+            mark = Mark(
+                peer.place,
+                peer.broker_id,
+                peer.level,
+                peer.room(self.settings),
+                counts=peer.place in counting,
+                in_sync=peer.in_sync(now_ms),
+            )
+            if mark != peer.mark:
+                effects += [*self._sync_log(peer, mark), mark]
+                peer.mark = mark
+        replicas = [
+            Replica(row.peer, row.level, row.room, row.in_sync)
+            for peer in self._peers.values()
+            if (row := peer.mark) is not None and row.counts
+        ]
+        return effects + self._group(replicas)
+
+    def _sync_log(self, peer: MasterPeer, mark: Mark) -> list[Effect]:
+        if peer.mark is None or peer.watch is None or peer.mark.in_sync == mark.in_sync:
+            return []
+        behind = peer.watch.append_offset - peer.watch.reported_offset
+        return [Log(f"{peer.name} is {'in sync' if mark.in_sync else 'out of sync'}, {behind} bytes behind")]
+
+    def _group(self, replicas: list[Replica]) -> list[Effect]:
+        effects: list[Effect] = []
+        answers = self.policy.answers(replicas)
+        require = Require(answers, self.policy.lowered(replicas))
+        in_sync = sum(1 << replica.place for replica in replicas if replica.in_sync)
+        connected = sum(1 << replica.place for replica in replicas)
+        if can_meet(answers, in_sync):
+            code = REPLICATION_OK
+        else:
+            code = REPLICATION_STALLED if can_meet(answers, connected) else REPLICATION_LOST
+        state = State(code, 1 + in_sync.bit_count())
+        if require != self._require:
+            effects.append(require)
+        if state != self._state:
+            effects.append(state)
+        degraded = not can_meet(self.policy.full(replicas), in_sync)
+        if degraded != self._degraded or (self._state and state.replication_state != self._state.replication_state):
+            effects.append(Log(self._group_text(state, degraded)))
+        if degraded != self._degraded:
+            effects.append(Count(DEGRADED_ENTERED if degraded else DEGRADED_LEFT))
+        self._require, self._state, self._degraded = require, state, degraded
+        return effects
+
+    def _group_text(self, state: State, degraded: bool) -> str:
+        have = f"{state.in_sync_replicas} of {self.policy.need} replicas are in sync"
+        if not degraded:
+            return f"degraded mode left: {have}"
+        if state.replication_state == REPLICATION_OK:
+            return f"degraded mode: {have}, sends are answered with fewer (enableAutoInSyncReplicas)"
+        return f"degraded mode: {have}, sends that wait for replicas are refused"

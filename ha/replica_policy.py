@@ -1,0 +1,104 @@
+"""Which replicas must have a byte: replicationPolicy x replicaPolicy x the replicas that are there, as requirements.
+
+A policy asks for `need` replicas, the master counted, or for one slave in the master's room and one in another. While
+fewer are in sync the policy is lowered, never below minInSyncReplicas: the confirm offset always follows the lowered
+one, answers to producers only with enableAutoInSyncReplicas. Rules of need and minimum: RocketMQ's CommitLog
+(calcNeedAckNums); RingMQ applies them without controller mode, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ringmq.ha.settings import HaSettings
+from ringmq.ha.watermark import LEVEL_CACHED, LEVEL_NONE, LEVELS, Condition, Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A slave that counts. level: of its reports."""
+
+    place: int
+    level: int
+    room: str
+    in_sync: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPolicy:
+    """need and minimum count the master. level NONE or need 1: answers wait for no slave."""
+
+    level: int
+    need: int
+    minimum: int = 1
+    auto: bool = False
+    rooms: bool = False
+    own_room: str = ""
+
+    @staticmethod
+    def from_settings(settings: HaSettings) -> ReplicaPolicy:
+        """SYNC_MASTER asks for one slave at least, unless told otherwise in words; ASYNC_MASTER for none."""
+        words = (settings.replication_policy, settings.replica_policy)
+        if settings.broker_role != "SYNC_MASTER" or "none" in words:
+            return ReplicaPolicy(LEVEL_NONE, 1)
+        need = {
+            "": max(settings.in_sync_replicas, 2),
+            "one": 2,
+            "majority": settings.total_replicas // 2 + 1,
+            "all": settings.total_replicas,
+            "rooms": 3,
+        }[settings.replica_policy]
+        return ReplicaPolicy(
+            level=LEVELS[settings.replication_policy] if settings.replication_policy else LEVEL_CACHED,
+            need=need,
+            minimum=settings.min_in_sync_replicas,
+            auto=settings.enable_auto_in_sync_replicas,
+            rooms=settings.replica_policy == "rooms",
+            own_room=settings.room,
+        )
+
+    @property
+    def waits(self) -> bool:
+        """Answers wait for slaves."""
+        return self.level > LEVEL_NONE and self.need > 1
+
+    def full(self, replicas: Iterable[Replica]) -> Requirement:
+        """What the policy asks for, whoever is there."""
+        if not self.waits:
+            return Requirement()
+        able = self._able(replicas)
+        if not self.rooms:
+            return Requirement((Condition(_mask(able), self.need - 1, self.level),))
+        own = [replica for replica in able if replica.room == self.own_room]
+        other = [replica for replica in able if replica.room not in ("", self.own_room)]
+        return Requirement(tuple(Condition(_mask(group), 1, self.level) for group in (own, other)))
+
+    def lowered(self, replicas: Iterable[Replica]) -> Requirement:
+        """What it asks for while fewer are in sync: what these can give, and minInSyncReplicas in any case."""
+        able = self._able(replicas)
+        full, in_sync = self.full(able), _mask(replica for replica in able if replica.in_sync)
+        if can_meet(full, in_sync):
+            return full
+        kept = tuple(part for part in full.conditions if self.rooms and can_meet(Requirement((part,)), in_sync))
+        asked = self.minimum if self.rooms else max(min(self.need, 1 + in_sync.bit_count()), self.minimum)
+        if asked - 1 > len(kept):
+            kept += (Condition(_mask(able), asked - 1, self.level),)
+        return Requirement(kept)
+
+    def answers(self, replicas: Iterable[Replica]) -> Requirement:
+        """What an answer to a producer waits for."""
+        return self.lowered(replicas) if self.auto else self.full(replicas)
+
+    def _able(self, replicas: Iterable[Replica]) -> list[Replica]:
+        """Those whose reports can stand for the level."""
+        return [replica for replica in replicas if replica.level >= self.level]
+
+
+def can_meet(requirement: Requirement, places: int) -> bool:
+    """The peers in the mask `places` are enough for every condition, once they have the bytes."""
+    return all((part.peers & places).bit_count() >= part.count for part in requirement.conditions)
+
+
+def _mask(replicas: Iterable[Replica]) -> int:
+    return sum(1 << place for place in {replica.place for replica in replicas})

@@ -1,0 +1,288 @@
+"""A slave's decisions about its master: `step(event, now_ms) -> effects`, no sockets and no log in here.
+
+    idle --MasterIs--> waiting --Tick, when due--> connecting --Connected--> handshake --accept, or stock--> transfer
+      ^                   ^                            |                        |   |                           |
+      |                   +-----failed, late-----------+-----hold, refuse-------+---|---closed, silent----------+
+      +--no master any more                                                         +--start_at, cut--> restarting
+
+    faulty: the own store takes no bytes; back to waiting when it does.
+
+The first attempt is made at once, later ones after up to 5 s as in stock's DefaultHAClient, where a link that carried
+anything counts as a success. Without the address of the master's broker port there is no handshake (haMasterAddress
+alone): the stream starts on the word of the offset, and again with a handshake when the address becomes known.
+
+What consumers may see here (confirm_limit): the master's confirm offset while the link to a RingMQ master stands, the
+common beginning while it holds this slave off, and everything when it is gone, or stock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ringmq.ha import handshake
+from ringmq.ha.handshake import HandshakeAnswer
+from ringmq.ha.orders import LinkNews
+from ringmq.ha.settings import HaSettings
+from ringmq.ha.slave_events import (
+    NO_LIMIT,
+    Answered,
+    AskConfirm,
+    Closed,
+    Confirmed,
+    ConfirmFailed,
+    Connect,
+    Connected,
+    ConnectFailed,
+    Disconnect,
+    Effect,
+    Event,
+    Handshake,
+    HandshakeFailed,
+    Limit,
+    Log,
+    MasterIs,
+    NotSupported,
+    RestartStore,
+    Snapshot,
+    StartTransfer,
+    StoreFault,
+    StoreSound,
+    StreamStartsAt,
+    Tell,
+    Tick,
+)
+from ringmq.store.store_order import CUT, REBASE, StoreOrder
+
+BACK_OFF_MS = (0, 250, 500, 1000, 2000, 4000, 5000)
+HELD_OFF_MS = 5000
+"""A master that holds or refuses this slave needs a person first."""
+CONNECT_TIMEOUT_MS = 3000
+HANDSHAKE_TIMEOUT_MS = 10_000
+CONFIRM_PERIOD_MS = 100
+CONFIRM_TIMEOUT_MS = 3000
+MASTER_UNKNOWN_MS = 5000
+"""After so long without an address of a master it counts as gone."""
+
+
+@dataclass(slots=True)
+class SlaveCore:
+    """One slave's link. `snapshot`: the slave at its start."""
+
+    settings: HaSettings
+    snapshot: Snapshot
+    state: str = "idle"
+    _master: MasterIs = field(default=MasterIs("", ""))
+    _since_ms: int | None = None
+    _failures: int = 0
+    _due_ms: int = 0
+    _local_port: int = 0
+    _master_start_id: str = ""
+    _asked_ms: int | None = None
+    _confirm_due_ms: int = 0
+    _limit: int | None = None
+    _told: str = ""
+
+    def due_ms(self) -> int | None:
+        """When a Tick matters next; None: not before another event."""
+        since_ms = self._since_ms or 0
+        match self.state:
+            case "idle":
+                return since_ms + MASTER_UNKNOWN_MS if self._limit != NO_LIMIT else None
+            case "waiting":
+                return self._due_ms
+            case "connecting":
+                return since_ms + CONNECT_TIMEOUT_MS
+            case "handshake":
+                return since_ms + HANDSHAKE_TIMEOUT_MS
+            case "transfer":
+                silent_ms = self._heard_ms() + self.settings.housekeeping_ms + 1
+                if not self._master_start_id:
+                    return silent_ms
+                return min(silent_ms, self._confirm_due_ms)
+        return None
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event, return what is to be done, in order."""
+        if self.state == "restarting":
+            return []
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        match self.state, event:
+            case _, Tick(snapshot=snapshot):
+                self.snapshot = snapshot
+                return self._tick(now_ms)
+            case _, MasterIs():
+                return self._master_is(event, now_ms)
+            case _, StoreFault(text=text):
+                return self._fault(text, now_ms)
+            case "faulty", StoreSound():
+                return [Log("the store takes bytes again"), *self._wait(now_ms, 0)]
+            case "connecting", Connected(local_port=port):
+                return self._connected(port, now_ms)
+            case "connecting", ConnectFailed(why=why):
+                return self._lost(f"no connection to master {self._master.ha}: {why}", now_ms)
+            case "handshake", Answered(answer=answer):
+                return self._judged(answer, now_ms)
+            case "handshake", NotSupported():
+                return self._transfer("", NO_LIMIT, now_ms)
+            case "handshake", HandshakeFailed(why=why):
+                return self._failed(f"no handshake with master {self._master.broker}: {why}", now_ms)
+            case "transfer", StreamStartsAt(offset=offset):
+                return self._stream_starts_at(offset, now_ms)
+            case "transfer", Confirmed(offset=offset, start_id=start_id):
+                return self._confirmed(offset, start_id, now_ms)
+            case "transfer", ConfirmFailed():
+                self._asked_ms = None
+            case "handshake" | "transfer", Closed(why=why):
+                return self._lost(f"the connection to master {self._master.ha} is gone: {why}", now_ms)
+        return []
+
+    # -- towards a connection ------------------------------------------------------------------------------------------
+
+    def _master_is(self, master: MasterIs, now_ms: int) -> list[Effect]:
+        before, self._master = self._master, master
+        linked = self.state in ("connecting", "handshake", "transfer")
+        unjudged = self.state == "transfer" and not before.broker and master.broker
+        if master.ha == before.ha and not unjudged:
+            return []
+        why = "its broker's address is known now" if master.ha == before.ha else "the master is elsewhere"
+        effects: list[Effect] = [Disconnect(why)] if linked else []
+        if self.state == "faulty":
+            return effects
+        self._failures = 0
+        if not master.ha:
+            self.state, self._since_ms = "idle", now_ms
+            return [*effects, Log("no master is known"), *self._limited(NO_LIMIT)]
+        return [*effects, *self._wait(now_ms, 0)]
+
+    def _wait(self, now_ms: int, delay_ms: int) -> list[Effect]:
+        if not self._master.ha:
+            self.state, self._since_ms = "idle", now_ms
+            return []
+        self.state, self._due_ms = "waiting", now_ms + delay_ms
+        return self._tick(now_ms)
+
+    def _tick(self, now_ms: int) -> list[Effect]:
+        late = self.due_ms()
+        if late is None or now_ms < late:
+            return []
+        match self.state:
+            case "idle":
+                return self._limited(NO_LIMIT)
+            case "waiting":
+                self.state, self._since_ms = "connecting", now_ms
+                return [Connect(self._master.ha)]
+            case "connecting":
+                why = f"no connection to master {self._master.ha} in {CONNECT_TIMEOUT_MS} ms"
+                return [Disconnect(why), *self._lost(why, now_ms)]
+            case "handshake":
+                return self._failed(f"no answer of master {self._master.broker} in {HANDSHAKE_TIMEOUT_MS} ms", now_ms)
+        return self._tick_transfer(now_ms)
+
+    def _connected(self, port: int, now_ms: int) -> list[Effect]:
+        self._local_port = port
+        if not self._master.broker:
+            return self._transfer("", NO_LIMIT, now_ms)
+        self.state, self._since_ms = "handshake", now_ms
+        return [Handshake(self._master.broker, port)]
+
+    # -- the master's verdict ------------------------------------------------------------------------------------------
+
+    def _judged(self, answer: HandshakeAnswer, now_ms: int) -> list[Effect]:
+        own_end = self.snapshot.append_offset
+        match answer.verdict:
+            case handshake.ACCEPT:
+                return self._transfer(answer.start_id, answer.confirm_offset, now_ms)
+            case handshake.START_AT:
+                return self._restart(StoreOrder(REBASE, answer.offset), answer.reason)
+            case handshake.CUT if answer.offset < own_end:
+                return self._restart(StoreOrder(CUT, answer.offset), answer.reason)
+        bound = answer.offset if answer.verdict == handshake.HOLD else NO_LIMIT
+        why = f"master {self._master.broker} says {answer.verdict}: {answer.reason}"
+        effects = [Disconnect(why), *self._limited(bound), *self._said(why)]
+        if answer.verdict == handshake.HOLD:
+            effects.append(Tell(LinkNews(self._master.ha, "held", why=answer.reason)))
+        return [*effects, *self._wait(now_ms, HELD_OFF_MS)]
+
+    def _restart(self, order: StoreOrder, reason: str) -> list[Effect]:
+        self.state = "restarting"
+        text = f"the store is closed to {order.action} it at {order.offset}: {reason}"
+        return [Disconnect(text), Log(text), RestartStore(order)]
+
+    # -- the stream ----------------------------------------------------------------------------------------------------
+
+    def _transfer(self, start_id: str, confirm_offset: int, now_ms: int) -> list[Effect]:
+        """start_id: "" = a stock master, or one that was not asked."""
+        self.state, self._since_ms, self._master_start_id = "transfer", now_ms, start_id
+        self._asked_ms, self._confirm_due_ms = None, now_ms + CONFIRM_PERIOD_MS
+        self._told, self.snapshot = "", replace(self.snapshot, received_bytes=0)
+        kind = (
+            "RingMQ master" if start_id else "stock master" if self._master.broker else "master, without a handshake,"
+        )
+        text = f"{kind} {self._master.ha} sends the log from {self.snapshot.append_offset} on"
+        stock = bool(self._master.broker) and not start_id
+        news = Tell(LinkNews(self._master.ha, "transfer", stock=stock))
+        return [*self._limited(confirm_offset), StartTransfer(), Log(text), news]
+
+    def _tick_transfer(self, now_ms: int) -> list[Effect]:
+        if now_ms - self._heard_ms() > self.settings.housekeeping_ms:
+            why = f"nothing from master {self._master.ha} for {self.settings.housekeeping_ms} ms"
+            return [Disconnect(why), *self._lost(why, now_ms)]
+        self._confirm_due_ms = now_ms + CONFIRM_PERIOD_MS
+        if self._asked_ms is not None and now_ms - self._asked_ms < CONFIRM_TIMEOUT_MS:
+            return []
+        self._asked_ms = now_ms
+        return [AskConfirm(self._master.broker)]
+
+    def _heard_ms(self) -> int:
+        return max(self.snapshot.last_read_ms, self._since_ms or 0)
+
+    def _stream_starts_at(self, offset: int, now_ms: int) -> list[Effect]:
+        """Stock gives an empty slave its newest file alone. A slave with records never starts afresh by itself."""
+        why = f"the stream starts at {offset}, this log ends at {self.snapshot.append_offset}"
+        if self.snapshot.empty and offset > 0 and offset % self.settings.file_bytes == 0:
+            return self._restart(StoreOrder(REBASE, offset), why)
+        lacks = "" if offset < self.snapshot.append_offset else f": {self.snapshot.append_offset}..{offset} is lacking"
+        return self._failed(f"{why}{lacks}", now_ms)
+
+    def _confirmed(self, offset: int, start_id: str, now_ms: int) -> list[Effect]:
+        self._asked_ms = None
+        if start_id != self._master_start_id:
+            return self._failed(f"master {self._master.broker} was started again", now_ms)
+        return self._limited(offset)
+
+    # -- endings -------------------------------------------------------------------------------------------------------
+
+    def _failed(self, why: str, now_ms: int) -> list[Effect]:
+        return [Disconnect(why), *self._lost(why, now_ms)]
+
+    def _lost(self, why: str, now_ms: int) -> list[Effect]:
+        """The connection, or the attempt, is over: the master counts as gone."""
+        was_linked = self.state == "transfer"
+        if was_linked and self.snapshot.received_bytes:
+            self._failures = 0
+        delay_ms = BACK_OFF_MS[min(self._failures, len(BACK_OFF_MS) - 1)]
+        self._failures += 1
+        effects = [*self._limited(NO_LIMIT), *self._said(why)]
+        if was_linked:
+            effects.append(Tell(LinkNews(self._master.ha, "closed", why=why)))
+        return [*effects, *self._wait(now_ms, delay_ms)]
+
+    def _fault(self, text: str, now_ms: int) -> list[Effect]:
+        linked = self.state in ("connecting", "handshake", "transfer")
+        effects: list[Effect] = [Disconnect(text)] if linked else []
+        self.state = "faulty"
+        return [*effects, Log(f"no log is taken from the master: {text}"), *self._limited(NO_LIMIT)]
+
+    def _limited(self, offset: int) -> list[Effect]:
+        if offset == self._limit:
+            return []
+        self._limit = offset
+        return [Limit(offset)]
+
+    def _said(self, why: str) -> list[Effect]:
+        """Once for each reason until the stream runs again: attempts come every few seconds."""
+        if why == self._told:
+            return []
+        self._told = why
+        return [Log(why)]

@@ -1,0 +1,100 @@
+"""What becomes of a send that waits: the plain-Python twin of the completer's verdict (native/src/flusher.c).
+
+    refused (nothing appended) <-- send --> parked --both conditions hold--> 0
+                                              |--fsync failed--> 14
+                                              |--too few replicas--> 11 or 12, at once
+                                              +--deadline--> 10 (flush) or 12 (replicas)
+
+Codes are RocketMQ's response codes: 0 SUCCESS, 1 SYSTEM_ERROR (the remark says that in-sync replicas are not enough),
+10 FLUSH_DISK_TIMEOUT, 11 SLAVE_NOT_AVAILABLE, 12 FLUSH_SLAVE_TIMEOUT, 14 SERVICE_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+SUCCESS = 0
+SYSTEM_ERROR = 1
+FLUSH_DISK_TIMEOUT = 10
+SLAVE_NOT_AVAILABLE = 11
+FLUSH_SLAVE_TIMEOUT = 12
+SERVICE_NOT_AVAILABLE = 14
+
+REPLICATION_OK = 0
+REPLICATION_LOST = SLAVE_NOT_AVAILABLE
+REPLICATION_STALLED = FLUSH_SLAVE_TIMEOUT
+"""replication_state (RMQ_REPLICATION_*)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitSettings:
+    """What every send of this broker waits for, unless it says WAIT=false; times in ms."""
+
+    sync_flush: bool
+    sync_replication: bool
+    sync_flush_timeout_ms: int = 5000
+    slave_timeout_ms: int = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The words of the watermark page at one moment."""
+
+    flushed_offset: int
+    replicated_offset: int
+    replication_state: int = REPLICATION_OK
+    fsync_failed: bool = False
+
+
+def refusal(waits: WaitSettings, marks: Marks, held: bool, wait: bool = True) -> int | None:
+    """The answer of a send that is not to be appended, None for one that is. wait: not WAIT=false."""
+    if held:
+        return SERVICE_NOT_AVAILABLE
+    too_few = waits.sync_replication and marks.replication_state != REPLICATION_OK
+    return SYSTEM_ERROR if too_few and wait else None
+
+
+def verdict(waits: WaitSettings, end_offset: int, parked_ms: int, marks: Marks, now_ms: int) -> int | None:
+    """The answer of an entry that was parked at `parked_ms`, None while it goes on waiting."""
+    flush_lacks = waits.sync_flush and marks.flushed_offset < end_offset
+    replicas_lack = waits.sync_replication and marks.replicated_offset < end_offset
+    if not flush_lacks and not replicas_lack:
+        return SUCCESS
+    if flush_lacks and marks.fsync_failed:
+        return SERVICE_NOT_AVAILABLE
+    if replicas_lack and marks.replication_state != REPLICATION_OK:
+        return marks.replication_state
+    waited_ms = now_ms - parked_ms
+    if flush_lacks and waited_ms >= waits.sync_flush_timeout_ms:
+        return FLUSH_DISK_TIMEOUT
+    if replicas_lack and waited_ms >= waits.slave_timeout_ms:
+        return FLUSH_SLAVE_TIMEOUT
+    return None
+
+
+_Token = TypeVar("_Token")
+
+
+@dataclass(slots=True)
+class Waiter(Generic[_Token]):
+    """Parked entries in the order of their ends; they are answered from the front."""
+
+    waits: WaitSettings
+    _parked: deque[tuple[_Token, int, int]] = field(default_factory=deque)
+
+    def park(self, token: _Token, end_offset: int, now_ms: int) -> None:
+        """The entry's record ends at `end_offset` and was appended now."""
+        self._parked.append((token, end_offset, now_ms))
+
+    def step(self, marks: Marks, now_ms: int) -> Iterator[tuple[_Token, int]]:
+        """(token, code) of every entry that is answered now."""
+        while self._parked:
+            token, end_offset, parked_ms = self._parked[0]
+            code = verdict(self.waits, end_offset, parked_ms, marks, now_ms)
+            if code is None:
+                return
+            self._parked.popleft()
+            yield token, code
