@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ringmq.broker.property_types import Property, Value, choice, number, switch, words
+from ringmq.broker.replication_relations import contradiction
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
 
 __all__ = ["BrokerConfig", "ConfigError", "changed", "nearest_name", "property_table"]
@@ -24,6 +25,14 @@ _HOST = r"[^\s;/]{0,255}"
 _DAY_MS = 86_400_000
 _INT32 = 2_147_483_647
 _LATER = "not built yet"
+_REPLICAS_MAX = 17
+"""The master and the slaves that fit into the plane (RMQ_HA_PEERS_MAX)."""
+_ROOM = r"[^\s;=/]{1,31}"
+_REPLICA = r"[^\s;=/]{1,255}"
+_REPLICAS = rf"({_REPLICA}(;{_REPLICA})*)?"
+_REPLICA_ROOMS = rf"({_REPLICA}={_ROOM}(;{_REPLICA}={_ROOM})*)?"
+_WHICH = "a slave is named by its brokerId or its address"
+_BY_ROLE = "empty = by brokerRole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +42,14 @@ class BrokerConfig:
     # who we are
     broker_cluster_name: str = words("brokerClusterName", "DefaultCluster", _NAME, _NAME_RULE)
     broker_name: str = words("brokerName", "broker-a", _NAME, _NAME_RULE)
-    broker_id: int = number("brokerId", 0, 0, 0)
-    broker_role: str = choice("brokerRole", "ASYNC_MASTER", ("ASYNC_MASTER",), why="replication is " + _LATER)
+    broker_id: int = number("brokerId", 0, 0, (1 << 63) - 1)
+    """0 = the master of its group."""
+    broker_role: str = choice("brokerRole", "ASYNC_MASTER", ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"))
     broker_ip1: str = words("brokerIP1", "", _HOST, "an address or host name, empty = found out")
     broker_ip2: str = words("brokerIP2", "", _HOST, "an address or host name, empty = brokerIP1")
     bind_address: str = words("bindAddress", "127.0.0.1", _HOST, "an address")
     listen_port: int = number("listenPort", 10911, 0, 65535)
-    ha_listen_port: int = number("haListenPort", 10912, 0, 65535)
+    ha_listen_port: int = number("haListenPort", 0, 0, 65535, note="0 = listenPort + 1")
     namesrv_addr: str = words("namesrvAddr", "", _ADDRESSES, "host:port, several joined by ;")
     region_id: str = words("regionId", "DefaultRegion", r"[^\x00-\x20]{1,64}", "1..64 characters without blanks")
     trace_on: bool = switch("traceOn", True)
@@ -64,6 +74,7 @@ class BrokerConfig:
     short_polling_time_mills: int = number("shortPollingTimeMills", 1000, 1, _DAY_MS)
     lite_pull_message_enable: bool = switch("litePullMessageEnable", True)
     slave_read_enable: bool = switch("slaveReadEnable", False)
+    offset_check_in_slave: bool = switch("offsetCheckInSlave", False)
     enable_property_filter: bool = switch("enablePropertyFilter", False, only=False, why="SQL92 is " + _LATER)
     max_transfer_bytes_on_message_in_memory: int = number(
         "maxTransferBytesOnMessageInMemory", 262_144, 1, 16_777_216, live=True
@@ -127,6 +138,39 @@ class BrokerConfig:
     check_crc_on_recover: bool = switch("checkCRCOnRecover", True)
     enable_dleger_commit_log: bool = switch("enableDLegerCommitLog", False, only=False, why="DLedger is " + _LATER)
 
+    # replication: the link
+    ha_master_address: str = words(
+        "haMasterAddress", "", r"(\S+:\d{1,5})?", "host:port, empty = asked of the name servers"
+    )
+    ha_send_heartbeat_interval: int = number("haSendHeartbeatInterval", 5000, 1, _DAY_MS)
+    ha_housekeeping_interval: int = number("haHousekeepingInterval", 20_000, 2, _DAY_MS)
+    ha_transfer_batch_size: int = number("haTransferBatchSize", 32_768, 1, 32_768)
+    ha_flow_control_enable: bool = switch("haFlowControlEnable", False)
+    max_ha_transfer_byte_in_second: int = number("maxHaTransferByteInSecond", 104_857_600, 4096, 1 << 40)
+    ha_start_from_newest_file: bool = switch("haStartFromNewestFile", False)
+    """What an empty slave gets: true as stock, false everything from the master's minimum offset on."""
+    ha_divergence_rule: str = choice("haDivergenceRule", "refuse", ("refuse", "adopt", "salvage"))
+    """What a master does with what a slave's log has beyond its own."""
+    ha_window_bytes: int = number("ringmqHaWindowBytes", 16_777_216, 65_536, 1 << 32)
+    """Sent to a slave and not reported by it yet."""
+
+    # replication: the policy
+    replication_policy: str = choice(
+        "replicationPolicy", "", ("none", "handed", "sent", "received", "cached", "flushed"), why=_BY_ROLE
+    )
+    """How far a byte must have come to count as replicated."""
+    replica_policy: str = choice("replicaPolicy", "", ("none", "one", "majority", "all", "rooms"), why=_BY_ROLE)
+    """How many replicas must have it."""
+    in_sync_replicas: int = number("inSyncReplicas", 1, 1, _REPLICAS_MAX)
+    min_in_sync_replicas: int = number("minInSyncReplicas", 1, 1, _REPLICAS_MAX)
+    total_replicas: int = number("totalReplicas", 1, 1, _REPLICAS_MAX)
+    enable_auto_in_sync_replicas: bool = switch("enableAutoInSyncReplicas", False)
+    slave_timeout: int = number("slaveTimeout", 3000, 1, 3_600_000)
+    ha_max_gap_not_in_sync: int = number("haMaxGapNotInSync", 268_435_456, 1, _INT32)
+    ha_room: str = words("haRoom", "", rf"({_ROOM})?", "1..31 characters without blanks, ;, = and /, empty = none")
+    ha_replica_rooms: str = words("haReplicaRooms", "", _REPLICA_ROOMS, f"slave=room, several joined by ; ({_WHICH})")
+    ha_allowed_replicas: str = words("haAllowedReplicas", "", _REPLICAS, f"slaves joined by ;, empty = all ({_WHICH})")
+
     # store: retention
     delete_when: str = words("deleteWhen", "04", r"([01]?\d|2[0-3])(;([01]?\d|2[0-3]))*", "hours 00..23 joined by ;")
     file_reserved_time: int = number("fileReservedTime", 72, 1, 1_000_000)
@@ -163,6 +207,11 @@ class BrokerConfig:
     groups_max: int = number("ringmqGroupsMax", 65_536, 1024, 16_777_216)
     subscriptions_max: int = number("ringmqSubscriptionsMax", 131_072, 1024, 16_777_216)
     offsets_max: int = number("ringmqOffsetsMax", 524_288, 4096, 67_108_864)
+
+    @property
+    def ha_port(self) -> int:
+        """The port for slaves: stock, too, takes the one above listenPort where none is said (`BrokerStartup`)."""
+        return self.ha_listen_port or self.listen_port + 1
 
     def as_properties(self) -> dict[str, str]:
         """Every property under its wire name, sorted, as text (GET_BROKER_CONFIG)."""
@@ -229,3 +278,5 @@ def _check_relations(config: BrokerConfig) -> None:
             f"ringmqReceiveBufferCount = {config.receive_buffer_count} is impossible; accepted: a power of two",
             "ringmqReceiveBufferCount",
         )
+    if (found := contradiction(config)) is not None:
+        raise ConfigError(found.message, found.name)

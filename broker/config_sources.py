@@ -54,14 +54,11 @@ def resolve(settings: Iterable[Setting]) -> tuple[BrokerConfig, list[str]]:
             nothing.setdefault(setting.name, setting.place)
         else:
             raise _unknown(setting)
-    config = BrokerConfig()
-    for setting in values.values():
-        try:
-            changed(config, {setting.name: setting.value})
-        except ConfigError as error:
-            if error.name == setting.name:
-                raise ConfigError(f"{setting.place}: {error}", error.name) from error
-    config = changed(config, {name: setting.value for name, setting in values.items()})
+    try:
+        config = changed(BrokerConfig(), {name: setting.value for name, setting in values.items()})
+    except ConfigError as error:
+        place = f"{values[error.name].place}: " if error.name in values else ""
+        raise ConfigError(f"{place}{error}", error.name) from error
     notices = [f"{place}: {name} is a RocketMQ property that means nothing here" for name, place in nothing.items()]
     return config, notices
 

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 from ringmq.broker.config import BrokerConfig
+from ringmq.broker.replication_relations import waits_for_replicas
 from ringmq.broker.run_config import store_config
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
@@ -85,8 +86,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.pull_memory_count_max = config.max_transfer_count_on_message_in_memory
     settings.pull_disk_bytes_max = config.max_transfer_bytes_on_message_in_disk
     settings.pull_disk_count_max = config.max_transfer_count_on_message_in_disk
-    ram_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    settings.memory_window_bytes = ram_bytes * config.access_message_in_memory_max_ratio // 100
+    settings.memory_window_bytes = _memory_window_bytes(config)
     settings.readers = placement.readers
     settings.spin_pauses = placement.spin_pauses if config.spin_pauses < 0 else config.spin_pauses
     host = ipaddress.ip_address(store_host).packed
@@ -111,8 +111,37 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.partial_frame_timeout_ms = config.partial_frame_timeout_ms
     settings.send_queue_bytes_max = config.send_queue_bytes_max
     settings.send_stall_timeout_ms = config.send_stall_timeout_ms
-    policy = lib.RMQ_CONFIRM_FLUSHED if settings.sync_flush else lib.RMQ_CONFIRM_APPENDED
-    plane.watermarks.confirm_policy = policy
+    _fill_replication(plane, config)
+    plane.watermarks.confirm_policy = confirm_policy_of(config)
+
+
+def confirm_policy_of(config: BrokerConfig) -> int:
+    """Which words bound what consumers may see: a slave is bound by what its master says, too."""
+    limited = config.broker_role == "SLAVE" or waits_for_replicas(config)
+    flushed = config.flush_disk_type == "SYNC_FLUSH"
+    return (lib.RMQ_CONFIRM_FLUSHED if flushed else lib.RMQ_CONFIRM_APPENDED) | (lib.RMQ_CONFIRM_LIMITED * limited)
+
+
+def _fill_replication(plane: Plane, config: BrokerConfig) -> None:
+    settings = plane.header.settings
+    settings.broker_role = lib.RMQ_BROKER_SLAVE if config.broker_role == "SLAVE" else lib.RMQ_BROKER_MASTER
+    settings.broker_id = config.broker_id
+    settings.sync_replication = waits_for_replicas(config)
+    settings.slave_timeout_ms = config.slave_timeout
+    settings.ha_transfer_bytes = config.ha_transfer_batch_size
+    settings.ha_window_bytes = config.ha_window_bytes
+    settings.ha_bytes_per_second = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0
+    settings.ha_heartbeat_ms = config.ha_send_heartbeat_interval
+    settings.ha_housekeeping_ms = config.ha_housekeeping_interval
+    settings.offset_check_in_slave = config.offset_check_in_slave
+
+
+def _memory_window_bytes(config: BrokerConfig) -> int:
+    """What counts as in memory; a slave reckons with 10 % less than it is told (stock's `BrokerStartup`)."""
+    percent = config.access_message_in_memory_max_ratio
+    if config.broker_role == "SLAVE":
+        percent = max(percent - 10, 0)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * percent // 100
 
 
 def _text(settings: object, field: str, value: bytes, name: str) -> None:

@@ -35,14 +35,16 @@ def number(
     live: bool = False,
     step: int = 1,
     cut: tuple[int, int] | None = None,
+    note: str = "",
 ) -> Any:
     """A dataclass field for a whole number in low..high that is a multiple of `step`.
 
-    `cut`: the bounds to which stock silently brings what lies outside.
+    `cut`: the bounds to which stock silently brings what lies outside. `note`: what a special value means.
     """
-    accepted = f"a whole number {low}..{high}" if low < high else f"only {low}"
+    accepted = f"a whole number {low}..{high}"
     accepted += f", a multiple of {step}" if step > 1 else ""
     accepted += f"; below {cut[0]} counts as {cut[0]}, above {cut[1]} as {cut[1]}" if cut else ""
+    accepted += f"; {note}" if note else ""
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()):
@@ -69,11 +71,11 @@ def switch(name: str, default: bool, *, live: bool = False, only: bool | None = 
 
 
 def choice(name: str, default: str, choices: tuple[str, ...], *, live: bool = False, why: str = "") -> Any:
-    """A dataclass field for one of some words."""
+    """A dataclass field for one of some words, or the empty one where that is the default."""
     accepted = " or ".join(choices) + (f" ({why})" if why else "")
 
     def parse(text: str) -> str:
-        if text.strip() not in choices:
+        if text.strip() not in (*choices, default):
             raise ValueError(text)
         return text.strip()
 

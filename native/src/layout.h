@@ -193,7 +193,8 @@ struct rmq_settings {
     uint64_t ha_bytes_per_second;      /* maxHaTransferByteInSecond with haFlowControlEnable, else 0 */
     uint32_t ha_heartbeat_ms;          /* haSendHeartbeatInterval */
     uint32_t ha_housekeeping_ms;       /* haHousekeepingInterval */
-    uint8_t reserved[200];
+    uint32_t offset_check_in_slave;    /* a slave corrects offsets that are outside its queues */
+    uint8_t reserved[196];
 };
 #define RMQ_BROKER_MASTER 0
 #define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends what its master sends, readers refuse sends */

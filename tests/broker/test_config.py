@@ -5,19 +5,23 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.broker import plane_setup
 from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
 from ringmq.broker.config_sources import Setting, from_environment, read_config, resolve
 from ringmq.broker.config_table import markdown
+from ringmq.broker.replication_relations import waits_for_replicas
 from ringmq.broker.run_config import store_config
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.native import lib
 from ringmq.remoting.properties_text import BadProperties, PropertyLine, format_properties, parse_properties
 from ringmq.store.retention import RetentionSettings
 
 
 def test_every_property_is_stocks_or_carries_our_prefix() -> None:
+    wider = {"replicationPolicy", "replicaPolicy", "haRoom", "haReplicaRooms", "haAllowedReplicas"}
+    wider |= {"haStartFromNewestFile", "haDivergenceRule"}  # beside stock's ha properties, in their style
     strangers = {name for name in property_table() if name not in STOCK_PROPERTY_NAMES}
-    assert strangers
-    assert all(name.startswith("ringmq") for name in strangers)
+    assert {name for name in strangers if not name.startswith("ringmq")} == wider
 
 
 def test_defaults_survive_a_trip_through_text() -> None:
@@ -68,9 +72,15 @@ def test_nothing_is_near_to_nonsense() -> None:
         ("autoCreateTopicEnable", "yes", "true or false"),
         ("mappedFileSizeConsumeQueue", "21", "multiple of 20"),
         ("mappedFileSizeCommitLog", "4294967296", r"\.\."),
-        ("brokerRole", "SLAVE", "replication is not built yet"),
+        ("brokerRole", "MASTER", "ASYNC_MASTER or SYNC_MASTER or SLAVE"),
         ("authenticationEnabled", "true", "ACL is not built yet"),
-        ("brokerId", "1", "only 0"),
+        ("brokerId", "-1", r"0\.\.9223372036854775807"),
+        ("brokerId", "1", "a master's brokerId is 0"),
+        ("haTransferBatchSize", "32769", r"1\.\.32768"),
+        ("replicaPolicy", "two", "one or majority or all or rooms .empty = by brokerRole"),
+        ("haRoom", "a=b", "without blanks"),
+        ("haReplicaRooms", "east", "slave=room"),
+        ("haMasterAddress", "10.0.0.1", "host:port"),
         ("namesrvAddr", "localhost", "host:port"),
         ("deleteWhen", "24", r"00\.\.23"),
         ("ringmqReceiveBufferCount", "100", "power of two"),
@@ -90,6 +100,70 @@ def test_values_that_fit_only_together_are_judged_together() -> None:
     assert config.max_message_size == 8_000_000
     with pytest.raises(ConfigError, match="does not fit into mappedFileSizeCommitLog"):
         resolve([Setting("maxMessageSize", "8000000", "a"), Setting("mappedFileSizeCommitLog", "1048576", "b")])
+
+
+def settings_of(text: str) -> list[Setting]:
+    return [Setting(*pair.split("=", 1), "here") for pair in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("brokerRole=SLAVE", "brokerId", "brokerId = 0: 0 is its master's"),
+        ("brokerRole=SYNC_MASTER brokerId=2", "brokerId", "brokerId = 2 with brokerRole = SYNC_MASTER"),
+        ("haSendHeartbeatInterval=20000", "haSendHeartbeatInterval", "not below haHousekeepingInterval = 20000"),
+        ("listenPort=11000 haListenPort=10998", "haListenPort", "10998 is taken"),
+        ("minInSyncReplicas=2", "minInSyncReplicas", "inSyncReplicas = 1 is below minInSyncReplicas = 2"),
+        ("brokerRole=SYNC_MASTER replicaPolicy=one minInSyncReplicas=3", "minInSyncReplicas", "2 replicas, is below"),
+        ("replicaPolicy=one", "brokerRole", "replicaPolicy = one waits for slaves, brokerRole = ASYNC_MASTER does not"),
+        (
+            "brokerRole=SYNC_MASTER replicaPolicy=none replicationPolicy=sent",
+            "replicaPolicy",
+            "replicationPolicy = sent",
+        ),
+        ("brokerRole=SYNC_MASTER replicaPolicy=majority", "totalReplicas", "counted from totalReplicas = 1"),
+        ("brokerRole=SYNC_MASTER replicaPolicy=rooms", "haRoom", "rooms needs haRoom"),
+    ],
+)
+def test_properties_of_replication_that_contradict_are_refused(text: str, name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        resolve(settings_of(text))
+    assert caught.value.name == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "brokerRole=SLAVE brokerId=3 haMasterAddress=10.0.0.1:10912",
+        "brokerRole=SYNC_MASTER inSyncReplicas=2 minInSyncReplicas=2",
+        "brokerRole=SYNC_MASTER replicaPolicy=majority totalReplicas=3 minInSyncReplicas=2",
+        "brokerRole=SYNC_MASTER replicaPolicy=rooms haRoom=east haReplicaRooms=1=east;10.0.0.9=west",
+        "brokerRole=SYNC_MASTER replicationPolicy=none",
+        "haAllowedReplicas=1;fd00::7 haSendHeartbeatInterval=10 haHousekeepingInterval=20",
+    ],
+)
+def test_replication_that_fits_together_is_taken(text: str) -> None:
+    config, notices = resolve(settings_of(text))
+    assert notices == []
+    given = dict(pair.split("=", 1) for pair in text.split())
+    assert {name: config.as_properties()[name] for name in given} == given
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "waits"),
+    [
+        ("brokerRole=ASYNC_MASTER inSyncReplicas=2", lib.RMQ_CONFIRM_APPENDED, 0),
+        ("brokerRole=SYNC_MASTER", lib.RMQ_CONFIRM_LIMITED, 1),
+        ("brokerRole=SYNC_MASTER flushDiskType=SYNC_FLUSH", lib.RMQ_CONFIRM_LIMITED | lib.RMQ_CONFIRM_FLUSHED, 1),
+        ("brokerRole=SYNC_MASTER replicationPolicy=none", lib.RMQ_CONFIRM_APPENDED, 0),
+        ("brokerRole=SYNC_MASTER replicaPolicy=none flushDiskType=SYNC_FLUSH", lib.RMQ_CONFIRM_FLUSHED, 0),
+        ("brokerRole=SLAVE brokerId=1", lib.RMQ_CONFIRM_LIMITED, 0),
+        ("brokerRole=SLAVE brokerId=1 flushDiskType=SYNC_FLUSH", lib.RMQ_CONFIRM_LIMITED | lib.RMQ_CONFIRM_FLUSHED, 0),
+    ],
+)
+def test_roles_say_who_waits_and_what_may_be_read(text: str, policy: int, waits: int) -> None:
+    config, _ = resolve(settings_of(text))
+    assert (plane_setup.confirm_policy_of(config), waits_for_replicas(config)) == (policy, bool(waits))
 
 
 def test_set_without_equals_and_unreadable_files_are_refused(tmp_path: Path) -> None:
@@ -142,7 +216,7 @@ def test_a_tilde_in_a_file_is_the_users_home(tmp_path: Path, monkeypatch: pytest
 
 def test_every_property_that_is_taken_is_used() -> None:
     root = Path(__file__).parents[2]
-    sources = [path for folder in ("broker", "store") for path in sorted((root / folder).rglob("*.py"))]
+    sources = [path for folder in ("broker", "ha", "store") for path in sorted((root / folder).rglob("*.py"))]
     text = "\n".join(path.read_text() for path in sources if path.name not in ("config_sources.py", "stock_names.py"))
     text = text.replace((root / "broker" / "config.py").read_text(), "")
     unused = [

@@ -1,0 +1,87 @@
+"""Properties of replication that fit only together: what a configuration says against itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ringmq.broker.config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """What does not fit, and the property to change first."""
+
+    message: str
+    name: str
+
+
+def contradiction(config: BrokerConfig) -> Contradiction | None:
+    """The first contradiction among the properties of replication, None where they agree."""
+    return _of_role(config) or _of_link(config) or _of_policy(config)
+
+
+def _of_role(config: BrokerConfig) -> Contradiction | None:
+    """Stock (`BrokerStartup`) refuses a slave with id 0, too; a master's other id it silently makes 0."""
+    if config.broker_role == "SLAVE" and not config.broker_id:
+        return Contradiction(
+            "brokerRole = SLAVE with brokerId = 0: 0 is its master's, give a number above 0", "brokerId"
+        )
+    if config.broker_role != "SLAVE" and config.broker_id:
+        return Contradiction(
+            f"brokerId = {config.broker_id} with brokerRole = {config.broker_role}: a master's brokerId is 0",
+            "brokerId",
+        )
+    return None
+
+
+def _of_link(config: BrokerConfig) -> Contradiction | None:
+    heartbeat, housekeeping = config.ha_send_heartbeat_interval, config.ha_housekeeping_interval
+    if heartbeat >= housekeeping:
+        return Contradiction(
+            f"haSendHeartbeatInterval = {heartbeat} is not below haHousekeepingInterval = {housekeeping}: "
+            "every idle link would be closed",
+            "haSendHeartbeatInterval",
+        )
+    ha_port = config.ha_listen_port
+    if ha_port and config.listen_port and ha_port in (config.listen_port, config.listen_port - 2):
+        return Contradiction(
+            f"haListenPort = {ha_port} is taken: listenPort = {config.listen_port} and the VIP port below it",
+            "haListenPort",
+        )
+    return None
+
+
+def _of_policy(config: BrokerConfig) -> Contradiction | None:
+    level, count = config.replication_policy, config.replica_policy
+    words = (("replicaPolicy", count), ("replicationPolicy", level))
+    waits = [f"{name} = {word}" for name, word in words if word not in ("", "none")]
+    if waits and config.broker_role == "ASYNC_MASTER":
+        return Contradiction(f"{waits[0]} waits for slaves, brokerRole = ASYNC_MASTER does not", "brokerRole")
+    if waits and "none" in (level, count):
+        return Contradiction(f"{waits[0]} waits for slaves, the other policy of replication is none", "replicaPolicy")
+    if count in ("majority", "all") and config.total_replicas < 2:
+        return Contradiction(
+            f"replicaPolicy = {count} is counted from totalReplicas = {config.total_replicas}: "
+            "say how many there are, the master included",
+            "totalReplicas",
+        )
+    if count == "rooms" and not config.ha_room:
+        return Contradiction("replicaPolicy = rooms needs haRoom, the room of this broker", "haRoom")
+    return _of_minimum(config)
+
+
+def _of_minimum(config: BrokerConfig) -> Contradiction | None:
+    """A send may not ask for fewer replicas than there must be for it to be taken. The master is counted."""
+    total, policy = config.total_replicas, config.replica_policy
+    asked = {"one": 2, "majority": total // 2 + 1, "all": total, "rooms": 3}.get(policy, config.in_sync_replicas)
+    if policy == "none" or asked >= config.min_in_sync_replicas:
+        return None
+    what = f"replicaPolicy = {policy}, {asked} replicas," if policy else f"inSyncReplicas = {asked}"
+    return Contradiction(f"{what} is below minInSyncReplicas = {config.min_in_sync_replicas}", "minInSyncReplicas")
+
+
+def waits_for_replicas(config: BrokerConfig) -> bool:
+    """Whether this broker's answer to a send depends on its slaves."""
+    return config.broker_role == "SYNC_MASTER" and "none" not in (config.replication_policy, config.replica_policy)
