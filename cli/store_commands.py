@@ -87,21 +87,28 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
 @store.command()
 @_store_options
 @click.option("--records", is_flag=True, help="Decode records instead of listing files and queues.")
+@click.option("--salvage", metavar="NAME", help="Decode the records of this salvage file.")
 @click.option("--from", "from_offset", type=int, default=0, help="First offset, of the log or of the queue.")
 @click.option("--to", "to_offset", type=int, default=(1 << 62), show_default="end", help="Log offset to stop at.")
 @click.option("--limit", type=click.IntRange(1), default=LIMIT, show_default=True, help="At most so many records.")
 @click.option("--topic", help="Only this topic; with --records its queue --queue by queue offset.")
 @click.option("--queue", "queue_id", type=int, default=0, show_default=True, help="Queue id for --records --topic.")
 def inspect(
-    folder: Path, config: Path | None, settings: tuple[str, ...], output: str, records: bool, from_offset: int,
-    to_offset: int, limit: int, topic: str | None, queue_id: int,
+    folder: Path, config: Path | None, settings: tuple[str, ...], output: str, records: bool, salvage: str | None,
+    from_offset: int, to_offset: int, limit: int, topic: str | None, queue_id: int,
 ) -> None:  # fmt: skip
     """List files, ranges, topics and queues of FOLDER, or decode its records."""
     from ringmq.store import inspect as look
 
     found, readable, live = _open(folder, config, settings)
+    rows: Iterable[dict[str, Any]]
+    if salvage is not None:
+        try:
+            _print_records(output, look.salvage_records(found, salvage, from_offset, limit))
+        except FileNotFoundError as error:
+            raise click.ClickException(str(error)) from error
+        return
     if records:
-        rows: Iterable[dict[str, Any]]
         if topic is None:
             rows = look.log_records(found, readable, from_offset, to_offset, limit)
         else:
@@ -114,6 +121,7 @@ def inspect(
         "log_files": look.log_files(found, readable),
         "queues": look.queues(found, readable, topic),
         "index_files": _index_rows(found),
+        "salvage_files": look.salvage_files(found),
     }
     if output == "json":
         click.echo(json.dumps({**facts, **tables}, ensure_ascii=False, indent=2))

@@ -1,13 +1,14 @@
 """What is in a store folder, as plain values for `ringmq store inspect`: files, ranges, queues, index, records."""
 
+import mmap
 from collections.abc import Iterator
 from typing import Any
 
-from ringmq.store import markers
+from ringmq.store import markers, salvage
 from ringmq.store.batch_consume_queue import BatchConsumeQueue
 from ringmq.store.checkpoint import read_checkpoint
 from ringmq.store.message_store import MessageStore
-from ringmq.store.record import MALFORMED, REASONS, Record, offset_message_id, parse_record, torn_properties
+from ringmq.store.record import BLANK, MALFORMED, REASONS, Record, offset_message_id, parse_record, torn_properties
 
 BODY_SHOWN_BYTES = 200
 
@@ -101,6 +102,33 @@ def log_records(
         yield record_row(record)
         offset += record.size
         limit -= 1
+
+
+def salvage_files(store: MessageStore) -> list[dict[str, Any]]:
+    """Return one row per file of `salvage/`: log bytes that were taken out, as the master's log has others there."""
+    files = salvage.salvage_files(store.config.root)
+    fields = ("from_offset", "to_offset", "saved_ms")
+    return [{"name": file.path.name, **{field: getattr(file, field) for field in fields}} for file in files]
+
+
+def salvage_records(store: MessageStore, name: str, from_offset: int, limit: int) -> Iterator[dict[str, Any]]:
+    """Decode the records of a salvage file from an offset of the log on; raises FileNotFoundError for another name."""
+    file = next((file for file in salvage.salvage_files(store.config.root) if file.path.name == name), None)
+    if file is None:
+        raise FileNotFoundError(f"{store.config.root / salvage.SALVAGE / name}: there is no such salvage file")
+    with file.path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        data, at = memoryview(mapped)[: file.to_offset - file.from_offset], 0
+        with data:
+            while at < len(data) and limit > 0:
+                result, record = parse_record(data[at:], file.from_offset + at)
+                if record is None:
+                    if result != BLANK:
+                        yield {"commit_log_offset": file.from_offset + at, "error": REASONS[result]}
+                    return
+                if record.commit_log_offset >= from_offset:
+                    yield record_row(record)
+                    limit -= 1
+                at += record.size
 
 
 def queue_records(

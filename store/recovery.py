@@ -87,9 +87,13 @@ def recover(
     *,
     trust_boot: bool = True,
     window_bytes: int = REDISPATCH_WINDOW_BYTES,
+    every_topic: bool = False,
     clock: Callable[[], float] = time.perf_counter,
 ) -> RecoveredStore:
     """Load and repair the store; the caller holds its lock. Idempotent: a recovery that dies is simply run again.
+
+    `every_topic`: records of topics that are in no configuration get their queues, too. On a slave those are topics
+    whose settings have not come yet, elsewhere deleted ones.
 
     Raises StoreLoadError when the files cannot be a store of this configuration, OSError as it comes.
     """
@@ -111,7 +115,7 @@ def recover(
     stages.end("load queues")
     start = _scan_start(store, result, window_bytes)
     stages.end("find start")
-    _scan(store, result, start)
+    _scan(store, result, start, every_topic=every_topic)
     stages.end("scan log")
     result.cut_bytes = cut_log(store.commit_log.files, result.append_offset, result.reasons)
     stages.end("cut log")
@@ -199,7 +203,7 @@ def _scan_start(store: MessageStore, result: RecoveredStore, window_bytes: int) 
     queues_end = _queues_end(result)
     if result.mode == SAME_BOOT:
         border = _border_below(store, result, queues_end - window_bytes)
-        return border if border is not None else starts[0]
+        return border if border is not None else _file_below(store, queues_end - window_bytes)
     safe_ms = result.checkpoint.min_time_ms
     if store.config.message_index_safe:
         safe_ms = result.checkpoint.min_time_with_index_ms
@@ -235,6 +239,13 @@ def _border_below(store: MessageStore, result: RecoveredStore, offset: int) -> i
     return best
 
 
+def _file_below(store: MessageStore, offset: int) -> int:
+    """Return the newest file that begins with a record at or below `offset`, else the oldest: the log was cut there."""
+    starts = store.commit_log.files.starts
+    below = (start for start in reversed(starts) if start <= offset and _first_record(store, start) is not None)
+    return next(below, starts[0])
+
+
 # ---- scan and cut --------------------------------------------------------------------------------------------
 
 
@@ -247,7 +258,7 @@ def _known_topics(root: Path) -> set[str] | None:
     return set(table) if isinstance(table, dict) and table else None
 
 
-def _scan(store: MessageStore, result: RecoveredStore, start: int) -> None:
+def _scan(store: MessageStore, result: RecoveredStore, start: int, *, every_topic: bool = False) -> None:
     table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
     if table == ffi.NULL:
         raise MemoryError("no memory for the table of queues")
@@ -268,7 +279,7 @@ def _scan(store: MessageStore, result: RecoveredStore, start: int) -> None:
     result.append_offset = append
     result.scanned_records = state.records
     result.last_store_time_ms = state.last_store_time_ms
-    _take_rows(table, result, _known_topics(store.config.root))
+    _take_rows(table, result, None if every_topic else _known_topics(store.config.root))
 
 
 def _scan_files(store: MessageStore, result: RecoveredStore, start: int, state: Any) -> int:

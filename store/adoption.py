@@ -1,0 +1,144 @@
+"""Taking over the tail of another replica's log: the master lost it, a slave has it.
+
+The store is closed, its lock is ours and its log ends at the given offset (`salvage.cut` sees to that). The bytes in
+front of it have to be the same in both logs. What follows comes in chunks and is written where it stands in the other
+log, whole records only, each checked before: sizes, CRC of the body, and that it names this very place. Doing it again
+from the same offset writes the same bytes again.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from ringmq.store import layout
+from ringmq.store import record as records
+from ringmq.store.commit_log import CommitLog
+from ringmq.store.config import StoreConfig
+from ringmq.store.mapped_file import MappedFileCache
+from ringmq.store.salvage import make_log_file
+from ringmq.store.tail_checksums import WINDOW_BYTES, log_bytes
+
+CHUNK_BYTES = 1 << 20
+RECORD_BYTES_MAX = 64 << 20
+ReadChunk = Callable[[int, int], bytes]
+"""(commit log offset, bytes wanted) -> bytes from there, at least one; may be fewer. Raises OSError."""
+
+
+class AdoptionError(Exception):
+    """The other log could not be taken over to its end; the message says where it stopped and why.
+
+    What was taken over up to `end_offset` is whole and stays.
+    """
+
+    def __init__(self, message: str, end_offset: int) -> None:
+        super().__init__(message)
+        self.end_offset = end_offset
+
+
+def adopt(config: StoreConfig, from_offset: int, to_offset: int, read_chunk: ReadChunk) -> int:
+    """Append [from_offset, to_offset) of the log that `read_chunk` reads; returns the log's new end.
+
+    Both offsets are record borders. AdoptionError when the bytes in front of them differ, end early or are no records,
+    OSError of our own disk.
+    """
+    _compare_front(config, from_offset, read_chunk)
+    with ExitStack() as stack:
+        writer = _LogWriter(config, stack)
+        at, pending = from_offset, b""
+        while at < to_offset:
+            wanted = min(CHUNK_BYTES, to_offset - at - len(pending))
+            if wanted:
+                pending += _read(read_chunk, at, at + len(pending), wanted)
+            used, why = _whole_bytes(pending, at, config.commit_log_file_bytes, check_crc=config.check_crc_on_recover)
+            writer.write(at, pending[:used])
+            at, pending = at + used, pending[used:]
+            ended = not used and (not wanted or len(pending) > RECORD_BYTES_MAX)
+            if why != records.SHORT or ended:
+                writer.sync()
+                raise AdoptionError(f"the other log has no record at {at}: {records.REASONS[why]}", at)
+        writer.sync()
+    return at
+
+
+def _compare_front(config: StoreConfig, end_offset: int, read_chunk: ReadChunk) -> None:
+    log = CommitLog(config, MappedFileCache(2))
+    at = max(log.min_offset, end_offset - WINDOW_BYTES)
+    while at < end_offset:
+        theirs = _read(read_chunk, end_offset, at, end_offset - at)
+        ours = b"".join(log_bytes(log, at, at + len(theirs)))
+        if ours != theirs:
+            raise AdoptionError(f"the logs differ in the {len(theirs)} bytes from {at} on already", end_offset)
+        at += len(theirs)
+
+
+def _read(read_chunk: ReadChunk, taken: int, offset: int, wanted: int) -> bytes:
+    try:
+        chunk = read_chunk(offset, wanted)
+    except OSError as error:
+        raise AdoptionError(f"the other log cannot be read at {offset}: {error}", taken) from error
+    if not chunk:
+        raise AdoptionError(f"the other log ends at {offset}", taken)
+    return chunk[:wanted]
+
+
+def _whole_bytes(data: bytes, offset: int, file_bytes: int, *, check_crc: bool) -> tuple[int, int]:
+    """Bytes of the whole records and blanks at the start of `data`, and the result at which they end.
+
+    SHORT also stands for the end of `data`.
+    """
+    view, at = memoryview(data), 0
+    while at < len(view):
+        left = file_bytes - (offset + at) % file_bytes
+        result, record = records.parse_record(view[at : at + left], offset + at, check_crc=check_crc)
+        if result == records.BLANK:
+            size = int.from_bytes(view[at : at + 4], "big")
+            if size != left:
+                return at, records.BAD_LENGTH
+            if at + size > len(view):
+                break
+            at += size
+            continue
+        if result != records.OK or record is None:
+            is_cut = result == records.SHORT and len(view) - at < left
+            return at, result if is_cut or result != records.SHORT else records.BAD_LENGTH
+        if record.physical_offset != offset + at:
+            return at, records.BAD_PLACE
+        at += record.size
+    return at, records.SHORT
+
+
+class _LogWriter:
+    """Writes at commit log offsets, making log files as they are needed."""
+
+    def __init__(self, config: StoreConfig, stack: ExitStack) -> None:
+        self._config = config
+        self._stack = stack
+        self._descriptors: dict[int, int] = {}
+
+    def write(self, offset: int, data: bytes) -> None:
+        size = self._config.commit_log_file_bytes
+        at = 0
+        while at < len(data):
+            place = (offset + at) % size
+            part = data[at : at + size - place]
+            os.pwrite(self._open(offset + at - place), part, place)
+            at += len(part)
+
+    def sync(self) -> None:
+        for descriptor in self._descriptors.values():
+            os.fdatasync(descriptor)
+
+    def _open(self, start: int) -> int:
+        known = self._descriptors.get(start)
+        if known is not None:
+            return known
+        name = layout.file_name(start)
+        paths = [directory / name for directory in self._config.commit_log_directories]
+        path = next((path for path in paths if path.exists()), paths[0])
+        if not path.exists():
+            self.sync()  # in order: a log file never is on disk in front of the one before it
+            make_log_file(self._config, start)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._stack.callback(os.close, descriptor)
+        self._descriptors[start] = descriptor
+        return descriptor

@@ -1,0 +1,254 @@
+"""Taking a part of the log out of the store without losing it: where a slave's log differs from its master's.
+
+The store is closed and its lock is ours. What is taken out goes to `<root>/salvage/<from>-<to>-<ms>.log`: the bytes of
+one log file from commit log offset <from> on (behind <to> they are zero), and the time at which they were saved. A file
+of the log never shrinks under its readers: the kept part is written to a new file, which is renamed over the old one.
+
+Every step can be the last one: the marker `abort` comes first, so that recovery looks at everything; log files go
+newest first, so that the log has no gap; bytes are safe in `salvage/` before their place in the log changes. Doing the
+same again finishes what is left and saves nothing twice. Queues and index follow at the recovery.
+"""
+
+import bisect
+import contextlib
+import errno
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ringmq.native import lib
+from ringmq.store import layout, markers
+from ringmq.store.commit_log import CommitLog
+from ringmq.store.config import StoreConfig
+from ringmq.store.mapped_file import MappedFileCache, data_chunks
+
+SALVAGE = "salvage"
+_KEPT = "ringmq.kept"  # a folder inside the log's: on its file system, and passed over by stock and by us
+_NAME = re.compile(r"(\d{20})-(\d{20})-(\d+)\.log")
+COPY_BYTES = 1 << 20
+
+
+class SalvageError(Exception):
+    """The log cannot be changed as asked; the message says why. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageFile:
+    """One file of `salvage/`: bytes of the log from `from_offset` to `to_offset`, saved at `saved_ms`."""
+
+    path: Path
+    from_offset: int
+    to_offset: int
+    saved_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """The log's end after the work, and what was taken out of it, lowest offset first."""
+
+    end_offset: int
+    files: tuple[SalvageFile, ...] = ()
+
+    def text(self) -> str:
+        """One line for the operator."""
+        if not self.files:
+            return f"the log ends at {self.end_offset}, nothing had to be taken out of it"
+        saved = ", ".join(str(file.path) for file in self.files)
+        return f"the log ends at {self.end_offset}, what it had besides is kept in {saved}"
+
+
+def salvage_files(root: Path) -> list[SalvageFile]:
+    """What was taken out of the store's log so far, by offset and time."""
+    found = []
+    for path in (root / SALVAGE).glob("*.log"):
+        match = _NAME.fullmatch(path.name)
+        if match is not None:
+            found.append(SalvageFile(path, int(match[1]), int(match[2]), int(match[3])))
+    return sorted(found, key=lambda file: (file.from_offset, file.saved_ms))
+
+
+def cut(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
+    """End the log with the last whole record at or below `to_offset`. SalvageError when it begins behind, OSError.
+
+    A log that ends there already stays as it is.
+    """
+    log = _open_log(config)
+    files = log.files
+    if files.starts and to_offset < files.min_offset:
+        raise SalvageError(f"the log begins at {files.min_offset}, it cannot be cut at {to_offset}: rebase it")
+    if not files.starts:
+        return SalvageReport(0)
+    saver = _Saver(config.root, _now_ms(now_ms))
+    border = _border_below(log, min(to_offset, files.end_offset))
+    behind = [start for start in files.starts if start >= border]
+    start = files.start_of(border)
+    used = border if start is None else _used_end(log, start)
+    if behind or used > border:
+        markers.write_abort(config.root, os.getpid())
+    for later in reversed(behind):
+        saver.take_file(log, later)
+    if start is not None and start < border < used:
+        saver.save_tail(files.path(start), border, used)
+        _replace_by_prefix(files.path(start), border - start, files.file_bytes)
+    return SalvageReport(border, saver.saved())
+
+
+def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
+    """Take out the whole log; the store begins, and ends, at `to_offset`, a multiple of the file size.
+
+    Queues and index go: their units name records of the old log, and dispatch makes them anew from the records to
+    come. SalvageError, OSError.
+    """
+    if to_offset % config.commit_log_file_bytes:
+        raise SalvageError(f"a log of files of {config.commit_log_file_bytes} bytes cannot begin at {to_offset}")
+    log = _open_log(config)
+    saver = _Saver(config.root, _now_ms(now_ms))
+    config.root.mkdir(parents=True, exist_ok=True)
+    markers.write_abort(config.root, os.getpid())
+    for folder in (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE, layout.INDEX):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(config.root / folder)
+    for start in reversed(log.files.starts):
+        saver.take_file(log, start)
+    make_log_file(config, to_offset)
+    return SalvageReport(to_offset, saver.saved())
+
+
+def make_log_file(config: StoreConfig, start: int) -> None:
+    """The log file that begins at `start`, all zero and allocated in full; one that is there stays. Raises OSError."""
+    directory, size = config.commit_log_directories[0], config.commit_log_file_bytes
+    code = lib.rmq_folder_make(os.fsencode(directory))
+    code = code or lib.rmq_segment_create(os.fsencode(config.root), os.fsencode(directory), start, size)
+    if code < 0:
+        raise OSError(-code, f"the log file of {size} bytes cannot be made: {os.strerror(-code)}", str(directory))
+
+
+def _now_ms(now_ms: int | None) -> int:
+    return time.time_ns() // 1_000_000 if now_ms is None else now_ms
+
+
+def _open_log(config: StoreConfig) -> CommitLog:
+    """The log. An empty newest file is removed: a crash while it was made left it."""
+    log = CommitLog(config, MappedFileCache(2))
+    log.files.check_sizes(remove_empty=True)
+    return log
+
+
+def _border_below(log: CommitLog, offset: int) -> int:
+    """The end of the last whole record at or below `offset`, the start of its file when none is in front of it."""
+    border = log.files.starts[bisect.bisect_right(log.files.starts, offset) - 1]
+    places = log.places(border, offset, check_crc=False)
+    while True:
+        try:
+            position, size = next(places)
+        except StopIteration as stop:  # behind the offset when that lies in the blank of a file's end
+            return int(stop.value.offset) if stop.value.offset <= offset else border
+        border = position + size
+
+
+def _used_end(log: CommitLog, start: int) -> int:
+    """The commit log offset behind what was written to a log file: its records, and other bytes that are not zero."""
+    end, last = start + log.files.file_bytes, 0
+    with log.files.path(start).open("rb") as file:
+        for position, chunk in data_chunks(file.fileno(), 0, log.files.file_bytes):
+            used = len(chunk.rstrip(b"\x00"))
+            last = position + used if used else last
+    return max(start + last, _border_below(log, end) if last else start)
+
+
+class _Saver:
+    """Brings bytes of the log to `<root>/salvage`, each range once."""
+
+    def __init__(self, root: Path, now_ms: int) -> None:
+        self._folder = root / SALVAGE
+        self._root = root
+        self._now_ms = now_ms
+        self._saved: list[SalvageFile] = []
+
+    def saved(self) -> tuple[SalvageFile, ...]:
+        """What came to the folder, lowest offset first."""
+        return tuple(reversed(self._saved))
+
+    def take_file(self, log: CommitLog, start: int) -> None:
+        """Take a whole file out of the log; one that was never written to is just removed."""
+        files, path = log.files, log.files.path(start)
+        used = _used_end(log, start)
+        if used == start:
+            files.unlink(start)
+        else:
+            target = self._target(start, used)
+            try:
+                files.set_aside(start, target.path)
+                self._saved.append(target)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                self.save_tail(path, start, used)  # another file system
+                path.unlink()
+            markers.sync_directory(self._folder)
+        markers.sync_directory(path.parent)
+
+    def save_tail(self, path: Path, from_offset: int, to_offset: int) -> None:
+        """Copy a range that ends in this log file, unless the folder has the very bytes already."""
+        at, length = from_offset - int(path.name), to_offset - from_offset
+        for known in salvage_files(self._root):
+            if (known.from_offset, known.to_offset) == (from_offset, to_offset) and _same(known.path, path, at, length):
+                self._saved.append(known)
+                return
+        target = self._target(from_offset, to_offset)
+        for unfinished in self._folder.glob("*.tmp"):
+            unfinished.unlink()
+        unfinished = target.path.with_suffix(".tmp")
+        _copy(path, at, length, unfinished, length)
+        unfinished.replace(target.path)
+        markers.sync_directory(self._folder)
+        self._saved.append(target)
+
+    def _target(self, from_offset: int, to_offset: int) -> SalvageFile:
+        """A name that is still free."""
+        if not self._folder.is_dir():
+            self._folder.mkdir()
+            markers.sync_directory(self._root)
+        saved_ms = self._now_ms
+        while True:
+            name = f"{layout.file_name(from_offset)}-{layout.file_name(to_offset)}-{saved_ms}.log"
+            if not (self._folder / name).exists():
+                return SalvageFile(self._folder / name, from_offset, to_offset, saved_ms)
+            saved_ms += 1
+
+
+def _replace_by_prefix(path: Path, kept_bytes: int, file_bytes: int) -> None:
+    """A new file of the same length that holds the first bytes takes the place of the old one."""
+    folder = path.parent / _KEPT
+    folder.mkdir(exist_ok=True)
+    _copy(path, 0, kept_bytes, folder / path.name, file_bytes)
+    (folder / path.name).replace(path)
+    markers.sync_directory(path.parent)
+    folder.rmdir()
+
+
+def _copy(source: Path, at: int, length: int, target: Path, target_bytes: int) -> None:
+    """Copy a range to a new file of `target_bytes` and sync it."""
+    with source.open("rb") as old, target.open("wb") as new:
+        for position, chunk in data_chunks(old.fileno(), at, at + length, COPY_BYTES):
+            os.pwrite(new.fileno(), chunk, position - at)
+        new.truncate(target_bytes)
+        os.fsync(new.fileno())
+
+
+def _same(salvaged: Path, log_file: Path, at: int, length: int) -> bool:
+    if salvaged.stat().st_size != length:
+        return False
+    with salvaged.open("rb") as one, log_file.open("rb") as other:
+        other.seek(at)
+        return all(left == right for left, right in zip(_chunks(one, length), _chunks(other, length), strict=True))
+
+
+def _chunks(file: BinaryIO, length: int) -> Iterator[bytes]:
+    for at in range(0, length, COPY_BYTES):
+        yield file.read(min(COPY_BYTES, length - at))

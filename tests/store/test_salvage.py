@@ -1,0 +1,376 @@
+"""Parts of the log that are taken out of it: where it ends then, what is kept, and that no crash on the way matters."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from ringmq.store import adoption, inspect, markers, salvage, store_order
+from ringmq.store.adoption import AdoptionError, adopt
+from ringmq.store.config import StoreConfig
+from ringmq.store.message_store import MessageStore
+from ringmq.store.recovery import SAME_BOOT, recover
+from ringmq.store.salvage import SalvageError, cut, rebase, salvage_files
+from ringmq.store.store_order import StoreOrder, perform, read_order, write_order
+from ringmq.store.verify import verify
+from tests.spark_bridge.made_store import MadeStore
+
+FILE_BYTES = 1 << 14
+RECORDS = 120  # about five files
+NOW_MS = 1_700_000_000_000
+PROPERTIES = b"own\x01A\x02"  # the last byte of a record is not zero
+
+
+def config_of(root: Path) -> StoreConfig:
+    return StoreConfig(
+        root=root, commit_log_file_bytes=FILE_BYTES, consume_queue_file_bytes=20_000, index_slots=20, index_entries=80
+    )
+
+
+def made(root: Path, records: int = RECORDS) -> MadeStore:
+    """A cleanly closed store of two queues."""
+    store = MadeStore(root, file_bytes=FILE_BYTES)
+    for number in range(records):
+        store.append(topic="Salvaged", queue_id=number % 2, body=b"%d " % number + b"b" * 500, properties=PROPERTIES)
+    return store
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> MadeStore:
+    return made(tmp_path_factory.mktemp("made") / "store")
+
+
+@pytest.fixture
+def store(template: MadeStore, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(template.root, tmp_path / "store"))
+
+
+def log_of(root: Path) -> bytes:
+    """The log's files from the first to the last, trailing zeros off."""
+    return b"".join(path.read_bytes() for path in sorted((root / "commitlog").glob("0*"))).rstrip(b"\0")
+
+
+def salvaged(root: Path) -> dict[tuple[int, int], bytes]:
+    """What salvage/ holds by range; each range once."""
+    files = salvage_files(root)
+    found = {(file.from_offset, file.to_offset): file.path.read_bytes() for file in files}
+    assert len(found) == len(files)
+    for (start, end), data in found.items():
+        assert not data[end - start :].strip(b"\0")
+    return {(start, end): data[: end - start] for (start, end), data in found.items()}
+
+
+def places(template: MadeStore) -> list[int]:
+    """Where records end, from the first one's begin on."""
+    return [0] + [position + size for position, size, _, _ in template.places]
+
+
+@pytest.mark.parametrize("number", [1, 13, 60, 61, 118, 119])
+def test_the_log_ends_at_the_cut_and_the_rest_is_kept(store: Path, template: MadeStore, number: int) -> None:
+    before, border = log_of(store), places(template)[number]
+    inode = (store / "commitlog" / f"{border // FILE_BYTES * FILE_BYTES:020d}").stat().st_ino
+    report = cut(config_of(store), border, now_ms=NOW_MS)
+    assert report.end_offset == border
+    assert log_of(store) == before[:border]
+    kept = salvaged(store)
+    for (start, end), data in kept.items():
+        assert data == before[start:end]
+    assert min(start for start, _ in kept) == border and max(end for _, end in kept) == len(before)
+    assert [file.path for file in report.files] == [file.path for file in salvage_files(store)]
+    parted = store / "commitlog" / f"{border // FILE_BYTES * FILE_BYTES:020d}"
+    assert parted.stat().st_ino != inode and parted.stat().st_size == FILE_BYTES
+
+
+def test_queues_end_with_the_log_after_the_recovery(store: Path, template: MadeStore) -> None:
+    cut(config_of(store), places(template)[61])
+    markers.write_boot_marker(store)  # as in a restart in place
+    result = recover(config_of(store))
+    assert result.mode == SAME_BOOT
+    assert result.append_offset == places(template)[61]
+    assert result.next_offsets == {("Salvaged", 0): 31, ("Salvaged", 1): 30}
+    found = MessageStore(config_of(store))
+    report = verify(found, result.append_offset, check_index=False)
+    assert (report.errors, report.records) == (0, 61)
+
+
+def test_an_offset_inside_a_record_or_a_blank_cuts_in_front_of_it(template: MadeStore, tmp_path: Path) -> None:
+    position, size, _, _ = template.places[50]
+    begins = [begin for begin, _, _, _ in template.places]
+    blank = next(end for end, begin in zip(places(template)[1:], begins[1:], strict=False) if end < begin)
+    cases = [(position + 1, position), (position + size - 1, position), (blank + 4, blank), (blank + 8, blank)]
+    for number, (asked, border) in enumerate(cases):
+        root = Path(shutil.copytree(template.root, tmp_path / str(number)))
+        assert cut(config_of(root), asked).end_offset == border
+
+
+def test_a_cut_at_the_begin_of_a_file_leaves_the_blank_in_front_of_it(store: Path, template: MadeStore) -> None:
+    before = log_of(store)
+    assert cut(config_of(store), 2 * FILE_BYTES).end_offset == 2 * FILE_BYTES
+    assert log_of(store) == before[: 2 * FILE_BYTES].rstrip(b"\0")
+    end = recover(config_of(store)).append_offset  # a blank at the very end is written again by who goes on
+    assert end == max(begin + size for begin, size, _, _ in template.places if begin < 2 * FILE_BYTES)
+
+
+@pytest.mark.parametrize("behind", [0, 1, FILE_BYTES, 1 << 40])
+def test_a_log_that_ends_there_is_left_alone(store: Path, template: MadeStore, behind: int) -> None:
+    before = log_of(store)
+    report = cut(config_of(store), template.end + behind)
+    assert (report.end_offset, report.files) == (template.end, ())
+    assert log_of(store) == before
+    assert not markers.has_abort(store)
+
+
+def test_a_cut_in_front_of_the_log_is_refused(store: Path) -> None:
+    (store / "commitlog" / f"{0:020d}").unlink()
+    with pytest.raises(SalvageError, match=f"begins at {FILE_BYTES}"):
+        cut(config_of(store), FILE_BYTES - 1)
+
+
+def test_two_cuts_at_one_offset_keep_both_tails(store: Path, template: MadeStore) -> None:
+    border = places(template)[100]
+    first = log_of(store)[border:]
+    cut(config_of(store), border, now_ms=NOW_MS)
+    path = store / "commitlog" / f"{border // FILE_BYTES * FILE_BYTES:020d}"
+    with path.open("r+b") as file:
+        file.seek(border % FILE_BYTES)
+        file.write(b"other")
+    cut(config_of(store), border, now_ms=NOW_MS)
+    tails = [file.path.read_bytes() for file in salvage_files(store) if file.from_offset == border]
+    assert tails[-1] == b"other" or tails[0] == b"other"
+    assert any(first.startswith(tail) for tail in tails)
+
+
+def test_a_rebased_store_is_empty_and_begins_at_the_offset(store: Path, template: MadeStore) -> None:
+    before = log_of(store)
+    assert rebase(config_of(store), 64 * FILE_BYTES).end_offset == 64 * FILE_BYTES
+    kept = salvaged(store)
+    assert b"".join(before[start:end] for start, end in sorted(kept)) == b"".join(kept[key] for key in sorted(kept))
+    assert min(kept)[0] == 0 and max(end for _, end in kept) == template.end
+    result = recover(config_of(store))
+    assert (result.min_offset, result.append_offset, result.queues) == (64 * FILE_BYTES, 64 * FILE_BYTES, {})
+
+
+def test_a_log_cannot_begin_inside_a_file(store: Path) -> None:
+    before = log_of(store)
+    with pytest.raises(SalvageError, match="cannot begin"):
+        rebase(config_of(store), FILE_BYTES + 1)
+    assert log_of(store) == before
+
+
+# ---- adoption ------------------------------------------------------------------------------------------------
+
+
+def reader_of(data: bytes, step: int = 1000) -> Callable[[int, int], bytes]:
+    """Reads another log, at most `step` bytes at once."""
+    return lambda offset, length: data[offset : offset + min(step, length)]
+
+
+@pytest.mark.parametrize("step", [7, 1000, 1 << 20])
+def test_the_adopted_log_is_the_other_ones_byte_by_byte(store: Path, template: MadeStore, step: int) -> None:
+    border = places(template)[30]
+    cut(config_of(store), border)
+    assert adopt(config_of(store), border, template.end, reader_of(log_of(template.root), step)) == template.end
+    assert log_of(store) == log_of(template.root)
+    assert recover(config_of(store)).next_offsets == {("Salvaged", 0): 60, ("Salvaged", 1): 60}
+
+
+def test_logs_that_differ_in_front_of_the_offset_are_not_joined(store: Path, template: MadeStore) -> None:
+    border = places(template)[30]
+    cut(config_of(store), border)
+    before, data = log_of(store), bytearray(log_of(template.root))
+    data[border - 5000] ^= 1
+    with pytest.raises(AdoptionError, match="differ"):
+        adopt(config_of(store), border, template.end, reader_of(bytes(data)))
+    assert log_of(store) == before
+
+
+def test_what_is_no_record_ends_an_adoption(store: Path, template: MadeStore) -> None:
+    border, bad = places(template)[30], template.places[70]
+    for at, what in ((4, "neither a record"), (30, "another physical offset"), (120, "CRC")):
+        cut(config_of(store), border)
+        data = bytearray(log_of(template.root))
+        data[bad[0] + at] ^= 0x40
+        with pytest.raises(AdoptionError, match=what) as caught:
+            adopt(config_of(store), border, template.end, reader_of(bytes(data)))
+        assert caught.value.end_offset == bad[0]
+        assert log_of(store) == bytes(data[: bad[0]]).rstrip(b"\0")
+
+
+def test_an_other_log_that_ends_early_or_breaks_is_taken_as_far_as_it_goes(store: Path, template: MadeStore) -> None:
+    data, border, end = log_of(template.root), places(template)[30], places(template)[80]
+
+    def broken(offset: int, length: int) -> bytes:
+        if offset > end:
+            raise OSError("connection reset")
+        return data[offset : min(offset + length, end + 1)]
+
+    for read_chunk in (lambda offset, length: data[offset : min(offset + length, end + 1)], broken):
+        cut(config_of(store), border)
+        with pytest.raises(AdoptionError) as caught:
+            adopt(config_of(store), border, template.end, read_chunk)
+        assert caught.value.end_offset == end
+        assert log_of(store) == data[:end]
+
+
+# ---- orders --------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """An `open_source` that serves the log of another store."""
+
+    def __init__(self, template: MadeStore) -> None:
+        self._read = reader_of(log_of(template.root))
+
+    def __call__(self, address: str) -> "Source":
+        assert address == "10.0.0.2:10911"
+        return self
+
+    def __enter__(self) -> Callable[[int, int], bytes]:
+        return self._read
+
+    def __exit__(self, *ignored: object) -> None:
+        return None
+
+
+def diverge(root: Path, template: MadeStore, number: int) -> None:
+    """Give the store another log from its `number`-th record on."""
+    shutil.rmtree(root)
+    own = made(root, number)
+    for _ in range(20):
+        own.append(topic="Salvaged", queue_id=0, body=b"its own " * 90, properties=PROPERTIES)
+    assert own.end != template.end
+
+
+def orders(template: MadeStore) -> dict[str, StoreOrder]:
+    return {
+        "cut": StoreOrder("cut", places(template)[61] + 5),
+        "rebase": StoreOrder("rebase", 2 * FILE_BYTES),
+        "adopt": StoreOrder("adopt", places(template)[61] + 5, end=template.end, source="10.0.0.2:10911"),
+    }
+
+
+@pytest.mark.parametrize("action", ["cut", "rebase", "adopt"])
+def test_an_order_is_performed_once(store: Path, template: MadeStore, action: str) -> None:
+    if action == "adopt":
+        diverge(store, template, 61)
+    write_order(store, orders(template)[action])
+    told = perform(config_of(store), Source(template))
+    assert action in told[0]
+    assert read_order(store) is None
+    assert perform(config_of(store), Source(template)) == []
+    if action == "adopt":
+        assert log_of(store) == log_of(template.root)
+        assert {start for start, _ in salvaged(store)} >= {places(template)[61]}
+
+
+def test_an_adoption_without_its_source_leaves_the_common_part(store: Path, template: MadeStore) -> None:
+    diverge(store, template, 61)
+    write_order(store, orders(template)["adopt"])
+
+    def refuse(address: str) -> Source:
+        raise ConnectionRefusedError(f"{address}: refused")
+
+    told = perform(config_of(store), refuse)
+    assert "10.0.0.2:10911: refused" in told[-1]
+    assert recover(config_of(store)).append_offset == places(template)[61]
+
+
+NO_ORDERS = ("", "{", "[]", '{"action": "cut"}', '{"action": "drop", "offset": 1}', '{"action": "cut", "offset": -1}')
+
+
+@pytest.mark.parametrize("text", NO_ORDERS)
+def test_a_file_that_is_no_order_stops_the_start(store: Path, text: str) -> None:
+    write_order(store, StoreOrder("cut", 0))
+    (store / "config" / "haOrder.json").write_text(text)
+    with pytest.raises(SalvageError, match="not an order"):
+        read_order(store)
+
+
+# ---- crashes -------------------------------------------------------------------------------------------------
+
+TRACED = {module.__file__ for module in (salvage, adoption, store_order, markers)}
+
+
+def run_to_line(work: Callable[[], Any], lines: int) -> bool:
+    """Do the work in a child process that dies at its `lines`-th line; says whether it got to its end before."""
+    pid = os.fork()
+    if pid:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    left = lines
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename not in TRACED:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                os._exit(9)
+        return trace
+
+    try:
+        sys.settrace(trace)
+        work()
+        os._exit(0)
+    except BaseException as error:
+        os.write(2, repr(error).encode())
+        os._exit(1)
+
+
+@pytest.mark.parametrize("action", ["cut", "rebase", "adopt"])
+def test_a_death_at_any_line_is_made_good_by_doing_it_again(
+    template: MadeStore, tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("fsync", "fdatasync"):  # a process that dies takes nothing out of the page cache
+        monkeypatch.setattr(os, name, lambda descriptor: None)
+    begin, root = tmp_path / "begin", tmp_path / "root"
+    shutil.copytree(template.root, begin)
+    if action == "adopt":
+        diverge(begin, template, 100)
+    write_order(begin, orders(template)[action])
+    wanted = Path(shutil.copytree(begin, tmp_path / "wanted"))
+    perform(config_of(wanted), Source(template))
+    lines, ended = 1, False
+    while not ended:
+        shutil.copytree(begin, root)
+        ended = run_to_line(lambda: perform(config_of(root), Source(template)), lines)
+        perform(config_of(root), Source(template))
+        assert (log_of(root), salvaged(root)) == (log_of(wanted), salvaged(wanted)), lines
+        assert not list((root / "salvage").glob("*.tmp"))
+        end = recover(config_of(root)).append_offset
+        assert end == {"cut": places(template)[61], "rebase": 2 * FILE_BYTES, "adopt": template.end}[action]
+        shutil.rmtree(root)
+        lines += 1 + lines // 20  # records are looked at in many equal turns
+    assert lines > 40
+
+
+# ---- looking at it -------------------------------------------------------------------------------------------
+
+
+def test_inspect_shows_what_was_taken_out(store: Path, template: MadeStore) -> None:
+    cut(config_of(store), places(template)[61], now_ms=NOW_MS)
+    recover(config_of(store))
+    found = MessageStore(config_of(store))
+    rows = inspect.salvage_files(found)
+    assert (rows[0]["from_offset"], rows[0]["saved_ms"]) == (places(template)[61], NOW_MS)
+    seen = [record for row in rows for record in inspect.salvage_records(found, row["name"], 0, 1000)]
+    assert [row["commit_log_offset"] for row in seen] == [position for position, _, _, _ in template.places[61:]]
+    some = inspect.salvage_records(found, rows[0]["name"], template.places[63][0], 2)
+    assert [row["commit_log_offset"] for row in some] == [place[0] for place in template.places[63:65]]
+    with pytest.raises(FileNotFoundError, match="no such salvage file"):
+        list(inspect.salvage_records(found, "../commitlog/" + "0" * 20, 0, 1))
+
+
+def test_damage_ends_the_records_of_a_salvage_file_with_a_row_that_says_so(store: Path, template: MadeStore) -> None:
+    file = cut(config_of(store), places(template)[100], now_ms=NOW_MS).files[0]
+    with file.path.open("r+b") as opened:
+        opened.seek(template.places[103][0] + 4 - file.from_offset)
+        opened.write(b"\0\0\0\0")
+    rows = list(inspect.salvage_records(MessageStore(config_of(store)), file.path.name, 0, 1000))
+    assert [row["commit_log_offset"] for row in rows] == [place[0] for place in template.places[100:104]]
+    assert rows[-1]["error"] == "neither a record nor a blank"
