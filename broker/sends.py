@@ -21,6 +21,8 @@ from ringmq.remoting.request_headers import decode_send_header
 
 MAX_PROPERTIES_BYTES = properties.MAX_PROPERTIES_BYTES
 BATCH_TOPIC_MAX = 127
+ON_SLAVE = "service not available now: messages are put to the slave, its master takes them"
+"""As read workers say it (native/src/reader_frame.c); code and sense as stock's."""
 UNIQ_PAIR_BYTES = 66
 """A UNIQ_KEY that the broker may have to make, at most."""
 _TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
@@ -30,6 +32,8 @@ def send(broker: Broker, request: Request) -> Answer:
     """Judge a send: a refusal, or Redo when the read worker may append it."""
     header = decode_send_header(request.command)
     now_ms = request.now_ms
+    if broker.config.broker_role == "SLAVE":
+        return _refuse(broker, request, ResponseCode.SERVICE_NOT_AVAILABLE, ON_SLAVE)
     if now_ms < broker.config.start_accept_send_request_time_stamp:
         start = broker.config.start_accept_send_request_time_stamp
         return _refuse(broker, request, ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")

@@ -11,6 +11,7 @@ from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.flags import Perm
 from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC, CommitRequest
 
+ON_SLAVE = "service not available now: staged writes are put to the slave, its master takes them"
 STAGED_QUEUES = 4
 SEGMENT_SHARE = 8
 """A chunk takes at most this part of a log file: its messages need several times its bytes when they are small."""
@@ -18,6 +19,8 @@ SEGMENT_SHARE = 8
 
 def staged(broker: Broker, request: Request) -> Answer:
     """Both operations; the first of them makes the two topics."""
+    if broker.config.broker_role == "SLAVE":
+        return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, ON_SLAVE)
     if not broker.config.broker_permission & Perm.WRITE:
         remark = f"the broker[{broker.identity.host}] sending message is forbidden"
         return request.reply(ResponseCode.NO_PERMISSION, remark)

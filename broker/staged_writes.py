@@ -72,8 +72,8 @@ class StagedWrites:
         """Do what there is; whether more may follow at once."""
         asked = self._broker.staged_asked
         if self._appends is None:
-            if COMMITS_TOPIC not in self._broker.topics:
-                return False
+            if COMMITS_TOPIC not in self._broker.topics or self._broker.config.broker_role == "SLAVE":
+                return False  # a slave has nobody who would append
             self._appends = Appends(self._plane)
             self._recovery = self._recover(self._appends)
         worked = self._recover_some()

@@ -21,6 +21,13 @@ void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const stru
         rmq_output_commit(r, c, rmq_error_answer_put(to, &head, house));
 }
 
+/* Code and sense of the remark as stock's (`DefaultMessageStore.checkStoreStatus`); control says the same (sends.py). */
+static enum rmq_fate refuse_on_slave(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
+{
+    rmq_answer_error(r, c, h, RMQ_ANSWER_NOT_AVAILABLE, "service not available now: messages are put to the slave, its master takes them");
+    return RMQ_FATE_DONE;
+}
+
 enum rmq_fate rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_hold *hold, uint32_t redone)
 {
@@ -32,7 +39,9 @@ enum rmq_fate rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, 
     enum rmq_fate fate = RMQ_FATE_COLD;
     r->judged = redone > 0;
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
-        if (is_send(h.code))
+        if (is_send(h.code) && r->settings->broker_role == RMQ_BROKER_SLAVE)
+            fate = refuse_on_slave(r, c, &h);
+        else if (is_send(h.code))
             fate = rmq_append_frame(r, c, &h, frame, length, hold);
         else if (h.code == RMQ_CODE_PULL || h.code == RMQ_CODE_LITE_PULL)
             fate = rmq_pull_frame(r, c, &h, frame, length);
