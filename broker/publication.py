@@ -21,6 +21,7 @@ QueueRange = tuple[int, int, int]
 """Minimum, maximum, and the log offset below which no record gets a unit."""
 QUEUES_MAX = 65535
 """Queues of one topic: what the plane's config word can hold."""
+_RECOVERED = ports.TOPIC_LIVE | ports.TOPIC_SEND_COLD | ports.TOPIC_PULL_COLD | ports.TOPIC_RECOVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,19 @@ class PlaneTables:
     def publish_remembered(self) -> None:
         """Publish what is on disk and in no configuration: records of such topics are still dispatched and their
         offsets go on, but clients meet control, which does not know the topic."""
-        flags = ports.TOPIC_LIVE | ports.TOPIC_SEND_COLD | ports.TOPIC_PULL_COLD | ports.TOPIC_RECOVERED
         for topic in sorted({topic for topic, _ in self._ranges}):
             batch = ports.TOPIC_BATCH_QUEUE * (topic in self._batch_topics)
-            self._publish(topic, set(), topic_word(0, 0, 0, flags | batch))
+            self._publish(topic, set(), topic_word(0, 0, 0, _RECOVERED | batch))
+
+    def publish_queue(self, topic: str, queue_id: int, *, batch: bool) -> None:
+        """Make the entry of a queue whose records have come before the settings of its topic. Raises PlaneFullError."""
+        live = self.plane.topic_find(topic)
+        topic_id = self.plane.topic_add(topic, 0) if live is None else live
+        if self.plane.queue_find(topic_id, queue_id) is None:
+            self.plane.queue_add(topic_id, queue_id)
+        if live is None:
+            flags = _RECOVERED | ports.TOPIC_BATCH_QUEUE * batch
+            self.plane.topic_set(topic_id, topic_word(0, 0, 0, flags))
 
     def withdraw_topic(self, topic: str) -> None:
         """Delete: no frame finds the topic from here on."""

@@ -150,8 +150,10 @@ class Plane:
         self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0, replay_from: int | None = None
     ) -> int:
         """Add a queue; slots are never reused. Log records below `replay_from` get no unit in it; None = the log's end:
-        a new queue has no record yet."""
-        start = int(self.watermarks.append_offset) if replay_from is None else replay_from
+        a new queue has no record yet. On a slave the records may be there before it: what is not dispatched counts."""
+        is_slave = self.header.settings.broker_role == lib.RMQ_BROKER_SLAVE
+        end = int(self.watermarks.dispatched_offset if is_slave else self.watermarks.append_offset)
+        start = end if replay_from is None else replay_from
         slot = lib.rmq_queue_add(self.struct, topic_id, queue_id, min_offset, max_offset, start)
         return self._checked(slot, "queues", "queue_capacity")
 

@@ -71,3 +71,8 @@ if native.available():  # records are decoded without it, too: by Spark tasks on
 def file_name(offset: int) -> str:
     """Return the name of the file whose first byte has this offset: 20 decimal digits."""
     return f"{offset:020d}"
+
+
+def is_folder_name(topic: str) -> bool:
+    """Whether the queues of a topic of this name can have a folder: it may come from a stranger's log."""
+    return topic not in ("", ".", "..") and not {"/", "\0"} & set(topic)

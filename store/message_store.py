@@ -79,7 +79,7 @@ class MessageStore:
             directory = self.config.root / folder
             names = [topic.name for topic in _sub_directories(directory)] if topics is None else topics
             for topic in names:
-                for queue in _sub_directories(directory / topic) if _is_folder_name(topic) else ():
+                for queue in _sub_directories(directory / topic) if layout.is_folder_name(topic) else ():
                     if queue.name.isdigit():
                         yield QueueName(topic, int(queue.name), is_batch)
 
@@ -88,7 +88,7 @@ class MessageStore:
         known = self._queues.get((topic, queue_id))
         if known is not None:
             return known
-        if not _is_folder_name(topic) or queue_id < 0:
+        if not layout.is_folder_name(topic) or queue_id < 0:
             return None
         found: AnyQueue
         plain = Path(f"{self.config.root}/{layout.CONSUME_QUEUE}/{topic}/{queue_id}")
@@ -280,10 +280,6 @@ class MessageStore:
         """Return the store time of the first record of the log, -1 for an empty log."""
         time_ms = self.commit_log.store_time_at(self.commit_log.min_offset, readable_offset)
         return -1 if time_ms is None else time_ms
-
-
-def _is_folder_name(topic: str) -> bool:
-    return "/" not in topic and topic not in ("", ".", "..")
 
 
 def _sub_directories(directory: Path | str) -> list[os.DirEntry[str]]:

@@ -114,13 +114,17 @@ static void add_row(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_re
     touch->last = d->row_count;
 }
 
-/* Takes one whole record into the batch. 0 or -errno. */
+/* Takes one whole record into the batch. 0, 1 = it waits for its queue's entry, or -errno. */
 static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rmq_record_view *view)
 {
     struct rmq_dispatch_keys keys;
     const uint8_t *topic = record + view->topic_at;
     uint32_t slot = slot_of(d, topic, view);
     int transaction = view->sys_flag & RMQ_SYS_TRANSACTION_MASK;
+    if (slot != RMQ_NONE)
+        d->question.open = 0;
+    else if (d->header->settings.broker_role == RMQ_BROKER_SLAVE && rmq_dispatch_ask(&d->question, d->plane, topic, view))
+        return 1;
     d->records++;
     if (view->store_time_ms > d->batch_store_time_ms)
         d->batch_store_time_ms = view->store_time_ms;
@@ -153,6 +157,7 @@ int64_t rmq_dispatch_read(struct rmq_dispatcher *d, uint64_t end)
 {
     uint64_t first = d->marks->dispatched_offset, at = first, segment_bytes = d->header->settings.segment_bytes;
     uint64_t low = rmq_load(&d->marks->min_offset);
+    uint64_t appended = rmq_load(&d->marks->append_offset);
     at = at < low ? low : at;
     while (at < end && d->row_count < RMQ_DISPATCH_ROWS && at - first < RMQ_DISPATCH_BATCH_BYTES) {
         struct rmq_record_view view;
@@ -161,13 +166,16 @@ int64_t rmq_dispatch_read(struct rmq_dispatcher *d, uint64_t end)
             return rc;
         uint64_t limit = d->segment.offset + segment_bytes;
         const uint8_t *record = (const uint8_t *)d->segment.base + (at - d->segment.offset);
-        rc = rmq_record_parse(record, (end < limit ? end : limit) - at, 0, &view);
+        rc = rmq_record_parse(record, (appended < limit ? appended : limit) - at, 0, &view);
         if (rc == RMQ_RECORD_OK) {
-            rc = take(d, record, &view);
+            if (view.total_size > end - at || (rc = take(d, record, &view)) == 1)
+                break;
             if (rc < 0)
                 return rc;
             at += view.total_size;
         } else if (rc == RMQ_RECORD_BLANK) {
+            if (limit > end && appended >= limit)
+                break;
             at = limit;
         } else if (rc == RMQ_RECORD_BAD_LENGTH && view.total_size) {
             d->role->counters[RMQ_DISPATCH_BAD_RECORDS]++;

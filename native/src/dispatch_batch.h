@@ -5,6 +5,7 @@
 #include "background_sync.h"
 #include "batch_queues.h"
 #include "consume_queue.h"
+#include "dispatch_question.h"
 #include "dispatcher.h"
 #include "index_files.h"
 #include "queue_files.h"
@@ -66,6 +67,8 @@ struct rmq_dispatcher {
     uint32_t topic_id;               /* the topic met last */
     uint32_t queue_id, queue_slot;
     int32_t topic_hash;              /* of "topic#" */
+    struct rmq_dispatch_question question;
+    uint64_t stuck_end;              /* confirm offset up to which nothing more could be taken */
 
     uint8_t *unsent[RMQ_READERS_MAX];/* per slot: an arrival that found the reader's ring full */
     uint32_t unsent_count[RMQ_READERS_MAX];
@@ -76,8 +79,9 @@ struct rmq_dispatcher {
     int sticky;                      /* the fault stays until the worker starts anew */
 };
 
-/* Reads records from dispatched_offset on, up to `end`, as many as fit; puts their index entries. Number of bytes
- * looked at, or -errno. */
+/* Reads records from dispatched_offset on, up to `end`, as many as fit; puts their index entries. A record that ends
+ * beyond `end` is left for later: replicas report in mid-record, so a confirm limit may lie there. Number of bytes looked at,
+ * or -errno. */
 int64_t rmq_dispatch_read(struct rmq_dispatcher *dispatcher, uint64_t end);
 /* Writes the units of every touched queue. 0 or -errno. */
 int rmq_dispatch_write_units(struct rmq_dispatcher *dispatcher);

@@ -211,13 +211,15 @@ static int64_t step(struct rmq_dispatcher *d)
     }
     if (bytes > 0)
         rmq_dispatch_publish(d);
+    d->stuck_end = bytes > 0 ? 0 : end;
     clear_fault(d);
     return bytes;
 }
 
 static int has_work(struct rmq_dispatcher *d)
 {
-    return rmq_confirm_offset(d->marks) > d->marks->dispatched_offset && may_work(d);
+    uint64_t end = rmq_confirm_offset(d->marks);
+    return end > d->marks->dispatched_offset && end > d->stuck_end && may_work(d);
 }
 
 static int has_unsent(const struct rmq_dispatcher *d)

@@ -1,0 +1,25 @@
+/* dispatch_question.h: what dispatch does on a slave with a record whose queue is in no table. C only.
+ *
+ * The log of a slave may be ahead of its topics, which come by synchronisation. So control is asked to make the queue's
+ * entry (RMQ_INBOX_QUEUE), and dispatch waits in front of the record until it is there. When control has not done it in
+ * 10 s (its tables are full), records of unknown queues are left out for a minute, as a master leaves out those of deleted
+ * topics: the others must go on.
+ */
+#ifndef RMQ_DISPATCH_QUESTION_H
+#define RMQ_DISPATCH_QUESTION_H
+
+#include "plane.h"
+#include "record.h"
+
+struct rmq_dispatch_question {
+    int64_t given_up_ms, again_ms, silent_until_ms;
+    uint32_t queue_id, topic_length;
+    uint32_t is_batch;
+    int open;
+    uint8_t topic[RMQ_NAME_MAX + 1];
+};
+
+/* 1 = wait in front of the record, 0 = leave it out. */
+int rmq_dispatch_ask(struct rmq_dispatch_question *question, struct rmq_plane *plane, const uint8_t *topic,
+                     const struct rmq_record_view *view);
+#endif
