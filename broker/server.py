@@ -1,7 +1,9 @@
 """The broker's main process: lock, recovery, shared memory, listeners, workers, clean stop.
 
-Order at start: refuse what cannot work (engine, a locked store, a taken port) -> recover -> plane -> tables -> workers.
-Order at stop: workers by phases -> checkpoint -> abort marker off -> segments away -> lock off.
+Order at start: refuse what cannot work (engine, a locked store, a taken port) -> do what an order says -> recover ->
+plane -> tables -> workers.
+Order at stop: workers by phases -> checkpoint -> abort marker off -> segments away -> lock off, or, when a worker asks
+for it, once more from the order on.
 """
 
 import contextlib
@@ -20,6 +22,7 @@ from ringmq.broker.config import BrokerConfig
 from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.run_config import store_config, write_run_config
 from ringmq.broker.tables import load_into
+from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
@@ -28,11 +31,12 @@ from ringmq.ipc.supervisor import Supervisor, make_event_fds
 from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_ENGINE_REFUSED, EXIT_UNCLEAN_STOP
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
-from ringmq.store import markers
+from ringmq.store import markers, store_order
 from ringmq.store.broker_name import write_broker_name
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.recovery import RecoveredStore, recover
+from ringmq.store.salvage import SalvageError
 from ringmq.store.store_lock import StoreLock
 
 LISTEN_BACKLOG = 1024
@@ -44,7 +48,10 @@ ROLES = {
     "flush": lib.RMQ_ROLE_FLUSH,
     "dispatch": lib.RMQ_ROLE_DISPATCH,
     "namesrv": lib.RMQ_ROLE_NAMESRV,
+    "ha": lib.RMQ_ROLE_HA,
+    "ha-slave": lib.RMQ_ROLE_HA,
 }
+HA_MODULE = "ringmq.ha.worker"
 
 
 class StartError(RuntimeError):
@@ -131,6 +138,12 @@ def listen_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
     raise StartError("no two free ports n and n - 2 were found")
 
 
+def listen_for_slaves(config: BrokerConfig, *, any_port: bool) -> socket.socket:
+    """The HA listener: haListenPort, by default listenPort + 1 (`BrokerStartup`). `any_port`: listenPort was 0, so any
+    free port will do where haListenPort says none."""
+    return listen(config.bind_address, config.ha_listen_port or (0 if any_port else config.listen_port + 1))
+
+
 def listener_per_reader(first: socket.socket, readers: int) -> list[socket.socket]:
     """`first` and as many sockets on its address as more readers need: the kernel spreads new connections over them.
 
@@ -153,7 +166,7 @@ def recover_store(config: BrokerConfig) -> RecoveredStore:
     """Bring the store into a state that the workers can continue; tells what was done."""
     began = time.monotonic()
     try:
-        recovered = recover(store_config(config))
+        recovered = recover(store_config(config), every_topic=config.broker_role == "SLAVE")
     except OSError as error:
         raise StartError(f"{config.store_path_root_dir}: the store cannot be recovered: {error}") from error
     except StoreLoadError as error:
@@ -292,43 +305,122 @@ class Announcer:
             self._announce(self._text)
 
 
-def serve(options: ServeOptions) -> int:
-    """Run a broker until SIGTERM; the exit status. Raises StartError before anything was changed for good."""
-    probe_engine()
+@dataclass(frozen=True, slots=True)
+class House:
+    """What a broker keeps while its store is closed and opened again."""
+
+    config: BrokerConfig
+    """With the ports and addresses that are really used."""
+    root: Path
+    lock: StoreLock
+    placement: Placement
+    store_host: str
+    listeners: tuple[list[socket.socket], list[socket.socket]]
+    """Main and VIP, one per reader."""
+    ha: socket.socket | None
+    namesrv: socket.socket | None
+
+    @property
+    def place(self) -> str:
+        """Where clients and name server clients connect to."""
+        config = self.config
+        text = f"broker {config.broker_name} on {config.broker_ip1}:{config.listen_port}"
+        if self.namesrv is None:
+            return text
+        return f"{text}, name server on {config.broker_ip1}:{self.namesrv.getsockname()[1]}"
+
+
+def open_house(options: ServeOptions) -> House:
+    """Lock, listeners, plan. Raises StartError before anything was changed for good."""
     config = options.config
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
     remove_segments(plane_name(root))  # under our lock the page of a broker that was killed would count as live
     host, store_host = resolve_host(config)
-    listeners = listen_pair(config.bind_address, config.listen_port)
-    port = int(listeners[0].getsockname()[1])
+    main, vip = listen_pair(config.bind_address, config.listen_port)
+    port = int(main.getsockname()[1])
     config = replace(config, listen_port=port, broker_ip1=host)
-    recovered = recover_store(config)
-    ensure_first_segments(config, root, recovered.append_offset)
+    is_slave = config.broker_role == "SLAVE"
+    ha = None if is_slave else listen_for_slaves(config, any_port=not options.config.listen_port)
+    config = replace(config, ha_listen_port=port + 1 if ha is None else ha.getsockname()[1])
     cpus = list(options.cpus) or sorted(os.sched_getaffinity(0))
-    placement = place(cpus, config.readers or None, sync_flush=config.flush_disk_type == "SYNC_FLUSH")
+    placement = place(
+        cpus,
+        config.readers or None,
+        sync_flush=config.flush_disk_type == "SYNC_FLUSH",
+        sync_replication=config.broker_role == "SYNC_MASTER",
+        slave=is_slave,
+    )
     namesrv = None
     if options.namesrv_port is not None:
         namesrv = listen(config.bind_address, options.namesrv_port)
         address = f"{config.broker_ip1}:{namesrv.getsockname()[1]}"
         config = replace(config, namesrv_addr=";".join(filter(None, [config.namesrv_addr, address])))
         placement.cpus_by_worker["namesrv"] = placement.cpus_by_worker["control"]
+    listeners = listener_per_reader(main, placement.readers), listener_per_reader(vip, placement.readers)
+    return House(config, root, lock, placement, store_host, listeners, ha, namesrv)
+
+
+def open_store(house: House) -> tuple[Plane, list[WorkerSpec], RecoveredStore]:
+    """What an order wants done to the closed store, recovery, shared memory. Raises StartError."""
+    config, root = house.config, house.root
+    follow_order(config)
+    recovered = recover_store(config)
+    ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
-        plane = make_plane(config, root, recovered, placement, store_host)
-        spread = tuple(listener_per_reader(listener, placement.readers) for listener in listeners)
-        specs = worker_specs(plane, placement, spread, write_run_config(plane.name, config))
-        specs = [_with_namesrv(spec, namesrv, root) for spec in specs]
+        plane = make_plane(config, root, recovered, house.placement, house.store_host)
+        specs = worker_specs(plane, house.placement, house.listeners, write_run_config(plane.name, config))
+        specs = [_with_ha(_with_namesrv(spec, house.namesrv, root), house.ha, config) for spec in specs]
     leave_marks(plane, root, config.broker_name)
     plane.publish_watermarks()
-    supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (lock.descriptor,), log)
-    where = f"broker {config.broker_name} on {config.broker_ip1}:{port}"
-    where += f", name server on {config.broker_ip1}:{namesrv.getsockname()[1]}" if namesrv else ""
-    announcer = Announcer(plane, recovered.append_offset, f"ready: {where}, store {root}", options.announce)
-    status = supervisor.run(announcer.tick)
-    return finish(plane, root, lock, status)
+    return plane, specs, recovered
 
 
-def finish(plane: Plane, root: Path, lock: StoreLock, status: int) -> int:
+def follow_order(config: BrokerConfig) -> None:
+    """Cut, move or complete the log as a run has left word (store/store_order.py), also one that was killed."""
+    try:
+        for line in store_order.perform(store_config(config), open_log_source):
+            log(line)
+    except (OSError, SalvageError, StoreLoadError) as error:
+        raise StartError(
+            f"{config.store_path_root_dir}: the order for the store cannot be followed: {error}"
+        ) from error
+
+
+def run_store(house: House, announce: Callable[[str], None], before: Supervisor | None) -> tuple[Supervisor, int]:
+    """From the opening of the store to its closing: the supervisor that has run, and the exit status."""
+    plane, specs, recovered = open_store(house)
+    supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (house.lock.descriptor,), log)
+    text = f"ready: {house.place}, store {house.root}"
+    announcer = Announcer(plane, recovered.append_offset, text, announce)
+
+    def tick(all_serving: bool) -> None:
+        if before is not None and before.stop_asked:  # told while the store was closed
+            supervisor.stop()
+        announcer.tick(all_serving)
+
+    status = finish(plane, house.root, supervisor.run(tick))
+    supervisor.close()
+    for descriptor in specs[0].event_fds.values():
+        os.close(descriptor)
+    return supervisor, status
+
+
+def serve(options: ServeOptions) -> int:
+    """Run a broker until SIGTERM; the exit status. Raises StartError before anything was changed for good.
+
+    A worker may ask for the store to be closed and opened again: same process, lock and listeners, new workers.
+    """
+    probe_engine()
+    house = open_house(options)
+    supervisor, status = run_store(house, options.announce, None)
+    while supervisor.restart_wanted:
+        supervisor, status = run_store(house, log, supervisor)  # who waits for the announcement has gone on
+    house.lock.close()
+    return status
+
+
+def finish(plane: Plane, root: Path, status: int) -> int:
     """After the last worker: say whether the stop was clean, take the marks away."""
     marks = plane.watermarks
     complete = marks.flushed_offset == marks.append_offset == marks.dispatched_offset
@@ -344,8 +436,16 @@ def finish(plane: Plane, root: Path, lock: StoreLock, status: int) -> int:
     else:
         log(f"stopped with work left (status {status}): the next start recovers")
     remove_segments(plane.name)
-    lock.close()
     return status
+
+
+def _with_ha(spec: WorkerSpec, listener: socket.socket | None, config: BrokerConfig) -> WorkerSpec:
+    """A master without a policy that waits for slaves has no use for an HA writer before the first slave knocks."""
+    if spec.role != lib.RMQ_ROLE_HA:
+        return spec
+    descriptors = () if listener is None else (listener.fileno(),)
+    dormant = listener is not None and config.broker_role == "ASYNC_MASTER"
+    return replace(spec, module=HA_MODULE, listen_fds=descriptors, dormant=dormant)
 
 
 def _with_namesrv(spec: WorkerSpec, listener: socket.socket | None, root: Path) -> WorkerSpec:

@@ -14,7 +14,6 @@ from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.native import lib
 from ringmq.store import markers
 from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from ringmq.store.store_lock import StoreLock
 from tests.native.plane_kit import Kit
 
 
@@ -53,7 +52,7 @@ def test_a_stop_is_clean_only_when_the_last_sync_of_queues_was(tmp_path: Path, f
     plane = Plane.create(f"test-{uuid.uuid4().hex[:12]}", capacity, tmp_path.stat(), 1)
     plane.watermarks.dispatch_fault, plane.watermarks.dispatch_fault_errno = fault, errno.EIO if fault else 0
     markers.write_abort(tmp_path, 1)
-    status = finish(plane, tmp_path, StoreLock(tmp_path), EXIT_CLEAN)
+    status = finish(plane, tmp_path, EXIT_CLEAN)
     assert status == (EXIT_UNCLEAN_STOP if fault else EXIT_CLEAN)
     assert markers.has_abort(tmp_path) == bool(fault)
     assert (markers.failed_cause(tmp_path) or "").startswith("fsync of a consume queue" if fault else "")

@@ -24,7 +24,6 @@ from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
 from ringmq.store import markers
-from ringmq.store.store_lock import StoreLock
 
 SMALL = {
     "mappedFileSizeCommitLog": str(1 << 20),
@@ -176,10 +175,9 @@ def test_a_name_with_both_addresses_is_stored_as_ipv4(monkeypatch: pytest.Monkey
 def test_a_stop_after_a_failed_sync_is_not_clean(tmp_path: Path, field: str, fault: int, status: int) -> None:
     """Though everything counts as flushed; a full disk with nothing left over is no reason to recover."""
     config = replace(changed(BrokerConfig(), SMALL), store_path_root_dir=str(tmp_path))
-    lock = StoreLock(tmp_path)
     name = plane_name(tmp_path)
     plane = Plane.create(name, plane_setup.capacity_of(config), tmp_path.stat(), 1)
     markers.write_abort(tmp_path, os.getpid())
     setattr(plane.watermarks, field, fault)
-    assert server.finish(plane, tmp_path, lock, EXIT_CLEAN) == status
+    assert server.finish(plane, tmp_path, EXIT_CLEAN) == status
     assert markers.has_abort(tmp_path) == (status != EXIT_CLEAN)

@@ -1,6 +1,8 @@
 """The supervisor's decisions, without processes."""
 
 from ringmq.ipc.supervisor_core import (
+    EXIT_CLEAN,
+    EXIT_RESTART_STORE,
     EXIT_UNCLEAN_STOP,
     EXIT_WORKER_KEEPS_DYING,
     START_FAILURES_MAX,
@@ -169,3 +171,27 @@ def test_ha_of_a_master_ends_last_and_of_a_slave_in_the_phase_of_write() -> None
             assert effects == [Terminate(name)]
             effects = core.step(Exited(name, 0), 30)
         assert effects == [Finished(0)]
+
+
+def test_a_worker_that_wants_the_store_opened_again_ends_all_of_them_cleanly() -> None:
+    core = serving_core()
+    effects = core.step(Exited("control", EXIT_RESTART_STORE), 20)
+    assert without_logs(effects) == [Terminate("read-0"), Terminate("read-1")]
+    core.step(Exited("read-0", 0), 30)
+    assert without_logs(core.step(Exited("read-1", 0), 30)) == [Terminate("write")]
+    core.step(Exited("write", 0), 40)
+    core.step(Exited("flush", 0), 50)
+    assert core.step(Exited("dispatch", 0), 60) == [Finished(EXIT_CLEAN)]
+    assert core.restart_wanted
+
+
+def test_the_wish_counts_in_the_middle_of_a_stop_too() -> None:
+    core = serving_core()
+    core.step(Stop(), 20)
+    for name in ("read-0", "read-1"):
+        core.step(Exited(name, 0), 30)
+    assert without_logs(core.step(Exited("control", EXIT_RESTART_STORE), 40)) == [Terminate("write")]
+    for name in ("write", "flush"):
+        core.step(Exited(name, 0), 50)
+    assert core.step(Exited("dispatch", 0), 60) == [Finished(EXIT_CLEAN)]
+    assert core.restart_wanted

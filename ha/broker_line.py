@@ -1,0 +1,68 @@
+"""A remoting connection to another broker: made when needed, given up at the first fault, one question at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+
+from ringmq.remoting.command import MAX_FRAME_BYTES, RemotingCommand, encode_frame
+from ringmq.remoting.frame import FrameDecoder
+
+RECEIVE_BYTES = 262_144
+
+
+class BrokerLine:
+    """To `address`, host:port. Used by one thread; `close` it."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.address = address
+        self._target = host.strip("[]"), int(port)
+        self._socket: socket.socket | None = None
+        self._opaque = 0
+
+    def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """The answer, whatever its code. A kept connection may be stale: tried once more. OSError, RemotingError."""
+        if self._socket is not None:
+            with contextlib.suppress(ConnectionError):
+                return self._ask(command, timeout_ms)
+        return self._ask(command, timeout_ms)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        try:
+            return self._exchange(command, time.monotonic() + timeout_ms / 1000)
+        except BaseException:
+            self.close()  # an answer that comes late must not be taken for the next one's
+            raise
+
+    def _exchange(self, command: RemotingCommand, deadline: float) -> RemotingCommand:
+        if self._socket is None:
+            self._socket = socket.create_connection(self._target, _left(deadline))
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._opaque += 1
+        command.opaque = self._opaque
+        self._socket.settimeout(_left(deadline))
+        self._socket.sendall(encode_frame(command))
+        decoder = FrameDecoder(MAX_FRAME_BYTES)
+        while True:
+            self._socket.settimeout(_left(deadline))
+            data = self._socket.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError(f"{self.address} closed the connection")
+            for received in decoder.feed(data):
+                if received.is_response and received.opaque == command.opaque:
+                    return received
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("no answer in time")
+    return left

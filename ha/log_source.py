@@ -1,0 +1,40 @@
+"""The log of another broker, read from outside by request HA_READ_LOG: where an adoption gets its bytes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from ringmq.ha.broker_line import BrokerLine
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError
+from ringmq.store.adoption import ReadChunk
+
+CHUNK_BYTES_MAX = 1 << 20
+TIMEOUT_MS = 10_000
+
+
+@contextlib.contextmanager
+def open_log_source(address: str) -> Iterator[ReadChunk]:
+    """A reader of the log of the broker at `address`, host:port: (offset, length) -> at least one byte, at most 1 MiB.
+
+    The reader raises OSError: nothing is there at the offset, no answer, or none that can be understood.
+    """
+    line = BrokerLine(address)
+
+    def read_chunk(offset: int, length: int) -> bytes:
+        fields = {"offset": str(offset), "maxBytes": str(min(length, CHUNK_BYTES_MAX))}
+        try:
+            answer = line.ask(RemotingCommand.request(RequestCode.HA_READ_LOG, fields), TIMEOUT_MS)
+        except RemotingError as error:
+            raise OSError(f"{address}: {error}") from error
+        body = bytes(answer.body)
+        if answer.code or not 0 < len(body) <= length:
+            raise OSError(f"{address} has no {length} bytes at {offset}: {answer.code} {answer.remark or ''}".rstrip())
+        return body
+
+    try:
+        yield read_chunk
+    finally:
+        line.close()
