@@ -1,0 +1,198 @@
+"""The master's HA writer in its process: what C has seen goes into the core, what the core decides goes back into C.
+
+The C loop (native/src/ha_sender.c) moves the bytes and comes back here when something has happened to a connection,
+when control has an order, or when its slice is over. Per message nothing passes through here.
+"""
+
+import errno
+import json
+import sys
+import time
+from collections import deque
+from ipaddress import ip_address
+from os import strerror
+from pathlib import Path
+from typing import Any
+
+from ringmq.ha import master_events as events
+from ringmq.ha.log_range import LogRange
+from ringmq.ha.master_core import MasterCore
+from ringmq.ha.orders import Identity, News, OrderError, news_bytes, order_of
+from ringmq.ha.settings import HaSettings
+from ringmq.ha.watermark import Requirement
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.role_loop import RoleError, opened
+from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, WorkerSpec
+from ringmq.native import ffi, lib
+
+SLICE_MS = 100
+"""Longest time between two looks of the core at how far the slaves are."""
+NEWS_KEPT = 1024
+"""While control does not take any, the newest ones."""
+COUNTERS = {
+    events.DEGRADED_ENTERED: lib.RMQ_HA_DEGRADED_ENTERED,
+    events.DEGRADED_LEFT: lib.RMQ_HA_DEGRADED_LEFT,
+}
+WHY = {
+    lib.RMQ_HA_WHY_PEER: "the slave closed the connection",
+    lib.RMQ_HA_WHY_SILENT: "nothing was heard of it for haHousekeepingInterval",
+    lib.RMQ_HA_WHY_JUNK: "it sent what is no offset",
+    lib.RMQ_HA_WHY_BACKWARD: "it reported less than before",
+    lib.RMQ_HA_WHY_BEYOND: "it reported more than it was sent",
+    lib.RMQ_HA_WHY_LOG: "the log file that it needs next cannot be mapped",
+    lib.RMQ_HA_WHY_ORDERED: "this broker closed the connection",
+}
+_LIES = (lib.RMQ_HA_WHY_JUNK, lib.RMQ_HA_WHY_BACKWARD, lib.RMQ_HA_WHY_BEYOND)
+
+
+class MasterShell:
+    """Owned by the worker `ha` of a master."""
+
+    def __init__(self, plane: Plane, sender: Any, core: MasterCore) -> None:
+        self._plane = plane
+        self._sender = sender
+        self._core = core
+        self._untold: deque[bytes] = deque(maxlen=NEWS_KEPT)
+        """News that did not fit into control's inbox yet."""
+        self._ordered_away: dict[int, str] = {}
+        """Why the core closes a peer, until C has done it."""
+
+    def run(self) -> None:
+        """Serve until the clean stop is complete. RoleError when the C loop cannot go on."""
+        while True:
+            reason = int(lib.rmq_ha_sender_run(self._sender, self._slice_ns()))
+            if reason < 0:
+                raise RoleError(f"ha: {strerror(-reason)}")
+            self._take_orders()
+            self._take_events()
+            self.look()
+            if reason == lib.RMQ_RUN_STOPPED:
+                return
+
+    def look(self) -> None:
+        """Let the core see how far the slaves are and what time it is."""
+        self._step(self._progress())
+        self._step(events.Tick())
+        self._tell_rest()
+
+    def _slice_ns(self) -> int:
+        due_ms = self._core.due_ms()
+        left_ms = SLICE_MS if due_ms is None else due_ms - _now_ms()
+        return max(1, min(SLICE_MS, left_ms)) * 1_000_000
+
+    # -- what C has to say -----------------------------------------------------------------------------------
+
+    def _take_orders(self) -> None:
+        while (order := self._plane.ha_order_take()) is not None:
+            try:
+                taken = order_of(order)
+            except OrderError as error:
+                _log(f"an order of control is passed over: {error}")
+                continue
+            if isinstance(taken, Identity):
+                self._step(events.Identified(taken))
+
+    def _take_events(self) -> None:
+        event = ffi.new("struct rmq_ha_event *")
+        while lib.rmq_ha_sender_event(self._sender, event):
+            match event.kind:
+                case lib.RMQ_HA_EVENT_CONNECTED:
+                    self._step(events.Connected(event.peer, _host(event), event.port))
+                case lib.RMQ_HA_EVENT_FIRST_REPORT:
+                    self._step(events.FirstReport(event.peer, event.offset, self._log_range()))
+                case lib.RMQ_HA_EVENT_CLOSED:
+                    why = self._ordered_away.pop(event.peer, None) or _why(event)
+                    self._step(events.Closed(event.peer, why))
+
+    def _log_range(self) -> LogRange:
+        marks = self._plane.watermarks
+        return LogRange(int(marks.min_offset), int(marks.append_offset))
+
+    def _progress(self) -> events.Progress:
+        log = self._log_range()
+        rows = self._plane.header.ha_peers
+        peers = tuple(
+            events.PeerProgress(peer, rows[peer].sent_offset, rows[peer].reported_offset)
+            for peer in range(lib.RMQ_HA_PEERS_MAX)
+            if rows[peer].state == lib.RMQ_HA_TRANSFER
+        )
+        return events.Progress(peers, log)
+
+    # -- what the core wants -----------------------------------------------------------------------------------
+
+    def _step(self, event: events.Event) -> None:
+        for effect in self._core.step(event, _now_ms()):
+            self._perform(effect)
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Mark():
+                flags = lib.RMQ_HA_PEER_COUNTS if effect.counts else 0
+                flags |= lib.RMQ_HA_PEER_IN_SYNC if effect.in_sync else 0
+                room = effect.room.encode()
+                lib.rmq_ha_sender_mark(self._sender, effect.peer, effect.broker_id, effect.level, flags, room)
+            case events.Require(answer=answer, confirm=confirm):
+                lib.rmq_ha_sender_require(self._sender, requirement_struct(answer), requirement_struct(confirm))
+            case events.State(replication_state=state, in_sync_replicas=count):
+                lib.rmq_ha_sender_state(self._sender, state, count)
+            case events.StartTransfer(peer=peer, offset=offset):
+                if lib.rmq_ha_sender_start(self._sender, peer, offset) == -errno.EINVAL:  # ENOTCONN: its Closed follows
+                    self._perform(events.Close(peer, f"it cannot be sent the log from {offset} on"))
+            case events.Close(peer=peer, why=why):
+                self._ordered_away[peer] = why
+                lib.rmq_ha_sender_disconnect(self._sender, peer)
+            case events.Tell(news=news):
+                self._tell(news)
+            case events.Log(text=text):
+                _log(text)
+            case events.Count(name=name):
+                self._plane.role(lib.RMQ_ROLE_HA).counters[COUNTERS[name]] += 1
+
+    def _tell(self, news: News) -> None:
+        self._untold.append(news_bytes(news))
+        self._tell_rest()
+
+    def _tell_rest(self) -> None:
+        while self._untold and self._plane.ha_news_put(self._untold[0]):
+            self._untold.popleft()
+
+
+def requirement_struct(requirement: Requirement) -> Any:
+    """struct rmq_ha_requirement."""
+    struct = ffi.new("struct rmq_ha_requirement *")
+    struct.count = len(requirement.conditions)
+    for index, condition in enumerate(requirement.conditions):
+        into = struct.conditions[index]
+        into.peers, into.count, into.level = condition.peers, condition.count, condition.level
+    return struct
+
+
+def serve_master(spec: WorkerSpec, plane: Plane) -> None:
+    """The worker `ha` of a master, until its clean stop."""
+    settings = HaSettings.from_properties(json.loads(Path(spec.config_path).read_text()))
+    error = ffi.new("int *")
+    sender = opened(spec.name, lib.rmq_ha_sender_open(plane.struct, spec.listen_fds[0], error), error)
+    shell = MasterShell(plane, sender, MasterCore(settings))
+    shell.look()  # the words say what holds without a slave before anybody is told that this broker is ready
+    plane.role(spec.role).state = STATE_SERVING
+    shell.run()
+    plane.role(spec.role).state = STATE_STOPPING
+    lib.rmq_ha_sender_close(sender)
+
+
+def _host(event: Any) -> str:
+    return str(ip_address(bytes(ffi.buffer(event.host, event.host_bytes))))
+
+
+def _why(event: Any) -> str:
+    if event.why in _LIES:
+        return f"{WHY[event.why]} (offset {int(ffi.cast('int64_t', event.offset))})"
+    return f"{WHY[event.why]} ({strerror(event.error)})" if event.error else WHY[event.why]
+
+
+def _log(text: str) -> None:
+    print(f"ringmq: {text}", file=sys.stderr, flush=True)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,81 @@
+/* ha_sender.h: a master's HA writer. append_offset -> frames of the log -> slaves -> reports -> replicated_offset.
+ *
+ * Mechanism only: which slave may follow, from which offset and who counts is decided in Python (ha/master_core.py)
+ * between two calls of run. Data is sent as long as sent and not reported bytes stay below the window, many frames per
+ * call, never waiting for a report. What comes from outside is bounded: at most RMQ_HA_PEERS_MAX connections, 8 bytes
+ * kept per connection, and a report that cannot be true closes its connection before anything is computed from it.
+ *
+ *   FREE --accept--> READY --first report, then rmq_ha_sender_start()--> TRANSFER
+ *     ^                |                                                    |
+ *     +-- closed by the slave, by housekeeping, for a lie or by order: event CLOSED
+ *
+ * A successor finds the two words of its predecessor (replicated_offset, confirm_limit) and only ever raises them.
+ */
+#ifndef RMQ_HA_SENDER_H
+#define RMQ_HA_SENDER_H
+
+#include "ha_watermark.h"
+#include "plane.h"
+
+/* cdef-begin */
+/* counters of role HA on a master in struct rmq_role */
+#define RMQ_HA_TRANSFERS 0       /* frames with a body */
+#define RMQ_HA_SENT_BYTES 1      /* headers included */
+#define RMQ_HA_HEARTBEATS 2
+#define RMQ_HA_REPORTS 3
+#define RMQ_HA_CONNECTIONS 4
+#define RMQ_HA_LIES 5            /* closed for junk and for reports that cannot be */
+#define RMQ_HA_REFUSED 6         /* beyond RMQ_HA_PEERS_MAX */
+#define RMQ_HA_SLEEPS 7
+#define RMQ_HA_DEGRADED_ENTERED 8 /* counted by the shell */
+#define RMQ_HA_DEGRADED_LEFT 9
+
+#define RMQ_HA_EVENT_CONNECTED 1
+#define RMQ_HA_EVENT_FIRST_REPORT 2 /* offset: where the slave's log ends, at least 0 and perhaps beyond ours */
+#define RMQ_HA_EVENT_CLOSED 3
+
+/* why a connection was closed */
+#define RMQ_HA_WHY_PEER 1        /* it closed, or error: the system's */
+#define RMQ_HA_WHY_SILENT 2      /* nothing read for haHousekeepingInterval */
+#define RMQ_HA_WHY_JUNK 3        /* a negative offset */
+#define RMQ_HA_WHY_BACKWARD 4    /* a report below the one before */
+#define RMQ_HA_WHY_BEYOND 5      /* a report beyond what was sent */
+#define RMQ_HA_WHY_LOG 6         /* error: its next log file cannot be mapped; ENOENT = retention was faster */
+#define RMQ_HA_WHY_ORDERED 7     /* rmq_ha_sender_disconnect() */
+
+struct rmq_ha_event {
+    uint32_t kind;       /* RMQ_HA_EVENT_* */
+    uint32_t peer;       /* index into ha_peers; not given to anybody else before CLOSED has been taken */
+    uint32_t why;        /* CLOSED: RMQ_HA_WHY_* */
+    int32_t error;       /* CLOSED: errno, or 0 */
+    uint64_t offset;     /* FIRST_REPORT, and CLOSED for a lie: what it said */
+    uint32_t port;
+    uint32_t host_bytes; /* 4 or 16 */
+    uint8_t host[16];
+};
+
+struct rmq_ha_sender;
+
+/* The listener belongs to the supervisor. -EINVAL without segment size, -ENOMEM. */
+struct rmq_ha_sender *rmq_ha_sender_open(struct rmq_plane *plane, int listen_fd, int *error);
+/* RMQ_RUN_BUDGET, RMQ_RUN_NEWS (events or orders wait), RMQ_RUN_STOPPED (everything was reported, or nobody reports for
+ * slaveTimeout), or -errno. */
+int rmq_ha_sender_run(struct rmq_ha_sender *sender, int64_t budget_ns);
+/* The oldest event: 1, or 0 when there is none. All of them must be taken before the next run. */
+int rmq_ha_sender_event(struct rmq_ha_sender *sender, struct rmq_ha_event *out);
+/* Begin a peer's stream: it has reported. 0, -ENOTCONN (closed meanwhile), -EINVAL (no report; beyond the end). */
+int rmq_ha_sender_start(struct rmq_ha_sender *sender, uint32_t peer, uint64_t offset);
+/* Close; the event CLOSED follows. Nothing for a peer that is gone. */
+void rmq_ha_sender_disconnect(struct rmq_ha_sender *sender, uint32_t peer);
+/* What was found out about a peer, for the watermark and for status. 0 or -ENOTCONN. The room is cut to its field. */
+int rmq_ha_sender_mark(struct rmq_ha_sender *sender, uint32_t peer, int64_t broker_id, uint32_t level, uint32_t flags,
+                       const char *room);
+/* What replicated_offset and confirm_limit follow from now on. Before the first call they stay. */
+void rmq_ha_sender_require(struct rmq_ha_sender *sender, const struct rmq_ha_requirement *answer,
+                           const struct rmq_ha_requirement *confirm);
+/* RMQ_REPLICATION_* and the number of replicas in sync; wakes the completer and write when the state changes. */
+void rmq_ha_sender_state(struct rmq_ha_sender *sender, uint32_t state, uint32_t in_sync_replicas);
+/* Closes every connection. */
+void rmq_ha_sender_close(struct rmq_ha_sender *sender);
+/* cdef-end */
+#endif
