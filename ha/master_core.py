@@ -221,9 +221,9 @@ class MasterCore:
         return effects
 
     def _group_text(self, state: State, degraded: bool) -> str:
-        have = f"{state.in_sync_replicas} of {self.policy.need} replicas are in sync"
+        have = f"{state.in_sync_replicas} replicas are in sync, asked for: {self.policy.wanted}"
         if not degraded:
             return f"degraded mode left: {have}"
         if state.replication_state == REPLICATION_OK:
-            return f"degraded mode: {have}, sends are answered with fewer (enableAutoInSyncReplicas)"
-        return f"degraded mode: {have}, sends that wait for replicas are refused"
+            return f"degraded mode: {have}; sends are answered with fewer (enableAutoInSyncReplicas)"
+        return f"degraded mode: {have}; sends that wait for replicas are refused"

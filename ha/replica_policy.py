@@ -63,6 +63,11 @@ class ReplicaPolicy:
         """Answers wait for slaves."""
         return self.level > LEVEL_NONE and self.need > 1
 
+    @property
+    def wanted(self) -> str:
+        """What it asks for, in words."""
+        return f"one in room {self.own_room} and one in another" if self.rooms else str(self.need)
+
     def full(self, replicas: Iterable[Replica]) -> Requirement:
         """What the policy asks for, whoever is there."""
         if not self.waits:

@@ -1,0 +1,122 @@
+"""A slave for scenario files: its core alone, with a snapshot that the story sets."""
+
+from dataclasses import replace
+
+from ringmq.ha import slave_events as events
+from ringmq.ha.handshake import HandshakeAnswer
+from ringmq.ha.settings import HaSettings
+from ringmq.ha.slave_core import SlaveCore
+from tests.ha.scenario import Phrases, Scenario
+
+phrase = Phrases()
+
+
+class SlaveStage:
+    """Ticks carry the snapshot as the story has it."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.snapshot = events.Snapshot(0, 0, 0)
+        self.core = SlaveCore(HaSettings.from_properties(scenario.properties), self.snapshot)
+
+    def play(self, event: str, now_ms: int) -> list[str]:
+        return phrase.perform(self, event, now_ms)
+
+    def step(self, event: events.Event, now_ms: int) -> list[str]:
+        return [self.said(effect) for effect in self.core.step(event, now_ms)]
+
+    @staticmethod
+    def said(effect: events.Effect) -> str:
+        match effect:
+            case events.Connect(address=address):
+                return f"connect to {address}"
+            case events.Handshake(address=address, local_port=port):
+                return f"ask {address} for a verdict, port {port}"
+            case events.StartTransfer():
+                return "report the log's end and take the stream"
+            case events.Disconnect(why=why):
+                return f"disconnect: {why}"
+            case events.AskConfirm(address=address):
+                return f"ask {address} for its confirm offset"
+            case events.Limit(offset=offset):
+                return "readable: everything" if offset == events.NO_LIMIT else f"readable up to {offset}"
+            case events.RestartStore(order=order):
+                return f"restart the store: {order.action} at {order.offset}"
+            case events.Tell(news=news):
+                return f"tell control: {news}"
+            case events.Log(text=text):
+                return f"log: {text}"
+
+
+@phrase(r"tick")
+def _tick(stage: SlaveStage, now_ms: int) -> list[str]:
+    return stage.step(events.Tick(stage.snapshot), now_ms)
+
+
+@phrase(r"the log is (?P<low>\d+)\.\.(?P<end>\d+)")
+def _log(stage: SlaveStage, now_ms: int, low: int, end: int) -> list[str]:
+    stage.snapshot = replace(stage.snapshot, min_offset=low, append_offset=end, flushed_offset=end)
+    return _tick(stage, now_ms)
+
+
+@phrase(r"(?P<count>\d+) bytes have come")
+def _came(stage: SlaveStage, now_ms: int, count: int) -> list[str]:
+    stage.snapshot = replace(stage.snapshot, received_bytes=count, last_read_ms=now_ms)
+    return _tick(stage, now_ms)
+
+
+@phrase(r"the master is (?P<ha>\S+)( with broker (?P<broker>\S+))?")
+def _master_is(stage: SlaveStage, now_ms: int, ha: str, broker: str = "") -> list[str]:
+    return stage.step(events.MasterIs("" if ha == "nowhere" else ha, broker), now_ms)
+
+
+@phrase(r"connected, port (?P<port>\d+)")
+def _connected(stage: SlaveStage, now_ms: int, port: int) -> list[str]:
+    return stage.step(events.Connected(port), now_ms)
+
+
+@phrase(r"not connected: (?P<why>.+)")
+def _connect_failed(stage: SlaveStage, now_ms: int, why: str) -> list[str]:
+    return stage.step(events.ConnectFailed(why), now_ms)
+
+
+@phrase(r"the master (?P<start_id>\w+) says (?P<verdict>\w+)( at (?P<offset>\d+))?(, confirmed (?P<confirm>\d+))?")
+def _answered(
+    stage: SlaveStage, now_ms: int, start_id: str, verdict: str, offset: int = 0, confirm: int = 0
+) -> list[str]:
+    answer = HandshakeAnswer(verdict, offset, "its reason", start_id, 0, 0, confirm)
+    return stage.step(events.Answered(answer), now_ms)
+
+
+@phrase(r"the master does not know the code")
+def _not_supported(stage: SlaveStage, now_ms: int) -> list[str]:
+    return stage.step(events.NotSupported(), now_ms)
+
+
+@phrase(r"no verdict: (?P<why>.+)")
+def _handshake_failed(stage: SlaveStage, now_ms: int, why: str) -> list[str]:
+    return stage.step(events.HandshakeFailed(why), now_ms)
+
+
+@phrase(r"the stream starts at (?P<offset>\d+)")
+def _stream_starts_at(stage: SlaveStage, now_ms: int, offset: int) -> list[str]:
+    return stage.step(events.StreamStartsAt(offset), now_ms)
+
+
+@phrase(r"closed: (?P<why>.+)")
+def _closed(stage: SlaveStage, now_ms: int, why: str) -> list[str]:
+    return stage.step(events.Closed(why), now_ms)
+
+
+@phrase(r"confirmed (?P<offset>\d+) by (?P<start_id>\w+)")
+def _confirmed(stage: SlaveStage, now_ms: int, offset: int, start_id: str) -> list[str]:
+    return stage.step(events.Confirmed(offset, start_id), now_ms)
+
+
+@phrase(r"the store is full")
+def _store_fault(stage: SlaveStage, now_ms: int) -> list[str]:
+    return stage.step(events.StoreFault("the disk is full"), now_ms)
+
+
+@phrase(r"the store is sound")
+def _store_sound(stage: SlaveStage, now_ms: int) -> list[str]:
+    return stage.step(events.StoreSound(), now_ms)

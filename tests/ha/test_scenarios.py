@@ -1,0 +1,26 @@
+"""Every scenario file tells what the cores do."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.ha.master_stage import MasterStage
+from tests.ha.scenario import FOLDER, differences, read
+from tests.ha.slave_stage import SlaveStage
+
+FILES = sorted(FOLDER.glob("*.txt"))
+STAGES = {"master": MasterStage, "slave": SlaveStage}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_it_happens_as_written(path: Path) -> None:
+    found = list(differences(path, STAGES[read(path).core]))
+    assert not found, "\n\n".join(found)
+
+
+def test_a_file_that_says_something_else_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.txt"
+    path.write_text("core: master\n@0 tick\n  > state LOST, 1 in sync\n")
+    assert list(differences(path, MasterStage))
+    path.write_text("core: slave\n@0 tick\n@1 the master is a:1\n")
+    assert list(differences(path, SlaveStage))
