@@ -1,4 +1,4 @@
-"""The native load generator and ceiling: built once into the cache, run as child processes that answer in JSON."""
+"""The native load generator, ceiling and link: built once into the cache, run as child processes; they print JSON."""
 
 import fcntl
 import hashlib
@@ -28,10 +28,11 @@ class ToolError(RuntimeError):
 
 @dataclass(frozen=True)
 class Tools:
-    """Paths of the two programs."""
+    """Paths of the programs."""
 
     load: Path
     ceiling: Path
+    link: Path
 
 
 def build_tools() -> Tools:
@@ -40,10 +41,10 @@ def build_tools() -> Tools:
     for source in sorted([*SOURCES.glob("*.[ch]"), SOURCES / "Makefile"]):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     out = cache_dir() / f"native-{digest.hexdigest()[:12]}"
-    tools = Tools(out / "ringmq-load", out / "ringmq-ceiling")
+    tools = Tools(out / "ringmq-load", out / "ringmq-ceiling", out / "ringmq-link")
     with (cache_dir() / "native.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if tools.load.exists() and tools.ceiling.exists():
+        if all(path.exists() for path in (tools.load, tools.ceiling, tools.link)):
             return tools
         if shutil.which("make") is None:
             raise ToolError("`make` and a C compiler are needed to build the load generator")

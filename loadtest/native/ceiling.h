@@ -49,6 +49,12 @@ void ceiling_answer(uint8_t out[ANSWER_SIZE]);
 uint8_t *ceiling_pull_head(uint32_t body_len, uint32_t *len);
 uint8_t *ceiling_pull_body(uint32_t count, uint32_t size, uint32_t *len);
 
+/* Copies a file through TCP, the least that a replica's catch-up could do: `out` sends it from its mapping to 127.0.0.1:port
+ * and waits for one byte, `in` (prints `ready PORT`) writes `bytes` of one connection into a new file and answers that
+ * byte. Seconds from the first byte to the last one, or negative errno. */
+double ceiling_copy_out(const char *path, int port);
+double ceiling_copy_in(const char *path, int port, size_t bytes);
+
 /* Serves until a signal; 0 or negative errno. Prints `ready PORT` once it listens (port 0: a free one). */
 int ceiling_serve(const struct ceiling_config *config);
 

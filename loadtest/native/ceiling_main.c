@@ -13,6 +13,8 @@ static const char HELP[] =
     "usage: ringmq-ceiling serve --log FILE      copies frames to a mapped log, answers 64 bytes each\n"
     "       ringmq-ceiling pull                  answers --count stored messages of --size bytes each\n"
     "       ringmq-ceiling fdatasync --log FILE  writes --write bytes and syncs, over and over; prints JSON\n"
+    "       ringmq-ceiling copy-in --log FILE    writes --log-bytes that one connection brings; prints JSON\n"
+    "       ringmq-ceiling copy-out --log FILE   sends the file to --port and waits until it is written; prints JSON\n"
     "options: --port 0 --pin CPU --log-bytes 268435456 --count 32 --size 1024 --write 4096 --seconds 3\n";
 
 static long long number(const char *name, const char *text, long long min, long long max)
@@ -38,6 +40,17 @@ static int measure_fdatasync(const struct ceiling_config *config, size_t write_b
     if (rate < 0)
         return (int)rate;
     printf("{\"fdatasync_per_s\":%.1f,\"write_bytes\":%zu}\n", rate, write_bytes);
+    return 0;
+}
+
+/* copy-in or copy-out. */
+static int measure_copy(const struct ceiling_config *config, int in)
+{
+    double seconds = in ? ceiling_copy_in(config->log_path, config->port, config->log_bytes)
+                        : ceiling_copy_out(config->log_path, config->port);
+    if (seconds < 0)
+        return (int)seconds;
+    printf("{\"seconds\":%.6f}\n", seconds);
     return 0;
 }
 
@@ -90,6 +103,8 @@ int main(int argc, char **argv)
         rc = ceiling_serve(&config);
     } else if (strcmp(command, "fdatasync") == 0 && config.log_path != NULL) {
         rc = measure_fdatasync(&config, (size_t)write_bytes, (double)seconds);
+    } else if (strncmp(command, "copy-", 5) == 0 && config.log_path != NULL) {
+        rc = measure_copy(&config, strcmp(command, "copy-in") == 0);
     } else {
         fputs(HELP, stderr);
         return 1;

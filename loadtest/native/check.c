@@ -19,11 +19,12 @@ static void nap(void)
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-int check_offsets(struct control *c, int code, const char *topic, uint32_t queues, uint64_t *offsets)
+int check_offsets(struct control *c, int code, const struct lanes *lanes, uint64_t *offsets)
 {
-    for (uint32_t q = 0; q < queues; q++) {
+    char topic[TOPIC_ROOM];
+    for (uint32_t q = 0; q < lanes_count(lanes); q++) {
         int64_t value = 0;
-        int rc = control_offset(c, code, topic, q, &value);
+        int rc = control_offset(c, code, lane_topic(lanes, q, topic), lane_queue(lanes, q), &value);
         if (rc != 0)
             return rc;
         offsets[q] = value > 0 ? (uint64_t)value : 0;
@@ -36,16 +37,16 @@ static int wait_for_queues(struct check *k, struct control *c, const struct chec
 {
     for (;;) {
         double at_ms = ms_since(since_ns);
-        int rc = check_offsets(c, CODE_MAX_OFFSET, plan->topic, plan->queues, k->after);
+        int rc = check_offsets(c, CODE_MAX_OFFSET, &plan->lanes, k->after);
         if (rc != 0) {
-            snprintf(k->trouble, sizeof k->trouble, "maximum offset of %.80s: %d %.80s", plan->topic, rc, c->remark);
+            snprintf(k->trouble, sizeof k->trouble, "maximum offset of %.80s: %d %.80s", plan->lanes.name, rc, c->remark);
             return -1;
         }
         k->in_queues = 0;
         k->queues_wrong = 0;
-        for (uint32_t q = 0; q < plan->queues; q++) {
+        for (uint32_t q = 0; q < lanes_count(&plan->lanes); q++) {
             k->in_queues += k->after[q] - k->before[q];
-            k->queues_wrong += k->after[q] - k->before[q] != sent->acked_of_queue[q];
+            k->queues_wrong += k->after[q] - k->before[q] != sent->acked_of_lane[q];
         }
         if (k->in_queues >= sent->acked) {
             k->queue_ms = at_ms;
@@ -69,12 +70,13 @@ static uint64_t mix(uint64_t x)
 }
 
 /* One key until it is found: 1, or 0 when the patience is over, or negative errno. */
-static int wait_for_key(struct check *k, struct control *c, const struct check_plan *plan, const char *key,
-                        uint64_t since_ns)
+static int wait_for_key(struct check *k, struct control *c, const struct check_plan *plan, uint32_t lane,
+                        const char *key, uint64_t since_ns)
 {
+    char topic[TOPIC_ROOM];
     for (;;) {
         double at_ms = ms_since(since_ns);
-        int rc = control_has_key(c, plan->topic, key);
+        int rc = control_has_key(c, lane_topic(&plan->lanes, lane, topic), key);
         if (rc != 0)
             return rc;
         if (at_ms > plan->settle_ms + PATIENCE_MS)
@@ -86,7 +88,7 @@ static int wait_for_key(struct check *k, struct control *c, const struct check_p
 }
 
 void check_keys(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id,
-                const uint64_t *sequences, uint64_t count, uint64_t since_ns)
+                const uint64_t *sequences, const uint32_t *in_lane, uint64_t count, uint64_t since_ns)
 {
     if (k->index_ms < 0)
         k->index_ms = 0;
@@ -94,7 +96,7 @@ void check_keys(struct check *k, struct control *c, const struct check_plan *pla
         char key[KEY_TEXT + 1];
         messages_key(run_id, sequences[i], key);
         k->keys_asked++;
-        int rc = wait_for_key(k, c, plan, key, since_ns);
+        int rc = wait_for_key(k, c, plan, in_lane ? in_lane[i] : 0, key, since_ns);
         if (rc == 1) {
             k->keys_found++;
             continue;
@@ -113,7 +115,7 @@ void check_keys_of(struct check *k, struct control *c, const struct check_plan *
     uint64_t since_ns = now_ns();
     for (uint32_t i = 0; i < plan->keys && total > 0 && k->trouble[0] == 0; i++) {
         uint64_t sequence = i == 0 ? total - 1 : mix(run_id + (uint64_t)i) % total;
-        check_keys(k, c, plan, run_id, &sequence, 1, since_ns);
+        check_keys(k, c, plan, run_id, &sequence, NULL, 1, since_ns);
     }
 }
 
@@ -125,9 +127,11 @@ static void check_sent_keys(struct check *k, struct control *c, const struct che
     uint64_t last = sent->acked_frames < LAST_MAX ? sent->acked_frames : LAST_MAX;
     uint64_t wanted = plan->keys < sent->sample_count ? plan->keys : sent->sample_count;
     k->index_ms = 0;
-    check_keys(k, c, plan, run_id, sent->last, plan->keys < last ? plan->keys : last, since_ns);
-    for (uint64_t i = 0; i < wanted && k->trouble[0] == 0; i++)
-        check_keys(k, c, plan, run_id, &sent->sample[i * sent->sample_count / wanted], 1, since_ns);
+    check_keys(k, c, plan, run_id, sent->last, sent->last_lane, plan->keys < last ? plan->keys : last, since_ns);
+    for (uint64_t i = 0; i < wanted && k->trouble[0] == 0; i++) {
+        uint64_t at = i * sent->sample_count / wanted;
+        check_keys(k, c, plan, run_id, &sent->sample[at], &sent->sample_lane[at], 1, since_ns);
+    }
 }
 
 void check_read_back(struct check *k, const struct check_plan *plan, const uint64_t *min, const uint64_t *max)
@@ -135,24 +139,24 @@ void check_read_back(struct check *k, const struct check_plan *plan, const uint6
     struct pull_scenario *p = &k->read_back;
     struct scenario scenario;
     *p = (struct pull_scenario){
-        .topic = plan->topic,
+        .lanes = plan->lanes,
         .group = plan->group,
-        .queues = plan->queues,
         .max_messages = 32,
         .json = plan->json,
-        .read_all = 1,
+        .kind = PULL_READ_ALL,
         .subscription_in_pull = 1,
     };
-    memcpy(p->min, min, plan->queues * sizeof *min);
-    memcpy(p->max, max, plan->queues * sizeof *max);
+    uint32_t lanes = lanes_count(&plan->lanes);
+    memcpy(p->min, min, lanes * sizeof *min);
+    memcpy(p->max, max, lanes * sizeof *max);
     k->read_asked = 1;
     if (pull_init(p, &scenario) == -ENODATA)
         return;
     struct engine_config config = {
         .host = plan->host,
         .port = plan->port,
-        .connections = plan->queues < READ_CONNECTIONS ? plan->queues : READ_CONNECTIONS,
-        .depth = (plan->queues + READ_CONNECTIONS - 1) / READ_CONNECTIONS,
+        .connections = lanes < READ_CONNECTIONS ? lanes : READ_CONNECTIONS,
+        .depth = (lanes + READ_CONNECTIONS - 1) / READ_CONNECTIONS,
         .drain_s = 10,
     };
     if (engine_run(&config, &scenario, &k->read_result) < 0 || k->read_result.trouble[0])

@@ -7,7 +7,7 @@
 
 struct check {
     int asked;
-    uint64_t before[QUEUES_MAX], after[QUEUES_MAX]; /* maximum offsets */
+    uint64_t before[LANES_MAX], after[LANES_MAX]; /* maximum offsets */
     uint64_t in_queues; /* messages that the queues grew by */
     double queue_ms, index_ms; /* since the last answer until all stood there; below 0: never */
     uint32_t keys_asked, keys_found, queues_wrong;
@@ -18,12 +18,13 @@ struct check {
 };
 
 /* Fills `offsets` by code (CODE_MIN_OFFSET, CODE_MAX_OFFSET) for every queue; 0, negative errno or response code. */
-int check_offsets(struct control *c, int code, const char *topic, uint32_t queues, uint64_t *offsets);
+int check_offsets(struct control *c, int code, const struct lanes *lanes, uint64_t *offsets);
 
 struct check_plan {
-    const char *host, *topic, *group;
+    struct lanes lanes;
+    const char *host, *group;
     int port, json;
-    uint32_t queues, keys; /* keys: how many KEYS to look up */
+    uint32_t keys; /* how many KEYS to look up */
     double settle_ms; /* how long after the last answer everything may take */
     int read_back;
 };
@@ -32,9 +33,10 @@ struct check_plan {
 void check_after_send(struct check *k, struct control *c, const struct check_plan *plan, const struct send_scenario *sent,
                       uint64_t last_answer_ns);
 
-/* Looks up the keys of `count` messages of run `run_id` until they are found or the time is over. */
+/* Looks up the keys of `count` messages of run `run_id` until they are found or the time is over; in_lane says where each
+ * stands, NULL: in the first topic. */
 void check_keys(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id,
-                const uint64_t *sequences, uint64_t count, uint64_t since_ns);
+                const uint64_t *sequences, const uint32_t *in_lane, uint64_t count, uint64_t since_ns);
 
 /* The same for plan->keys of the messages 0 .. total - 1, chosen at random, and the very last one. */
 void check_keys_of(struct check *k, struct control *c, const struct check_plan *plan, uint32_t run_id, uint64_t total);

@@ -46,29 +46,46 @@ static struct engine_config config_of(const struct options *o)
     };
 }
 
+static struct lanes lanes_of(const struct options *o)
+{
+    return (struct lanes){.name = o->topic, .topics = o->topics, .queues = o->queues};
+}
+
 static struct check_plan check_plan_of(const struct options *o)
 {
     return (struct check_plan){
-        .host = o->host, .topic = o->topic, .group = o->group, .port = (int)o->port, .json = o->json,
-        .queues = o->queues, .keys = o->keys, .settle_ms = o->settle_ms, .read_back = o->read_back,
+        .host = o->host, .lanes = lanes_of(o), .group = o->group, .port = (int)o->port, .json = o->json,
+        .keys = o->keys, .settle_ms = o->settle_ms, .read_back = o->read_back,
     };
 }
 
 static struct message_plan message_plan_of(const struct options *o)
 {
     return (struct message_plan){
-        .topic = o->topic, .broker_name = o->broker_name, .group = o->group, .run_id = o->run_id,
-        .body_size = o->size, .batch = o->batch, .queues = o->queues, .json = o->json,
+        .lanes = lanes_of(o), .broker_name = o->broker_name, .group = o->group, .run_id = o->run_id,
+        .body_size = o->size, .batch = o->batch, .json = o->json,
     };
 }
 
 static void print_head(const struct options *o)
 {
-    printf("{\"scenario\":\"%s\",\"host\":\"%s\",\"port\":%u,\"topic\":\"%s\",\"queues\":%u,", o->command, o->host,
-           o->port, o->topic, o->queues);
+    printf("{\"scenario\":\"%s\",\"host\":\"%s\",\"port\":%u,\"topic\":\"%s\",", o->command, o->host, o->port,
+           o->topic);
+    printf("\"topics\":%u,\"queues\":%u,", o->topics, o->queues);
     printf("\"connections\":%u,\"depth\":%u,\"size\":%u,\"batch\":%u,\"rate\":%.1f,\"run_id\":\"%08X\",", o->connections,
            o->depth, o->size, o->batch, o->rate, o->run_id);
     printf("\"serialization\":\"%s\",", o->json ? "JSON" : "ROCKETMQ");
+}
+
+/* Creates every topic; 0, negative errno or response code. */
+static int create_topics(const struct options *o, struct control *control)
+{
+    struct lanes lanes = lanes_of(o);
+    char topic[TOPIC_ROOM];
+    int rc = 0;
+    for (uint32_t lane = 0; rc == 0 && lane < lanes_count(&lanes); lane += o->queues)
+        rc = control_create_topic(control, lane_topic(&lanes, lane, topic), o->queues);
+    return rc;
 }
 
 static int run_send(const struct options *o)
@@ -82,9 +99,9 @@ static int run_send(const struct options *o)
     if (o->create || o->check) {
         rc = control_open(&control, o->host, (int)o->port, o->json);
         if (rc == 0 && o->create)
-            rc = control_create_topic(&control, o->topic, o->queues);
+            rc = create_topics(o, &control);
         if (rc == 0 && o->check)
-            rc = check_offsets(&control, CODE_MAX_OFFSET, o->topic, o->queues, check.before);
+            rc = check_offsets(&control, CODE_MAX_OFFSET, &plan.lanes, check.before);
         if (rc != 0)
             return fail("prepare the topic", rc, control.remark);
     }
@@ -113,16 +130,16 @@ static int run_send(const struct options *o)
 /* Learns what the queues hold and announces the consumer group. */
 static int prepare_pull(const struct options *o, struct control *control)
 {
-    for (uint32_t q = 0; q < o->queues; q++)
+    for (uint32_t q = 0; q < lanes_count(&pulling.lanes); q++)
         pulling.max[q] = o->assume;
     if (o->assume)
         return 0;
     int rc = control_open(control, o->host, (int)o->port, o->json);
     if (rc == 0)
-        rc = check_offsets(control, CODE_MIN_OFFSET, o->topic, o->queues, pulling.min);
+        rc = check_offsets(control, CODE_MIN_OFFSET, &pulling.lanes, pulling.min);
     if (rc == 0)
-        rc = check_offsets(control, CODE_MAX_OFFSET, o->topic, o->queues, pulling.max);
-    if (rc == 0 && !o->subscription_in_pull)
+        rc = check_offsets(control, CODE_MAX_OFFSET, &pulling.lanes, pulling.max);
+    if (rc == 0 && !pulling.subscription_in_pull)
         rc = control_heartbeat(control, o->group, o->topic);
     return rc;
 }
@@ -132,8 +149,8 @@ static int run_pull(const struct options *o)
     struct scenario scenario;
     struct control control = {.fd = -1};
     pulling = (struct pull_scenario){
-        .topic = o->topic, .group = o->group, .queues = o->queues, .max_messages = o->count, .json = o->json,
-        .subscription_in_pull = o->subscription_in_pull,
+        .lanes = lanes_of(o), .group = o->group, .max_messages = o->count, .json = o->json,
+        .subscription_in_pull = o->subscription_in_pull || o->topics > 1, /* the heartbeat names one topic */
     };
     int rc = prepare_pull(o, &control);
     if (rc != 0)
@@ -155,6 +172,31 @@ static int run_pull(const struct options *o)
     return ok ? 0 : 2;
 }
 
+static int run_consume(const struct options *o)
+{
+    struct scenario scenario;
+    pulling = (struct pull_scenario){
+        .lanes = lanes_of(o), .group = o->group, .max_messages = o->count, .json = o->json, .kind = PULL_FOLLOW,
+        .idle_ns = (uint64_t)(o->idle_ms * 1e6), .subscription_in_pull = 1,
+    };
+    pull_init(&pulling, &scenario);
+    struct engine_config config = config_of(o);
+    config.messages = 0;
+    config.depth = (lanes_count(&pulling.lanes) + o->connections - 1) / o->connections;
+    int rc = engine_run(&config, &scenario, &result);
+    if (rc < 0)
+        return fail("run", rc, result.trouble);
+    double window_s = (double)(pulling.last_ns - pulling.first_ns) / 1e9;
+    int ok = report_clean(&result) && pulling.wrong_crc == 0 && pulling.wrong_offset == 0;
+    print_head(o);
+    report_run(stdout, &result);
+    report_watch(stdout, &watched);
+    printf("\"read\":%llu,\"read_crc_sum\":%llu,\"wrong_crc\":%llu,\"wrong_offset\":%llu,\"read_s\":%.6f,\"ok\":%s}\n",
+           (unsigned long long)pulling.read, (unsigned long long)pulling.crc_sum, (unsigned long long)pulling.wrong_crc,
+           (unsigned long long)pulling.wrong_offset, window_s, ok ? "true" : "false");
+    return ok ? 0 : 2;
+}
+
 static int run_idle(const struct options *o)
 {
     struct scenario scenario = {.frame_max = 0};
@@ -172,19 +214,19 @@ static int run_idle(const struct options *o)
 
 static int run_verify(const struct options *o)
 {
-    static uint64_t min[QUEUES_MAX], max[QUEUES_MAX];
+    static uint64_t min[LANES_MAX], max[LANES_MAX];
     struct control control;
+    struct check_plan plan = check_plan_of(o);
     int rc = control_open(&control, o->host, (int)o->port, o->json);
     if (rc == 0)
-        rc = check_offsets(&control, CODE_MIN_OFFSET, o->topic, o->queues, min);
+        rc = check_offsets(&control, CODE_MIN_OFFSET, &plan.lanes, min);
     if (rc == 0)
-        rc = check_offsets(&control, CODE_MAX_OFFSET, o->topic, o->queues, max);
+        rc = check_offsets(&control, CODE_MAX_OFFSET, &plan.lanes, max);
     if (rc != 0)
         return fail("offsets", rc, control.remark);
     uint64_t expected = 0;
-    for (uint32_t q = 0; q < o->queues; q++)
+    for (uint32_t q = 0; q < lanes_count(&plan.lanes); q++)
         expected += max[q] - min[q];
-    struct check_plan plan = check_plan_of(o);
     check_read_back(&check, &plan, min, max);
     const struct pull_scenario *p = &check.read_back;
     int ok = p->read == expected && p->wrong_crc == 0 && p->wrong_offset == 0 && check.trouble[0] == 0;
@@ -202,6 +244,8 @@ static int run_verify(const struct options *o)
 static int run_keys(const struct options *o)
 {
     struct control control;
+    if (o->topics > 1)
+        return fail("keys", -EINVAL, "of one topic only");
     int rc = control_open(&control, o->host, (int)o->port, o->json);
     if (rc != 0)
         return fail("connect", rc, "");
@@ -222,7 +266,7 @@ static int run_create(const struct options *o)
     struct control control;
     int rc = control_open(&control, o->host, (int)o->port, o->json);
     if (rc == 0)
-        rc = control_create_topic(&control, o->topic, o->queues);
+        rc = create_topics(o, &control);
     if (rc != 0)
         return fail("create topic", rc, control.remark);
     print_head(o);
@@ -290,6 +334,8 @@ int main(int argc, char **argv)
         return run_send(&o);
     if (strcmp(o.command, "pull") == 0)
         return run_pull(&o);
+    if (strcmp(o.command, "consume") == 0)
+        return run_consume(&o);
     if (strcmp(o.command, "idle") == 0)
         return run_idle(&o);
     if (strcmp(o.command, "verify") == 0)

@@ -86,16 +86,16 @@ static int find_marks(struct template *t, uint32_t batch)
     return 0;
 }
 
-static int build_template(struct template *t, const struct message_plan *plan, uint32_t queue, const uint8_t *body,
+static int build_template(struct template *t, const struct message_plan *plan, uint32_t lane, const uint8_t *body,
                           size_t body_len)
 {
-    char properties[PROPERTIES_MAX], queue_text[12], queues_text[12];
+    char properties[PROPERTIES_MAX], topic[TOPIC_ROOM], queue_text[12], queues_text[12];
     properties_text(properties, plan, plan->batch == 1);
-    snprintf(queue_text, sizeof queue_text, "%u", queue);
-    snprintf(queues_text, sizeof queues_text, "%u", plan->queues);
+    snprintf(queue_text, sizeof queue_text, "%u", lane_queue(&plan->lanes, lane));
+    snprintf(queues_text, sizeof queues_text, "%u", plan->lanes.queues);
     /* Names and order as the Java client sends them. */
     struct ext ext[] = {
-        {"a", plan->group}, {"b", plan->topic}, {"c", "TBW102"}, {"d", queues_text}, {"e", queue_text}, {"f", "0"},
+        {"a", plan->group}, {"b", lane_topic(&plan->lanes, lane, topic)}, {"c", "TBW102"}, {"d", queues_text}, {"e", queue_text}, {"f", "0"},
         {"g", BORN_MARK}, {"h", "0"}, {"i", properties}, {"j", "0"}, {"k", "false"},
         {"m", plan->batch == 1 ? "false" : "true"}, {"n", plan->broker_name},
     };
@@ -139,25 +139,25 @@ int messages_init(struct messages *m, const struct message_plan *plan)
 {
     memset(m, 0, sizeof *m);
     m->plan = *plan;
-    if (plan->body_size < BODY_MIN || plan->batch == 0 || plan->queues == 0)
+    if (plan->body_size < BODY_MIN || plan->batch == 0 || lanes_count(&plan->lanes) == 0)
         return -EINVAL;
     int rc = learn_crc(m);
-    m->templates = calloc(plan->queues, sizeof *m->templates);
+    m->templates = calloc(lanes_count(&plan->lanes), sizeof *m->templates);
     uint8_t *body = malloc((size_t)plan->batch * (plan->body_size + PROPERTIES_MAX + 22));
     if (body == NULL || m->templates == NULL)
         rc = -ENOMEM;
     size_t body_len = rc < 0 ? 0 : frame_body(plan, body);
-    for (uint32_t q = 0; rc == 0 && q < plan->queues; q++)
-        rc = build_template(&m->templates[q], plan, q, body, body_len);
+    for (uint32_t lane = 0; rc == 0 && lane < lanes_count(&plan->lanes); lane++)
+        rc = build_template(&m->templates[lane], plan, lane, body, body_len);
     free(body);
     return rc;
 }
 
 void messages_free(struct messages *m)
 {
-    for (uint32_t q = 0; m->templates != NULL && q < m->plan.queues; q++) {
-        free(m->templates[q].bytes);
-        free(m->templates[q].patches);
+    for (uint32_t lane = 0; m->templates != NULL && lane < lanes_count(&m->plan.lanes); lane++) {
+        free(m->templates[lane].bytes);
+        free(m->templates[lane].patches);
     }
     free(m->templates);
     m->templates = NULL;
@@ -166,15 +166,15 @@ void messages_free(struct messages *m)
 uint32_t messages_frame_max(const struct messages *m)
 {
     uint32_t max = 0;
-    for (uint32_t q = 0; q < m->plan.queues; q++)
-        max = m->templates[q].len > max ? m->templates[q].len : max;
+    for (uint32_t lane = 0; lane < lanes_count(&m->plan.lanes); lane++)
+        max = m->templates[lane].len > max ? m->templates[lane].len : max;
     return max;
 }
 
-uint32_t messages_write(const struct messages *m, uint8_t *out, uint32_t queue, uint32_t opaque, uint64_t sequence,
+uint32_t messages_write(const struct messages *m, uint8_t *out, uint32_t lane, uint32_t opaque, uint64_t sequence,
                         const char born[13])
 {
-    const struct template *t = &m->templates[queue];
+    const struct template *t = &m->templates[lane];
     memcpy(out, t->bytes, t->len);
     wire_set_opaque(out, m->plan.json, opaque);
     memcpy(out + t->born_at, born, BORN_DIGITS);

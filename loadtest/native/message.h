@@ -1,8 +1,10 @@
-/* Ready frames for sends: one template per queue, in which only opaque, born time and sequence digits change. */
+/* Ready frames for sends: one template per lane, in which only opaque, born time and sequence digits change. */
 #ifndef RINGMQ_LOAD_MESSAGE_H
 #define RINGMQ_LOAD_MESSAGE_H
 
 #include <stdint.h>
+
+#include "lanes.h"
 
 enum {
     SEQUENCE_DIGITS = 12, /* upper-case hex; the message's number in this run */
@@ -11,11 +13,11 @@ enum {
 };
 
 struct message_plan {
-    const char *topic, *broker_name, *group;
+    struct lanes lanes;
+    const char *broker_name, *group;
     uint32_t run_id; /* part of UNIQ_KEY and KEYS */
     uint32_t body_size; /* bytes of one body, at least BODY_MIN */
     uint32_t batch; /* messages per frame; 1 sends code 310, more send code 320 */
-    uint32_t queues;
     int json;
 };
 
@@ -32,7 +34,7 @@ struct template {
 
 struct messages {
     struct message_plan plan;
-    struct template *templates; /* one per queue */
+    struct template *templates; /* one per lane */
     uint32_t crc_base; /* CRC-32 of a body whose sequence is 0 */
     uint32_t crc_step[SEQUENCE_DIGITS][16]; /* what digit d at place i changes in it */
 };
@@ -44,8 +46,8 @@ void messages_free(struct messages *m);
 /* Largest frame of the plan. */
 uint32_t messages_frame_max(const struct messages *m);
 
-/* Writes the frame for messages sequence .. sequence + batch - 1 of queue `queue`; returns its length. */
-uint32_t messages_write(const struct messages *m, uint8_t *out, uint32_t queue, uint32_t opaque, uint64_t sequence,
+/* Writes the frame for messages sequence .. sequence + batch - 1 of lane `lane`; returns its length. */
+uint32_t messages_write(const struct messages *m, uint8_t *out, uint32_t lane, uint32_t opaque, uint64_t sequence,
                         const char born[13]);
 
 /* CRC-32 of the body with this sequence, without building it. */

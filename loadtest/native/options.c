@@ -16,6 +16,7 @@ const char OPTIONS_HELP[] =
     "  send     single messages, code 310\n"
     "  batch    --batch messages in one frame, code 320\n"
     "  pull     --count messages a pull, code 11, over and over\n"
+    "  consume  pulls everything as it comes, until nothing has come for --idle-ms\n"
     "  idle     connections that say nothing\n"
     "  verify   reads the topic back: messages and the sum of the CRC-32 of their bodies\n"
     "  keys     looks up --check-keys keys of messages 0 .. --messages - 1 of run --run-id\n"
@@ -24,7 +25,8 @@ const char OPTIONS_HELP[] =
     "  hist     reads numbers (ns) and prints their percentiles\n"
     "\n"
     "  --host 127.0.0.1 --port 10911    broker\n"
-    "  --topic LoadTest --queues 4 --group load_group --broker-name broker\n"
+    "  --topic LoadTest --topics 1      several topics are NAME-0, NAME-1, ...\n"
+    "  --queues 4 --group load_group --broker-name broker\n"
     "  --connections 1 --depth 1        closed loop: requests on their way per connection\n"
     "  --rate 0                         messages/s of an open loop; latency counts from the intended time\n"
     "  --size 200 --batch 32 --count 32 bytes of a body, messages of a batch, messages of a pull\n"
@@ -35,6 +37,7 @@ const char OPTIONS_HELP[] =
     "                                   after sending: queue maxima, index, and everything read back\n"
     "  --json                           JSON headers instead of binary ones\n"
     "  --subscription-in-pull           instead of a heartbeat before the pulls\n"
+    "  --idle-ms 3000                   consume: the end\n"
     "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
     "  --run-id HEX                     8 digits in UNIQ_KEY and KEYS (default: random)\n"
     "  --watch PID,PID                  also report the processor time of these processes\n"
@@ -57,7 +60,8 @@ static const struct known known[] = {
     {"--broker-name", TEXT, AT(broker_name), 0, 0},
     {"--watch", TEXT, AT(watch), 0, 0},
     {"--port", WHOLE, AT(port), 1, 65535},
-    {"--queues", WHOLE, AT(queues), 1, QUEUES_MAX},
+    {"--topics", WHOLE, AT(topics), 1, LANES_MAX},
+    {"--queues", WHOLE, AT(queues), 1, LANES_MAX},
     {"--connections", WHOLE, AT(connections), 1, CONNECTIONS_MAX},
     {"--depth", WHOLE, AT(depth), 1, DEPTH_MAX},
     {"--size", WHOLE, AT(size), BODY_MIN, 4194304},
@@ -72,6 +76,7 @@ static const struct known known[] = {
     {"--rate", REAL, AT(rate), 0, 1e9},
     {"--drain", REAL, AT(drain), 0, 3600},
     {"--settle-ms", REAL, AT(settle_ms), 0, 3600000},
+    {"--idle-ms", REAL, AT(idle_ms), 1, 3600000},
     {"--pin", WHOLE, AT(pin), 0, 1023},
     {"--json", FLAG, AT(json), 0, 0},
     {"--create", FLAG, AT(create), 0, 0},
@@ -117,8 +122,8 @@ int options_parse(struct options *o, int argc, char **argv)
 {
     *o = (struct options){
         .host = "127.0.0.1", .topic = "LoadTest", .group = "load_group", .broker_name = "broker", .port = 10911,
-        .queues = 4, .connections = 1, .depth = 1, .size = 200, .batch = 32, .count = 32, .keys = 64,
-        .seconds = -1, .drain = 10, .settle_ms = 1000, .pin = -1,
+        .topics = 1, .queues = 4, .connections = 1, .depth = 1, .size = 200, .batch = 32, .count = 32, .keys = 64,
+        .seconds = -1, .drain = 10, .settle_ms = 1000, .idle_ms = 3000, .pin = -1,
     };
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return 1;
@@ -137,6 +142,12 @@ int options_parse(struct options *o, int argc, char **argv)
         if (k->kind != FLAG)
             i++;
     }
+    if (o->topics * o->queues > LANES_MAX) {
+        fprintf(stderr, "ringmq-load: --topics %u with --queues %u each: at most %d in all\n", o->topics, o->queues, LANES_MAX);
+        return -1;
+    }
+    if (o->seconds < 0 && strcmp(o->command, "consume") == 0)
+        o->seconds = 0;
     if (o->seconds < 0)
         o->seconds = o->messages ? 0 : 5;
     if (strcmp(o->command, "batch") != 0 && strcmp(o->command, "frame") != 0)

@@ -6,9 +6,9 @@
 
 struct options {
     const char *command, *host, *topic, *group, *broker_name, *watch;
-    uint32_t port, queues, connections, depth, size, batch, count, keys, run_id;
+    uint32_t port, topics, queues, connections, depth, size, batch, count, keys, run_id;
     uint64_t messages, assume;
-    double seconds, warmup, rate, drain, settle_ms;
+    double seconds, warmup, rate, drain, settle_ms, idle_ms;
     int pin; /* CPU, -1: none */
     int json, create, check, read_back, subscription_in_pull;
 };

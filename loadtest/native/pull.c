@@ -9,13 +9,13 @@ enum { SYS_SUSPEND = 2, SYS_SUBSCRIPTION = 4, FRAME_ROOM = 4096, ANSWER_ROOM = 5
 /* Full speed: the queues in turn, each range of max_messages, from the start again when the end is near. */
 static int choose_any(struct pull_scenario *p, struct slot *slot)
 {
-    for (uint32_t tries = 0; tries < p->queues; tries++) {
-        uint32_t q = p->turn++ % p->queues;
+    for (uint32_t tries = 0; tries < lanes_count(&p->lanes); tries++) {
+        uint32_t q = p->turn++ % lanes_count(&p->lanes);
         if (p->max[q] - p->min[q] < p->max_messages)
             continue;
         if (p->next[q] + p->max_messages > p->max[q])
             p->next[q] = p->min[q];
-        slot->queue = q;
+        slot->lane = q;
         slot->tag = p->next[q];
         slot->want = p->max_messages;
         p->next[q] += p->max_messages;
@@ -24,15 +24,15 @@ static int choose_any(struct pull_scenario *p, struct slot *slot)
     return 0;
 }
 
-/* Read back: a queue that is neither finished nor asked already. */
+/* Read back, follow: a queue that is neither finished nor asked already. */
 static int choose_unread(struct pull_scenario *p, struct slot *slot)
 {
-    for (uint32_t tries = 0; tries < p->queues; tries++) {
-        uint32_t q = p->turn++ % p->queues;
+    for (uint32_t tries = 0; tries < lanes_count(&p->lanes); tries++) {
+        uint32_t q = p->turn++ % lanes_count(&p->lanes);
         if (p->in_flight[q] || p->next[q] >= p->max[q])
             continue;
         p->in_flight[q] = 1;
-        slot->queue = q;
+        slot->lane = q;
         slot->tag = p->next[q];
         slot->want = 0;
         return 1;
@@ -44,16 +44,17 @@ static uint32_t pull_write(void *self, uint32_t connection, struct slot *slot, u
 {
     struct pull_scenario *p = self;
     (void)connection;
-    if (!(p->read_all ? choose_unread(p, slot) : choose_any(p, slot)))
+    if (!(p->kind == PULL_FULL_SPEED ? choose_any(p, slot) : choose_unread(p, slot)))
         return 0;
-    char queue[12], offset[24], count[12], flag[12];
-    snprintf(queue, sizeof queue, "%u", slot->queue);
+    char topic[TOPIC_ROOM], queue[12], offset[24], count[12], flag[12];
+    snprintf(queue, sizeof queue, "%u", lane_queue(&p->lanes, slot->lane));
     snprintf(offset, sizeof offset, "%llu", (unsigned long long)slot->tag);
     snprintf(count, sizeof count, "%u", p->max_messages);
-    snprintf(flag, sizeof flag, "%d", p->subscription_in_pull ? SYS_SUBSCRIPTION : SYS_SUSPEND);
+    int flags = p->subscription_in_pull ? SYS_SUBSCRIPTION : SYS_SUSPEND;
+    snprintf(flag, sizeof flag, "%d", p->kind == PULL_FOLLOW ? flags | SYS_SUSPEND : flags);
     struct ext ext[] = {
-        {"consumerGroup", p->group}, {"topic", p->topic}, {"queueId", queue}, {"queueOffset", offset},
-        {"maxMsgNums", count}, {"sysFlag", flag}, {"commitOffset", "0"}, {"suspendTimeoutMillis", "15000"},
+        {"consumerGroup", p->group}, {"topic", lane_topic(&p->lanes, slot->lane, topic)}, {"queueId", queue}, {"queueOffset", offset},
+        {"maxMsgNums", count}, {"sysFlag", flag}, {"commitOffset", "0"}, {"suspendTimeoutMillis", p->kind == PULL_FOLLOW ? "1000" : "15000"},
         {"subVersion", "1"}, {"expressionType", "TAG"}, {"maxMsgBytes", "262144"},
         {"subscription", p->subscription_in_pull ? "*" : ""},
     };
@@ -68,29 +69,31 @@ static int read_back(struct pull_scenario *p, const struct slot *slot, const str
     struct record record;
     for (size_t at = 0; at < answer->body_len; at += record.size) {
         if (wire_record(answer->body + at, answer->body_len - at, &record) < 0) {
-            p->finished = p->queues;
+            p->finished = lanes_count(&p->lanes);
             return -EBADMSG;
         }
         uint32_t crc = crc32_of(record.body, record.body_len);
         if ((crc & 0x7fffffffu) != record.body_crc)
             p->wrong_crc++;
-        if (record.queue_offset != slot->tag + (uint64_t)count || record.queue_id != slot->queue)
+        if (record.queue_offset != slot->tag + (uint64_t)count || record.queue_id != lane_queue(&p->lanes, slot->lane))
             p->wrong_offset++;
         p->crc_sum += crc;
         count++;
     }
     p->read += (uint64_t)count;
-    p->next[slot->queue] += (uint64_t)count;
-    p->in_flight[slot->queue] = 0;
+    p->next[slot->lane] += (uint64_t)count;
+    p->in_flight[slot->lane] = 0;
+    p->last_ns = now_ns();
+    p->first_ns = p->first_ns ? p->first_ns : p->last_ns;
     if (count == 0)
-        p->finished = p->queues; /* success without a message would be asked for ever */
+        p->finished = lanes_count(&p->lanes); /* success without a message would be asked for ever */
     return count > 0 ? count : -EBADMSG;
 }
 
 static int pull_answer(void *self, const struct slot *slot, const struct answer *answer)
 {
     struct pull_scenario *p = self;
-    if (p->read_all)
+    if (p->kind != PULL_FULL_SPEED)
         return read_back(p, slot, answer);
     int count = wire_count_records(answer->body, answer->body_len);
     if (count >= 0 && (uint32_t)count != slot->want)
@@ -101,23 +104,25 @@ static int pull_answer(void *self, const struct slot *slot, const struct answer 
 static int pull_refused(void *self, const struct slot *slot, const struct answer *answer)
 {
     struct pull_scenario *p = self;
-    (void)answer;
+    int nothing_new = p->kind == PULL_FOLLOW &&
+                      (answer->code == ANSWER_PULL_NOT_FOUND || answer->code == ANSWER_PULL_RETRY_IMMEDIATELY);
+    p->in_flight[slot->lane] = 0;
     /* A queue that does not answer is left alone, so that a read back always ends. */
-    if (p->read_all) {
-        p->next[slot->queue] = p->max[slot->queue];
-        p->in_flight[slot->queue] = 0;
-    }
-    return 0;
+    if (p->kind != PULL_FULL_SPEED && !nothing_new)
+        p->next[slot->lane] = p->max[slot->lane];
+    return nothing_new;
 }
 
 static int pull_done(void *self)
 {
     struct pull_scenario *p = self;
-    if (!p->read_all)
+    if (p->kind == PULL_FULL_SPEED)
         return 0;
-    if (p->finished >= p->queues)
+    if (p->finished >= lanes_count(&p->lanes))
         return 1;
-    for (uint32_t q = 0; q < p->queues; q++)
+    if (p->kind == PULL_FOLLOW)
+        return p->first_ns != 0 && now_ns() - p->last_ns >= p->idle_ns;
+    for (uint32_t q = 0; q < lanes_count(&p->lanes); q++)
         if (p->in_flight[q] || p->next[q] < p->max[q])
             return 0;
     return 1;
@@ -126,17 +131,20 @@ static int pull_done(void *self)
 int pull_init(struct pull_scenario *p, struct scenario *out)
 {
     uint64_t messages = 0;
-    for (uint32_t q = 0; q < p->queues; q++) {
+    for (uint32_t q = 0; q < lanes_count(&p->lanes); q++) {
+        if (p->kind == PULL_FOLLOW)
+            p->max[q] = UINT64_MAX;
         p->next[q] = p->min[q];
         p->in_flight[q] = 0;
         messages += p->max[q] - p->min[q];
     }
     p->turn = p->finished = 0;
+    p->first_ns = p->last_ns = 0;
     p->read = p->crc_sum = p->wrong_crc = p->wrong_offset = p->short_answers = 0;
     *out = (struct scenario){
         .self = p,
         .frame_max = FRAME_ROOM,
-        .answer_max = p->read_all ? ANSWER_ROOM : 1 << 20,
+        .answer_max = p->kind == PULL_FULL_SPEED ? 1 << 20 : ANSWER_ROOM,
         .messages_per_frame = 0,
         .write = pull_write,
         .answer = pull_answer,

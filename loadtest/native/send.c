@@ -21,26 +21,30 @@ static uint32_t send_write(void *self, uint32_t connection, struct slot *slot, u
 {
     struct send_scenario *s = self;
     uint64_t turn = s->written_frames[connection]++;
-    slot->queue = (uint32_t)((connection + turn) % s->messages.plan.queues);
+    slot->lane = (uint32_t)((connection + turn) % lanes_count(&s->messages.plan.lanes));
     slot->tag = s->next_sequence;
     slot->want = s->messages.plan.batch;
     s->next_sequence += slot->want;
     refresh_born(s, slot->start_ns);
-    return messages_write(&s->messages, out, slot->queue, slot->opaque, slot->tag, s->born);
+    return messages_write(&s->messages, out, slot->lane, slot->opaque, slot->tag, s->born);
 }
 
 /* Keeps every n-th acknowledged sequence; when the table is full, every other one goes and n doubles. */
-static void remember(struct send_scenario *s, uint64_t sequence)
+static void remember(struct send_scenario *s, uint64_t sequence, uint32_t lane)
 {
     s->last[s->acked_frames % LAST_MAX] = sequence;
+    s->last_lane[s->acked_frames % LAST_MAX] = lane;
     if (s->acked_frames++ % s->sample_stride != 0)
         return;
     if (s->sample_count == SAMPLE_MAX) {
-        for (uint32_t i = 0; i < SAMPLE_MAX / 2; i++)
+        for (uint32_t i = 0; i < SAMPLE_MAX / 2; i++) {
             s->sample[i] = s->sample[2 * i];
+            s->sample_lane[i] = s->sample_lane[2 * i];
+        }
         s->sample_count = SAMPLE_MAX / 2;
         s->sample_stride *= 2;
     }
+    s->sample_lane[s->sample_count] = lane;
     s->sample[s->sample_count++] = sequence;
 }
 
@@ -50,9 +54,9 @@ static int send_answer(void *self, const struct slot *slot, const struct answer 
     (void)answer;
     for (uint32_t i = 0; i < slot->want; i++)
         s->acked_crc_sum += messages_crc(&s->messages, slot->tag + i);
-    remember(s, slot->tag + (s->acked_frames & 0xffff) % slot->want);
+    remember(s, slot->tag + (s->acked_frames & 0xffff) % slot->want, slot->lane);
     s->acked += slot->want;
-    s->acked_of_queue[slot->queue] += slot->want;
+    s->acked_of_lane[slot->lane] += slot->want;
     return (int)slot->want;
 }
 
@@ -60,7 +64,7 @@ int send_init(struct send_scenario *s, const struct message_plan *plan, struct s
 {
     memset(s, 0, sizeof *s);
     s->sample_stride = 1;
-    if (plan->queues > QUEUES_MAX)
+    if (lanes_count(&plan->lanes) > LANES_MAX)
         return -EINVAL;
     int rc = messages_init(&s->messages, plan);
     if (rc < 0)

@@ -193,7 +193,7 @@ def test_a_whole_run_against_the_ceiling(tools: Tools, tmp_path: Path, capsys: p
 
 
 def test_a_row_that_fails_is_noted_and_the_rest_goes_on(tools: Tools, tmp_path: Path) -> None:
-    missing = Tools(tools.load, tmp_path / "no-such-program")
+    missing = Tools(tools.load, tmp_path / "no-such-program", tools.link)
     context = Context(missing, tmp_path, sorted(os.sched_getaffinity(0)), None, seconds=0.1)
     rows = rows_named(["1x1", "batch"])
     results = run_bench(Plan(rows, systems=("ceiling",), rounds=1, settle_s=0, say=lambda text: None), context)

@@ -72,7 +72,7 @@ def test_rows_are_chosen_by_name() -> None:
 
 
 def bench_in(folder: Path) -> Workbench:
-    return Workbench(folder, Tools(folder, folder), say=lambda text: None)
+    return Workbench(folder, Tools(folder, folder, folder), say=lambda text: None)
 
 
 def row_of(name: str, *runs: Measurement) -> SparkRow:

@@ -1,0 +1,53 @@
+"""The load generator on many topics at once, and its consumer, against a real broker."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.tools import Loader, ToolError, Tools, arguments_of, build_tools
+
+TOPICS, QUEUES = 8, 4
+
+
+@pytest.fixture(scope="module")
+def tools() -> Tools:
+    return build_tools()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    settings = {"mappedFileSizeCommitLog": 64 << 20, "diskMaxUsedSpaceRatio": 95}
+    with RunningBroker(tmp_path_factory.mktemp("many") / "store", settings) as running:
+        yield running
+
+
+def test_many_topics_are_filled_evenly_and_consumed_whole(tools: Tools, broker: RunningBroker) -> None:
+    loader = Loader(tools, broker.port)
+    options = {"topic": "Many", "topics": TOPICS, "queues": QUEUES}
+    assert loader.run("create", **options)["ok"]
+    words = arguments_of({"port": broker.port, "connections": 2, "idle_ms": 500, **options})
+    consumer = subprocess.Popen([str(tools.load), "consume", *words], stdout=subprocess.PIPE, text=True)
+    sent = loader.run(
+        "send", connections=4, depth=8, size=100, messages=3200, check=True, read_back=True, settle_ms=5000, **options
+    )
+    assert sent["ok"], sent
+    assert sent["acked"] == sent["check"]["read"] == 3200
+    assert sent["check"]["keys_found"] == sent["check"]["keys_asked"] > 8
+    consumed = json.loads(consumer.communicate(timeout=30)[0])
+    assert consumed["ok"], consumed
+    assert (consumed["read"], consumed["read_crc_sum"]) == (3200, sent["check"]["crc_sum"])
+    each = [loader.run("verify", topic=f"Many-{number}", queues=QUEUES)["read"] for number in range(TOPICS)]
+    assert each == [3200 // TOPICS] * TOPICS
+
+
+def test_more_queues_than_it_can_count_are_refused(tools: Tools) -> None:
+    with pytest.raises(ToolError, match="at most 1024"):
+        Loader(tools, 1).run("send", topics=300, queues=4)
+
+
+def test_keys_are_looked_up_in_one_topic(tools: Tools, broker: RunningBroker) -> None:
+    with pytest.raises(ToolError, match="one topic only"):
+        Loader(tools, broker.port).run("keys", topics=2, messages=1)
