@@ -28,7 +28,10 @@ def remove_shared_memory(store: Path) -> None:
 
 
 class RunningBroker:
-    """A broker (and name server) with the processes behind it. Ports of 0 are replaced by the real ones when ready."""
+    """A broker with the processes behind it, and with a name server unless `namesrv` says where there is one.
+
+    Ports of 0 are replaced by the real ones when ready.
+    """
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class RunningBroker:
         *,
         port: int = 0,
         namesrv_port: int = 0,
+        namesrv: str = "",
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         log_path: Path | None = None,
@@ -44,8 +48,9 @@ class RunningBroker:
         store.parent.mkdir(parents=True, exist_ok=True)
         self.store = store
         self.log_path = log_path or store.with_name(store.name + ".log")
-        command = [sys.executable, "-m", "ringmq.cli.main", "serve", "--store", str(store)]
-        command += ["--port", str(port), "--namesrv-port", str(namesrv_port), *arguments]
+        command = [sys.executable, "-m", "ringmq.cli.main", "broker" if namesrv else "serve"]
+        command += ["--namesrv", namesrv] if namesrv else ["--namesrv-port", str(namesrv_port)]
+        command += ["--store", str(store), "--port", str(port), *arguments]
         for name, value in (settings or {}).items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
             command += ["--set", f"{name}={text}"]
