@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ringmq.broker.config_pages import page_of
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request
 from ringmq.remoting import admin_headers as headers
@@ -47,8 +48,13 @@ def delete_group(broker: Broker, request: Request) -> Answer:
 
 
 def all_groups(broker: Broker, request: Request) -> Answer:
-    """201: everything, without paging."""
-    return request.reply(body=json_body.write_body(broker.groups.body()))
+    """201: everything, or the page that the request asks for (stock after 5.3.3)."""
+    header = headers.GetAllSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
+    groups = broker.groups
+    names = groups.names()
+    page = page_of(names, groups.data_version, header.group_seq, header.max_group_num, header.data_version)
+    total = None if page is None else {"totalGroupNum": str(len(names))}
+    return request.reply(ext_fields=total, body=json_body.write_body(groups.body(page)))
 
 
 def group_config(broker: Broker, request: Request) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ringmq.broker.config_pages import page_of
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request
 from ringmq.broker.topic_attributes import alter_attributes, parse_attributes
@@ -110,8 +111,12 @@ def delete_topic(broker: Broker, request: Request) -> Answer:
 
 
 def all_topics(broker: Broker, request: Request) -> Answer:
-    """21: everything, without paging (stock 5.3.3 has none)."""
-    return request.reply(body=json_body.write_body(broker.topics.body().to_json()))
+    """21: everything, or the page that the request asks for (stock after 5.3.3)."""
+    header = headers.GetAllTopicConfigRequestHeader.decode(request.command.ext_fields)
+    version = broker.topics.data_version
+    page = page_of(broker.topics.names(), version, header.topic_seq, header.max_topic_num, header.data_version)
+    body = json_body.write_body(broker.topics.body(page).to_json())
+    return request.reply(ext_fields=None if page is None else {"totalTopicNum": str(len(broker.topics))}, body=body)
 
 
 def topic_config(broker: Broker, request: Request) -> Answer:

@@ -22,8 +22,10 @@ from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.registration import Registration, register_command, unregister_command
 from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request
+from ringmq.broker.slave_role import SEARCH_PERIOD_MS, SlaveRole
 from ringmq.broker.staged_writes import StagedWrites
 from ringmq.broker.stats import Totals
+from ringmq.ha.orders import OrderError, news_of
 from ringmq.ipc.plane import InboxRecord, Plane
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -66,11 +68,19 @@ class _Held:
 class ControlLoop:
     """Owns the core and its way in and out. `turn` does one round; the caller parks between rounds."""
 
-    def __init__(self, plane: Plane, broker: Broker, persistence: Persistence, name_servers: OutsideCalls) -> None:
+    def __init__(
+        self,
+        plane: Plane,
+        broker: Broker,
+        persistence: Persistence,
+        name_servers: OutsideCalls,
+        slave: SlaveRole | None = None,
+    ) -> None:
         self.broker = broker
         self._plane = plane
         self._persistence = persistence
         self._name_servers = name_servers
+        self._slave = slave
         self._registration = Registration.of(broker.config)
         self._outlets = Outlets(plane)
         self._staged_writes = StagedWrites(plane, broker, log)
@@ -105,6 +115,8 @@ class ControlLoop:
         self._outlets.perform(effects)
         self._announce()
         self._register(now_ms)
+        if self._slave is not None:
+            self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
         self._let_go(now_ms)
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         self._blocked_parks = 0 if taken else self._blocked_parks
@@ -152,12 +164,17 @@ class ControlLoop:
                 command = unregister_command(self.broker.config, self.broker.identity)
                 self._name_servers.call(address, command, STOP_CALL_MS)
         self._name_servers.close(STOP_CALL_MS / 1000)
+        if self._slave is not None:
+            self._slave.close(STOP_CALL_MS / 1000)
 
     # ---- in ----
 
     def _on_record(self, record: InboxRecord, now_ms: int) -> list[Effect]:
         if record.type == lib.RMQ_INBOX_QUEUE:
             self._guard("queues of records from the master", lambda: self._make_queue(record))
+            return []
+        if record.type == lib.RMQ_INBOX_HA:
+            self._take_news(record.payload)
             return []
         reader = record.role - lib.RMQ_ROLE_READ
         if not 0 <= reader < lib.RMQ_READERS_MAX:
@@ -189,6 +206,14 @@ class ControlLoop:
             return
         self.broker.tables.publish_queue(topic, record.pending, batch=record.frame_length != 0)
         self._plane.wake(lib.RMQ_ROLE_DISPATCH)
+
+    def _take_news(self, payload: bytes) -> None:
+        try:
+            line = self.broker.replication.take_news(news_of(payload))
+        except OrderError as error:
+            line = f"news from ha: {error}"
+        if line:
+            self._tell_once(line)
 
     def _handle(self, request: Request) -> list[Effect]:
         try:
@@ -266,7 +291,11 @@ class ControlLoop:
         self._registration.period_ms = self.broker.config.register_name_server_period
         for outcome in self._name_servers.outcomes():
             self._tell_outcome(outcome)
+            if self._slave is not None:
+                self._slave.on_registration(outcome)
             self._registration.finished(outcome.address, outcome.error is None, now_ms)
+        if self._slave is not None and self._slave.is_searching:
+            self._registration.hurry(now_ms, SEARCH_PERIOD_MS)
         timeout_ms = self.broker.config.register_broker_timeout_mills
         for call in self._registration.due(now_ms):
             table = self.broker.topics.body(call.topics)
@@ -358,12 +387,16 @@ def run_control(
     name_servers: OutsideCalls,
     should_stop: Callable[[], bool],
     on_serving: Callable[[], None],
+    slave: SlaveRole | None = None,
     ready_within_ms: int = 2000,
 ) -> None:
-    """Serve until told to stop. `on_serving` is called once: when every name server knows the broker, or late."""
-    loop = ControlLoop(plane, broker, persistence, name_servers)
+    """Serve until told to stop, or until the store must be closed for what was decided (`Replication.restart`).
+
+    `on_serving` is called once: when every name server knows the broker, or late.
+    """
+    loop = ControlLoop(plane, broker, persistence, name_servers, slave)
     began_ms, serving = now_ms(), False
-    while not should_stop():
+    while not should_stop() and broker.replication.restart is None:
         worked = loop.turn(now_ms())
         if not serving and (loop.is_registered or now_ms() - began_ms >= ready_within_ms):
             serving = True

@@ -6,15 +6,17 @@ import os
 from pathlib import Path
 
 from ringmq.broker.config import BrokerConfig
-from ringmq.broker.control import now_ms, run_control
+from ringmq.broker.control import log, now_ms, run_control
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.ports import SUBSCRIPTION_NONE
 from ringmq.broker.run_config import read_run_config, store_config
+from ringmq.broker.slave_role import SlaveRole
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables import load_state
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.supervisor_core import EXIT_RESTART_STORE
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
 from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
@@ -22,6 +24,7 @@ from ringmq.store import layout
 from ringmq.store.config import StoreConfig
 from ringmq.store.markers import BOOT_ID
 from ringmq.store.message_store import MessageStore
+from ringmq.store.store_order import write_order
 
 
 def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
@@ -42,7 +45,8 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     plane.map_arena(lib.RMQ_CONTROL_PRODUCER)
     broker = Broker(config, identity, plane, store)
     if config.broker_role != "SLAVE":  # a slave takes no requests that could be under way
-        broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
+        appender = lib.RMQ_ROLE_HA if config.broker_role == "SLAVE" else lib.RMQ_ROLE_WRITE
+    broker.deletions.write_turns = lambda: int(plane.role(appender).progress)
     broker.prepare(now_ms())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
 
@@ -66,8 +70,16 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     def on_serving() -> None:
         role.state = STATE_SERVING
 
-    run_control(plane, broker, Persistence(root, broker), name_servers, lambda: stop.is_set, on_serving)
+    persistence = Persistence(root, broker)
+    persistence.load_delay_offsets()
+    slave = None
+    if config.broker_role == "SLAVE":
+        slave = SlaveRole(broker, persistence, OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)), log)
+    run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING
+    if broker.replication.restart is not None:
+        write_order(root, broker.replication.restart)
+        raise SystemExit(EXIT_RESTART_STORE)
 
 
 def store_folder(store: StoreConfig) -> GetBrokerRuntimeInfoResponseHeader | None:

@@ -21,6 +21,8 @@ from ringmq.broker.offsets import OffsetTable
 from ringmq.broker.ports import PlanePort, StorePort
 from ringmq.broker.producers import ProducerTable
 from ringmq.broker.publication import PlaneTables, group_flags
+from ringmq.broker.read_advice import Member
+from ringmq.broker.replication import Replication
 from ringmq.broker.request import Connection, Effect, Hangup, Outbox
 from ringmq.broker.staged_commits import StagedCommits
 from ringmq.broker.staged_events import Asked
@@ -53,6 +55,10 @@ class Identity:
         """ip:port of the main listener."""
         return f"{self.host}:{self.port}"
 
+    def ha_address(self, config: BrokerConfig) -> str:
+        """ip:port where slaves connect; a slave announces one too, as stock does."""
+        return f"{self.ha_host}:{config.ha_listen_port}"
+
 
 class Broker:
     """State and the rules that join its parts."""
@@ -77,6 +83,9 @@ class Broker:
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)
         self.deletions = Deletions()
+        self.replication = Replication.over(plane)
+        self.delay_offsets: str | None = None
+        """Content of delayOffset.json, None without one."""
         self.staged_commits = StagedCommits()
         self.staged_asked: deque[Asked] = deque()
         self.config_version = DataVersion(0, 0, identity.started_ms)
@@ -85,6 +94,17 @@ class Broker:
         self._next_scan_ms = identity.started_ms + EXPIRY_SCAN_MS
 
     # ---- rules between the parts ----
+
+    @property
+    def member(self) -> Member:
+        """This broker's place in its group, as of now."""
+        return Member(
+            self.config.broker_id,
+            self.config.broker_role == "SLAVE",
+            bool(self.plane.header.master_known),
+            self.config.slave_read_enable,
+            self.config.offset_check_in_slave,
+        )
 
     def notifies(self, group: str) -> bool:
         """Whether members of the group are told of each other's coming and going."""

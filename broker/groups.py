@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ringmq.remoting import json_body, names
@@ -30,6 +30,10 @@ class GroupTable:
 
     def __contains__(self, group: object) -> bool:
         return group in self._groups
+
+    def names(self) -> list[str]:
+        """All groups, sorted."""
+        return sorted(self._groups)
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """The configuration; nothing is made."""
@@ -87,18 +91,28 @@ class GroupTable:
             del self._forbidden[group]
         self._changed(group, now_ms)
 
+    def replace_forbidden(self, forbidden: dict[str, dict[str, int]], now_ms: int) -> None:
+        """Take over another broker's table (a slave its master's)."""
+        changed = {
+            group for group in self._forbidden.keys() | forbidden if self._forbidden.get(group) != forbidden.get(group)
+        }
+        self._forbidden = {group: dict(topics) for group, topics in forbidden.items() if topics}
+        for group in changed:
+            self._changed(group, now_ms)
+
     def has_forbidden(self, group: str) -> bool:
         """Whether any topic is forbidden for the group."""
         return group in self._forbidden
 
     # ---- file and body ----
 
-    def body(self) -> dict[str, Any]:
-        """Everything: the answer to 201 and the content of subscriptionGroup.json."""
+    def body(self, groups: Iterable[str] | None = None) -> dict[str, Any]:
+        """Everything, the content of subscriptionGroup.json; or the named groups alone, an answer to 201."""
+        names = self._groups if groups is None else groups
         return {
             "dataVersion": self.data_version.to_json(),
             "forbiddenTable": {group: dict(topics) for group, topics in self._forbidden.items()},
-            "subscriptionGroupTable": {name: config.to_json() for name, config in self._groups.items()},
+            "subscriptionGroupTable": {name: self._groups[name].to_json() for name in names},
         }
 
     def load(self, value: dict[str, Any], now_ms: int) -> None:

@@ -13,11 +13,13 @@ from ringmq.broker import (
     admin_stats,
     admin_topics,
     clients,
+    ha_requests,
     offset_requests,
     pulls,
     queries,
     runtime_info,
     sends,
+    slave_requests,
     staged_requests,
 )
 from ringmq.broker.core import Broker
@@ -92,7 +94,17 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.GET_BROKER_RUNTIME_INFO: runtime_info.runtime_info,
     RequestCode.GET_CONSUMER_RUNNING_INFO: admin_clients.consumer_running_info,
     RequestCode.CONSUME_MESSAGE_DIRECTLY: admin_clients.consume_directly,
+    RequestCode.GET_ALL_DELAY_OFFSET: slave_requests.delay_offsets,
+    RequestCode.GET_TIMER_CHECK_POINT: slave_requests.timer_checkpoint,
+    RequestCode.GET_TIMER_METRICS: slave_requests.timer_metrics,
+    RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: slave_requests.message_request_modes,
+    RequestCode.EXCHANGE_BROKER_HA_INFO: ha_requests.exchange,
+    RequestCode.GET_BROKER_HA_STATUS: ha_requests.runtime_status,
     RequestCode.STAGED_WRITES: staged_requests.staged,
+    RequestCode.HA_HANDSHAKE: ha_requests.shake_hands,
+    RequestCode.HA_DECIDE: ha_requests.decide,
+    RequestCode.HA_READ_LOG: ha_requests.read_log,
+    RequestCode.HA_STATUS: ha_requests.status,
 }
 
 NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})

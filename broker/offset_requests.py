@@ -56,6 +56,8 @@ def update_consumer_offset(broker: Broker, request: Request) -> Answer:
     if broker.offsets.has_reset(group, topic, header.queue_id):
         return request.reply(remark="Offset has been previously reset")
     broker.offsets.put(group, topic, header.queue_id, header.commit_offset, request.now_ms)
+    if broker.config.broker_role == "SLAVE":
+        broker.offsets.committed_here.add((group, topic, header.queue_id))
     return request.reply()
 
 

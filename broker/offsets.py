@@ -21,6 +21,8 @@ STRAYS_MAX = 65_536  # their names come from outside
 
 OffsetKey = tuple[str, str]
 """(topic, group)"""
+CommitKey = tuple[str, str, int]
+"""(group, topic, queue id)"""
 
 
 class OffsetTable:
@@ -36,6 +38,8 @@ class OffsetTable:
         self.data_version = DataVersion()
         self._updates = 0
         self.dirty = False
+        self.committed_here: set[CommitKey] = set()
+        """On a slave: what consumers have committed to it, and its master does not know yet."""
 
     # ---- one offset ----
 

@@ -4,11 +4,15 @@ by time.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from ringmq.broker import groups, offsets, topics
 from ringmq.broker.core import Broker
+from ringmq.store import layout
 from ringmq.store.config_files import persist_config, persist_text
+
+DELAY_OFFSETS_FILE = "delayOffset.json"
 
 
 class Persistence:
@@ -28,6 +32,16 @@ class Persistence:
         if broker.groups.dirty:
             persist_config(self._root, groups.FILE, broker.groups.body())
             broker.groups.dirty = False
+
+    def save_delay_offsets(self) -> None:
+        """delayOffset.json, as a slave's master has sent it."""
+        if self._broker.delay_offsets is not None:
+            persist_text(self._root, DELAY_OFFSETS_FILE, self._broker.delay_offsets)
+
+    def load_delay_offsets(self) -> None:
+        """delayOffset.json, if there is one; it is handed on as it is."""
+        with contextlib.suppress(FileNotFoundError):
+            self._broker.delay_offsets = (self._root / layout.CONFIG / DELAY_OFFSETS_FILE).read_text()
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the queues of deleted topics from disk, when nothing of them is on its way any more."""

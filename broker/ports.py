@@ -23,6 +23,8 @@ GROUP_BROADCAST_ENABLE = 0x4
 GROUP_HAS_MEMBERS = 0x8
 GROUP_BROADCASTING = 0x10
 GROUP_PULL_COLD = 0x20
+GROUP_SLOW_BROKER_SHIFT = 32
+GROUP_BROKER_SHIFT = 48
 
 SUBSCRIPTION_NONE = 0
 SUBSCRIPTION_ALL = 1
@@ -35,6 +37,7 @@ class PlanePort(Protocol):
     """The methods of `ringmq.ipc.plane.Plane` that tables and offsets go through."""
 
     header: Any
+    watermarks: Any
 
     def topic_find(self, name: str) -> int | None: ...
     def topic_add(self, name: str, config: int) -> int: ...
@@ -57,6 +60,7 @@ class PlanePort(Protocol):
     def offset_drain(self) -> int: ...
     def offsets(self) -> Iterator[tuple[int, int, int]]: ...
     def confirm_offset(self) -> int: ...
+    def ha_order_put(self, json: bytes) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,13 @@ class StorePort(Protocol):
 
     def log_file(self, commit_log_offset: int) -> tuple[int, Any] | None:
         """(first offset, mapping) of the log file that holds this offset."""
+
+    def log_bytes(self, offset: int, length: int) -> bytes:
+        """A copy of the log's bytes from `offset` on, at most `length`, not beyond their file; empty if none is there.
+        The caller bounds it by the log's end."""
+
+    def log_crc(self, offset: int, length: int) -> int | None:
+        """CRC-32 of a range of the log, None when a byte of it is not there."""
 
     def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
         """The newest `max_num` records under a key, stored in [begin_ms, end_ms]."""

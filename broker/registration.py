@@ -102,6 +102,12 @@ class Registration:
             server.full = True
             server.next_ms = now_ms + min(pause_ms, self.period_ms)
 
+    def hurry(self, now_ms: int, within_ms: int) -> None:
+        """Call again within `within_ms` whoever answers: what it knows may have changed."""
+        for server in self.servers.values():
+            if server.registered and not server.failures:
+                server.next_ms = min(server.next_ms, now_ms + within_ms)
+
     def next_ms(self) -> int | None:
         """When the next call is due, None without name servers."""
         times = [0 if server.is_hurried else server.next_ms for server in self.servers.values()]
@@ -119,7 +125,7 @@ def register_command(config: BrokerConfig, identity: Identity, topics: TopicConf
         broker_name=config.broker_name,
         broker_addr=identity.address,
         cluster_name=config.broker_cluster_name,
-        ha_server_addr=f"{identity.ha_host}:{config.ha_listen_port}",
+        ha_server_addr=identity.ha_address(config),
         broker_id=config.broker_id,
         enable_acting_master=False,
         compressed=False,

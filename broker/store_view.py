@@ -16,6 +16,7 @@ from ringmq.store.markers import sync_directory
 from ringmq.store.message_store import MessageStore
 from ringmq.store.retention import used_ratio
 from ringmq.store.search import Boundary
+from ringmq.store.tail_checksums import window_crc
 
 BATCH_PULL_BYTES_MAX = 4 << 20
 
@@ -44,6 +45,15 @@ class StoreView:
     def log_file(self, commit_log_offset: int) -> tuple[int, Any] | None:
         """See StorePort."""
         return self._store.commit_log.files.find(commit_log_offset)
+
+    def log_bytes(self, offset: int, length: int) -> bytes:
+        """See StorePort."""
+        rest = self._store.commit_log.files.rest(offset, offset + length)
+        return b"" if rest is None else bytes(rest)
+
+    def log_crc(self, offset: int, length: int) -> int | None:
+        """See StorePort."""
+        return window_crc(self._store.commit_log, offset, length)
 
     def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
         """See StorePort."""

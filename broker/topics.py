@@ -53,6 +53,10 @@ class TopicTable:
     def __contains__(self, topic: object) -> bool:
         return topic in self._topics
 
+    def names(self) -> list[str]:
+        """All topics, sorted."""
+        return sorted(self._topics)
+
     def get(self, topic: str) -> TopicConfig | None:
         """The topic's configuration."""
         return self._topics.get(topic)

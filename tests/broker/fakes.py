@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -19,13 +20,31 @@ from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerDat
 from ringmq.remoting.subscription import build_subscription
 
 START_MS = 1_700_000_000_000
+LINK_FIELDS = (
+    "state", "attempts", "received_bytes", "master_offset", "last_read_mono_ms", "last_write_mono_ms",
+    "bytes_per_second", "reported_offset",
+)  # fmt: skip
+MARK_FIELDS = (
+    "min_offset", "append_offset", "flushed_offset", "replicated_offset", "replication_state", "in_sync_replicas",
+    "write_hold", "start_id",
+)  # fmt: skip
 
 
 class FakePlane:
     """The tables of `ringmq.ipc.plane.Plane` as Python objects, with its rules: ids grow, names stay."""
 
     def __init__(self, queues_max: int = 100_000) -> None:
-        self.header = SimpleNamespace(topic_count=0, queue_count=0, group_count=0, queue_capacity=queues_max)
+        self.header = SimpleNamespace(
+            topic_count=0,
+            queue_count=0,
+            group_count=0,
+            queue_capacity=queues_max,
+            ha_peers=[],
+            ha_link=SimpleNamespace(**dict.fromkeys(LINK_FIELDS, 0)),
+            master_known=0,
+        )
+        self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0))
+        self.ha_orders: list[bytes] = []
         self.topics: dict[int, Any] = {}
         self.queues: list[Any] = []
         self.slots: dict[tuple[int, int], int] = {}
@@ -128,8 +147,16 @@ class FakePlane:
         return word & 0xFF, word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, word >> 40
 
     def group_flags(self, group: str) -> int:
+        """RMQ_GROUP_* without the broker ids."""
+        return self.group_word(group) & 0xFFFF_FFFF
+
+    def group_word(self, group: str) -> int:
         group_id = self.group_find(group)
         return 0 if group_id is None else int(self.groups[group_id].config)
+
+    def ha_order_put(self, json: bytes) -> bool:
+        self.ha_orders.append(json)
+        return True
 
     def subscription(self, group: str, topic: str) -> tuple[int, int, list[int]]:
         group_id, topic_id = self.group_find(group), self.topic_find(topic)
@@ -157,9 +184,18 @@ class FakeStore:
     deleted: list[str] = field(default_factory=list)
     appended: int = 0
     dispatched: int = 0
+    log: bytes = b""
+    """From offset 0 on."""
 
     def view(self, commit_log_offset: int) -> bytes | None:
         return self.messages.get(commit_log_offset)
+
+    def log_bytes(self, offset: int, length: int) -> bytes:
+        return self.log[offset : offset + length]
+
+    def log_crc(self, offset: int, length: int) -> int | None:
+        data = self.log_bytes(offset, length)
+        return zlib.crc32(data) if len(data) == length else None
 
     def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
         found = self.by_key.get((topic, key), KeyQuery([], 0, 0))

@@ -1,0 +1,128 @@
+"""Replication's requests: private handshake (270002), decision (270003), reading of the log (270004), status (270005,
+907), and stock's exchange of addresses (906)."""
+
+from __future__ import annotations
+
+from ringmq.broker import ha_status
+from ringmq.broker.core import Broker
+from ringmq.broker.replication import UndecidedError
+from ringmq.broker.request import Answer, Request
+from ringmq.ha import handshake
+from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict
+from ringmq.ha.orders import Identity, OrderError
+from ringmq.remoting import ha_bodies, json_body
+from ringmq.remoting.codes import ResponseCode
+
+SLAVE = "SLAVE"
+CONFIRM = "confirm"
+
+
+def shake_hands(broker: Broker, request: Request) -> Answer:
+    """270002: judge a slave's log. ha hears of who it is before the slave hears that it is accepted."""
+    try:
+        claim = handshake.claim_of(request.command.body)
+    except OrderError as error:
+        return request.reply(ResponseCode.INVALID_PARAMETER, str(error))
+    if claim.operation == CONFIRM:
+        return _handshake_answer(broker, request, Verdict(handshake.ACCEPT))
+    if broker.config.broker_role == SLAVE:
+        verdict = Verdict(handshake.REFUSE, reason=f"broker {broker.config.broker_id} is a slave itself")
+        return _handshake_answer(broker, request, verdict)
+    verdict = handshake.judge(claim, _own_view(broker), broker.store.log_crc)
+    broker.replication.judged(claim, verdict)
+    if verdict.kind == handshake.ACCEPT and not broker.replication.view.give(_identity(claim, request)):
+        return request.reply(ResponseCode.SYSTEM_BUSY, "too many orders wait for the HA worker, try again")
+    return _handshake_answer(broker, request, verdict)
+
+
+def _own_view(broker: Broker) -> MasterView:
+    marks, config = broker.replication.view.marks(), broker.config
+    return MasterView(
+        cluster=config.broker_cluster_name,
+        broker_name=config.broker_name,
+        start_id=f"{marks.start_id:x}",
+        min_offset=marks.min_offset,
+        max_offset=marks.append_offset,
+        file_bytes=config.mapped_file_size_commit_log,
+        rule=config.ha_divergence_rule,
+        decided=broker.replication.decided,
+    )
+
+
+def _identity(claim: PeerClaim, request: Request) -> Identity:
+    """The HA socket of the slave comes from where this request came from."""
+    return Identity(
+        host=request.connection.host,
+        port=claim.ha_port,
+        broker_id=claim.broker_id,
+        room=claim.room,
+        level=claim.report_level,
+        start_id=claim.start_id,
+    )
+
+
+def _handshake_answer(broker: Broker, request: Request, verdict: Verdict) -> Answer:
+    marks = broker.replication.view.marks()
+    answer = HandshakeAnswer(
+        verdict=verdict.kind,
+        offset=verdict.offset,
+        reason=verdict.reason,
+        start_id=f"{marks.start_id:x}",
+        min_offset=marks.min_offset,
+        max_offset=marks.append_offset,
+        confirm_offset=marks.confirm_offset,
+        room=broker.config.ha_room,
+    )
+    return request.reply(body=handshake.body(answer))
+
+
+def decide(broker: Broker, request: Request) -> Answer:
+    """270003: an operator chooses what becomes of a slave's longer or different log."""
+    header = ha_bodies.HaDecideRequestHeader.decode(request.command.ext_fields)
+    if header.choice not in (ha_bodies.ADOPT, ha_bodies.SALVAGE):
+        remark = f"choice = {header.choice[:64]!r} is not known, accepted: {ha_bodies.ADOPT} or {ha_bodies.SALVAGE}"
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+    try:
+        divergence = broker.replication.decide(header.broker_id, header.choice)
+    except UndecidedError as error:
+        return request.reply(ResponseCode.QUERY_NOT_FOUND, str(error))
+    except ValueError as error:
+        return request.reply(ResponseCode.INVALID_PARAMETER, str(error))
+    return request.reply(body=json_body.write_body(divergence.to_json()))
+
+
+def read_log(broker: Broker, request: Request) -> Answer:
+    """270004: bytes of the log as they are, for a master that adopts them. Bounded by the log's end, a file's end and
+    READ_LOG_BYTES_MAX."""
+    header = ha_bodies.HaReadLogRequestHeader.decode(request.command.ext_fields)
+    end = broker.replication.view.marks().append_offset
+    length = min(header.max_bytes, ha_bodies.READ_LOG_BYTES_MAX, end - header.offset)
+    data = broker.store.log_bytes(header.offset, length) if length > 0 <= header.offset else b""
+    if not data:
+        remark = f"offset {header.offset} is not in the log, which ends at {end}"
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+    fields = ha_bodies.HaReadLogResponseHeader(offset=header.offset, max_offset=end).encode()
+    return request.reply(ext_fields=fields, body=data)
+
+
+def status(broker: Broker, request: Request) -> Answer:
+    """270005."""
+    return request.reply(body=ha_status.status(broker).encode())
+
+
+def runtime_status(broker: Broker, request: Request) -> Answer:
+    """907."""
+    return request.reply(body=ha_status.runtime_info(broker, request.now_ms).encode())
+
+
+def exchange(broker: Broker, request: Request) -> Answer:
+    """906: a master says where it is; what it is told is of stock's acting masters, and has no use here."""
+    header = ha_bodies.ExchangeHaInfoHeader.decode(request.command.ext_fields)
+    if header.master_ha_address is not None or broker.config.broker_role == SLAVE:
+        return request.reply()
+    answer = ha_bodies.ExchangeHaInfoHeader(
+        master_ha_address=broker.identity.ha_address(broker.config),
+        master_flush_offset=broker.replication.view.marks().flushed_offset,
+        master_address=broker.identity.address,
+    )
+    return request.reply(ext_fields=answer.encode())

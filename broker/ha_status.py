@@ -1,0 +1,141 @@
+"""How replication stands: the answer to `ringmq ha status` (270005) and stock's for `mqadmin haStatus` (907)."""
+
+from __future__ import annotations
+
+from ringmq.broker.core import Broker
+from ringmq.broker.replication_view import (
+    HOLD_WORDS,
+    LEVEL_WORDS,
+    REPLICATION_WORDS,
+    STATE_WORDS,
+    Marks,
+    Peer,
+    mono_ms,
+)
+from ringmq.remoting.ha_bodies import (
+    HaClientInfo,
+    HaConnectionInfo,
+    HaRuntimeInfo,
+    HaStatus,
+    MasterStatus,
+    SlaveStatus,
+)
+
+
+def status(broker: Broker) -> HaStatus:
+    """Everything that is known now."""
+    view, config = broker.replication.view, broker.config
+    marks, now = view.marks(), mono_ms()
+    is_slave = config.broker_role == "SLAVE"
+    wanted = wanted_replicas(broker)
+    return HaStatus(
+        broker_name=config.broker_name,
+        broker_id=config.broker_id,
+        role="slave" if is_slave else "master",
+        min_offset=marks.min_offset,
+        append_offset=marks.append_offset,
+        flushed_offset=marks.flushed_offset,
+        confirm_offset=marks.confirm_offset,
+        replicated_offset=marks.replicated_offset,
+        replication_state=REPLICATION_WORDS.get(marks.replication_state, str(marks.replication_state)),
+        in_sync_replicas=marks.in_sync_replicas,
+        wanted_replicas=wanted,
+        is_degraded=not is_slave and marks.in_sync_replicas < wanted,
+        write_hold=HOLD_WORDS.get(marks.write_hold, str(marks.write_hold)),
+        slaves=tuple(slave_status(peer, marks, now) for peer in view.peers()),
+        master=_master_status(broker, marks, now) if is_slave else None,
+        divergences=tuple(broker.replication.divergences.values()),
+    )
+
+
+def wanted_replicas(broker: Broker) -> int:
+    """How many replicas the policy asks for when all is well, the master counted; 1 = it waits for none."""
+    config = broker.config
+    if config.broker_role != "SYNC_MASTER" or "none" in (config.replication_policy, config.replica_policy):
+        return 1
+    match config.replica_policy:
+        case "one":
+            return 2
+        case "majority":
+            return config.total_replicas // 2 + 1
+        case "all":
+            return config.total_replicas
+        case "rooms":
+            return 3
+    return max(config.in_sync_replicas, 2)
+
+
+def slave_status(peer: Peer, marks: Marks, now_mono_ms: int) -> SlaveStatus:
+    """One slave as the master sees it."""
+    behind = max(0, marks.append_offset - peer.reported_offset)
+    return SlaveStatus(
+        address=peer.address,
+        broker_id=peer.broker_id,
+        room=peer.room,
+        state=STATE_WORDS.get(peer.state, str(peer.state)),
+        level=LEVEL_WORDS.get(peer.level, str(peer.level)),
+        counts=peer.counts,
+        in_sync=peer.in_sync,
+        start_offset=peer.start_offset,
+        sent_offset=peer.sent_offset,
+        received_offset=peer.received_offset,
+        reported_offset=peer.reported_offset,
+        window_bytes=max(0, peer.sent_offset - peer.reported_offset),
+        lag_bytes=behind,
+        lag_ms=max(0, now_mono_ms - (peer.caught_up_mono_ms or peer.connected_mono_ms)) if behind else 0,
+        bytes_per_second=peer.bytes_per_second,
+        connected_ms=max(0, now_mono_ms - peer.connected_mono_ms),
+        silent_ms=max(0, now_mono_ms - peer.last_read_mono_ms),
+    )
+
+
+def _master_status(broker: Broker, marks: Marks, now_mono_ms: int) -> MasterStatus:
+    replication = broker.replication
+    link, news = replication.view.link(), replication.link_news
+    return MasterStatus(
+        ha_address=replication.master.ha,
+        broker_address=replication.master.broker,
+        is_registered=replication.is_master_registered,
+        state=STATE_WORDS.get(link.state, str(link.state)),
+        master_offset=link.master_offset,
+        reported_offset=link.reported_offset,
+        lag_bytes=max(0, link.master_offset - marks.append_offset),
+        bytes_per_second=link.bytes_per_second,
+        silent_ms=max(0, now_mono_ms - link.last_read_mono_ms) if link.last_read_mono_ms else 0,
+        attempts=link.attempts,
+        note="" if news is None else news.why,
+    )
+
+
+def runtime_info(broker: Broker, now_ms: int) -> HaRuntimeInfo:
+    """907, by stock's rules (`DefaultHAService.getRuntimeInfo`)."""
+    view = broker.replication.view
+    marks = view.marks()
+    if broker.config.broker_role == "SLAVE":
+        link, now = view.link(), mono_ms()
+
+        def wall(mono: int) -> int:
+            return now_ms - (now - mono) if mono else 0
+
+        client = HaClientInfo(
+            master_addr=broker.replication.master.ha or None,
+            max_offset=marks.append_offset,
+            transferred_bytes_per_second=link.bytes_per_second,
+            last_read_ms=wall(link.last_read_mono_ms),
+            last_write_ms=wall(link.last_write_mono_ms),
+        )
+        return HaRuntimeInfo(is_master=False, client=client)
+    peers = view.peers()
+    connections = tuple(
+        HaConnectionInfo(
+            addr=peer.address,
+            slave_ack_offset=peer.reported_offset,
+            diff=marks.append_offset - peer.reported_offset,
+            in_sync=peer.in_sync,
+            transferred_bytes_per_second=peer.bytes_per_second,
+            transfer_from_where=peer.sent_offset,
+        )
+        for peer in peers
+    )
+    in_sync = sum(peer.in_sync for peer in peers)
+    return HaRuntimeInfo(True, marks.append_offset, in_sync, connections)

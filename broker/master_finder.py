@@ -1,0 +1,62 @@
+"""Where a slave's master is, by what the name servers answer to its registration (103). No IO.
+
+haMasterAddress, where it is set, says where the log comes from; where requests go (slave synchronisation, private
+handshake) only the name servers say. A master that no name server has any more stays the address to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ringmq.ha.orders import Master
+from ringmq.remoting.errors import RequestError
+from ringmq.remoting.response_headers import RegisterBrokerResponseHeader
+
+STOCK_ADDRESS_CHARS_MIN = 6
+"""Shorter values of haMasterAddress count as none, as in stock."""
+
+
+@dataclass(slots=True)
+class MasterFinder:
+    """The master as it is known now; `fixed_ha` is haMasterAddress, `own_address` this broker's."""
+
+    own_address: str
+    fixed_ha: str = ""
+    master: Master = field(default_factory=lambda: Master(""))
+    _answers: dict[str, Master] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.fixed_ha) < STOCK_ADDRESS_CHARS_MIN:
+            self.fixed_ha = ""
+        self.master = Master(self.fixed_ha)
+
+    @property
+    def is_registered(self) -> bool:
+        """Some name server has a master of our group."""
+        return any(answer.broker for answer in self._answers.values())
+
+    @property
+    def has_answers(self) -> bool:
+        """Some name server has said how it is."""
+        return bool(self._answers)
+
+    def lost(self, name_server: str) -> None:
+        """A name server does not answer: what it said before counts no longer."""
+        self._answers.pop(name_server, None)
+
+    def told(self, name_server: str, ext_fields: Mapping[str, str] | None) -> bool:
+        """Take the answer of a name server; whether the master's address is another one now."""
+        try:
+            answer = RegisterBrokerResponseHeader.decode(ext_fields or {})
+        except RequestError:
+            return False
+        address = answer.master_addr or ""
+        if address == self.own_address:
+            address = ""
+        self._answers[name_server] = Master(answer.ha_server_addr or "", address)
+        found = next((known for known in self._answers.values() if known.broker and (known.ha or self.fixed_ha)), None)
+        if found is None:
+            return False
+        before, self.master = self.master, Master(self.fixed_ha or found.ha, found.broker)
+        return self.master != before

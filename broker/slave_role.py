@@ -1,0 +1,148 @@
+"""A slave's part of control: finds its master, tells ha where it is, and takes the master's tables over.
+
+Beside `ControlLoop`, which hands in what the name servers answer; requests to the master go out on a thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ringmq.broker.core import Broker
+from ringmq.broker.master_finder import MasterFinder
+from ringmq.broker.offsets import CommitKey
+from ringmq.broker.outside_calls import Outcome, OutsideCalls
+from ringmq.broker.persistence import Persistence
+from ringmq.broker.replication_view import TRANSFER
+from ringmq.broker.slave_tables import newer_offsets, take_groups, take_offsets, take_topics
+from ringmq.ha.slave_sync import Ask, ConsumerOffsets, DelayOffsets, SlaveSync
+from ringmq.ipc.errors import PlaneFullError
+from ringmq.remoting.admin_bodies import GroupConfigTable
+from ringmq.remoting.client_headers import UpdateConsumerOffsetRequestHeader
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import TopicConfigTable
+from ringmq.remoting.errors import RemotingError
+
+SEARCH_PERIOD_MS = 1000
+"""How often the name servers are asked while the link to the master is down: stock's 30 s would leave consumers long
+without knowing that it is gone, or back."""
+HAND_OVER_TIMEOUT_MS = 3000
+
+
+class SlaveRole:
+    """`turn` does what is due; `log` gets lines for the operator."""
+
+    def __init__(
+        self, broker: Broker, persistence: Persistence, master_calls: OutsideCalls, log: Callable[[str], None]
+    ) -> None:
+        self._broker = broker
+        self._persistence = persistence
+        self._calls = master_calls
+        self._log = log
+        self._finder = MasterFinder(broker.identity.address, broker.config.ha_master_address)
+        self._sync = SlaveSync()
+        self._ask: Ask | None = None
+        self._handing_over: deque[CommitKey] = deque()
+        self._ordered_generation: int | None = None
+        self._failing = ""
+
+    @property
+    def is_searching(self) -> bool:
+        """The name servers should be asked sooner than usual: there is no stream from a master."""
+        return self._broker.replication.view.link().state != TRANSFER
+
+    def on_registration(self, outcome: Outcome) -> None:
+        """What a name server has answered to our registration, or that it has not."""
+        if outcome.error is not None:
+            self._finder.lost(outcome.address)
+        elif outcome.answer is not None and self._finder.told(outcome.address, outcome.answer.ext_fields):
+            self._log(f"the master is {self._finder.master.broker}, its log comes from {self._finder.master.ha}")
+            self._ordered_generation = None
+
+    def turn(self, now_ms: int, ha_generation: int) -> None:
+        """Tell ha and the readers what is known; go on with the synchronisation."""
+        replication = self._broker.replication
+        replication.master = self._finder.master
+        replication.is_master_registered = self._finder.is_registered
+        is_known = self._finder.is_registered if self._finder.has_answers else not self.is_searching
+        replication.view.show_master(is_known)
+        self._order(ha_generation)
+        for outcome in self._calls.outcomes():
+            self._on_outcome(outcome, now_ms)
+        self._sync.master_is(self._finder.master.broker if self._finder.is_registered else "", now_ms)
+        ask = self._sync.due(now_ms)
+        if ask is not None:
+            self._ask = ask
+            self._calls.call(ask.address, ask.command(), ask.timeout_ms)
+
+    def close(self, timeout_s: float) -> None:
+        """End the calls."""
+        self._calls.close(timeout_s)
+
+    def _order(self, ha_generation: int) -> None:
+        """A worker that was started again has forgotten where the master is."""
+        master = self._finder.master
+        if master.ha and ha_generation != self._ordered_generation and self._broker.replication.view.give(master):
+            self._ordered_generation = ha_generation
+
+    # ---- what the master answers ----
+
+    def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
+        if outcome.request_code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            self._handed_over(outcome)
+            return
+        ask = self._ask
+        if ask is None or (ask.address, ask.code) != (outcome.address, outcome.request_code):
+            return
+        self._ask = None
+        if outcome.error is None and outcome.answer is not None:
+            self._tell("")
+            self._take(ask, outcome.answer, now_ms)
+            return
+        self._tell(f"the master at {outcome.address}, request {ask.code}: {outcome.error}")
+        if outcome.answer is None:
+            self._sync.failed(ask, now_ms)
+        else:
+            self._sync.refused(ask, now_ms)
+
+    def _take(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> None:
+        broker = self._broker
+        try:
+            match self._sync.answered(ask, answer, now_ms):
+                case TopicConfigTable() as topics:
+                    self._tell("; ".join(take_topics(broker, topics, now_ms)[:1]))
+                case GroupConfigTable() as groups:
+                    self._tell("; ".join(take_groups(broker, groups, now_ms)[:1]))
+                case ConsumerOffsets() as offsets:
+                    self._hand_over(newer_offsets(broker, offsets))
+                    take_offsets(broker, offsets, now_ms)
+                case DelayOffsets(text=text) if text != broker.delay_offsets:
+                    broker.delay_offsets = text
+                    self._persistence.save_delay_offsets()
+        except (RemotingError, PlaneFullError, OSError) as error:
+            self._tell(f"request {ask.code} to the master at {ask.address}: {error}")
+
+    def _hand_over(self, newer: dict[CommitKey, int]) -> None:
+        """What consumers committed here while there was no master, the master gets."""
+        for key, offset in newer.items():
+            if key in self._handing_over:
+                continue
+            header = UpdateConsumerOffsetRequestHeader(
+                consumer_group=key[0], topic=key[1], queue_id=key[2], commit_offset=offset
+            )
+            command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header.encode())
+            self._handing_over.append(key)
+            self._calls.call(self._sync.master, command, HAND_OVER_TIMEOUT_MS)
+
+    def _handed_over(self, outcome: Outcome) -> None:
+        key = self._handing_over.popleft()
+        if outcome.answer is not None:  # taken, or refused for good: the group or topic is gone
+            self._broker.offsets.committed_here.discard(key)
+
+    def _tell(self, trouble: str) -> None:
+        """Each trouble once, until it is over."""
+        if trouble != self._failing:
+            self._failing = trouble
+            if trouble:
+                self._log(trouble)

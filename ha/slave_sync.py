@@ -1,0 +1,232 @@
+"""Slave synchronisation: what a slave asks its master for beside the log, and what the answers say. No IO.
+
+    idle --due--> topics --> consumer offsets --> delay offsets --> groups --> idle, until the next pass
+                    ^  |
+                    +--+ next page
+
+One request is under way at a time. A table that could not be had is left for the next pass, the others go on; when the
+master does not answer at all, the pass ends and is tried again with growing pauses. Requests are RocketMQ's
+(`SlaveSynchronize`): 5.3.3 answers topics (21) and groups (201) whole, later versions in pages of at most 2000 where
+the request says which. Differences: the first pass is made as soon as the master is known, the next every
+`period_ms` (stock: after a minute, every minute), and no entry of a last page is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringmq.remoting import json_body
+from ringmq.remoting.admin_bodies import GroupConfigTable
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
+from ringmq.remoting.errors import RemotingError
+
+PERIOD_MS = 10_000
+RETRY_FIRST_MS = 1000
+PAGE_ENTRIES_MAX = 2000
+PASS_MS_MAX = 60_000
+"""A pass that pages for longer (the table changes all the time) is given up."""
+TIMEOUT_MS = {
+    RequestCode.GET_ALL_TOPIC_CONFIG: 30_000,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: 3000,
+    RequestCode.GET_ALL_DELAY_OFFSET: 3000,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: 30_000,
+}
+"""The requests of one pass in their order, with stock's timeouts."""
+_ORDER = tuple(TIMEOUT_MS)
+_PAGED = {
+    RequestCode.GET_ALL_TOPIC_CONFIG: ("topicSeq", "maxTopicNum", "totalTopicNum"),
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ("groupSeq", "maxGroupNum", "totalGroupNum"),
+}
+
+OffsetKey = tuple[str, str]
+"""(topic, group)"""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffsets:
+    """The answer to 43: next offset by queue id of each (topic, group)."""
+
+    data_version: DataVersion
+    offsets: dict[OffsetKey, dict[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class DelayOffsets:
+    """The answer to 45, as the text that `delayOffset.json` is to have."""
+
+    text: str
+
+
+Synced = TopicConfigTable | ConsumerOffsets | DelayOffsets | GroupConfigTable
+"""One whole table of the master."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request to make now; `answered` or `failed` says how it ended."""
+
+    address: str
+    code: int
+    ext_fields: dict[str, str]
+    timeout_ms: int
+
+    def command(self) -> RemotingCommand:
+        """The request."""
+        return RemotingCommand.request(self.code, self.ext_fields)
+
+
+@dataclass(slots=True)
+class SlaveSync:
+    """Whom to ask for what, and when."""
+
+    period_ms: int = PERIOD_MS
+    master: str = ""
+    passes: int = 0
+    """Passes that ended with every table taken."""
+    _next_ms: int = 0
+    _began_ms: int = 0
+    _place: int = 0
+    _is_asking: bool = False
+    _is_partial: bool = False
+    _failures: int = 0
+    _pages: _Pages = field(default_factory=lambda: _Pages())
+
+    def master_is(self, address: str, now_ms: int) -> None:
+        """The master's broker address, "" while none is known. A new one is asked at once."""
+        if address == self.master:
+            return
+        self.master = address
+        self._failures = 0
+        self._end(now_ms)
+
+    def due(self, now_ms: int) -> Ask | None:
+        """The request to make now, if any."""
+        if not self.master or self._is_asking or now_ms < self._next_ms:
+            return None
+        if self._place == 0 and not self._pages.count:
+            self._began_ms, self._is_partial = now_ms, False
+        code = _ORDER[self._place]
+        self._is_asking = True
+        return Ask(self.master, code, self._pages.ext_fields(code), TIMEOUT_MS[code])
+
+    def answered(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> Synced | None:
+        """The table that the answer completes; None for a page in the middle. Raises `RemotingError` when it does not
+        read; the pass goes on all the same."""
+        if ask.address != self.master:
+            return None
+        self._is_asking = False
+        self._failures = 0
+        try:
+            synced = self._take(ask, answer)
+        except RemotingError:
+            self._skip(now_ms)
+            raise
+        if synced is not None:
+            self._advance(now_ms)
+        elif now_ms - self._began_ms > PASS_MS_MAX:
+            self._skip(now_ms)
+        return synced
+
+    def refused(self, ask: Ask, now_ms: int) -> None:
+        """The master answered with an error: this table is left out of the pass."""
+        if ask.address == self.master:
+            self._is_asking = False
+            self._skip(now_ms)
+
+    def failed(self, ask: Ask, now_ms: int) -> None:
+        """The master did not answer: again from the start, after a pause."""
+        if ask.address != self.master:
+            return
+        pause_ms = min(RETRY_FIRST_MS << min(self._failures, 6), self.period_ms)
+        self._failures += 1
+        self._end(now_ms + pause_ms)
+
+    def _take(self, ask: Ask, answer: RemotingCommand) -> Synced | None:
+        match ask.code:
+            case RequestCode.GET_ALL_CONSUMER_OFFSET:
+                return decode_consumer_offsets(answer.body)
+            case RequestCode.GET_ALL_DELAY_OFFSET:
+                return decode_delay_offsets(answer.body)
+            case RequestCode.GET_ALL_TOPIC_CONFIG:
+                topics = TopicConfigTable.from_json(json_body.read_object(answer.body, "TopicConfigSerializeWrapper"))
+                whole = self._pages.add(dict(topics.topics), topics.data_version, _total(ask.code, answer))
+                return None if whole is None else TopicConfigTable(whole, topics.data_version)
+            case _:
+                page = GroupConfigTable.decode(answer.body)
+                whole = self._pages.add(dict(page.groups), page.data_version, _total(ask.code, answer))
+                return None if whole is None else GroupConfigTable(whole, page.data_version, page.forbidden)
+
+    def _skip(self, now_ms: int) -> None:
+        self._is_partial = True
+        self._advance(now_ms)
+
+    def _advance(self, now_ms: int) -> None:
+        self._pages = _Pages()
+        self._place += 1
+        if self._place == len(_ORDER):
+            self.passes += not self._is_partial
+            self._end(max(now_ms, self._began_ms + self.period_ms))
+
+    def _end(self, next_ms: int) -> None:
+        self._place, self._is_asking, self._next_ms = 0, False, next_ms
+        self._pages = _Pages()
+
+
+@dataclass(slots=True)
+class _Pages:
+    """Pages of one table so far."""
+
+    entries: dict[str, Any] = field(default_factory=dict)
+    count: int = 0
+    data_version: DataVersion | None = None
+
+    def ext_fields(self, code: int) -> dict[str, str]:
+        names = _PAGED.get(RequestCode(code))
+        if names is None:
+            return {}
+        version = "" if self.data_version is None else json.dumps(self.data_version.to_json(), separators=(",", ":"))
+        return {names[0]: str(self.count), "dataVersion": version, names[1]: str(PAGE_ENTRIES_MAX)}
+
+    def add(self, page: dict[str, Any], data_version: DataVersion, total: int | None) -> dict[str, Any] | None:
+        """The whole table when this page completes it. A changed version means to begin anew with its first page."""
+        if total is None:
+            return page
+        if self.data_version is not None and data_version != self.data_version:
+            self.entries, self.count = {}, 0
+        self.data_version = data_version
+        self.entries |= page
+        self.count += len(page)
+        if not page and self.count < total:
+            raise json_body.bad_body(f"an empty page after {self.count} of {total} entries", "page")
+        return self.entries if self.count >= total else None
+
+
+def _total(code: int, answer: RemotingCommand) -> int | None:
+    """How many entries the whole table has, None from a master that does not page."""
+    text = (answer.ext_fields or {}).get(_PAGED[RequestCode(code)][2])
+    return None if text is None else json_body.as_integer(text, "total")
+
+
+def decode_consumer_offsets(body: bytes) -> ConsumerOffsets:
+    """The body of the answer to 43. Raises `BadBody`."""
+    value = json_body.read_object(body, "ConsumerOffsetSerializeWrapper")
+    offsets: dict[OffsetKey, dict[int, int]] = {}
+    for name, queues in json_body.mapping(value, "offsetTable").items():
+        topic, separator, group = str(name).partition("@")
+        if not separator or not isinstance(queues, dict):
+            raise json_body.bad_body(f"offsetTable holds {str(name)[:64]!r}, wanted topic@group", "offsetTable")
+        offsets[topic, group] = {
+            json_body.as_integer(queue_id, "queueId"): json_body.as_integer(offset, "offset")
+            for queue_id, offset in queues.items()
+        }
+    return ConsumerOffsets(DataVersion.from_json(json_body.mapping(value, "dataVersion")), offsets)
+
+
+def decode_delay_offsets(body: bytes) -> DelayOffsets:
+    """The body of the answer to 45: a JSON object that is kept as it is. Raises `BadBody`."""
+    json_body.read_object(body, "DelayOffsetSerializeWrapper")
+    return DelayOffsets(body.decode("utf-8", "replace"))
