@@ -102,7 +102,6 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     )
     settings.lite_pull_enable = config.lite_pull_message_enable
     settings.trace_on = config.trace_on
-    settings.pull_slow_broker_id = 1
     settings.slave_read_enable = config.slave_read_enable
     settings.reassembly_bytes_max = config.reassembly_bytes_max
     settings.receive_buffer_bytes = config.receive_buffer_bytes

@@ -174,7 +174,7 @@ def subscription_kind(subscription: SubscriptionData | None) -> tuple[int, list[
 
 
 def group_flags(config: SubscriptionGroupConfig | None, *, members: bool, broadcasting: bool, cold: bool) -> int:
-    """RMQ_GROUP_* of a group; None = it has no configuration."""
+    """RMQ_GROUP_* of a group with the broker ids where it is to read; None = it has no configuration."""
     if config is None:
         return 0
     return (
@@ -184,7 +184,14 @@ def group_flags(config: SubscriptionGroupConfig | None, *, members: bool, broadc
         | ports.GROUP_HAS_MEMBERS * members
         | ports.GROUP_BROADCASTING * broadcasting
         | ports.GROUP_PULL_COLD * cold
+        | _short(config.which_broker_when_consume_slowly) << ports.GROUP_SLOW_BROKER_SHIFT
+        | _short(config.broker_id) << ports.GROUP_BROKER_SHIFT
     )
+
+
+def _short(broker_id: int) -> int:
+    """A broker id in the 16 bits that it has there."""
+    return max(0, min(broker_id, 0xFFFF))
 
 
 def _name(entry: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ringmq.broker.core import Broker
 from ringmq.broker.ports import SUBSCRIPTION_COLD
 from ringmq.broker.publication import subscription_kind
+from ringmq.broker.read_advice import Finding, advise
 from ringmq.broker.request import FAQ, Answer, Redo, Request, Wait
 from ringmq.broker.topics import is_batch_topic
 from ringmq.remoting.client_headers import PullMessageRequestHeader
@@ -120,7 +121,7 @@ def _serve(
     if reset is not None:
         broker.offsets.put(header.consumer_group, header.topic, header.queue_id, reset, request.now_ms)
         broker.publish_group(header.consumer_group)
-        return _answer(request, topic, group, "OFFSET_RESET", reset, low, high)
+        return _answer(broker, request, topic, group, "OFFSET_RESET", reset, low, high)
     if not is_batch_topic(topic) and subscription_kind(subscription)[0] != SUBSCRIPTION_COLD:
         return Redo()
     return _read(broker, request, header, topic, group, subscription)
@@ -142,8 +143,9 @@ def _read(
     count = max(1, min(header.max_msg_nums, broker.config.max_transfer_count_on_message_in_memory))
     found = broker.store.batch_pull(header.topic, header.queue_id, header.queue_offset, count, codes)
     answer = _answer(
-        request, topic, group, found.status, found.next_begin_offset, found.min_offset, found.max_offset, found.body
-    )
+        broker, request, topic, group,
+        found.status, found.next_begin_offset, found.min_offset, found.max_offset, found.body,
+    )  # fmt: skip
 
     def has_grown() -> bool:
         state = broker.tables.queue(header.topic, header.queue_id)
@@ -159,6 +161,7 @@ def _read(
 
 
 def _answer(
+    broker: Broker,
     request: Request,
     topic: TopicConfig,
     group: SubscriptionGroupConfig,
@@ -172,15 +175,19 @@ def _answer(
     if code is None:  # NO_MATCHED_LOGIC_QUEUE, NO_MESSAGE_IN_QUEUE
         at_start = request.command.ext_fields.get("queueOffset") == "0"
         code = ResponseCode.PULL_NOT_FOUND if at_start else ResponseCode.PULL_OFFSET_MOVED
+    asked = int(request.command.ext_fields["queueOffset"])
+    advice = advise(
+        broker.member, Finding(code, asked, next_offset, False), group.which_broker_when_consume_slowly, group.broker_id
+    )
     ext = PullMessageResponseHeader(
-        suggest_which_broker_id=0,
-        next_begin_offset=next_offset,
+        suggest_which_broker_id=advice.suggested_broker_id,
+        next_begin_offset=advice.next_offset,
         min_offset=min_offset,
         max_offset=max_offset,
         topic_sys_flag=topic.topic_sys_flag,
         group_sys_flag=group.group_sys_flag,
     )
-    return request.reply(code, status, ext.encode(), body)
+    return request.reply(advice.code, status, ext.encode(), body)
 
 
 def _forbid(request: Request, kind: int, remark: str) -> RemotingCommand:

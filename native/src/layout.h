@@ -174,7 +174,7 @@ struct rmq_settings {
     char store_path[RMQ_PATH_MAX];     /* storePathRootDir */
     char commit_log_path[RMQ_PATH_MAX];
     uint32_t trace_on;
-    uint32_t pull_slow_broker_id;      /* whichBrokerWhenConsumeSlowly, used with slaveReadEnable */
+    uint32_t reserved1;
     uint32_t slave_read_enable;
     uint32_t reassembly_bytes_max;     /* frame blocks per reader arena */
     uint32_t receive_buffer_bytes;     /* one provided buffer */
@@ -230,7 +230,7 @@ struct rmq_queue {
 
 /* One consumer group; index = group id (0 never used). Written by control. */
 struct rmq_group {
-    uint64_t config; /* RMQ_GROUP_* flags: one store changes it */
+    uint64_t config; /* RMQ_GROUP_* flags and broker ids: one store changes it */
     uint32_t name_hash;
     uint16_t name_length;
     uint16_t reserved;
@@ -243,6 +243,8 @@ struct rmq_group {
 #define RMQ_GROUP_HAS_MEMBERS 0x8   /* a heartbeat is known */
 #define RMQ_GROUP_BROADCASTING 0x10 /* message model of the latest heartbeat */
 #define RMQ_GROUP_PULL_COLD 0x20    /* control looks at every pull of this group (forbidden, reset pending) */
+#define RMQ_GROUP_SLOW_BROKER_SHIFT 32 /* 16 bits: whichBrokerWhenConsumeSlowly */
+#define RMQ_GROUP_BROKER_SHIFT 48      /* 16 bits: brokerId, where the group reads otherwise */
 
 /* What a (group, topic) subscription says. Two copies; control fills copy[(version + 1) & 1], then stores
  * version + 1; a reader takes copy[version & 1] and looks at version again. */
@@ -442,7 +444,8 @@ struct rmq_plane_header {
     uint32_t subscription_count;
     uint32_t offset_capacity;
     uint32_t offset_count;
-    uint32_t reserved0[2];
+    uint32_t master_known;       /* control of a slave: consumers may be sent to a master */
+    uint32_t reserved0;
     uint64_t topics_at, topic_hash_at;         /* hash: u32 ids, 2 x capacity rounded up, 0 = free */
     uint64_t queues_at, queue_hash_at;         /* u32 slot + 1 */
     uint64_t groups_at, group_hash_at;

@@ -112,6 +112,7 @@ static int group_allows(struct rmq_reader *r, struct rmq_pull *p)
     uint64_t config = rmq_load(&rmq_group_at(r->plane, p->group_id)->config);
     if (!(config & RMQ_GROUP_LIVE) || !(config & RMQ_GROUP_CONSUME_ENABLE) || (config & RMQ_GROUP_PULL_COLD && !r->judged))
         return 0;
+    p->group_config = config;
     if (p->sys_flag & RMQ_PULL_SUBSCRIPTION)
         return 1;
     return config & RMQ_GROUP_HAS_MEMBERS && (!(config & RMQ_GROUP_BROADCASTING) || config & RMQ_GROUP_BROADCAST_ENABLE);

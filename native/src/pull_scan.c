@@ -211,7 +211,7 @@ void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pu
     const struct rmq_queue *q = rmq_queue_at(r->plane, p->queue_slot);
     int64_t max = (int64_t)rmq_load(&q->max_offset), min = (int64_t)rmq_load(&q->min_offset), offset = p->offset;
     out->bytes = out->messages = out->range_count = 0;
-    out->last_position = 0;
+    out->last_position = -1;
     out->max_offset = max;
     out->min_offset = min;
     if (max == 0)

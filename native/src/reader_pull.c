@@ -20,7 +20,45 @@ static void commit_offset(struct rmq_reader *r, const struct rmq_pull *p)
         rmq_role_wake(r->plane, RMQ_ROLE_CONTROL);
 }
 
-static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+/* The client reads so far back that another broker of the group had better serve it (suggestPullingFromSlave). */
+static int is_slow(const struct rmq_reader *r, const struct rmq_pull_result *result)
+{
+    uint64_t end = rmq_load(&r->plane->watermarks->append_offset);
+    return result->last_position >= 0 && end - (uint64_t)result->last_position > r->settings->memory_window_bytes;
+}
+
+/* Where the client is to read next; twin: broker/read_advice.py. */
+static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
+{
+    const struct rmq_settings *s = r->settings;
+    int slow = is_slow(r, result);
+    if (!s->slave_read_enable || (s->broker_id && !slow && rmq_load(&r->header->master_known)))
+        return 0;
+    return (int64_t)(p->group_config >> (slow ? RMQ_GROUP_SLOW_BROKER_SHIFT : RMQ_GROUP_BROKER_SHIFT) & 0xffff);
+}
+
+/* While a master is known, a slave sends to it whoever finds nothing here. Without one it lets them wait, and corrects no
+ * offset unless told to: what it lacks its master may have. Twin: broker/read_advice.py. */
+static void heed_master(const struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
+{
+    const struct rmq_settings *s = r->settings;
+    if (s->broker_role != RMQ_BROKER_SLAVE || result->code == RMQ_ANSWER_SUCCESS || result->code == RMQ_ANSWER_BUSY)
+        return;
+    if (result->code == RMQ_ANSWER_MOVED && !s->offset_check_in_slave) {
+        result->next_offset = p->offset;
+        result->code = RMQ_ANSWER_NOT_FOUND;
+    }
+    if (rmq_load(&r->header->master_known) && !is_slow(r, result))
+        result->code = RMQ_ANSWER_RETRY;
+}
+
+static void look(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
+{
+    rmq_pull_scan(r, p, result);
+    heed_master(r, p, result);
+}
+
+static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const struct rmq_pull *p,
                    struct rmq_pull_result *result)
 {
     if (result->code == RMQ_ANSWER_BUSY) {
@@ -28,16 +66,13 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         rmq_answer_error(r, c, h, result->code, result->status);
         return;
     }
-    const struct rmq_settings *s = r->settings;
-    uint64_t behind = rmq_load(&r->plane->watermarks->append_offset) - (uint64_t)result->last_position;
-    int slow = s->slave_read_enable && result->messages && behind > s->memory_window_bytes;
     struct rmq_pull_answer a = {
         .head = {.code = result->code,
                  .opaque = h->opaque,
                  .serialise = h->serialise,
                  .remark = result->status,
                  .remark_length = (uint32_t)strlen(result->status)},
-        .suggested_broker_id = slow ? (int64_t)s->pull_slow_broker_id : 0,
+        .suggested_broker_id = suggested_broker(r, p, result),
         .next_offset = result->next_offset,
         .min_offset = result->min_offset,
         .max_offset = result->max_offset,
@@ -60,9 +95,9 @@ enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, con
     struct rmq_pull_result *result = r->pull_result;
     if (rmq_pull_decode(r, c, h, &p) == RMQ_FATE_COLD)
         return RMQ_FATE_COLD;
-    rmq_pull_scan(r, &p, result);
+    look(r, &p, result);
     if (result->code == RMQ_ANSWER_NOT_FOUND && p.sys_flag & RMQ_PULL_SUSPEND && rmq_park(r, c, &p, frame, length) == 0) {
-        rmq_pull_scan(r, &p, result); /* its flag is up: what came before is seen now, what comes later rings */
+        look(r, &p, result); /* its flag is up: what came before is seen now, what comes later rings */
         if (result->code == RMQ_ANSWER_NOT_FOUND) {
             if (p.sys_flag & RMQ_PULL_COMMIT)
                 commit_offset(r, &p);
@@ -71,14 +106,14 @@ enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, con
         }
         rmq_unpark_last(r, c);
     }
-    answer(r, c, h, result);
+    answer(r, c, h, &p, result);
     if (p.sys_flag & RMQ_PULL_COMMIT)
         commit_offset(r, &p);
     r->counters[RMQ_READ_PULLS]++;
     return RMQ_FATE_DONE;
 }
 
-int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int look, int64_t *scanned)
+int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int peek, int64_t *scanned)
 {
     struct rmq_frame_header h;
     struct rmq_pull p;
@@ -89,9 +124,9 @@ int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fram
         struct rmq_hold none = {RMQ_NONE, RMQ_NONE, 0};
         return rmq_cold_frame(r, c, &h, frame, length, &none, 0) != RMQ_FATE_STALL;
     }
-    if (look && !rmq_pull_peek(r, &p, scanned))
+    if (peek && !rmq_pull_peek(r, &p, scanned))
         return 0;
-    rmq_pull_scan(r, &p, r->pull_result);
-    answer(r, c, &h, r->pull_result);
+    look(r, &p, r->pull_result);
+    answer(r, c, &h, &p, r->pull_result);
     return 1;
 }

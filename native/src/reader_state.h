@@ -323,6 +323,7 @@ struct rmq_pull {
     int32_t queue_id, count_max, sys_flag;
     int is_bulk; /* ringmqBulk=true, of readers that take much and often: bounded by bytes, not by a count */
     int64_t offset, commit_offset, suspend_ms, sub_version;
+    uint64_t group_config;
     struct rmq_subscription_copy filter;
 };
 #define RMQ_PULL_COMMIT 1
@@ -338,7 +339,8 @@ int rmq_pull_matches(const struct rmq_pull *pull, int64_t tags_code);
 struct rmq_pull_result {
     int code;
     const char *status;
-    int64_t next_offset, min_offset, max_offset, last_position;
+    int64_t next_offset, min_offset, max_offset;
+    int64_t last_position; /* in the log, of the last unit that was looked at; -1 = none was */
     uint32_t bytes, messages, range_count;
     struct {
         struct rmq_file_map *map;
@@ -357,8 +359,8 @@ void rmq_pulls_tick(struct rmq_reader *r); /* lets go of files that retention ha
 /* reader_pull.c. DONE or COLD. */
 enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                              uint32_t length);
-/* A held pull once more, without holding. If `look` says so only when something may match from *scanned on: 1 = answered. */
-int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int look, int64_t *scanned);
+/* A held pull once more, without holding. If `peek` says so only when something may match from *scanned on: 1 = answered. */
+int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int peek, int64_t *scanned);
 
 /* reader_park.c */
 int rmq_park_open(struct rmq_reader *r);
