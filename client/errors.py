@@ -4,6 +4,13 @@ Everything the SDK raises on purpose derives from `RingmqError`. The caller's ow
 the limit) are plain `ValueError`s raised at once, before anything is sent.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ringmq.client.producer import SendResult
+
 
 class RingmqError(Exception):
     """Base of all errors that come from talking to a broker or name server."""
@@ -42,6 +49,14 @@ class BrokerError(RingmqError):
         self.address = address
         self.code = code
         self.remark = remark
+
+
+class NotStoreOkError(RingmqError):
+    """A message is stored, but a wait for disk or replicas failed. Inside the producer only: callers get `result`."""
+
+    def __init__(self, result: SendResult) -> None:
+        super().__init__(f"stored with status {result.status.name}")
+        self.result = result
 
 
 class RouteError(RingmqError):

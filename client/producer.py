@@ -17,7 +17,15 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from ringmq.client.connection import BrokerConnection, ResponseFuture
-from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError, RingmqError, RouteError, SendError
+from ringmq.client.errors import (
+    BrokerError,
+    ClientClosedError,
+    ConnectError,
+    NotStoreOkError,
+    RingmqError,
+    RouteError,
+    SendError,
+)
 from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.identity import new_client_id, new_key_generator, now_ms
 from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
@@ -41,7 +49,8 @@ ROUTE_PAUSE_S = 0.1  # between looks at a route that has no broker just now
 
 
 class SendStatus(Enum):
-    """The message is stored; all but OK mean that a wait for disk or replicas ran out of time."""
+    """The message is stored; all but OK mean that a wait for disk or replicas ran out of time, or had nothing left to
+    wait for (SLAVE_NOT_AVAILABLE)."""
 
     OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -276,15 +285,25 @@ class Producer:
         """Wait for a first attempt; what it did not achieve, further attempts try in what is left of the budget."""
         error: RingmqError
         try:
-            answer = await begun.future
-            if answer.code in SEND_STORED_CODES:
-                return _result(begun.request, begun.queue, answer)
-            error = BrokerError(begun.address, answer.code, answer.remark)
+            outcome = self._outcome(begun.request, begun.queue, begun.address, await begun.future)
+            if isinstance(outcome, SendResult):
+                return outcome
+            error = outcome
         except RingmqError as failed:
             error = failed
         finally:
             self._room.give_back(len(begun.request.body))
         return await self._deliver(begun.request, _FailedOnce(error, begun.queue, begun.started))
+
+    def _outcome(
+        self, request: SendRequest, chosen: MessageQueue, address: str, answer: RemotingCommand
+    ) -> SendResult | RingmqError:
+        """What an answer means: the result of the send, or why another attempt may follow."""
+        if answer.code not in SEND_STORED_CODES:
+            return BrokerError(address, answer.code, answer.remark)
+        result = _result(request, chosen, answer)
+        wants_another = self._retry.another_broker_when_not_store_ok and request.queue is None
+        return NotStoreOkError(result) if wants_another and result.status is not SendStatus.OK else result
 
     async def _deliver(self, request: SendRequest, failed: _FailedOnce | None = None) -> SendResult:
         """Send until stored or given up, waiting for room first."""
@@ -300,13 +319,17 @@ class Producer:
         """The attempts, all inside one time budget, which the wait for room before the first is not part of."""
         started, attempts = self._loop.time(), 0
         error: RingmqError | None = None
+        stored: SendResult | None = None
         avoid: str | None = None
         if failed_once is not None:
             started, attempts, error = failed_once.started, 1, failed_once.error
             avoid = failed_once.queue.broker_name
         while True:
             if error is not None:
+                stored = error.result if isinstance(error, NotStoreOkError) else stored
                 if not self._retry.may_retry(error, attempts, (self._loop.time() - started) * 1000):
+                    if stored is not None:
+                        return stored
                     raise SendError(request.topic, attempts, error) from error
                 await self._prepare_retry(request.topic, error, attempts)
             chosen: MessageQueue | None = None
@@ -315,9 +338,10 @@ class Producer:
                 connection = await self._connection(address)
                 answer = await self._attempt(request, chosen, connection, started)
                 attempts += 1
-                if answer.code in SEND_STORED_CODES:
-                    return _result(request, chosen, answer)
-                error = BrokerError(address, answer.code, answer.remark)
+                outcome = self._outcome(request, chosen, address, answer)
+                if isinstance(outcome, SendResult):
+                    return outcome
+                error = outcome
             except RingmqError as failed:
                 if not isinstance(failed, ConnectError) or failed.sent:
                     attempts += 1
@@ -339,6 +363,8 @@ class Producer:
         """Look where the topic is now, unless the failure says nothing about that."""
         if isinstance(error, BrokerError) and error.code == ResponseCode.GO_AWAY:
             self._client.go_away(error.address)
+            return
+        if isinstance(error, NotStoreOkError):
             return
         if isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY:
             await asyncio.sleep(backoff_ms(attempts, random.random()) / 1000)

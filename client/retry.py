@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ringmq.client.errors import (
     BrokerError,
     ConnectError,
+    NotStoreOkError,
     RequestTimeoutError,
     RingmqError,
     RouteError,
@@ -27,6 +28,9 @@ class RetryPolicy:
     attempts: int = 3
     budget_ms: int = 3000
     retry_codes: frozenset[int] = RETRY_CODES
+    another_broker_when_not_store_ok: bool = False
+    """Send again, to another broker, what was stored without the safety asked for (statuses 10, 11, 12). Stock's
+    `retryAnotherBrokerWhenNotStoreOK`: the message is then stored twice."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.attempts <= SEND_ATTEMPTS_MAX:
@@ -44,7 +48,7 @@ class RetryPolicy:
             return False
         if isinstance(error, BrokerError):
             return error.code in self.retry_codes
-        return isinstance(error, ConnectError | RequestTimeoutError)
+        return isinstance(error, ConnectError | RequestTimeoutError | NotStoreOkError)
 
 
 def backoff_ms(failures: int, jitter: float, first_ms: int = 20, max_ms: int = 3000) -> float:

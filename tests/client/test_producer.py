@@ -42,6 +42,19 @@ def answer_first(count: int, code: int) -> Callable[[FakeBroker, RemotingCommand
     return rule
 
 
+def stored_with(code: int, names: set[str]) -> Callable[[FakeBroker, RemotingCommand], RemotingCommand | None]:
+    """A rule: the brokers named store everything with this status."""
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code not in SENDS or broker.name not in names:
+            return None
+        answer = refuse(request, code, "")
+        answer.ext_fields = {"msgId": "X", "queueId": "0", "queueOffset": "7"}
+        return answer
+
+    return rule
+
+
 async def test_send_says_where_the_message_is() -> None:
     async with FakeCluster(topics={"T": 4}) as cluster, Producer(cluster.namesrv) as producer:
         message = compose_message("T", b"body", tags="a", keys="k")
@@ -110,17 +123,41 @@ async def test_a_retry_keeps_the_message_s_id() -> None:
 
 @pytest.mark.parametrize("code", [10, 11, 12])
 async def test_stored_but_not_yet_safe_is_a_result(code: int) -> None:
-    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
-        if request.code not in SENDS:
-            return None
-        answer = refuse(request, code, "")
-        answer.ext_fields = {"msgId": "X", "queueId": "0", "queueOffset": "7"}
-        return answer
-
     async with FakeCluster(topics={"T": 2}) as cluster, Producer(cluster.namesrv) as producer:
-        cluster.rules.append(rule)
+        cluster.rules.append(stored_with(code, {"a"}))
         result = await producer.send(Message("T", b"x"))
         assert (result.status.value, result.queue_offset) == (code, 7)
+
+
+async def test_another_broker_is_tried_for_a_better_status_when_asked_to() -> None:
+    policy = RetryPolicy(another_broker_when_not_store_ok=True)
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Producer(cluster.namesrv, retry=policy) as producer:
+        cluster.rules.append(stored_with(11, {"a"}))
+        results = [await producer.send(Message("T", b"x")) for _ in range(4)]
+        assert {result.status for result in results} == {SendStatus.OK}
+        assert {result.queue.broker_name for result in results} == {"b"}
+        assert sends(cluster.brokers["a"]), "it was stored there, too"
+        mine = next(queue for queue in await producer.queues("T") if queue.broker_name == "a")
+        chosen = await producer.send(Message("T", b"x"), queue=mine)
+        assert chosen.status is SendStatus.SLAVE_NOT_AVAILABLE, "a chosen queue is kept"
+
+
+async def test_the_last_status_stands_when_no_broker_has_a_better_one() -> None:
+    policy = RetryPolicy(another_broker_when_not_store_ok=True)
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Producer(cluster.namesrv, retry=policy) as producer:
+        cluster.rules.append(stored_with(12, {"a", "b"}))
+        assert (await producer.send(Message("T", b"x"))).status is SendStatus.FLUSH_SLAVE_TIMEOUT
+        assert len(sends(cluster.brokers["a"])) + len(sends(cluster.brokers["b"])) == 3
+
+
+async def test_what_is_stored_stays_a_result_whatever_the_next_broker_says() -> None:
+    policy = RetryPolicy(another_broker_when_not_store_ok=True)
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Producer(cluster.namesrv, retry=policy) as producer:
+        cluster.rules.extend([stored_with(12, {"a"}), answer_first(99, ResponseCode.MESSAGE_ILLEGAL)])
+        found = await asyncio.gather(*(producer.send(Message("T", b"x")) for _ in range(4)), return_exceptions=True)
+        results = [one for one in found if not isinstance(one, BaseException)]
+        assert {result.status for result in results} == {SendStatus.FLUSH_SLAVE_TIMEOUT}
+        assert len(sends(cluster.brokers["b"])) == 4, "each was tried there, first or after a"
 
 
 async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
