@@ -281,11 +281,11 @@ class StagedCommits:
         self._effects.append(Answer(asked.token, code, remark))
 
     def _answer_complete(self, asked: Asked, commit_log_end: int, confirm_offset: int, remark: str) -> None:
-        """Published means readable: under SYNC_FLUSH a disk that is slow may still have to take it."""
+        """Published means readable: a disk that is slow, or replicas, may still have to take it."""
         if confirm_offset >= commit_log_end:
             self._answer(asked, ResponseCode.SUCCESS, remark)
         else:
-            late = "the batch is committed, its messages wait for the disk: ask again"
+            late = "the batch is committed, its messages wait for the disk or for replicas: ask again"
             self._answer(asked, ResponseCode.FLUSH_DISK_TIMEOUT, late)
 
     def _expire(self, now_ms: int) -> None:

@@ -43,6 +43,17 @@ WORK_MS = 5
 LOST = "retention has taken the staged message before it could be published"
 NO_ROOM = "no room for requests to write: try again"
 GONE = "the queue is gone: its topic was deleted or changed"
+IN_THE_LOG = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+)
+"""What `StagedCommits` makes of it depends on the confirm offset alone: it moves when disk and replicas have caught up."""
+REFUSALS = {
+    lib.RMQ_CAUSE_IN_SYNC_REPLICAS: "in-sync replicas not enough",
+    lib.RMQ_CAUSE_HELD: "a slave's log is longer than this master's, or differs: an operator has to choose",
+}
 
 
 class StagedWrites:
@@ -192,12 +203,13 @@ class StagedWrites:
     # ---- in ----
 
     def _event_of(self, answered: Answered[Effect]) -> Event:
-        if answered.code in (ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT):
+        if answered.code in IN_THE_LOG:
             where = answered.queue_offset, answered.commit_log_offset, answered.commit_log_end
             return Stored(answered.what, *where)
         if answered.cause == lib.RMQ_CAUSE_QUEUE_SLOT:
             return NotStored(answered.what, answered.code, GONE, final=True)
-        remark = f"the store refused it with code {answered.code}, cause {answered.cause}"
+        cause = REFUSALS.get(answered.cause, f"cause {answered.cause}")
+        remark = f"the store refused it with code {answered.code}: {cause}"
         late = answered.cause == lib.RMQ_CAUSE_SEGMENT_LATE
         code = ResponseCode.SYSTEM_BUSY if late else answered.code
         return NotStored(answered.what, code, remark, code == ResponseCode.MESSAGE_ILLEGAL)

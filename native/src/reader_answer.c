@@ -55,6 +55,13 @@ static void remark_of(const struct rmq_reader *r, const struct rmq_completion *d
     case RMQ_CAUSE_QUEUE_SLOT:
         snprintf(to, room, "the queue is gone: its topic was deleted or changed");
         return;
+    case RMQ_CAUSE_IN_SYNC_REPLICAS:
+        snprintf(to, room, "in-sync replicas not enough"); /* stock's very words, SendMessageProcessor */
+        return;
+    case RMQ_CAUSE_HELD:
+        snprintf(to, room, "service not available now: the log of a slave is longer than this master's, or differs; an operator has "
+                           "to choose (ringmq ha adopt, ringmq ha salvage)");
+        return;
     default:
         snprintf(to, room, "the store refused the message%s%s", colon, system);
     }
