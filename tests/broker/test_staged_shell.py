@@ -61,7 +61,9 @@ def shell(core: Core, root: Path, flushed_offset: int = 100) -> StagedWrites:
         queue_find=lambda _, __: 1,
         confirm_offset=lambda: 100,
     )
-    config = SimpleNamespace(store_path_root_dir=str(root), flush_consumer_offset_interval=5000)
+    config = SimpleNamespace(
+        broker_role="ASYNC_MASTER", store_path_root_dir=str(root), flush_consumer_offset_interval=5000
+    )
     broker = SimpleNamespace(config=config, staged_commits=core, staged_asked=deque(), topics={COMMITS_TOPIC})
     return StagedWrites(cast(Any, plane), cast(Any, broker), print)
 
