@@ -12,6 +12,8 @@ from ringmq.broker.replication_view import (
     Peer,
     mono_ms,
 )
+from ringmq.ha.replica_policy import ReplicaPolicy
+from ringmq.ha.settings import HaSettings
 from ringmq.remoting.ha_bodies import (
     HaClientInfo,
     HaConnectionInfo,
@@ -27,7 +29,8 @@ def status(broker: Broker) -> HaStatus:
     view, config = broker.replication.view, broker.config
     marks, now = view.marks(), mono_ms()
     is_slave = config.broker_role == "SLAVE"
-    wanted = wanted_replicas(broker)
+    wanted = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties())).need
+    in_sync = 0 if is_slave else max(1, marks.in_sync_replicas)  # the HA writer sleeps until its first slave comes
     return HaStatus(
         broker_name=config.broker_name,
         broker_id=config.broker_id,
@@ -38,31 +41,14 @@ def status(broker: Broker) -> HaStatus:
         confirm_offset=marks.confirm_offset,
         replicated_offset=marks.replicated_offset,
         replication_state=REPLICATION_WORDS.get(marks.replication_state, str(marks.replication_state)),
-        in_sync_replicas=marks.in_sync_replicas,
+        in_sync_replicas=in_sync,
         wanted_replicas=wanted,
-        is_degraded=not is_slave and marks.in_sync_replicas < wanted,
+        is_degraded=not is_slave and in_sync < wanted,
         write_hold=HOLD_WORDS.get(marks.write_hold, str(marks.write_hold)),
         slaves=tuple(slave_status(peer, marks, now) for peer in view.peers()),
         master=_master_status(broker, marks, now) if is_slave else None,
         divergences=tuple(broker.replication.divergences.values()),
     )
-
-
-def wanted_replicas(broker: Broker) -> int:
-    """How many replicas the policy asks for when all is well, the master counted; 1 = it waits for none."""
-    config = broker.config
-    if config.broker_role != "SYNC_MASTER" or "none" in (config.replication_policy, config.replica_policy):
-        return 1
-    match config.replica_policy:
-        case "one":
-            return 2
-        case "majority":
-            return config.total_replicas // 2 + 1
-        case "all":
-            return config.total_replicas
-        case "rooms":
-            return 3
-    return max(config.in_sync_replicas, 2)
 
 
 def slave_status(peer: Peer, marks: Marks, now_mono_ms: int) -> SlaveStatus:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from ringmq.broker import ha_status
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request
 from ringmq.remoting.admin_bodies import encode_kv_table
@@ -48,6 +49,7 @@ def runtime_info(broker: Broker, request: Request) -> Answer:
     table = dict.fromkeys(_ZERO_KEYS, "0")
     table |= {name: str(capacity) for name, capacity in _POOLS.items()}
     table |= _identity(broker, request.now_ms) | _traffic(broker) | _log(broker)
+    table |= _replication(broker)
     folder = broker.identity.store_folder
     return request.reply(ext_fields=None if folder is None else folder.encode(), body=encode_kv_table(table))
 
@@ -90,6 +92,25 @@ def _traffic(broker: Broker) -> dict[str, str]:
         "msgGetTotalTodayMorning": str(today.got_messages),
         "msgGetTotalYesterdayMorning": str(yesterday.got_messages),
     }
+
+
+def _replication(broker: Broker) -> dict[str, str]:
+    """RingMQ's own keys; stock's tools print what they do not know, too."""
+    now = ha_status.status(broker)
+    table = {
+        "haRole": now.role,
+        "haReplicationState": now.replication_state,
+        "haInSyncReplicas": str(now.in_sync_replicas),
+        "haWantedReplicas": str(now.wanted_replicas),
+        "haDegraded": str(now.is_degraded).lower(),
+        "haWriteHold": now.write_hold,
+        "haReplicatedOffset": str(now.replicated_offset),
+    }
+    for slave in now.slaves:
+        table[f"haSlaveLagBytes_{slave.address}"] = str(slave.lag_bytes)
+    if now.master is not None:
+        table |= {"haMasterState": now.master.state, "haLagBytes": str(now.master.lag_bytes)}
+    return table
 
 
 def _log(broker: Broker) -> dict[str, str]:

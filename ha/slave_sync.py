@@ -87,7 +87,8 @@ class SlaveSync:
     master: str = ""
     passes: int = 0
     """Passes that ended with every table taken."""
-    _next_ms: int = 0
+    next_ms: int = 0
+    """When the next pass begins."""
     _began_ms: int = 0
     _place: int = 0
     _is_asking: bool = False
@@ -105,7 +106,7 @@ class SlaveSync:
 
     def due(self, now_ms: int) -> Ask | None:
         """The request to make now, if any."""
-        if not self.master or self._is_asking or now_ms < self._next_ms:
+        if not self.master or self._is_asking or now_ms < self.next_ms:
             return None
         if self._place == 0 and not self._pages.count:
             self._began_ms, self._is_partial = now_ms, False
@@ -172,7 +173,7 @@ class SlaveSync:
             self._end(max(now_ms, self._began_ms + self.period_ms))
 
     def _end(self, next_ms: int) -> None:
-        self._place, self._is_asking, self._next_ms = 0, False, next_ms
+        self._place, self._is_asking, self.next_ms = 0, False, next_ms
         self._pages = _Pages()
 
 

@@ -6,11 +6,13 @@ stock broker answers that it does not know the request. Offsets are commit-log o
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Final, TypeVar
 
 from ringmq.remoting import json_body
-from ringmq.remoting.headers import Header, Int32, Int64, header
+from ringmq.remoting.headers import Header, Int32, Int64, camel_case, header
+
+T = TypeVar("T")
 
 READ_LOG_BYTES_MAX: Final = 1 << 20
 ADOPT: Final = "adopt"
@@ -178,8 +180,13 @@ class Divergence:
     slave_offset: int
 
     def to_json(self) -> dict[str, Any]:
-        """Keys are the names of the fields; the body of the answer to 270003."""
-        return asdict(self)
+        """Keys are the names of the fields in camelCase; the body of the answer to 270003."""
+        return _to_json(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Divergence:
+        """Raises `BadBody`."""
+        return _from_json(cls, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +211,8 @@ class HaStatus:
     divergences: tuple[Divergence, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Keys are the names of the fields."""
-        return asdict(self)
+        """Keys are the names of the fields in camelCase."""
+        return _to_json(self)
 
     def encode(self) -> bytes:
         """The body."""
@@ -215,20 +222,28 @@ class HaStatus:
     def decode(cls, body: bytes) -> HaStatus:
         """Raises `BadBody`; fields of a newer broker are passed over."""
         value = json_body.read_object(body, "HaStatus")
-        master = value.get("master")
-        plain = {name: value[name] for name in cls.__slots__ if name in value}
-        try:
-            return cls(
-                **plain
-                | {
-                    "slaves": tuple(_part(SlaveStatus, entry) for entry in json_body.objects(value, "slaves")),
-                    "master": None if master is None else _part(MasterStatus, json_body.mapping(value, "master")),
-                    "divergences": tuple(_part(Divergence, entry) for entry in json_body.objects(value, "divergences")),
-                }
-            )
-        except TypeError as error:
-            raise json_body.bad_body(f"HaStatus: {error}", "HaStatus") from error
+        parts = {
+            "slaves": tuple(_from_json(SlaveStatus, entry) for entry in json_body.objects(value, "slaves")),
+            "divergences": tuple(_from_json(Divergence, entry) for entry in json_body.objects(value, "divergences")),
+            "master": _from_json(MasterStatus, json_body.mapping(value, "master")) if value.get("master") else None,
+        }
+        return _from_json(cls, value | parts)
 
 
-def _part(kind: Any, value: dict[str, Any]) -> Any:
-    return kind(**{name: value[name] for name in kind.__slots__ if name in value})
+def _to_json(value: Any) -> dict[str, Any]:
+    """A dataclass as a JSON object with camelCase keys."""
+    return {camel_case(entry.name): _plain(getattr(value, entry.name)) for entry in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    return _to_json(value) if is_dataclass(value) else value
+
+
+def _from_json(kind: type[T], value: dict[str, Any]) -> T:
+    wanted = {camel_case(entry.name): entry.name for entry in fields(kind)}  # type: ignore[arg-type]
+    try:
+        return kind(**{wanted[key]: entry for key, entry in value.items() if key in wanted})
+    except TypeError as error:
+        raise json_body.bad_body(f"{kind.__name__}: {error}", kind.__name__) from error

@@ -120,7 +120,7 @@ def _build_specs(cls: type[Any]) -> list[_Spec]:
     specs = []
     for field in dataclasses.fields(cls):
         read, wanted = _reader(hints[field.name])
-        name = field.metadata.get("wire") or _camel(field.name)
+        name = field.metadata.get("wire") or camel_case(field.name)
         specs.append(_Spec(field.name, name, read, wanted, field.default is dataclasses.MISSING))
     return specs
 
@@ -148,6 +148,7 @@ def _integer_reader(low: int, high: int) -> Callable[[str], int]:
     return read
 
 
-def _camel(name: str) -> str:
+def camel_case(name: str) -> str:
+    """The wire's form of a field's name."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)

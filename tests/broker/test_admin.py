@@ -303,7 +303,9 @@ def test_runtime_info_has_stocks_keys() -> None:
     lab = make_lab()
     lab.now_ms += 90_061_000
     table = decode_kv_table(lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)
-    assert set(table) == RECORDED_RUNTIME_KEYS | {"commitLogDiskRatio_/store/commitlog"}
+    own = {key for key in table if key.startswith("ha")}
+    assert set(table) - own == RECORDED_RUNTIME_KEYS | {"commitLogDiskRatio_/store/commitlog"}
+    assert (table["haRole"], table["haDegraded"], table["haWriteHold"]) == ("master", "false", "none")
     assert table["runtime"] == "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
     assert table["commitLogDiskRatio"] == "0.75"
     assert len(table["putTps"].split()) == 3

@@ -1,0 +1,196 @@
+"""`ringmq ha`: how replication stands, and what becomes of a slave's log that its master does not have."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
+from ringmq.cli.output import client_options, print_line, print_result, print_rows
+from ringmq.cli.running import run, until_signalled
+from ringmq.client.errors import BrokerError, RingmqError
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.ha_bodies import ADOPT, SALVAGE, Divergence, HaDecideRequestHeader, HaStatus
+
+SLAVE_COLUMNS = [
+    "slave", "brokerId", "room", "state", "level", "inSync", "reportedOffset", "lagBytes", "lagMs", "windowBytes",
+    "bytesPerSecond",
+]  # fmt: skip
+_slave_option = click.option("--slave", "slave_id", type=int, help="brokerId of the slave; default: the only one.")
+_broker_option = click.option("--broker", metavar="NAME", help="Only this broker (brokerName).")
+
+
+@click.group()
+def ha() -> None:
+    """See how replication stands, and decide about slaves whose log differs."""
+
+
+@ha.command()
+@_broker_option
+@click.option("--watch", type=click.FloatRange(0.1), metavar="SECONDS", help="Again and again, until interrupted.")
+@client_options
+def status(broker: str | None, watch: float | None, namesrv: str, output: str) -> None:
+    """Offsets, lag, state, window and rate of masters and slaves."""
+    if watch is None:
+        found = run(_status(namesrv, broker))
+        if output == "json":
+            print_rows(output, found, [])
+        else:
+            _print_all(found)
+        return
+    run(until_signalled(_watch(namesrv, broker, watch, output)))
+
+
+@ha.command()
+@_broker_option
+@_slave_option
+@client_options
+def adopt(broker: str | None, slave_id: int | None, namesrv: str, output: str) -> None:
+    """Take over what a slave has and its master has lost. The master closes and opens its store for it."""
+    _decide(namesrv, output, broker, slave_id, ADOPT)
+
+
+@ha.command()
+@_broker_option
+@_slave_option
+@client_options
+def salvage(broker: str | None, slave_id: int | None, namesrv: str, output: str) -> None:
+    """Let the master's log count: the slave puts what it has beyond it into its salvage folder."""
+    _decide(namesrv, output, broker, slave_id, SALVAGE)
+
+
+# ---- asking ----
+
+
+async def _status(namesrv: str, broker: str | None) -> list[dict[str, Any]]:
+    async with open_admin(namesrv) as admin:
+        return await _ask_all(admin, broker)
+
+
+async def _watch(namesrv: str, broker: str | None, seconds: float, output: str) -> None:
+    async with open_admin(namesrv) as admin:
+        while True:
+            found = await _ask_all(admin, broker)
+            if output == "json":
+                for entry in found:
+                    print_line(entry)
+            else:
+                click.clear()
+                _print_all(found)
+            await asyncio.sleep(seconds)
+
+
+async def _ask_all(admin: Admin, broker: str | None) -> list[dict[str, Any]]:
+    """Every registered broker's status, masters first; `error` where there is none."""
+    info = await admin.cluster_info()
+    if broker is not None and broker not in info.brokers:
+        there = ", ".join(sorted(info.brokers)) or "none"
+        raise ValueError(f"no broker {broker} is registered; there is {there}")
+    found = []
+    for name in sorted(info.brokers) if broker is None else [broker]:
+        for broker_id, address in sorted(info.brokers[name].broker_addrs.items()):
+            entry: dict[str, Any] = {"address": address, "brokerName": name, "brokerId": broker_id}
+            try:
+                entry |= (await _ask(admin, address)).to_json()
+            except RingmqError as error:
+                entry["error"] = _why(error)
+            found.append(entry)
+    return found
+
+
+async def _ask(admin: Admin, address: str) -> HaStatus:
+    answer = await admin.client.call(address, RequestCode.HA_STATUS, timeout_ms=TIMEOUT_MS)
+    return HaStatus.decode(answer.body)
+
+
+def _why(error: RingmqError) -> str:
+    if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return "it does not know this request; ask a stock broker with mqadmin haStatus"
+    return str(error)
+
+
+# ---- printing ----
+
+
+def _print_all(found: list[dict[str, Any]]) -> None:
+    for number, entry in enumerate(found):
+        if number:
+            click.echo()
+        head = f"{entry['brokerName']} {entry['address']}"
+        if "error" in entry:
+            click.echo(f"{head}: {entry['error']}")
+        elif entry["role"] == "slave":
+            _print_slave(head, entry)
+        else:
+            _print_master(head, entry)
+
+
+def _print_master(head: str, entry: dict[str, Any]) -> None:
+    in_sync = f"{entry['inSyncReplicas']} of {entry['wantedReplicas']} replicas"
+    click.echo(
+        f"{head}: master, log {entry['minOffset']}..{entry['appendOffset']}, flushed {entry['flushedOffset']}, "
+        f"confirmed {entry['confirmOffset']}, in sync {in_sync}"
+    )
+    if entry["isDegraded"] or entry["replicationState"] != "ok":
+        click.echo(f"  DEGRADED: replication is {entry['replicationState']}")
+    for divergence in entry["divergences"]:
+        click.echo(
+            f"  WRITES ARE REFUSED: slave {divergence['brokerId']} {divergence['address']} has log up to "
+            f"{divergence['slaveOffset']}, the master up to {divergence['masterOffset']}, "
+            f"the same below {divergence['commonOffset']}: ringmq ha adopt or ringmq ha salvage"
+        )
+    if entry["slaves"]:
+        print_rows("table", [_slave_row(slave) for slave in entry["slaves"]], SLAVE_COLUMNS)
+
+
+def _slave_row(slave: dict[str, Any]) -> dict[str, Any]:
+    broker_id = "stock" if slave["brokerId"] < 0 else slave["brokerId"]
+    return slave | {"slave": slave["address"], "brokerId": broker_id, "room": slave["room"] or None}
+
+
+def _print_slave(head: str, entry: dict[str, Any]) -> None:
+    master = entry["master"]
+    where = master["haAddress"] or "no known master"
+    click.echo(
+        f"{head}: slave {entry['brokerId']}, log {entry['minOffset']}..{entry['appendOffset']}, "
+        f"flushed {entry['flushedOffset']}, confirmed {entry['confirmOffset']}"
+    )
+    click.echo(
+        f"  from {where}: {master['state']}, {master['lagBytes']} bytes behind {master['masterOffset']}, "
+        f"{master['bytesPerSecond']} bytes/s"
+        + ("" if master["isRegistered"] else ", no master is registered")
+        + (f", {master['note']}" if master["note"] else "")
+    )
+
+
+# ---- deciding ----
+
+
+def _decide(namesrv: str, output: str, broker: str | None, slave_id: int | None, choice: str) -> None:
+    chosen = run(_send_decision(namesrv, broker, slave_id, choice))
+    name, divergence = chosen["broker"], chosen["divergence"]
+    slave = f"slave {divergence['brokerId']}"
+    what = (
+        f"{name} takes over {divergence['commonOffset']}..{divergence['slaveOffset']} of {slave}"
+        if choice == ADOPT
+        else f"the log of {name} counts; {slave} puts the rest of its own aside"
+    )
+    print_result(output, {"broker": name, "choice": choice, **divergence}, what)
+
+
+async def _send_decision(namesrv: str, broker: str | None, slave_id: int | None, choice: str) -> dict[str, Any]:
+    async with open_admin(namesrv) as admin:
+        waiting: list[tuple[str, str, Divergence]] = []
+        for entry in await _ask_all(admin, broker):
+            for divergence in entry.get("divergences", ()):
+                waiting.append((entry["brokerName"], entry["address"], Divergence.from_json(divergence)))
+        wanted = [entry for entry in waiting if slave_id is None or entry[2].broker_id == slave_id]
+        if len(wanted) != 1:
+            there = ", ".join(f"slave {entry.broker_id} of {name}" for name, _, entry in waiting) or "none"
+            raise ValueError(f"name one slave with --slave (and --broker); those that wait for a decision: {there}")
+        name, address, divergence = wanted[0]
+        header = HaDecideRequestHeader(broker_id=divergence.broker_id, choice=choice)
+        await admin.client.call(address, RequestCode.HA_DECIDE, header.encode(), timeout_ms=TIMEOUT_MS)
+        return {"broker": name, "divergence": divergence.to_json()}

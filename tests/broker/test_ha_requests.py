@@ -1,0 +1,315 @@
+"""Replication's requests to control: handshake, decision, reading of the log, status, and what stock slaves ask."""
+
+import json
+import zlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringmq.broker.handlers import HANDLERS
+from ringmq.broker.replication_view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms
+from ringmq.ha import handshake
+from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
+from ringmq.ha.orders import LinkNews, LongerSlave, Master
+from ringmq.remoting import ha_bodies
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.ha_bodies import HaReadLogResponseHeader, HaStatus
+from ringmq.remoting.json_body import read_object
+from tests.broker.fakes import Lab, make_lab, peer
+
+FILE_BYTES = 65_536
+LOG = bytes(range(256)) * 40  # 10,240 bytes
+SETTINGS = {"mappedFileSizeCommitLog": str(FILE_BYTES), "maxMessageSize": "4194304"}
+
+
+@pytest.fixture
+def master() -> Lab:
+    lab = make_lab({**SETTINGS, "brokerRole": "SYNC_MASTER", "haListenPort": "10912", "haRoom": "east"})
+    lab.store.log = LOG
+    marks = lab.plane.watermarks
+    marks.append_offset, marks.flushed_offset, marks.start_id = len(LOG), len(LOG), 0xABC
+    lab.plane.confirm = 9000
+    return lab
+
+
+def claim(log: bytes = LOG, **fields: Any) -> PeerClaim:
+    tail = ((0, len(log), zlib.crc32(log)),) if log else ()
+    return PeerClaim(
+        **{
+            "cluster": "GoldCluster", "broker_name": "wire-a", "broker_id": 1, "start_id": "1f", "min_offset": 0,
+            "max_offset": len(log), "file_bytes": FILE_BYTES, "broker_addr": "10.0.0.9:10911", "ha_port": 5555,
+            "room": "west", "tail": tail,
+        }
+        | fields
+    )  # fmt: skip
+
+
+def shake(lab: Lab, request: PeerClaim) -> HandshakeAnswer:
+    answer = lab.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(request))
+    assert answer.code == 0, answer.remark
+    return handshake.answer_of(answer.body)
+
+
+def status(lab: Lab) -> HaStatus:
+    return HaStatus.decode(lab.ask(RequestCode.HA_STATUS).body)
+
+
+# ---- handshake ----
+
+
+def test_an_equal_beginning_is_accepted_and_ha_hears_who_comes(master: Lab) -> None:
+    answer = shake(master, claim(LOG[:8192]))
+    assert (answer.verdict, answer.offset, answer.room) == (handshake.ACCEPT, 8192, "east")
+    assert (answer.start_id, answer.max_offset, answer.confirm_offset) == ("abc", len(LOG), 9000)
+    (order,) = map(json.loads, master.plane.ha_orders)
+    assert order == {
+        "order": "identity", "host": "127.0.0.1", "port": 5555, "broker_id": 1, "room": "west", "level": "cached",
+        "start_id": "1f",
+    }  # fmt: skip
+
+
+def test_asking_for_the_confirm_offset_changes_nothing(master: Lab) -> None:
+    answer = shake(master, claim(b"", operation="confirm"))
+    assert answer.confirm_offset == 9000
+    assert master.plane.ha_orders == []
+
+
+def test_a_slave_refuses_to_be_a_master() -> None:
+    slave = make_lab({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "2"})
+    answer = shake(slave, claim())
+    assert answer.verdict == handshake.REFUSE
+    assert "is a slave itself" in answer.reason
+
+
+def test_a_stranger_gets_no_place(master: Lab) -> None:
+    assert shake(master, claim(cluster="Other")).verdict == handshake.REFUSE
+    assert master.plane.ha_orders == []
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+
+
+def test_junk_is_an_error_of_the_request(master: Lab) -> None:
+    assert master.ask(RequestCode.HA_HANDSHAKE, body=b"{").code == ResponseCode.INVALID_PARAMETER
+
+
+def test_orders_without_room_are_to_be_asked_for_again(master: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(master.plane, "ha_order_put", lambda order: False)
+    answer = master.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(claim()))
+    assert answer.code == ResponseCode.SYSTEM_BUSY
+
+
+# ---- divergence ----
+
+
+def test_a_longer_slave_holds_writes_until_it_is_salvaged(master: Lab) -> None:
+    answer = shake(master, claim(LOG + b"more"))
+    assert answer.verdict == handshake.HOLD
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    (divergence,) = status(master).divergences
+    assert (divergence.broker_id, divergence.common_offset, divergence.slave_offset) == (1, len(LOG), len(LOG) + 4)
+    decided = master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "salvage"})
+    assert decided.code == 0
+    assert read_object(decided.body, "x")["slaveOffset"] == len(LOG) + 4
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+    answer = shake(master, claim(LOG + b"more"))
+    assert (answer.verdict, answer.offset) == (handshake.CUT, len(LOG))
+    assert shake(master, claim(LOG)).verdict == handshake.ACCEPT
+    assert shake(master, claim(LOG + b"else")).verdict == handshake.HOLD, "a decision holds for one divergence"
+
+
+def test_adopting_leaves_an_order_for_the_store(master: Lab) -> None:
+    shake(master, claim(LOG + b"more"))
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}).code == 0
+    order = master.broker.replication.restart
+    assert order is not None
+    assert (order.action, order.offset, order.end) == ("adopt", len(LOG), len(LOG) + 4)
+    assert order.source == "10.0.0.9:10911"
+
+
+def test_the_rule_adopt_needs_no_operator() -> None:
+    lab = make_lab({**SETTINGS, "haDivergenceRule": "adopt"})
+    lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
+    shake(lab, claim(LOG + b"more"))
+    assert lab.broker.replication.restart is not None
+    assert lab.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "until the store is opened again"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"brokerId": "2", "choice": "adopt"}, ResponseCode.QUERY_NOT_FOUND),
+        ({"brokerId": "1", "choice": "forget"}, ResponseCode.INVALID_PARAMETER),
+        ({"choice": "adopt"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_an_impossible_decision_says_why(master: Lab, fields: dict[str, str], code: int) -> None:
+    shake(master, claim(LOG + b"more"))
+    answer = master.ask(RequestCode.HA_DECIDE, fields)
+    assert answer.code == code
+    assert answer.remark
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+
+
+def test_a_stock_slave_beyond_the_end_holds_writes_and_cannot_be_adopted(master: Lab) -> None:
+    replication = master.broker.replication
+    news = LongerSlave("10.0.0.7", 4444, len(LOG) + 100, len(LOG))
+    line = replication.take_news(news)
+    assert line is not None
+    assert "10.0.0.7" in line
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    answer = master.ask(RequestCode.HA_DECIDE, {"brokerId": "-1", "choice": "adopt"})
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "-1", "choice": "salvage"}).code == 0
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+    assert replication.take_news(news) is None, "decided"
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+
+
+def test_a_hold_whose_reason_died_with_control_can_be_lifted(master: Lab) -> None:
+    master.plane.watermarks.write_hold = HOLD_LONGER_SLAVE
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}).code != 0
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "salvage"}).code == 0
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+
+
+# ---- reading the log ----
+
+
+def test_the_log_is_read_in_bounded_pieces(master: Lab) -> None:
+    answer = master.ask(RequestCode.HA_READ_LOG, {"offset": "10000", "maxBytes": "4096"})
+    header = HaReadLogResponseHeader.decode(answer.ext_fields)
+    assert (header.offset, header.max_offset, answer.body) == (10_000, len(LOG), LOG[10_000:])
+    assert master.ask(RequestCode.HA_READ_LOG, {"offset": "0", "maxBytes": "16"}).body == LOG[:16]
+    master.plane.watermarks.append_offset = 3 << 20
+    master.store.log = bytes(3 << 20)
+    answer = master.ask(RequestCode.HA_READ_LOG, {"offset": "0", "maxBytes": str(1 << 30)})
+    assert len(answer.body) == ha_bodies.READ_LOG_BYTES_MAX
+
+
+@pytest.mark.parametrize("offset", [-1, len(LOG), 1 << 40])
+@pytest.mark.parametrize("count", [-5, 0, 100])
+def test_nothing_outside_the_log_is_read(master: Lab, offset: int, count: int) -> None:
+    answer = master.ask(RequestCode.HA_READ_LOG, {"offset": str(offset), "maxBytes": str(count)})
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+# ---- status ----
+
+
+def slave_entry(**fields: Any) -> SimpleNamespace:
+    now = mono_ms()
+    values = {
+        "state": TRANSFER, "level": 4, "flags": 3, "broker_id": 1, "host": b"\x0a\x00\x00\x07" + bytes(12),
+        "host_bytes": 4, "port": 40_000, "room": b"west" + bytes(28), "start_offset": 0, "sent_offset": len(LOG),
+        "received_offset": len(LOG) - 10, "reported_offset": len(LOG) - 240, "bytes_per_second": 77,
+        "connected_mono_ms": now - 9000, "last_read_mono_ms": now - 20, "caught_up_mono_ms": now - 1500,
+    }  # fmt: skip
+    return SimpleNamespace(**values | fields)
+
+
+def test_a_masters_status(master: Lab) -> None:
+    free = slave_entry(state=0)
+    stock = slave_entry(broker_id=-1, reported_offset=len(LOG), flags=0, room=bytes(32), state=READY)
+    master.plane.header.ha_peers = [free, slave_entry(), stock]
+    master.plane.watermarks.in_sync_replicas = 2
+    found = status(master)
+    assert (found.role, found.wanted_replicas, found.in_sync_replicas, found.is_degraded) == ("master", 2, 2, False)
+    ours, other = found.slaves
+    assert (ours.address, ours.broker_id, ours.room, ours.state, ours.level) == (
+        "10.0.0.7:40000", 1, "west", "transfer", "cached",
+    )  # fmt: skip
+    assert (ours.window_bytes, ours.lag_bytes, ours.bytes_per_second, ours.in_sync, ours.counts) == (
+        240, 240, 77, True, True,
+    )  # fmt: skip
+    assert 1500 <= ours.lag_ms < 5000
+    assert (other.broker_id, other.room, other.state, other.lag_bytes, other.lag_ms, other.in_sync) == (
+        -1, "", "ready", 0, 0, False,
+    )  # fmt: skip
+
+
+def test_fewer_replicas_than_wanted_is_degraded(master: Lab) -> None:
+    master.plane.watermarks.in_sync_replicas = 1
+    master.plane.watermarks.replication_state = 11
+    found = status(master)
+    assert found.is_degraded
+    assert found.replication_state == "lost"
+    assert not status(make_lab()).is_degraded, "who waits for nobody lacks nobody"
+
+
+def test_a_slaves_status_and_stocks_view_of_it() -> None:
+    slave = make_lab({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "1"})
+    slave.plane.watermarks.append_offset = 500
+    link = slave.plane.header.ha_link
+    link.state, link.master_offset, link.bytes_per_second, link.attempts = TRANSFER, 700, 33, 2
+    link.last_read_mono_ms = mono_ms() - 100
+    slave.broker.replication.master = Master("10.0.0.1:10912", "10.0.0.1:10911")
+    slave.broker.replication.take_news(LinkNews("10.0.0.1:10912", "closed", why="no byte for 20 s"))
+    found = status(slave)
+    assert found.role == "slave"
+    assert found.master is not None
+    assert (found.master.lag_bytes, found.master.state, found.master.note) == (200, "transfer", "no byte for 20 s")
+    bean = read_object(slave.ask(RequestCode.GET_BROKER_HA_STATUS).body, "x")
+    client = bean["haClientRuntimeInfo"]
+    assert (bean["master"], client["masterAddr"], client["maxOffset"]) == (False, "10.0.0.1:10912", 500)
+    assert abs(client["lastReadTimestamp"] - slave.now_ms) < 60_000
+    assert client["lastWriteTimestamp"] == 0
+
+
+def test_stocks_view_of_a_master(master: Lab) -> None:
+    master.plane.header.ha_peers = [slave_entry(), slave_entry(flags=0, broker_id=-1)]
+    bean = read_object(master.ask(RequestCode.GET_BROKER_HA_STATUS).body, "x")
+    assert (bean["master"], bean["masterCommitLogMaxOffset"], bean["inSyncSlaveNums"]) == (True, len(LOG), 1)
+    assert bean["haConnectionInfo"][0] == {
+        "addr": "10.0.0.7:40000", "diff": 240, "inSync": True, "slaveAckOffset": len(LOG) - 240,
+        "transferFromWhere": len(LOG), "transferredByteInSecond": 77,
+    }  # fmt: skip
+
+
+def test_a_status_of_a_newer_broker_is_read(master: Lab) -> None:
+    master.plane.header.ha_peers = [slave_entry()]
+    value = status(master).to_json() | {"newField": 1}
+    value["slaves"][0]["newer"] = 2
+    found = HaStatus.decode(json.dumps(value).encode())
+    assert found.slaves[0].address == "10.0.0.7:40000"
+
+
+# ---- stock ----
+
+
+def test_exchange_of_addresses(master: Lab) -> None:
+    answer = master.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
+    assert answer.ext_fields == {
+        "masterHaAddress": "127.0.0.1:10912", "masterFlushOffset": str(len(LOG)), "masterAddress": "127.0.0.2:30911",
+    }  # fmt: skip
+    told = master.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, {"masterHaAddress": "x:1", "masterAddress": "y:1"})
+    assert (told.code, told.ext_fields or {}) == (0, {})
+    slave = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
+    assert not slave.ask(RequestCode.EXCHANGE_BROKER_HA_INFO).ext_fields
+
+
+def test_a_stock_slaves_pass_ends_well(master: Lab) -> None:
+    for code in (21, 43, 45, 201, 402, 61, 60):
+        assert code in HANDLERS
+        answer = master.ask(code, connection=peer(1, vip=True))
+        assert answer.code == 0, (code, answer.remark)
+    assert len(master.ask(RequestCode.GET_TIMER_CHECK_POINT).body) == 56
+    assert read_object(master.ask(RequestCode.GET_ALL_DELAY_OFFSET).body, "x")["offsetTable"] == {}
+    master.broker.delay_offsets = '{"offsetTable":{3:5}}'
+    assert master.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{3:5}}'
+
+
+def test_topics_and_groups_come_in_pages_when_asked_for(master: Lab) -> None:
+    whole = read_object(master.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body, "x")
+    names = sorted(whole["topicConfigTable"])
+    first = master.ask(RequestCode.GET_ALL_TOPIC_CONFIG, {"topicSeq": "0", "maxTopicNum": "3", "dataVersion": ""})
+    assert list(read_object(first.body, "x")["topicConfigTable"]) == names[:3]
+    assert first.ext_fields == {"totalTopicNum": str(len(names))}
+    version = json.dumps(whole["dataVersion"])
+    asked = {"topicSeq": "3", "maxTopicNum": "2", "dataVersion": version}
+    second = master.ask(RequestCode.GET_ALL_TOPIC_CONFIG, asked)
+    assert list(read_object(second.body, "x")["topicConfigTable"]) == names[3:5]
+    stale = master.ask(RequestCode.GET_ALL_TOPIC_CONFIG, asked | {"dataVersion": '{"counter":99}'})
+    assert list(read_object(stale.body, "x")["topicConfigTable"]) == names[:2]
+    groups = master.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {"groupSeq": "0", "maxGroupNum": "1"})
+    assert len(read_object(groups.body, "x")["subscriptionGroupTable"]) == 1
+    assert int(groups.ext_fields["totalGroupNum"]) > 1

@@ -1,0 +1,281 @@
+"""A slave's part of control: finding the master, telling ha, taking its tables over, handing offsets back."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ringmq.broker.core import Broker
+from ringmq.broker.master_finder import MasterFinder
+from ringmq.broker.outside_calls import Outcome
+from ringmq.broker.persistence import Persistence
+from ringmq.broker.replication_view import TRANSFER
+from ringmq.broker.slave_role import SlaveRole
+from ringmq.broker.slave_tables import take_topics
+from ringmq.ha.orders import Master
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
+from ringmq.store.config_files import load_config
+from tests.broker.fakes import START_MS, Lab, make_lab
+
+MASTER_HA, MASTER = "10.0.0.1:10912", "10.0.0.1:10911"
+FOUND = {"haServerAddr": MASTER_HA, "masterAddr": MASTER}
+
+
+class ScriptedCalls:
+    """Calls to the master; the test answers them with another broker's core."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, RemotingCommand]] = []
+        self.ended: list[Outcome] = []
+
+    def call(self, address: str, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> None:
+        self.made.append((address, command))
+
+    def outcomes(self) -> list[Outcome]:
+        ended, self.ended = self.ended, []
+        return ended
+
+    def close(self, timeout_s: float) -> None:
+        pass
+
+
+class Pair:
+    """A slave's core with its role, beside a master's core that answers it."""
+
+    def __init__(self, root: Path) -> None:
+        self.master = make_lab()
+        self.slave = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
+        self.calls = ScriptedCalls()
+        self.said: list[str] = []
+        self.root = root
+        persistence = Persistence(root, self.broker)
+        self.role = SlaveRole(self.broker, persistence, self.calls, self.said.append)  # type: ignore[arg-type]
+        self.now_ms = START_MS
+
+    @property
+    def broker(self) -> Broker:
+        return self.slave.broker
+
+    def registered(self, ext: dict[str, str] | None = None, error: str | None = None) -> None:
+        reply = RemotingCommand.response_to(RemotingCommand.request(103), 0, None, FOUND if ext is None else ext)
+        self.role.on_registration(Outcome("ns:1", error, None if error else reply, 103))
+
+    def turn(self, generation: int = 1) -> None:
+        self.role.turn(self.now_ms, generation)
+
+    def answer_all(self) -> list[int]:
+        """Let the master answer until the slave asks no more; the codes."""
+        codes = []
+        self.turn()
+        while self.calls.made:
+            address, command = self.calls.made.pop(0)
+            codes.append(command.code)
+            reply = self.master.ask(command.code, dict(command.ext_fields or {}))
+            error = None if reply.code == 0 else f"answered {reply.code}: {reply.remark}"
+            self.calls.ended.append(Outcome(address, error, reply, command.code))
+            self.turn()
+        return codes
+
+    def sync(self) -> list[int]:
+        """One whole pass."""
+        self.now_ms += 10_000
+        return self.answer_all()
+
+    def orders(self) -> list[dict[str, str]]:
+        orders, self.slave.plane.ha_orders = self.slave.plane.ha_orders, []
+        return [json.loads(order) for order in orders]
+
+    def commit(self, lab: Lab, topic: str, offset: int) -> None:
+        fields = {"consumerGroup": "G", "topic": topic, "queueId": "0", "commitOffset": str(offset)}
+        assert lab.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    pair = Pair(tmp_path)
+    pair.master.make_topic("T")
+    pair.master.broker.groups.put(SubscriptionGroupConfig("G"), START_MS)
+    return pair
+
+
+# ---- the master's address ----
+
+
+def test_the_answer_to_a_registration_says_where_the_master_is() -> None:
+    finder = MasterFinder("10.0.0.2:10911")
+    assert not finder.told("ns:1", {})
+    assert not finder.is_registered
+    assert finder.told("ns:1", FOUND)
+    assert finder.master == Master(MASTER_HA, MASTER)
+    assert not finder.told("ns:1", FOUND), "nothing new"
+    assert finder.told("ns:1", {"haServerAddr": "10.0.0.3:10912", "masterAddr": "10.0.0.3:10911"}), "another master"
+
+
+def test_a_master_that_is_gone_stays_the_address_to_try() -> None:
+    finder = MasterFinder("10.0.0.2:10911")
+    finder.told("ns:1", FOUND)
+    assert not finder.told("ns:1", {})
+    assert not finder.is_registered
+    assert finder.master == Master(MASTER_HA, MASTER)
+
+
+def test_one_name_server_that_has_a_master_is_enough() -> None:
+    finder = MasterFinder("10.0.0.2:10911")
+    finder.told("ns:1", {})
+    finder.told("ns:2", FOUND)
+    assert finder.is_registered
+    finder.lost("ns:2")
+    assert not finder.is_registered
+
+
+def test_ha_master_address_wins_for_the_log_alone() -> None:
+    finder = MasterFinder("10.0.0.2:10911", "10.9.9.9:1")
+    assert finder.master == Master("10.9.9.9:1")
+    assert finder.told("ns:1", {"masterAddr": MASTER})
+    assert finder.master == Master("10.9.9.9:1", MASTER)
+    assert MasterFinder("a:1", "x:1").master == Master(""), "too short counts as none, as in stock"
+
+
+def test_a_broker_is_not_its_own_master() -> None:
+    finder = MasterFinder(MASTER)
+    assert not finder.told("ns:1", FOUND)
+    assert not finder.is_registered
+
+
+# ---- what ha and the readers are told ----
+
+
+def test_ha_is_told_once_and_again_after_a_restart_of_its_worker(pair: Pair) -> None:
+    pair.turn()
+    assert pair.orders() == []
+    pair.registered()
+    pair.turn()
+    pair.turn()
+    assert pair.orders() == [{"order": "master", "ha": MASTER_HA, "broker": MASTER}]
+    pair.turn(generation=2)
+    assert len(pair.orders()) == 1
+    pair.registered({"haServerAddr": "10.0.0.3:10912", "masterAddr": "10.0.0.3:10911"})
+    pair.turn(generation=2)
+    assert pair.orders() == [{"order": "master", "ha": "10.0.0.3:10912", "broker": "10.0.0.3:10911"}]
+
+
+def test_readers_know_a_master_as_long_as_a_name_server_has_one(pair: Pair) -> None:
+    header = pair.slave.plane.header
+    pair.registered()
+    pair.turn()
+    assert header.master_known == 1
+    pair.registered({})
+    pair.turn()
+    assert header.master_known == 0
+    pair.registered(error="refused")
+    header.ha_link = SimpleNamespace(**{**vars(header.ha_link), "state": TRANSFER})
+    pair.turn()
+    assert header.master_known == 1, "no name server answers: the link says that there is one"
+    assert not pair.role.is_searching
+
+
+# ---- tables ----
+
+
+def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
+    pair.slave.make_topic("OnlyHere")
+    pair.broker.groups.put(SubscriptionGroupConfig("OldGroup"), START_MS)
+    pair.master.broker.groups.set_forbidden("G", "T", True, START_MS)
+    pair.commit(pair.master, "T", 11)
+    pair.registered()
+    assert pair.answer_all() == [21, 43, 45, 201]
+    assert "T" in pair.broker.topics
+    assert "OnlyHere" not in pair.broker.topics
+    assert "OldGroup" not in pair.broker.groups
+    assert pair.broker.groups.is_forbidden("G", "T")
+    assert pair.broker.offsets.get("G", "T", 0) == 11
+    assert pair.broker.topics.data_version == pair.master.broker.topics.data_version
+    assert pair.broker.groups.data_version == pair.master.broker.groups.data_version
+    assert (pair.root / "config" / "delayOffset.json").read_text() == pair.broker.delay_offsets
+    Persistence(pair.root, pair.broker).save_tables()
+    assert "T" in load_config(pair.root, "topics.json")["topicConfigTable"]
+    assert pair.said == [f"the master is {MASTER}, its log comes from {MASTER_HA}"]
+
+
+def test_a_topic_that_goes_on_the_master_goes_on_the_slave_and_may_come_back(pair: Pair) -> None:
+    pair.registered()
+    pair.answer_all()
+    assert pair.master.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == 0
+    pair.sync()
+    assert "T" not in pair.broker.topics
+    assert pair.slave.plane.topic_find("T") is None
+    pair.master.broker.deletions.done("T")
+    pair.master.make_topic("T", queues=2)
+    pair.sync()
+    assert "T" not in pair.broker.topics, "its old queues are still on disk"
+    pair.broker.deletions.done("T")
+    pair.sync()
+    assert pair.slave.plane.word("T")[1] == 2
+
+
+def test_own_system_topics_stay_and_what_has_no_room_is_told(pair: Pair) -> None:
+    before = {topic.topic_name for topic in pair.broker.topics}
+    impossible = TopicConfig("Wide", 70_000, 70_000)
+    lines = take_topics(pair.broker, TopicConfigTable({"Wide": impossible}, DataVersion(1, 0, 1)), START_MS)
+    assert {topic.topic_name for topic in pair.broker.topics} == before
+    (line,) = lines
+    assert "Wide" in line
+    assert "70000" in line
+
+
+def test_offsets_committed_here_without_a_master_are_handed_to_it(pair: Pair) -> None:
+    pair.commit(pair.master, "T", 10)
+    pair.registered()
+    pair.answer_all()
+    pair.commit(pair.slave, "T", 25)  # the master is away, its consumers commit here
+    assert pair.sync() == [21, 43, 15, 45, 201]
+    assert pair.master.broker.offsets.get("G", "T", 0) == 25
+    assert pair.broker.offsets.get("G", "T", 0) == 25
+    pair.commit(pair.master, "T", 12)  # an operator has set it back since
+    assert pair.sync() == [21, 43, 45, 201]
+    assert pair.broker.offsets.get("G", "T", 0) == 12
+
+
+def test_an_offset_that_the_master_has_passed_already_is_not_handed_over(pair: Pair) -> None:
+    pair.registered()
+    pair.answer_all()
+    pair.commit(pair.slave, "T", 25)
+    pair.commit(pair.master, "T", 40)
+    assert pair.sync() == [21, 43, 45, 201]
+    assert pair.broker.offsets.get("G", "T", 0) == 40
+
+
+def test_a_commit_that_did_not_arrive_is_handed_over_again(pair: Pair) -> None:
+    pair.registered()
+    pair.answer_all()
+    pair.commit(pair.slave, "T", 25)
+    pair.now_ms += 10_000
+    pair.turn()
+    while True:
+        address, command = pair.calls.made.pop(0)
+        if command.code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            pair.calls.ended.append(Outcome(address, "refused", None, command.code))
+            break
+        reply = pair.master.ask(command.code, dict(command.ext_fields or {}))
+        pair.calls.ended.append(Outcome(address, None, reply, command.code))
+        pair.turn()
+    pair.answer_all()
+    assert pair.broker.offsets.get("G", "T", 0) == 25
+    assert RequestCode.UPDATE_CONSUMER_OFFSET in pair.sync()
+    assert pair.master.broker.offsets.get("G", "T", 0) == 25
+
+
+def test_trouble_is_told_once_until_it_is_over(pair: Pair) -> None:
+    pair.registered()
+    pair.turn()
+    for _ in range(3):
+        pair.calls.ended.append(Outcome(MASTER, "connection refused", None, RequestCode.GET_ALL_TOPIC_CONFIG))
+        pair.turn()
+        pair.now_ms += 10_000
+        pair.turn()
+    assert [line for line in pair.said if "connection refused" in line] == [
+        f"the master at {MASTER}, request 21: connection refused"
+    ]
