@@ -14,17 +14,17 @@ from pathlib import Path
 
 from ringmq.loadtest.bench_report import document, print_table, write_plot
 from ringmq.loadtest.ceilings import measure_ceiling
+from ringmq.loadtest.ha_pairs import start_pair
 from ringmq.loadtest.measurement import CEILING, RINGMQ, STOCK, Measurement
-from ringmq.loadtest.restart import restart_row
 from ringmq.loadtest.rows import Context, Row
 from ringmq.loadtest.stock import StockError
-from ringmq.loadtest.table import ROWS, rows_named
+from ringmq.loadtest.table import GROUPS, ROWS, rows_named
 from ringmq.loadtest.targets import RingmqTarget, StockTarget, Target
 from ringmq.loadtest.tools import ToolError, build_tools
+from ringmq.loadtest.warm_up import warm_up
 
 SYSTEMS = (STOCK, RINGMQ, CEILING)
 SETTLE_S = 3.0
-STOCK_WARMUP_S = 20.0
 Results = dict[str, dict[str, list[Measurement]]]  # row -> system -> runs
 
 
@@ -36,7 +36,6 @@ class Plan:
     systems: Sequence[str] = SYSTEMS
     rounds: int = 3
     settle_s: float = SETTLE_S
-    stock_warmup_s: float = STOCK_WARMUP_S
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
     results: Results = field(default_factory=dict)
 
@@ -50,32 +49,34 @@ def run_bench(plan: Plan, context: Context) -> Results:
                 _run_ceiling(plan, context)
             else:
                 _run_broker(plan, context, system)
-        if RINGMQ in plan.systems and any(row.name == "restart" for row in plan.rows):
-            _record(plan, _row(plan, "restart"), RINGMQ, partial(restart_row, context))
+                _run_alone(plan, context, system)
     return plan.results
 
 
-def _row(plan: Plan, name: str) -> Row:
-    return next(row for row in plan.rows if row.name == name)
+def _run_alone(plan: Plan, context: Context, system: str) -> None:
+    for row in plan.rows:
+        if row.alone is not None and system in row.systems:
+            _settle(plan)
+            _record(plan, row, system, partial(row.alone, context, system))
 
 
 def _run_broker(plan: Plan, context: Context, system: str) -> None:
     rows = [row for row in plan.rows if row.run is not None and system in row.systems]
-    groups: list[dict[str, str]] = []
+    groups: list[tuple[dict[str, str], int]] = []
     for row in rows:
-        if dict(row.settings) not in groups:
-            groups.append(dict(row.settings))
-    for settings in groups:
-        chosen = [row for row in rows if dict(row.settings) == settings]
+        if (dict(row.settings), row.slaves) not in groups:
+            groups.append((dict(row.settings), row.slaves))
+    for settings, slaves in groups:
+        chosen = [row for row in rows if (dict(row.settings), row.slaves) == (settings, slaves)]
         try:
-            target = _start(context, system, settings)
+            target = _start(context, system, settings, slaves)
         except (StockError, RuntimeError, OSError) as error:
             for row in chosen:
                 _add(plan, row, system, Measurement({}, ok=False, note=f"{system} did not start: {str(error)[:300]}"))
             continue
         with contextlib.closing(target):
             if system == STOCK:
-                _warm_up(context, target, plan.stock_warmup_s)
+                warm_up(context, target, context.stock_warmup_s)
             for row in chosen:
                 run = row.run
                 assert run is not None
@@ -83,21 +84,13 @@ def _run_broker(plan: Plan, context: Context, system: str) -> None:
                 _record(plan, row, system, partial(run, context, target))
 
 
-def _start(context: Context, system: str, settings: dict[str, str]) -> Target:
+def _start(context: Context, system: str, settings: dict[str, str], slaves: int) -> Target:
     folder = context.folder / system
+    if slaves:
+        return start_pair(system, folder, settings, context.cpus)
     if system == STOCK:
         return StockTarget(folder, settings, context.cpus)
     return RingmqTarget(folder, settings, context.cpus)
-
-
-def _warm_up(context: Context, target: Target, seconds: float) -> None:
-    """Load of all kinds until the JIT compiler has seen it."""
-    loader = context.loader(target.port)
-    topic = context.topic("warm_up")
-    loader.run("send", topic=topic, create=True, connections=64, depth=1, seconds=seconds / 4)
-    loader.run("send", topic=topic, connections=64, depth=16, seconds=seconds / 4)
-    loader.run("batch", topic=topic, connections=16, depth=4, seconds=seconds / 4)
-    loader.run("pull", topic=topic, connections=16, depth=4, seconds=seconds / 4)
 
 
 def _run_ceiling(plan: Plan, context: Context) -> None:
@@ -132,6 +125,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Command line of `ringmq bench` and `python -m ringmq.loadtest.bench`."""
     parser = argparse.ArgumentParser(prog="ringmq bench", description=__doc__)
     parser.add_argument("--rows", default="", help="names, comma separated: " + ", ".join(row.name for row in ROWS))
+    parser.add_argument("--only", default="", help="groups of rows, comma separated: " + ", ".join(GROUPS))
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="which to run (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (%(default)s)")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one run (%(default)s)")
@@ -141,13 +135,17 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--loader-cpu", type=int, help="CPU of the loader (default: the last one)")
     parser.add_argument("--open-rate", type=float, help="messages/s of the open loop (default: half of stock's best)")
     parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds of rest before a run (%(default)s)")
-    parser.add_argument("--stock-warmup", type=float, default=STOCK_WARMUP_S, help="seconds (%(default)s)")
+    parser.add_argument("--stock-warmup", type=float, default=20.0, help="seconds (%(default)s)")
+    parser.add_argument("--catch-up-mb", type=float, default=2000.0, help="log that an empty slave gets (%(default)s)")
     options = parser.parse_args(arguments)
+    groups = [name for name in options.only.split(",") if name] or GROUPS
+    if set(groups) - set(GROUPS):
+        parser.error(f"--only: {options.only} unknown; there are {', '.join(GROUPS)}")
     unknown = set(options.systems.split(",")) - set(SYSTEMS)
     if unknown:
         parser.error(f"--systems: {', '.join(sorted(unknown))} unknown; there are {', '.join(SYSTEMS)}")
     try:
-        options.row_list = rows_named([name for name in options.rows.split(",") if name])
+        options.row_list = rows_named([name for name in options.rows.split(",") if name], groups)
         options.cpu_list = [int(cpu) for cpu in options.cpus.split(",") if cpu]
     except ValueError as error:
         parser.error(str(error))
@@ -164,11 +162,15 @@ def context_of(options: argparse.Namespace) -> Context:
         loader_cpu=available[-1] if options.loader_cpu is None else options.loader_cpu,
         seconds=options.seconds,
         open_rate=options.open_rate,
+        stock_warmup_s=options.stock_warmup,
+        catch_up_bytes=int(options.catch_up_mb * 1e6),
     )
     if options.quick:
         context.seconds, context.warmup_s, context.idle_seconds = 1.0, 0.3, 2.0
         context.messages_max, context.memory_messages = 200_000, 200_000
         context.restart_bytes, context.idle_connections = 64 << 20, 200
+        context.link_bytes, context.catch_up_bytes = 50_000_000, 100_000_000
+        context.stall_s, context.stock_warmup_s = 5.0, 2.0
     context.folder.mkdir(parents=True, exist_ok=True)
     return context
 
@@ -182,7 +184,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         systems=options.systems.split(","),
         rounds=1 if options.quick else options.rounds,
         settle_s=0.2 if options.quick else options.settle,
-        stock_warmup_s=2.0 if options.quick else options.stock_warmup,
     )
     try:
         run_bench(plan, context)

@@ -30,7 +30,7 @@ class DelayLink:
     """A running link to 127.0.0.1:`to_port`; connect to `port`."""
 
     def __init__(self, tools: Tools, to_port: int, *, delay_ms: float = 0.0, buffer_bytes: int | None = None) -> None:
-        options = {"to": to_port, "delay_ms": delay_ms, "buffer_bytes": buffer_bytes}
+        options: dict[str, object] = {"to": to_port, "delay_ms": delay_ms, "buffer_bytes": buffer_bytes}
         self.process = subprocess.Popen(
             [str(tools.link), *arguments_of(options)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

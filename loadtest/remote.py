@@ -1,6 +1,6 @@
 """One blocking connection to any RocketMQ broker or name server, for what surrounds a measurement.
 
-It builds its frames itself: a judge must not lean on the codec of the judged.
+It reads and writes its frames itself: a judge must not lean on the codec of the judged.
 """
 
 import itertools
@@ -32,6 +32,30 @@ class Reply:
         return json.loads(self.body)
 
 
+def _json_header(head: bytes, body: bytes) -> tuple[bool, Reply]:
+    values = json.loads(head)
+    fields = values.get("extFields") or {}
+    reply = Reply(values["opaque"], values["code"], values.get("remark") or "", fields, body)
+    return bool(values["flag"] & 1), reply
+
+
+def _binary_header(head: bytes, body: bytes) -> tuple[bool, Reply]:
+    """code i16, language u8, version i16, opaque i32, flag i32, then remark (i32 length) and fields (i32 length)."""
+    code, _, _, opaque, flag, remark_length = struct.unpack_from(">hBhiii", head)
+    at = 17 + remark_length
+    remark = head[17:at].decode()
+    fields = {}
+    at += 4
+    while at < len(head):
+        (length,) = struct.unpack_from(">h", head, at)
+        name = head[at + 2 : at + 2 + length].decode()
+        at += 2 + length
+        (length,) = struct.unpack_from(">i", head, at)
+        fields[name] = head[at + 4 : at + 4 + length].decode()
+        at += 4 + length
+    return bool(flag & 1), Reply(opaque, code, remark, fields, body)
+
+
 class Remote:
     """Requests with JSON headers, as many on their way as the caller likes."""
 
@@ -56,11 +80,11 @@ class Remote:
         while True:
             length, header_length = struct.unpack(">iI", self._exactly(8))
             frame = self._exactly(length - 4)
-            head = json.loads(frame[: header_length & 0xFFFFFF])
-            if head["flag"] & 1:  # else a request of the server, such as a rebalance notice
-                fields = head.get("extFields") or {}
-                body = frame[header_length & 0xFFFFFF :]
-                return Reply(head["opaque"], head["code"], head.get("remark") or "", fields, body)
+            decode = _binary_header if header_length >> 24 else _json_header
+            head, body = frame[: header_length & 0xFFFFFF], frame[header_length & 0xFFFFFF :]
+            is_answer, reply = decode(head, body)
+            if is_answer:  # else a request of the server, such as a rebalance notice
+                return reply
 
     def _exactly(self, size: int) -> bytes:
         data = self._stream.read(size)

@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from ringmq.loadtest.measurement import Measurement
+from ringmq.loadtest.measurement import RINGMQ, Measurement
 from ringmq.loadtest.rows import Context
 from ringmq.loadtest.targets import RingmqTarget
 from ringmq.loadtest.tools import Report
@@ -14,8 +14,9 @@ RECORD_BYTES = 1250  # of such a message in the log, about
 RUN_ID = "0BADCAFE"
 
 
-def restart_row(context: Context) -> Measurement:
+def restart_row(context: Context, system: str) -> Measurement:
     """`hot_s`, and `cold_s` where caches may be dropped. Counts when sampled keys and all bodies are found again."""
+    assert system == RINGMQ
     folder = context.folder / "restart"
     messages = max(1000, context.restart_bytes // RECORD_BYTES)
     topic = context.topic("restart")

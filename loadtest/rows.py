@@ -36,6 +36,10 @@ class Context:
     messages_max: int = 5_000_000  # bounds what one row may write to the disk
     memory_messages: int = 10_000_000
     restart_bytes: int = 4 << 30
+    link_bytes: int = 1_000_000_000  # of log sent over a link
+    catch_up_bytes: int = 2_000_000_000  # of log that an empty slave gets
+    stall_s: float = 60.0
+    stock_warmup_s: float = 20.0
     idle_connections: int = 1000
     idle_seconds: float = 10.0
     check_keys: int = 64
@@ -65,11 +69,13 @@ class Context:
 
 
 Run = Callable[[Context, Target], Measurement]
+Alone = Callable[[Context, str], Measurement]
+BROKER, REPLICATION = "broker", "replication"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `settings` other than {} need a broker of their own; `alone` rows start it themselves."""
+    """One line of the table: `run` gets a broker with these settings (and a slave), `alone` starts what it needs."""
 
     name: str
     title: str
@@ -80,6 +86,9 @@ class Row:
     systems: tuple[str, ...] = (STOCK, RINGMQ)
     settings: Mapping[str, str] = field(default_factory=dict)
     ceiling: Mapping[str, object] | None = None  # loader options to run against the ceiling
+    group: str = BROKER
+    slaves: int = 0  # 1: `run` gets a Pair
+    alone: Alone | None = None
 
 
 def latencies(report: Report) -> dict[str, float]:
@@ -127,8 +136,7 @@ def send_row(row: str, command: str, **options: object) -> Run:
             settle_ms=SETTLED_MS,
             warmup=context.warmup_s,
             seconds=context.seconds,
-            messages=context.messages_max,
-            **options,
+            **{"messages": context.messages_max, **options},
         )
         measurement = send_measurement(report, in_time=target.name == RINGMQ)
         best = max(context.best_rate.get(target.name, 0.0), measurement.values["messages_per_s"])

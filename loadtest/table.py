@@ -1,6 +1,10 @@
 """The table: every row, its goals and what it is compared with."""
 
+from collections.abc import Sequence
+
+from ringmq.loadtest.ha_table import REPLICATION_ROWS
 from ringmq.loadtest.measurement import RINGMQ, Goal
+from ringmq.loadtest.restart import restart_row
 from ringmq.loadtest.rows import (
     RATE,
     Row,
@@ -112,16 +116,19 @@ ROWS: tuple[Row, ...] = (
         (Goal("hot_s", "absolute", at_most=3.0),),
         None,
         systems=(RINGMQ,),
+        alone=restart_row,
     ),
     Row("ceiling-max", "highest proven rate of the loader (ceiling, 16x64)", RATE, "msg/s", (), None, systems=(),
         ceiling={"command": "send", "connections": 16, "depth": 64, "size": 200}),
+    *REPLICATION_ROWS,
 )  # fmt: skip
+GROUPS = tuple(dict.fromkeys(row.group for row in ROWS))
 
 
-def rows_named(names: list[str]) -> list[Row]:
-    """The rows with these names, in the table's order; all for an empty list. ValueError for an unknown name."""
+def rows_named(names: list[str], groups: Sequence[str] = GROUPS) -> list[Row]:
+    """The rows with these names, in the table's order; all of `groups` without names. ValueError for an unknown one."""
     known = {row.name for row in ROWS}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"unknown rows {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}")
-    return [row for row in ROWS if not names or row.name in names]
+    return [row for row in ROWS if (row.name in names if names else row.group in groups)]

@@ -78,7 +78,8 @@ def test_a_goal_without_its_reference_is_open() -> None:
 def test_the_table_holds_the_promised_rows() -> None:
     names = [row.name for row in ROWS]
     assert len(set(names)) == len(names)
-    goals = {(row.name, goal.metric): goal.text() for row in ROWS for goal in row.goals if goal.reference != "ceiling"}
+    rows = rows_named([], ["broker"])
+    goals = {(row.name, goal.metric): goal.text() for row in rows for goal in row.goals if goal.reference != "ceiling"}
     assert goals == {
         ("1x1", "messages_per_s"): ">=1.5x stock",
         ("64x1", "messages_per_s"): ">=3x stock",
@@ -107,6 +108,26 @@ def test_the_table_holds_the_promised_rows() -> None:
     }
 
 
+def test_the_table_holds_the_promised_rows_of_replication() -> None:
+    rows = rows_named([], ["replication"])
+    assert {(row.name, goal.metric): goal.text() for row in rows for goal in row.goals} == {
+        ("repl-1x1", "messages_per_s"): ">=1.5x stock",
+        ("repl-64x1", "messages_per_s"): ">=3x stock",
+        ("repl-64x16", "messages_per_s"): ">=10x stock",
+        ("repl-batch", "messages_per_s"): ">=5x stock",
+        ("repl-cost", "kept"): ">=0.75",
+        ("repl-link-2", "kept"): ">=0.9",
+        ("repl-link-20", "kept"): ">=0.9",
+        ("repl-catch-up", "of_copy"): ">=0.5",
+        ("repl-production", "p99_ratio"): "<=1.5",
+        ("repl-stall", "grown_mib"): "<=16",
+        ("repl-link-loss", "reset_ms"): "<=50",
+        ("repl-link-loss", "close_ms"): "<=50",
+        ("repl-link-loss", "silence_first_ms"): "<=3000",
+        ("repl-link-loss", "silence_later_ms"): "<=10",
+    }
+
+
 def test_rows_are_chosen_by_name() -> None:
     assert [row.name for row in rows_named(["batch", "1x1"])] == ["1x1", "batch"]
     assert rows_named([]) == list(ROWS)
@@ -116,6 +137,9 @@ def test_rows_are_chosen_by_name() -> None:
         parse(["--rows", "nosuch"])
     with pytest.raises(SystemExit):
         parse(["--systems", "kafka"])
+    with pytest.raises(SystemExit):
+        parse(["--only", "nosuch"])
+    assert parse(["--only", "replication"]).row_list == rows_named([], ["replication"])
 
 
 CHECK: Mapping[str, Any] = {
