@@ -107,7 +107,7 @@ class StreamReader:
     def _is_record(self, data: bytes) -> bool:
         view = ffi.new("struct rmq_record_view *")
         sound = lib.rmq_record_parse(data, len(data), 0, view) == lib.RMQ_RECORD_OK
-        return sound and view.physical_offset == self.append_offset
+        return bool(sound and view.physical_offset == self.append_offset)
 
     def _refuse(self, reason: int, offset: int) -> bool:
         self.reason, self.reason_offset = reason, offset

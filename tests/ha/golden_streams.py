@@ -1,4 +1,4 @@
-"""The recorded streams of a stock pair (tests/golden/ha): what its master sent on each connection, and the master's log."""
+"""The recorded streams of a stock pair (tests/golden/ha): what its master sent on each connection, and its log."""
 
 import gzip
 import json
@@ -9,6 +9,8 @@ from pathlib import Path
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ha"
 FILE_BYTES = 131_072
+LOG_END = 456_578
+"""End of the master's last record."""
 
 
 @dataclass(frozen=True)

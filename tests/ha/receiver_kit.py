@@ -22,7 +22,7 @@ def frame(offset: int, body: bytes = b"") -> bytes:
 
 
 def frames(log: bytes, start: int, file_bytes: int, cuts: Iterable[int] = (), body_max: int = 32_768) -> bytes:
-    """`log`, whose first byte is at `start`, as a master would send it: cut at `cuts` (log offsets) and at file ends."""
+    """`log`, whose first byte is at `start`, as a master sends it: cut at `cuts` (log offsets) and at file ends."""
     ends = {start + len(log), *range(start - start % file_bytes + file_bytes, start + len(log), file_bytes)}
     ends |= {cut for cut in cuts if start < cut < start + len(log)}
     out, at = b"", start

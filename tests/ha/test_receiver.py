@@ -3,10 +3,11 @@
 import os
 import signal
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from golden_streams import FILE_BYTES, links, master_log
+from golden_streams import FILE_BYTES, LOG_END, links, master_log
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plane_kit import Kit, die_with_parent
@@ -17,8 +18,8 @@ from ringmq.native import lib
 from tests.waiting import wait_until
 
 SEGMENT = 65_536
-ASYNC_END = 410_372
-SYNC_START, SYNC_END = 393_216, 456_578
+ALOG_END = 410_372
+SYNC_START = 393_216
 
 
 def slave_with_files(root: Path, *, append_offset: int = 0, files: int = 4, **more: object) -> SlaveKit:
@@ -51,7 +52,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return made_log(tmp_path_factory.mktemp("made"))
 
 
-# -- whole streams ---------------------------------------------------------------------------------------------------------
+# -- whole streams -------------------------------------------------------------------------------------------------
 
 
 def test_a_recorded_stream_with_reconnects_gives_the_masters_log(tmp_path: Path) -> None:
@@ -69,8 +70,8 @@ def test_a_recorded_stream_with_reconnects_gives_the_masters_log(tmp_path: Path)
             slave.master.close()
             assert slave.run() == lib.RMQ_RUN_LINK
             assert slave.state.reason == lib.RMQ_LINK_EOF
-    assert kit.marks.append_offset == ASYNC_END
-    assert kit.log(0, ASYNC_END) == master_log()[:ASYNC_END]
+    assert kit.marks.append_offset == ALOG_END
+    assert kit.log(0, ALOG_END) == master_log()[:ALOG_END]
     assert len(kit.records()) > 300
 
 
@@ -86,8 +87,8 @@ def test_a_recorded_stream_that_starts_in_the_middle(tmp_path: Path) -> None:
                 slave.feed(piece)
             slave.run()
             lib.rmq_receiver_detach(slave.handle)
-    assert kit.marks.append_offset == SYNC_END
-    assert kit.log(SYNC_START, SYNC_END) == master_log()[SYNC_START:SYNC_END]
+    assert kit.marks.append_offset == LOG_END
+    assert kit.log(SYNC_START, LOG_END) == master_log()[SYNC_START:LOG_END]
 
 
 def test_an_empty_slave_is_told_where_the_stream_starts(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_any_cutting_of_the_stream_gives_the_same_log_and_queues(
     assert {key: [unit[0] for unit in found] for key, found in units.items()} == expected
 
 
-# -- what is refused -------------------------------------------------------------------------------------------------------
+# -- what is refused -----------------------------------------------------------------------------------------------
 
 
 def test_what_breaks_a_rule_ends_the_connection_and_counts_for_nothing(tmp_path: Path, log: bytes) -> None:
@@ -197,7 +198,7 @@ def test_the_twin_refuses_the_same_streams(
         assert (slave.state.reason, kit.marks.append_offset) == (twin.reason, twin.append_offset)
 
 
-# -- files and faults ------------------------------------------------------------------------------------------------------
+# -- files and faults ----------------------------------------------------------------------------------------------
 
 
 def test_the_stream_waits_for_the_next_file(tmp_path: Path, log: bytes) -> None:
@@ -279,7 +280,7 @@ def test_silence_ends_the_connection_and_a_quiet_slave_goes_on_reporting(tmp_pat
         assert len(reported) >= 4
 
 
-# -- deaths ----------------------------------------------------------------------------------------------------------------
+# -- deaths --------------------------------------------------------------------------------------------------------
 
 
 def test_a_death_in_mid_record_leaves_nothing_of_it(tmp_path: Path, log: bytes) -> None:
@@ -331,7 +332,7 @@ def finish(slave: Receiver, log: bytes, start: int) -> None:
     slave.run()
 
 
-# -- confirm offset --------------------------------------------------------------------------------------------------------
+# -- confirm offset ------------------------------------------------------------------------------------------------
 
 
 def test_dispatch_stops_in_front_of_a_record_that_is_confirmed_in_part(tmp_path: Path, log: bytes) -> None:
@@ -342,7 +343,7 @@ def test_dispatch_stops_in_front_of_a_record_that_is_confirmed_in_part(tmp_path:
         finish(slave, log, 0)
         borders = [0, *(offset for offset, *_ in kit.records()), len(log)]
         with kit.dispatcher() as run:
-            for border, following in zip(borders[1:4], borders[2:5], strict=True):
+            for border, following in pairwise(borders[1:5]):
                 lib.rmq_receiver_limit(slave.handle, (border + following) // 2)
                 while kit.marks.dispatched_offset < border:
                     run()

@@ -1,0 +1,155 @@
+"""What a slave asks of its master from outside the stream, on a thread of its own: the HA connection, the private
+handshake, and the confirm offset.
+
+One job at a time. A job belongs to an attempt; what comes back for an attempt that was given up meanwhile is dropped.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ringmq.ha import handshake
+from ringmq.ha.broker_line import BrokerLine
+from ringmq.ha.handshake import PeerClaim
+from ringmq.ha.orders import OrderError
+from ringmq.ha.slave_core import CONFIRM_TIMEOUT_MS, CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS
+from ringmq.ha.slave_events import (
+    Answered,
+    Confirmed,
+    ConfirmFailed,
+    Connected,
+    ConnectFailed,
+    Event,
+    HandshakeFailed,
+    NotSupported,
+)
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    attempt: int
+    event: Event
+    link: socket.socket | None = None
+
+
+class MasterCalls:
+    """Calls are begun by one thread, which also takes the outcomes. `close` it."""
+
+    def __init__(self, make_claim: Callable[[int], PeerClaim], on_outcome: Callable[[], None]) -> None:
+        """`make_claim(local_port)` and `on_outcome`, which rings the owner's bell, are called on the thread."""
+        self._make_claim = make_claim
+        self._on_outcome = on_outcome
+        self._attempt = 0
+        self._jobs: queue.SimpleQueue[tuple[int, Callable[[], _Outcome]] | None] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+        self._line: BrokerLine | None = None
+        self._link: socket.socket | None = None
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="master")
+        self._thread.start()
+
+    # -- the owner's side ----------------------------------------------------------------------------------------------
+
+    def connect(self, address: str) -> None:
+        """Begin an attempt: connect to the HA port. Connected or ConnectFailed follows."""
+        self.give_up()
+        attempt = self._attempt
+        self._jobs.put((attempt, lambda: _connect(attempt, address)))
+
+    def shake_hands(self, address: str, local_port: int) -> None:
+        """Answered, NotSupported or HandshakeFailed follows."""
+        attempt = self._attempt
+        self._jobs.put((attempt, lambda: _Outcome(attempt, self._shake_hands(address, local_port))))
+
+    def ask_confirm(self, address: str) -> None:
+        """Confirmed or ConfirmFailed follows."""
+        attempt = self._attempt
+        self._jobs.put((attempt, lambda: _Outcome(attempt, self._ask_confirm(address))))
+
+    def take_link(self) -> socket.socket | None:
+        """The connection of this attempt, which is the caller's from now on."""
+        link, self._link = self._link, None
+        return link
+
+    def give_up(self) -> None:
+        """Nothing more of this attempt is wanted."""
+        self._attempt += 1
+        link = self.take_link()
+        if link is not None:
+            link.close()
+
+    def outcomes(self) -> Iterator[Event]:
+        """What has come back for the attempt under way."""
+        while True:
+            try:
+                outcome = self._outcomes.get_nowait()
+            except queue.Empty:
+                return
+            if outcome.attempt == self._attempt:
+                self._link = outcome.link or self._link
+                yield outcome.event
+            elif outcome.link is not None:
+                outcome.link.close()
+
+    def close(self) -> None:
+        """End; a call under way is not waited for."""
+        self.give_up()
+        self._jobs.put(None)
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            attempt, work = job
+            if attempt == self._attempt:
+                self._outcomes.put(work())
+                self._on_outcome()
+        if self._line is not None:
+            self._line.close()
+
+    def _shake_hands(self, address: str, local_port: int) -> Event:
+        try:
+            answer = self._ask(address, self._make_claim(local_port), HANDSHAKE_TIMEOUT_MS)
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return NotSupported()
+            if answer.code:
+                return HandshakeFailed(f"{answer.code} {answer.remark or ''}".rstrip())
+            return Answered(handshake.answer_of(bytes(answer.body)))
+        except (OSError, RemotingError, OrderError) as error:
+            return HandshakeFailed(str(error) or type(error).__name__)
+
+    def _ask_confirm(self, address: str) -> Event:
+        claim = replace(self._make_claim(0), operation="confirm", tail=())
+        try:
+            answer = self._ask(address, claim, CONFIRM_TIMEOUT_MS)
+            if answer.code:
+                return ConfirmFailed(f"{answer.code} {answer.remark or ''}".rstrip())
+            said = handshake.answer_of(bytes(answer.body))
+        except (OSError, RemotingError, OrderError) as error:
+            return ConfirmFailed(str(error) or type(error).__name__)
+        return Confirmed(said.confirm_offset, said.start_id)
+
+    def _ask(self, address: str, claim: PeerClaim, timeout_ms: int) -> RemotingCommand:
+        if self._line is None or self._line.address != address:
+            if self._line is not None:
+                self._line.close()
+            self._line = BrokerLine(address)
+        command = RemotingCommand.request(RequestCode.HA_HANDSHAKE, {}, handshake.body(claim))
+        return self._line.ask(command, timeout_ms)
+
+
+def _connect(attempt: int, address: str) -> _Outcome:
+    host, _, port = address.rpartition(":")
+    try:
+        link = socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_MS / 1000)
+    except (OSError, ValueError, OverflowError) as error:
+        return _Outcome(attempt, ConnectFailed(str(error) or type(error).__name__))
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    link.setblocking(False)
+    return _Outcome(attempt, Connected(link.getsockname()[1]), link)

@@ -1,0 +1,238 @@
+"""The worker `ha-slave`: the C receiver, the core's decisions about the master, and what carries them out.
+
+The C loop (native/src/ha_receiver.c) takes the stream and comes back when its slice is over, control has given an order
+or the connection has ended. The core (slave_core.py) is then told what has happened, and its effects are performed.
+What the master is asked outside the stream is asked by a thread (master_calls.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ringmq.ha import slave_events as events
+from ringmq.ha.handshake import PeerClaim
+from ringmq.ha.master_calls import MasterCalls
+from ringmq.ha.orders import Master, OrderError, news_bytes, order_of
+from ringmq.ha.settings import HaSettings
+from ringmq.ha.slave_core import SlaveCore
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.role_loop import RoleError, opened
+from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_RESTART_STORE
+from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.native import ffi, lib
+from ringmq.store.config import StoreConfig
+from ringmq.store.message_store import MessageStore
+from ringmq.store.store_order import StoreOrder, write_order
+from ringmq.store.tail_checksums import tail_checksums
+
+SLICE_MS = 100
+CALL_SLICE_MS = 10
+"""While a call is under way: its outcome may come while the C loop is busy, and then does not wake it."""
+FAULT_REST_MS = 5000
+"""A store that has refused bytes is not tried again before."""
+_FAULTS = {
+    lib.RMQ_FAULT_FSYNC: "an fsync of the log failed",
+    lib.RMQ_FAULT_DISK_FULL: "the disk is full",
+    lib.RMQ_FAULT_CREATE_FILE: "the next log file cannot be made",
+}
+
+
+class SlaveShell:
+    """Owned by the worker; all calls on its main thread."""
+
+    def __init__(self, plane: Plane, properties: Mapping[str, str], receiver: Any) -> None:
+        self._plane = plane
+        self._marks = plane.watermarks
+        self._link = plane.header.ha_link
+        self._receiver = receiver
+        self._settings = HaSettings.from_properties(properties)
+        self._root = Path(properties["storePathRootDir"])
+        self._store_config = StoreConfig.from_properties(self._root, properties)
+        self._broker_address = f"{properties['brokerIP1']}:{properties['listenPort']}"
+        self._received_before = 0
+        self._core = SlaveCore(self._settings, self._snapshot())
+        self._calls = MasterCalls(self._claim, lambda: plane.wake(lib.RMQ_ROLE_HA))
+        self._calling = False
+        self._faulty_since_ms: int | None = None
+        self._restarting = False
+
+    def run(self) -> int:
+        """Serve until the clean stop, or until the store has to be closed; the exit status. RoleError."""
+        while True:
+            reason = int(lib.rmq_receiver_run(self._receiver, self._slice_ns()))
+            if reason < 0:
+                raise RoleError(f"ha-slave: {os.strerror(-reason)}")
+            self._take_orders()
+            if reason == lib.RMQ_RUN_LINK:
+                self._step(self._link_ended())
+            for event in self._calls.outcomes():
+                self._calling = False
+                self._step(event)
+            self._watch_store()
+            self._step(events.Tick(self._snapshot()))
+            if self._restarting:
+                return EXIT_RESTART_STORE
+            if reason == lib.RMQ_RUN_STOPPED:
+                return EXIT_CLEAN
+
+    def close(self) -> None:
+        """Leave the master; what is here may be read."""
+        self._calls.close()
+        lib.rmq_receiver_detach(self._receiver)
+        lib.rmq_receiver_limit(self._receiver, events.NO_LIMIT)
+
+    # -- what has happened ---------------------------------------------------------------------------------------------
+
+    def _slice_ns(self) -> int:
+        due_ms = self._core.due_ms()
+        left_ms = SLICE_MS if due_ms is None else due_ms - _now_ms()
+        return max(1, min(CALL_SLICE_MS if self._calling else SLICE_MS, left_ms)) * 1_000_000
+
+    def _take_orders(self) -> None:
+        while (data := self._plane.ha_order_take()) is not None:
+            try:
+                order = order_of(data)
+            except OrderError as error:
+                _log(str(error))
+                continue
+            if isinstance(order, Master):
+                self._step(events.MasterIs(order.ha, order.broker))
+
+    def _link_ended(self) -> events.Event:
+        state = ffi.new("struct rmq_receiver_state *")
+        lib.rmq_receiver_state(self._receiver, state)
+        match state.reason:
+            case lib.RMQ_LINK_STARTS_AT:
+                return events.StreamStartsAt(int(state.offset))
+            case lib.RMQ_LINK_STORE:
+                return self._fault(os.strerror(state.error))
+        return events.Closed(link_text(state.reason, int(state.offset), state.error))
+
+    def _watch_store(self) -> None:
+        fault = int(self._marks.store_fault)
+        if fault and self._faulty_since_ms is None:
+            self._step(self._fault(os.strerror(self._marks.store_fault_errno)))
+        elif not fault and self._faulty_since_ms is not None and _now_ms() - self._faulty_since_ms >= FAULT_REST_MS:
+            self._faulty_since_ms = None
+            self._step(events.StoreSound())
+
+    def _fault(self, cause: str) -> events.Event:
+        self._faulty_since_ms = _now_ms()
+        return events.StoreFault(f"{_FAULTS.get(int(self._marks.store_fault), 'the log cannot be written')}: {cause}")
+
+    def _snapshot(self) -> events.Snapshot:
+        marks, link = self._marks, self._link
+        return events.Snapshot(
+            min_offset=int(marks.min_offset),
+            append_offset=int(marks.append_offset),
+            flushed_offset=int(marks.flushed_offset),
+            received_bytes=int(link.received_bytes) - self._received_before,
+            last_read_ms=int(link.last_read_mono_ms),
+        )
+
+    # -- what is to be done --------------------------------------------------------------------------------------------
+
+    def _step(self, event: events.Event) -> None:
+        for effect in self._core.step(event, _now_ms()):
+            self._perform(effect)
+
+    def _perform(self, effect: events.Effect) -> None:
+        match effect:
+            case events.Connect(address=address):
+                self._link.attempts += 1
+                self._calling = True
+                self._calls.connect(address)
+            case events.Handshake(address=address, local_port=port):
+                self._calling = True
+                self._calls.shake_hands(address, port)
+            case events.StartTransfer():
+                self._start_transfer()
+            case events.Disconnect():
+                self._calls.give_up()
+                lib.rmq_receiver_detach(self._receiver)
+            case events.AskConfirm(address=address):
+                self._calling = True
+                self._calls.ask_confirm(address)
+            case events.Limit(offset=offset):
+                lib.rmq_receiver_limit(self._receiver, offset)
+            case events.RestartStore(order=order):
+                self._restart(order)
+            case events.Tell(news=news):
+                self._plane.ha_news_put(news_bytes(news))
+            case events.Log(text=text):
+                _log(text)
+
+    def _start_transfer(self) -> None:
+        link = self._calls.take_link()
+        if link is not None:
+            self._received_before = int(self._link.received_bytes)
+            lib.rmq_receiver_attach(self._receiver, link.detach())
+
+    def _restart(self, order: StoreOrder) -> None:
+        try:
+            write_order(self._root, order)
+        except OSError as error:
+            raise RoleError(f"ha-slave: the order to {order.action} the store cannot be left: {error}") from error
+        self._restarting = True
+
+    def _claim(self, local_port: int) -> PeerClaim:
+        """Called by the thread of the calls. No stream runs while the handshake asks for the tail."""
+        settings, marks = self._settings, self._marks
+        low, end = int(marks.min_offset), int(marks.append_offset)
+        log = MessageStore(self._store_config).commit_log if local_port else None
+        return PeerClaim(
+            cluster=settings.broker_cluster_name,
+            broker_name=settings.broker_name,
+            broker_id=settings.broker_id,
+            start_id=f"{int(marks.start_id):x}",
+            min_offset=low,
+            max_offset=end,
+            file_bytes=settings.file_bytes,
+            broker_addr=self._broker_address,
+            ha_port=local_port,
+            room=settings.room,
+            report_level="flushed" if settings.flush_disk_type == "SYNC_FLUSH" else "cached",
+            tail=tuple(tail_checksums(log, low, end)) if log else (),
+        )
+
+
+def link_text(reason: int, offset: int, error: int) -> str:
+    """Why a connection ended, for the operator: RMQ_LINK_*, the place in the log that is meant, errno."""
+    return {
+        lib.RMQ_LINK_EOF: "the master closed it",
+        lib.RMQ_LINK_ERROR: os.strerror(error),
+        lib.RMQ_LINK_SILENT: "nothing came for haHousekeepingInterval",
+        lib.RMQ_LINK_GAP: f"the stream jumps to offset {int(ffi.cast('int64_t', offset))}",
+        lib.RMQ_LINK_SIZE: f"the transfer at offset {offset} has an impossible size",
+        lib.RMQ_LINK_FILE_END: f"the transfer at offset {offset} goes over the end of a log file",
+        lib.RMQ_LINK_RECORD: f"what came for offset {offset} is no record",
+    }.get(reason, f"reason {reason}")
+
+
+def serve_slave(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
+    """Run the worker until the clean stop that `stop` and the watermark page announce; its exit status."""
+    properties = json.loads(Path(spec.config_path).read_text())
+    error = ffi.new("int *")
+    receiver = opened(spec.name, lib.rmq_receiver_open(plane.struct, error), error)
+    shell = SlaveShell(plane, properties, receiver)
+    role = plane.role(spec.role)
+    role.state = STATE_SERVING
+    status = shell.run()
+    role.state = STATE_STOPPING
+    shell.close()
+    lib.rmq_receiver_close(receiver)
+    return status
+
+
+def _log(text: str) -> None:
+    print(f"ringmq: ha: {text}", file=sys.stderr, flush=True)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
