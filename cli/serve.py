@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from ringmq.cli.arguments import pairs
+
 DEFAULT_STORE = "~/ringmq-store"
 
 _shared = (
@@ -31,6 +33,7 @@ def _with_shared_options(command: click.decorators.FC) -> click.decorators.FC:
 @click.command()
 @_with_shared_options
 @click.option("--namesrv-port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="0 = any free.")
+@click.option("--slaves", type=click.IntRange(0, 4), default=0, help="Slaves beside it, for trying out.")
 def serve(
     store: Path | None,
     port: int | None,
@@ -38,9 +41,42 @@ def serve(
     assignments: tuple[str, ...],
     cpus: str,
     namesrv_port: int,
+    slaves: int,
 ) -> None:
-    """Run a name server and a broker; prints one line with `ready` when both serve. SIGTERM stops cleanly."""
+    """Run a name server and a broker; prints one line with `ready` when both serve. SIGTERM stops cleanly.
+
+    With --slaves the broker is the master of a group on this machine: each slave has its store beside the master's
+    (DIR-slave-1, ...), and everything ends together.
+    """
+    if slaves:
+        sys.exit(_run_group(store, port, config_file, assignments, cpus, namesrv_port, slaves))
     _run(store, port, config_file, assignments, cpus, namesrv_port)
+
+
+def _run_group(
+    store: Path | None,
+    port: int | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    cpus: str,
+    namesrv_port: int,
+    slaves: int,
+) -> int:
+    from ringmq.cli.serve_group import run_group, slave_store
+
+    named = pairs(assignments, "--set").get("storePathRootDir")
+    home = (store or Path(named or DEFAULT_STORE).expanduser()).resolve()
+    shared = ["-c", str(config_file)] if config_file is not None else []
+    shared += [word for assignment in assignments for word in ("--set", assignment)]
+    shared += ["--cpus", cpus] if cpus else []
+    master = ["serve", *shared, "--store", str(home), "--namesrv-port", str(namesrv_port)]
+    master += ["--port", str(port)] if port is not None else []
+    own = ("brokerRole=SLAVE", "haListenPort=0", "storePathCommitLog=", "haMasterAddress=")
+    groups = []
+    for broker_id in range(1, slaves + 1):
+        words = [word for assignment in (*own, f"brokerId={broker_id}") for word in ("--set", assignment)]
+        groups.append(["broker", *shared, *words, "--store", str(slave_store(home, broker_id)), "--port", "0"])
+    return run_group(master, groups)
 
 
 @click.command()
