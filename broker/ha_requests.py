@@ -46,6 +46,7 @@ def _own_view(broker: Broker) -> MasterView:
         file_bytes=config.mapped_file_size_commit_log,
         rule=config.ha_divergence_rule,
         decided=broker.replication.decided,
+        from_newest_file=config.ha_start_from_newest_file,
     )
 
 

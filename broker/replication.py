@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ringmq.broker.ports import PlanePort
 from ringmq.broker.replication_view import HOLD_LONGER_SLAVE, HOLD_NONE, ReplicationView
-from ringmq.ha.handshake import ACCEPT, ADOPT, HOLD, SALVAGE, PeerClaim, Verdict
+from ringmq.ha.handshake import ACCEPT, ADOPT, COMPARE, HOLD, SALVAGE, PeerClaim, Verdict
 from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News
 from ringmq.remoting.ha_bodies import Divergence
 from ringmq.store import store_order
@@ -50,7 +50,7 @@ class Replication:
             )
             if verdict.adopt:
                 self._adopt(self.divergences[broker_id])
-        else:
+        elif verdict.kind != COMPARE:  # that one asks for more windows, and says nothing yet
             self.divergences.pop(broker_id, None)
             if verdict.kind == ACCEPT:
                 self.decided.pop(broker_id, None)

@@ -34,7 +34,9 @@ def master() -> Lab:
 
 
 def claim(log: bytes = LOG, **fields: Any) -> PeerClaim:
-    tail = ((0, len(log), zlib.crc32(log)),) if log else ()
+    """What a slave with this log says when it was asked for windows up to the master's end."""
+    end = min(len(log), len(LOG))
+    tail = ((0, end, zlib.crc32(log[:end])),) if log else ()
     return PeerClaim(
         **{
             "cluster": "GoldCluster", "broker_name": "wire-a", "broker_id": 1, "start_id": "1f", "min_offset": 0,
@@ -86,6 +88,13 @@ def test_a_stranger_gets_no_place(master: Lab) -> None:
     assert shake(master, claim(cluster="Other")).verdict == handshake.REFUSE
     assert master.plane.ha_orders == []
     assert master.plane.watermarks.write_hold == HOLD_NONE
+
+
+def test_a_slave_that_is_to_send_more_windows_is_not_judged_yet(master: Lab) -> None:
+    shake(master, claim(LOG + b"more"))
+    blind = claim(LOG + b"more", tail=((0, len(LOG) + 4, zlib.crc32(LOG + b"more")),))
+    assert shake(master, blind).verdict == handshake.COMPARE
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "as before"
 
 
 def test_junk_is_an_error_of_the_request(master: Lab) -> None:
