@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CASES = Path(__file__).with_name("crash_cases.py")
+CASES = (Path(__file__).with_name("crash_cases.py"), ROOT / "tests" / "ha" / "receiver_crash_cases.py")
 BUILD = ROOT / "build" / "crash"
 
 
@@ -25,8 +25,8 @@ def crash_build() -> Path:
 
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_at_any_crash_point() -> None:
-    """Every crash point of write, flush and dispatch is hit; the cases check what the next worker makes of it."""
+    """Every crash point of these roles and of a slave's ha is hit; the cases check what the next worker makes of it."""
     environment = {**os.environ, "RINGMQ_NATIVE": str(crash_build())}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(CASES)]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *map(str, CASES)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
