@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -181,6 +182,14 @@ def make_kit(root: Path, sync: bool) -> Kit:
     return kit
 
 
+def make_replicated_kit(root: Path) -> Kit:
+    """Sends wait for replicas, which have everything, and not for the flush."""
+    kit = make_kit(root, False)
+    kit.header.settings.sync_replication, kit.header.settings.slave_timeout_ms = 1, 60_000
+    kit.marks.replicated_offset = 1 << 62
+    return kit
+
+
 def crash_until_hit(point: str, prepare: Callable[[int], tuple[Callable[[], None], Callable[[], None]]]) -> None:
     """Crash at the first, and at random later passes of `point`, and check what follows each time."""
     generator, hits = random.Random(f"{SEED}-{point}"), 0
@@ -192,11 +201,12 @@ def crash_until_hit(point: str, prepare: Callable[[int], tuple[Callable[[], None
     assert hits, f"{point} was never reached"
 
 
-@pytest.mark.parametrize("sync", [False, True])
+@pytest.mark.parametrize("waits_for", ["nothing", "flush", "replicas"])
 @pytest.mark.parametrize("point", points("write-"))
-def test_write(tmp_path: Path, point: str, sync: bool) -> None:
+def test_write(tmp_path: Path, point: str, waits_for: str) -> None:
     def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
-        kit = make_kit(tmp_path / str(repeat), sync)
+        root = tmp_path / str(repeat)
+        kit = make_replicated_kit(root) if waits_for == "replicas" else make_kit(root, waits_for == "flush")
         load = Load(kit, repeat)
 
         def work() -> None:
@@ -210,7 +220,7 @@ def test_write(tmp_path: Path, point: str, sync: bool) -> None:
             if repeat % 2:
                 in_child(lambda: write_all(kit), f"{point}:2")  # once more, perhaps while it repairs
             in_child(lambda: write_all(kit))
-            if sync:
+            if waits_for != "nothing":
                 in_child(lambda: flush_all(kit))
             load.collect()
             load.check()
@@ -248,6 +258,37 @@ def test_flush(tmp_path: Path, point: str) -> None:
     crash_until_hit(point, prepare)
 
 
+@pytest.mark.parametrize("point", ["flush-answer", "flush-completed-head", "flush-parked-tail"])
+def test_lost_replicas(tmp_path: Path, point: str) -> None:
+    """Half of what is parked has come to replicas before they went: each is answered once, by what is true of it."""
+
+    def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
+        kit = make_replicated_kit(tmp_path / str(repeat))
+        load = Load(kit, repeat)
+        load.put(40)
+        in_child(lambda: write_all(kit))
+        kit.marks.replicated_offset = kit.marks.append_offset // 2
+        kit.marks.replication_state = lib.RMQ_REPLICATION_LOST
+        load.collect()
+        at_once = set(load.answers)
+
+        def check() -> None:
+            load.collect()
+            in_child(lambda: flush_all(kit))
+            load.collect()
+            assert load.answers.keys() == load.sent.keys()
+            for name, answers in load.answers.items():
+                (answer,) = answers
+                safe = name in at_once or answer.commit_log_end <= kit.marks.replicated_offset
+                expected = (0, 0) if safe else (11, lib.RMQ_CAUSE_SLAVE_LOST)
+                assert (answer.code, answer.cause) == expected
+            assert {answer.code for (answer,) in load.answers.values()} == {0, 11}
+
+        return lambda: flush_all(kit), check
+
+    crash_until_hit(point, prepare)
+
+
 def test_failed_sync_stays_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kit = make_kit(tmp_path / "store", True)
     load = Load(kit, 1)
@@ -264,6 +305,38 @@ def test_failed_sync_stays_after_a_crash(tmp_path: Path, monkeypatch: pytest.Mon
     load.collect()
     parked = [c for answers in load.answers.values() for c in answers if c.code]
     assert parked and {(c.code, c.cause, c.cause_errno) for c in parked} == {(14, lib.RMQ_FAULT_FSYNC, 5)}
+
+
+def test_replicas_that_go_are_told_while_the_disk_is_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kit = make_replicated_kit(tmp_path / "store")
+    kit.header.settings.sync_flush = 1
+    kit.marks.replicated_offset = 0
+    topic = kit.topic(b"T")
+    kit.request(topic, 0, b"x")
+    in_child(lambda: write_all(kit))
+    switch = tmp_path / "switch"
+    switch.write_text("stall")
+    monkeypatch.setenv("RINGMQ_SYNC_SWITCH", str(switch))
+    pid = os.fork()
+    if not pid:
+        die_with_parent()
+        with kit.flusher() as flush:
+            flush(10 * SLICE_NS)
+        os._exit(0)
+    progress = kit.header.roles[lib.RMQ_ROLE_FLUSH]
+    while progress.progress < 3:  # it is in the stalled sync: only that goes round without an end of the slice
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+    assert kit.completions(0, "completed") == []
+    began = time.monotonic()
+    kit.marks.replication_state = lib.RMQ_REPLICATION_STALLED
+    lib.rmq_role_wake(kit.plane, lib.RMQ_ROLE_FLUSH)
+    while not (answers := kit.completions(0, "completed")):
+        assert time.monotonic() < began + 5
+    assert [(c.code, c.cause) for c in answers] == [(12, lib.RMQ_CAUSE_SLAVE_TIMEOUT)]
+    assert time.monotonic() - began < 0.05
+    assert kit.marks.flushed_offset == 0
+    switch.unlink()
+    os.waitpid(pid, 0)
 
 
 def test_stalled_sync_shows_nothing_and_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
