@@ -37,7 +37,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[T]):
-    """What became of an append: in the log with code 0, 10 (not synced in time), 11 or 12 (replicas lost, or too late)."""
+    """What became of an append: in the log with code 0, 10 (not synced in time), 11 or 12 (replicas lost, or late)."""
 
     what: T
     code: int

@@ -11,6 +11,7 @@ from ringmq.broker.run_config import store_config
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.native import ffi, lib
+from ringmq.store.recovery import RecoveredStore
 
 FRAME_BYTES_MAX = 16_777_216
 
@@ -119,6 +120,15 @@ def confirm_policy_of(config: BrokerConfig) -> int:
     limited = config.broker_role == "SLAVE" or waits_for_replicas(config)
     flushed = config.flush_disk_type == "SYNC_FLUSH"
     return (lib.RMQ_CONFIRM_FLUSHED if flushed else lib.RMQ_CONFIRM_APPENDED) | (lib.RMQ_CONFIRM_LIMITED * limited)
+
+
+def first_confirm_limit(recovered: RecoveredStore) -> int:
+    """confirm_limit at a start: what was readable stays so, the rest waits for replicas, or for the master's word.
+
+    What dispatch has done was confirmed, and it works in order.
+    """
+    dispatched = max((state.physical_end for state in recovered.queues.values()), default=0)
+    return min(max(recovered.redispatch_offset, dispatched), recovered.append_offset)
 
 
 def _fill_replication(plane: Plane, config: BrokerConfig) -> None:

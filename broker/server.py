@@ -226,6 +226,7 @@ def make_plane(
     marks.flushed_offset = recovered.unsynced_offset
     marks.dispatched_offset = recovered.redispatch_offset
     marks.min_offset = recovered.min_offset
+    marks.confirm_limit = plane_setup.first_confirm_limit(recovered)
     plane.header.journal.entry[0].append_offset = recovered.append_offset
     plane.header.journal.intent_high = recovered.append_offset
     load_into(plane, config, recovered)
@@ -284,6 +285,13 @@ def worker_specs(
         )
     plane.set_event_fds(event_fds)
     return specs
+
+
+def readable_end(plane: Plane) -> int:
+    """End of what was recovered and may be read before replicas have confirmed more."""
+    marks = plane.watermarks
+    limited = marks.confirm_policy & lib.RMQ_CONFIRM_LIMITED
+    return int(min(marks.append_offset, marks.confirm_limit) if limited else marks.append_offset)
 
 
 class Announcer:
@@ -361,7 +369,7 @@ def open_house(options: ServeOptions) -> House:
     return House(config, root, lock, placement, store_host, listeners, ha, namesrv)
 
 
-def open_store(house: House) -> tuple[Plane, list[WorkerSpec], RecoveredStore]:
+def open_store(house: House) -> tuple[Plane, list[WorkerSpec]]:
     """What an order wants done to the closed store, recovery, shared memory. Raises StartError."""
     config, root = house.config, house.root
     follow_order(config)
@@ -373,7 +381,7 @@ def open_store(house: House) -> tuple[Plane, list[WorkerSpec], RecoveredStore]:
         specs = [_with_ha(_with_namesrv(spec, house.namesrv, root), house.ha, config) for spec in specs]
     leave_marks(plane, root, config.broker_name)
     plane.publish_watermarks()
-    return plane, specs, recovered
+    return plane, specs
 
 
 def follow_order(config: BrokerConfig) -> None:
@@ -389,10 +397,10 @@ def follow_order(config: BrokerConfig) -> None:
 
 def run_store(house: House, announce: Callable[[str], None], before: Supervisor | None) -> tuple[Supervisor, int]:
     """From the opening of the store to its closing: the supervisor that has run, and the exit status."""
-    plane, specs, recovered = open_store(house)
+    plane, specs = open_store(house)
     supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (house.lock.descriptor,), log)
     text = f"ready: {house.place}, store {house.root}"
-    announcer = Announcer(plane, recovered.append_offset, text, announce)
+    announcer = Announcer(plane, readable_end(plane), text, announce)
 
     def tick(all_serving: bool) -> None:
         if before is not None and before.stop_asked:  # told while the store was closed
@@ -421,9 +429,15 @@ def serve(options: ServeOptions) -> int:
 
 
 def finish(plane: Plane, root: Path, status: int) -> int:
-    """After the last worker: say whether the stop was clean, take the marks away."""
+    """After the last worker: say whether the stop was clean, take the marks away.
+
+    What replicas have not confirmed waits for dispatch also over a clean stop: the next start goes on with it.
+    """
     marks = plane.watermarks
-    complete = marks.flushed_offset == marks.append_offset == marks.dispatched_offset
+    may_wait = bool(marks.confirm_policy & lib.RMQ_CONFIRM_LIMITED) and not marks.dispatch_fault
+    complete = marks.flushed_offset == marks.append_offset and (
+        may_wait or marks.dispatched_offset == marks.append_offset
+    )
     # a full disk passes; what a sync failed for may be lost, and only a recovery finds out
     sound = marks.store_fault != lib.RMQ_FAULT_FSYNC and marks.dispatch_fault != lib.RMQ_FAULT_QUEUE_SYNC
     if marks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC and markers.failed_cause(root) is None:

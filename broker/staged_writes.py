@@ -49,7 +49,7 @@ IN_THE_LOG = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
-"""What `StagedCommits` makes of it depends on the confirm offset alone: it moves when disk and replicas have caught up."""
+"""Whether it is safe says the confirm offset alone: it moves when disk and replicas have caught up."""
 REFUSALS = {
     lib.RMQ_CAUSE_IN_SYNC_REPLICAS: "in-sync replicas not enough",
     lib.RMQ_CAUSE_HELD: "a slave's log is longer than this master's, or differs: an operator has to choose",
