@@ -62,7 +62,6 @@ def shell(core: Core, root: Path, flushed_offset: int = 100) -> StagedWrites:
         confirm_offset=lambda: 100,
     )
     config = SimpleNamespace(
-        broker_role="ASYNC_MASTER",
         broker_role="ASYNC_MASTER", store_path_root_dir=str(root), flush_consumer_offset_interval=5000
     )
     broker = SimpleNamespace(config=config, staged_commits=core, staged_asked=deque(), topics={COMMITS_TOPIC})
