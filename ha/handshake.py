@@ -4,14 +4,16 @@ RocketMQ's stream carries an offset alone, so a slave whose log differs from its
 fed as if nothing had happened. The slave therefore says who it is and sends checksums of windows of its log's tail;
 the master judges (pure: `checksum_of` reads its log) and answers with a Verdict:
 
+    compare    the windows do not fit: it sends those that end at `offset`, in another request
     accept     the slave's log is a beginning of the master's: the stream goes on at its end
     start_at   the slave has nothing that the stream could go on from: it starts afresh at `offset`, its files go
     cut        everything at and above `offset` goes to the slave's salvage folder, then it asks again
     hold       the slave's log is longer than the master's, or differs: the master takes no sends until someone chooses
     refuse     this slave does not belong here
 
-A log's end only moves forward, and a cut is always followed by another handshake: so a first guess of where two logs
-part that was too high is corrected by the next one, and what was accepted is equal in every window that both have.
+A slave that is longer than its master first sends windows that reach beyond the master's end, and say nothing of the
+bytes right below it: hence compare. A cut is always followed by another handshake, so that a guess of where two logs
+part that was too high is corrected; what is accepted is equal in every window that both have, its end included.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from ringmq.ha.log_range import LogRange
 from ringmq.ha.orders import OrderError, read_fields
 from ringmq.store.tail_checksums import WINDOW_BYTES, WINDOWS_MAX, Window
 
+COMPARE = "compare"
 ACCEPT = "accept"
 START_AT = "start_at"
 CUT = "cut"
@@ -43,7 +46,8 @@ Checksum = Callable[[int, int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class PeerClaim:
-    """What a slave says of itself. Offsets of its CommitLog; `tail` as ringmq.store.tail_checksums gives it.
+    """What a slave says of itself. Offsets of its CommitLog; `tail` as ringmq.store.tail_checksums gives it, for the
+    log's end or for the offset that the master wants compared.
 
     start_id: of its process, hexadecimal text. broker_addr: host:port that its log can be read at. ha_port: local port
     of the socket that it has connected to the HA port. report_level: cached or flushed. operation: "join" before the
@@ -68,6 +72,11 @@ class PeerClaim:
     def empty(self) -> bool:
         """It holds no byte of any log."""
         return self.min_offset >= self.max_offset
+
+    @property
+    def windows_end(self) -> int:
+        """Where its newest window ends."""
+        return max((offset + length for offset, length, _ in self.tail), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,7 @@ class MasterView:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """kind: ACCEPT ... REFUSE. offset: of start_at and cut; with hold, where the logs part as far as is known.
+    """kind: COMPARE ... REFUSE. offset: of compare, start_at and cut; with hold, where the logs part as far as known.
 
     adopt: with hold, the master is to fetch [offset, the slave's end) and go on from there.
     """
@@ -140,10 +149,13 @@ def judge(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> Verdict:
     if agreed.differs:
         return _parted(peer, own, agreed.end_offset)
     if peer.max_offset > own.max_offset:
-        return _longer(peer, own)
-    if agreed.end_offset < peer.max_offset:
-        return Verdict(START_AT, own.min_offset, "the end of the slave's log cannot be compared with the master's")
-    return Verdict(ACCEPT, peer.max_offset)
+        reach = peer.windows_end > own.max_offset > max(own.min_offset, peer.min_offset)
+        return Verdict(COMPARE, own.max_offset) if reach else _longer(peer, own)
+    if agreed.end_offset == peer.max_offset:
+        return Verdict(ACCEPT, peer.max_offset)
+    if peer.windows_end < peer.max_offset:
+        return Verdict(COMPARE, peer.max_offset)
+    return Verdict(START_AT, own.min_offset, "the end of the slave's log cannot be compared with the master's")
 
 
 def _stranger(peer: PeerClaim, own: MasterView) -> str:

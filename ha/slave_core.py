@@ -12,7 +12,7 @@ anything counts as a success. Without the address of the master's broker port th
 alone): the stream starts on the word of the offset, and again with a handshake when the address becomes known.
 
 What consumers may see here (confirm_limit): the master's confirm offset while the link to a RingMQ master stands, the
-common beginning while it holds this slave off, and everything when it is gone, or stock.
+part of it that both have while it holds this slave off, and everything when it is gone, or stock.
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ HELD_OFF_MS = 5000
 """A master that holds or refuses this slave needs a person first."""
 CONNECT_TIMEOUT_MS = 3000
 HANDSHAKE_TIMEOUT_MS = 10_000
+COMPARES_MAX = 4
+"""Questions in one handshake: the master's end moves while it is compared."""
+FLUSH_LOOK_MS = 5
 CONFIRM_PERIOD_MS = 100
 CONFIRM_TIMEOUT_MS = 3000
 MASTER_UNKNOWN_MS = 5000
@@ -76,6 +79,7 @@ class SlaveCore:
     _failures: int = 0
     _due_ms: int = 0
     _local_port: int = 0
+    _compared: int = 0
     _master_start_id: str = ""
     _asked_ms: int | None = None
     _confirm_due_ms: int = 0
@@ -169,6 +173,9 @@ class SlaveCore:
         match self.state:
             case "idle":
                 return self._limited(NO_LIMIT)
+            case "waiting" if self._unflushed():
+                self._due_ms = now_ms + FLUSH_LOOK_MS
+                return []
             case "waiting":
                 self.state, self._since_ms = "connecting", now_ms
                 return [Connect(self._master.ha)]
@@ -179,11 +186,16 @@ class SlaveCore:
                 return self._failed(f"no answer of master {self._master.broker} in {HANDSHAKE_TIMEOUT_MS} ms", now_ms)
         return self._tick_transfer(now_ms)
 
+    def _unflushed(self) -> bool:
+        """The first report says where the stream goes on, and stands for the disk where reports are flushed offsets."""
+        flushes = self.settings.flush_disk_type == "SYNC_FLUSH"
+        return flushes and self.snapshot.flushed_offset < self.snapshot.append_offset
+
     def _connected(self, port: int, now_ms: int) -> list[Effect]:
         self._local_port = port
         if not self._master.broker:
             return self._transfer("", NO_LIMIT, now_ms)
-        self.state, self._since_ms = "handshake", now_ms
+        self.state, self._since_ms, self._compared = "handshake", now_ms, 0
         return [Handshake(self._master.broker, port)]
 
     # -- the master's verdict ------------------------------------------------------------------------------------------
@@ -191,16 +203,20 @@ class SlaveCore:
     def _judged(self, answer: HandshakeAnswer, now_ms: int) -> list[Effect]:
         own_end = self.snapshot.append_offset
         match answer.verdict:
+            case handshake.COMPARE if self._compared < COMPARES_MAX:
+                self._compared, self._since_ms = self._compared + 1, now_ms
+                return [Handshake(self._master.broker, self._local_port, answer.offset)]
             case handshake.ACCEPT:
                 return self._transfer(answer.start_id, answer.confirm_offset, now_ms)
             case handshake.START_AT:
                 return self._restart(StoreOrder(REBASE, answer.offset), answer.reason)
             case handshake.CUT if answer.offset < own_end:
                 return self._restart(StoreOrder(CUT, answer.offset), answer.reason)
-        bound = answer.offset if answer.verdict == handshake.HOLD else NO_LIMIT
+        held = answer.verdict == handshake.HOLD
+        bound = min(answer.offset, answer.confirm_offset) if held else NO_LIMIT
         why = f"master {self._master.broker} says {answer.verdict}: {answer.reason}"
         effects = [Disconnect(why), *self._limited(bound), *self._said(why)]
-        if answer.verdict == handshake.HOLD:
+        if held:
             effects.append(Tell(LinkNews(self._master.ha, "held", why=answer.reason)))
         return [*effects, *self._wait(now_ms, HELD_OFF_MS)]
 

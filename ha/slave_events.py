@@ -154,6 +154,8 @@ class Handshake:
 
     address: str
     local_port: int
+    windows_end: int | None = None
+    """Where the windows of checksums end, None = where the log does."""
 
 
 @dataclass(frozen=True, slots=True)

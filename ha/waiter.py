@@ -1,9 +1,9 @@
-"""What becomes of a send that waits: the plain-Python twin of the completer's verdict (native/src/flusher.c).
+"""What becomes of a send that waits: the plain-Python twin of the completer's verdict (native/src/completer.c).
 
     refused (nothing appended) <-- send --> parked --both conditions hold--> 0
                                               |--fsync failed--> 14
                                               |--too few replicas--> 11 or 12, at once
-                                              +--deadline--> 10 (flush) or 12 (replicas)
+                                              +--deadline--> 12 (replicas), else 10 (flush)
 
 Codes are RocketMQ's response codes: 0 SUCCESS, 1 SYSTEM_ERROR (the remark says that in-sync replicas are not enough),
 10 FLUSH_DISK_TIMEOUT, 11 SLAVE_NOT_AVAILABLE, 12 FLUSH_SLAVE_TIMEOUT, 14 SERVICE_NOT_AVAILABLE.
@@ -27,6 +27,8 @@ REPLICATION_OK = 0
 REPLICATION_LOST = SLAVE_NOT_AVAILABLE
 REPLICATION_STALLED = FLUSH_SLAVE_TIMEOUT
 """replication_state (RMQ_REPLICATION_*)."""
+STOP_MS = 3000
+"""A stop waits no longer for replicas, whatever slaveTimeout says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Marks:
     replicated_offset: int
     replication_state: int = REPLICATION_OK
     fsync_failed: bool = False
+    stopping: bool = False
 
 
 def refusal(waits: WaitSettings, marks: Marks, held: bool, wait: bool = True) -> int | None:
@@ -68,10 +71,11 @@ def verdict(waits: WaitSettings, end_offset: int, parked_ms: int, marks: Marks, 
     if replicas_lack and marks.replication_state != REPLICATION_OK:
         return marks.replication_state
     waited_ms = now_ms - parked_ms
+    patience_ms = min(waits.slave_timeout_ms, STOP_MS) if marks.stopping else waits.slave_timeout_ms
+    if replicas_lack and waited_ms >= patience_ms:
+        return FLUSH_SLAVE_TIMEOUT
     if flush_lacks and waited_ms >= waits.sync_flush_timeout_ms:
         return FLUSH_DISK_TIMEOUT
-    if replicas_lack and waited_ms >= waits.slave_timeout_ms:
-        return FLUSH_SLAVE_TIMEOUT
     return None
 
 

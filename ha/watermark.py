@@ -49,7 +49,7 @@ class Requirement:
             raise ValueError(f"{len(self.conditions)} conditions, at most {CONDITIONS_MAX}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PeerOffsets:
     """The table's row of one place. transfer: its state is TRANSFER; level: what its reports stand for."""
 

@@ -29,8 +29,8 @@ class SlaveStage:
         match effect:
             case events.Connect(address=address):
                 return f"connect to {address}"
-            case events.Handshake(address=address, local_port=port):
-                return f"ask {address} for a verdict, port {port}"
+            case events.Handshake(address=address, local_port=port, windows_end=end):
+                return f"ask {address} for a verdict, port {port}" + (f", with windows below {end}" if end else "")
             case events.StartTransfer():
                 return "report the log's end and take the stream"
             case events.Disconnect(why=why):
@@ -52,9 +52,10 @@ def _tick(stage: SlaveStage, now_ms: int) -> list[str]:
     return stage.step(events.Tick(stage.snapshot), now_ms)
 
 
-@phrase(r"the log is (?P<low>\d+)\.\.(?P<end>\d+)")
-def _log(stage: SlaveStage, now_ms: int, low: int, end: int) -> list[str]:
-    stage.snapshot = replace(stage.snapshot, min_offset=low, append_offset=end, flushed_offset=end)
+@phrase(r"the log is (?P<low>\d+)\.\.(?P<end>\d+)(, flushed (?P<flushed>\d+))?")
+def _log(stage: SlaveStage, now_ms: int, low: int, end: int, flushed: int | None = None) -> list[str]:
+    disk = end if flushed is None else flushed
+    stage.snapshot = replace(stage.snapshot, min_offset=low, append_offset=end, flushed_offset=disk)
     return _tick(stage, now_ms)
 
 
