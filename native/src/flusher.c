@@ -409,7 +409,7 @@ int rmq_flusher_run(struct rmq_flusher *f, int64_t budget_ns)
         if (due && (rc = sync_all(f)) < 0)
             return rc;
         uint64_t answered = rmq_completer_run(&f->completer);
-        if (f->marks->flushed_offset != flushed && f->marks->confirm_policy & RMQ_CONFIRM_FLUSHED)
+        if (f->marks->flushed_offset != flushed && f->marks->confirm_policy & RMQ_CONFIRM_FLUSHED) {
             rmq_role_wake(f->plane, RMQ_ROLE_DISPATCH);
             if (f->header->settings.broker_role == RMQ_BROKER_SLAVE) /* its reports say what is flushed */
                 rmq_role_wake(f->plane, RMQ_ROLE_HA);
