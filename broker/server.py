@@ -20,6 +20,7 @@ from pathlib import Path
 from ringmq.broker import appends, plane_setup
 from ringmq.broker.config import BrokerConfig
 from ringmq.broker.dispatch_shell import leave_failed_marker
+from ringmq.broker.replication_relations import waits_for_replicas
 from ringmq.broker.run_config import store_config, write_run_config
 from ringmq.broker.tables import load_into
 from ringmq.ha.log_source import open_log_source
@@ -356,7 +357,7 @@ def open_house(options: ServeOptions) -> House:
         cpus,
         config.readers or None,
         sync_flush=config.flush_disk_type == "SYNC_FLUSH",
-        sync_replication=config.broker_role == "SYNC_MASTER",
+        sync_replication=waits_for_replicas(config),
         slave=is_slave,
     )
     namesrv = None
@@ -458,7 +459,7 @@ def _with_ha(spec: WorkerSpec, listener: socket.socket | None, config: BrokerCon
     if spec.role != lib.RMQ_ROLE_HA:
         return spec
     descriptors = () if listener is None else (listener.fileno(),)
-    dormant = listener is not None and config.broker_role == "ASYNC_MASTER"
+    dormant = listener is not None and not waits_for_replicas(config)
     return replace(spec, module=HA_MODULE, listen_fds=descriptors, dormant=dormant)
 
 

@@ -156,6 +156,14 @@ static int rebuild_queue_offsets(struct rmq_writer *w)
     return 0;
 }
 
+/* Whose CPU the helper of the append window uses: one that answers nobody, so that a folio may be cleared in one go. */
+static const struct rmq_role *calm_neighbour(const struct rmq_writer *w)
+{
+    const struct rmq_settings *settings = &w->header->settings;
+    int completer_answers = settings->sync_replication && !settings->sync_flush;
+    return &w->header->roles[completer_answers ? RMQ_ROLE_DISPATCH : RMQ_ROLE_FLUSH];
+}
+
 static int open_parts(struct rmq_writer *w)
 {
     w->segment_bytes = w->header->settings.segment_bytes;
@@ -170,8 +178,7 @@ static int open_parts(struct rmq_writer *w)
     if (rc >= 0)
         rc = rebuild_queue_offsets(w);
     if (rc >= 0)
-        rc = rmq_append_window_open(&w->window, &w->header->settings, &w->header->roles[RMQ_ROLE_FLUSH],
-                                    w->next.append_offset);
+        rc = rmq_append_window_open(&w->window, &w->header->settings, calm_neighbour(w), w->next.append_offset);
     return rc;
 }
 

@@ -36,9 +36,10 @@ def test_flush_joins_the_data_plane_where_answers_wait_for_it() -> None:
     assert place([0, 1], sync_flush=True).cpus_by_worker["flush"] == (0,)
 
 
-def test_ha_joins_the_data_plane_where_answers_wait_for_slaves() -> None:
-    assert place([0, 1]).cpus_by_worker["ha"] == (1,)
-    assert place([0, 1], sync_replication=True).cpus_by_worker["ha"] == (0,)
+@pytest.mark.parametrize("name", ["ha", "flush"])
+def test_who_answers_for_slaves_joins_the_data_plane_where_sends_wait_for_them(name: str) -> None:
+    assert place([0, 1]).cpus_by_worker[name] == (1,)
+    assert place([0, 1], sync_replication=True).cpus_by_worker[name] == (0,)
 
 
 @pytest.mark.parametrize("count", range(1, 65))
