@@ -37,6 +37,7 @@ public final class Judge {
         PullScenarios.register();
         QueryScenarios.register();
         AdminOps.register();
+        ReplicationScenarios.register();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JSONObject request = JSON.parseObject(line);
