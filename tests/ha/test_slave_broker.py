@@ -12,6 +12,7 @@ from receiver_kit import frame, frames
 from ringmq.ipc.watermark import Watermarks, read_watermarks
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
+from ringmq.store.store_order import CUT, StoreOrder, write_order
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -191,3 +192,20 @@ def test_the_recorded_stream_read_by_read(tmp_path: Path) -> None:
         assert [reports[0] for reports in master.reports[:3]] == [link.first_report for link in recorded]
         assert broker.stop() == 0
     assert slave_log(tmp_path / "store", 0, 410_372) == master_log()[:410_372]
+
+
+def test_an_order_that_a_crash_left_behind_is_performed_at_the_next_start(tmp_path: Path) -> None:
+    store, cut_at = tmp_path / "store", 300_000
+    with FakeMaster(whole_stream) as master:
+        settings = {**SLAVE, "haMasterAddress": master.address}
+        with RunningBroker(store, settings) as broker:
+            wait_for_log(broker, LOG_END)
+            broker.kill_all()
+        write_order(store, StoreOrder(CUT, cut_at))
+        with RunningBroker(store, settings) as broker:
+            wait_for_log(broker, LOG_END)
+            assert cut_at - 5000 < master.reports[1][0] <= cut_at
+            assert broker.stop() == 0
+    assert slave_log(store, 0, LOG_END) == master_log()[:LOG_END]
+    saved = b"".join(path.read_bytes() for path in sorted((store / "salvage").iterdir()))
+    assert master_log()[cut_at : 3 * FILE_BYTES] in saved

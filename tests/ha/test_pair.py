@@ -1,0 +1,96 @@
+"""A master and a slave of this house: deaths on the slave under load, and a slave that has been away for too long."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ringmq.ipc.watermark import Watermarks, read_watermarks
+from ringmq.loadtest.running import RunningBroker
+from tests.raw_client import RawClient
+from tests.staging import make_topic, messages_of
+from tests.waiting import wait_until
+
+FILE_BYTES = 131_072
+STORE = {
+    "mappedFileSizeCommitLog": FILE_BYTES,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+}
+MASTER = {**STORE, "brokerRole": "SYNC_MASTER"}
+SLAVE = {**STORE, "brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": True}
+
+
+def marks(broker: RunningBroker) -> Watermarks:
+    return read_watermarks(broker.store)
+
+
+@contextmanager
+def running_slave(tmp_path: Path, master: RunningBroker) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path / "slave", SLAVE, namesrv=master.namesrv) as slave:
+        yield slave
+        assert slave.stop() == 0
+
+
+def log_bytes(store: Path, start: int, end: int) -> bytes:
+    files = sorted((store / "commitlog").iterdir())
+    base = int(files[0].name)
+    return b"".join(path.read_bytes() for path in files)[start - base : end - base]
+
+
+def wait_for_slave(master: RunningBroker, slave: RunningBroker) -> int:
+    """Until the slave has, and shows, the whole log; its end."""
+    end = marks(master).append_offset
+    wait_until(lambda: marks(slave).dispatched_offset == end, "the slave has the whole log", 30)
+    return end
+
+
+def test_what_was_acknowledged_is_on_the_slave_whoever_dies_there(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "master", MASTER) as master:
+        make_topic(master.address, "Pair")
+        with running_slave(tmp_path, master) as slave, RawClient(master.address) as client:
+            wait_until(lambda: client.send("Pair", b"first").code == 0, "the slave is in sync", 30)
+            acknowledged = []
+            for number in range(400):
+                body = b"%d " % number + b"x" * (number * 7 % 900)
+                if client.send("Pair", body, number % 2).code == 0:
+                    acknowledged.append(body)
+                if number in (50, 150, 250):
+                    slave.signal_worker("ha-slave" if number != 150 else "dispatch", signal.SIGKILL)
+                    wait_until(lambda: client.send("Pair", b"probe").code == 0, "the slave is back", 30)
+            assert len(acknowledged) > 300
+            end = wait_for_slave(master, slave)
+            assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
+            wait_until(lambda: messages_of(slave.address, "Pair"), "the slave knows the topic", 30)
+            readable = [bytes(message.body) for message in messages_of(slave.address, "Pair")]
+            assert not set(acknowledged) - set(readable)
+            assert readable == [bytes(message.body) for message in messages_of(master.address, "Pair")]
+        assert master.stop() == 0
+
+
+def test_a_slave_that_was_away_too_long_starts_afresh_and_keeps_what_it_had(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "master", {**MASTER, "brokerRole": "ASYNC_MASTER"}) as master:
+        make_topic(master.address, "Pair")
+        with RawClient(master.address) as client:
+            for number in range(40):
+                assert client.send("Pair", b"%d" % number * 500).code == 0
+        with running_slave(tmp_path, master) as slave:
+            had = wait_for_slave(master, slave)
+        with RawClient(master.address) as client:
+            while marks(master).append_offset < 3 * FILE_BYTES:
+                assert client.send("Pair", b"more" * 500).code == 0
+        assert master.stop() == 0
+    before = log_bytes(tmp_path / "slave", 0, had)
+    for path in sorted((tmp_path / "master" / "commitlog").iterdir())[:2]:
+        path.unlink()  # as retention does
+    with RunningBroker(tmp_path / "master", {**MASTER, "brokerRole": "ASYNC_MASTER"}) as master:
+        with running_slave(tmp_path, master) as slave:
+            end = wait_for_slave(master, slave)
+            start = 2 * FILE_BYTES
+            assert marks(slave).min_offset == start
+            assert log_bytes(slave.store, start, end) == log_bytes(master.store, start, end)
+            assert f"{had}..{start}" in slave.log_path.read_text()
+        assert master.stop() == 0
+    saved = b"".join(path.read_bytes() for path in sorted((tmp_path / "slave" / "salvage").iterdir()))
+    assert saved[: len(before)] == before
