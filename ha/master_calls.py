@@ -10,7 +10,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ringmq.ha import handshake
 from ringmq.ha.broker_line import BrokerLine
@@ -42,9 +42,8 @@ class _Outcome:
 class MasterCalls:
     """Calls are begun by one thread, which also takes the outcomes. `close` it."""
 
-    def __init__(self, make_claim: Callable[[int], PeerClaim], on_outcome: Callable[[], None]) -> None:
-        """`make_claim(local_port)` and `on_outcome`, which rings the owner's bell, are called on the thread."""
-        self._make_claim = make_claim
+    def __init__(self, on_outcome: Callable[[], None]) -> None:
+        """`on_outcome` is called on the thread, to ring the owner's bell."""
         self._on_outcome = on_outcome
         self._attempt = 0
         self._jobs: queue.SimpleQueue[tuple[int, Callable[[], _Outcome]] | None] = queue.SimpleQueue()
@@ -62,15 +61,15 @@ class MasterCalls:
         attempt = self._attempt
         self._jobs.put((attempt, lambda: _connect(attempt, address)))
 
-    def shake_hands(self, address: str, local_port: int) -> None:
-        """Answered, NotSupported or HandshakeFailed follows."""
+    def shake_hands(self, address: str, claim: Callable[[], PeerClaim]) -> None:
+        """Answered, NotSupported or HandshakeFailed follows. `claim` is called on the thread: it may take long."""
         attempt = self._attempt
-        self._jobs.put((attempt, lambda: _Outcome(attempt, self._shake_hands(address, local_port))))
+        self._jobs.put((attempt, lambda: _Outcome(attempt, self._shake_hands(address, claim))))
 
-    def ask_confirm(self, address: str) -> None:
+    def ask_confirm(self, address: str, claim: Callable[[], PeerClaim]) -> None:
         """Confirmed or ConfirmFailed follows."""
         attempt = self._attempt
-        self._jobs.put((attempt, lambda: _Outcome(attempt, self._ask_confirm(address))))
+        self._jobs.put((attempt, lambda: _Outcome(attempt, self._ask_confirm(address, claim))))
 
     def take_link(self) -> socket.socket | None:
         """The connection of this attempt, which is the caller's from now on."""
@@ -113,9 +112,9 @@ class MasterCalls:
         if self._line is not None:
             self._line.close()
 
-    def _shake_hands(self, address: str, local_port: int) -> Event:
+    def _shake_hands(self, address: str, claim: Callable[[], PeerClaim]) -> Event:
         try:
-            answer = self._ask(address, self._make_claim(local_port), HANDSHAKE_TIMEOUT_MS)
+            answer = self._ask(address, claim(), HANDSHAKE_TIMEOUT_MS)
             if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 return NotSupported()
             if answer.code:
@@ -124,10 +123,9 @@ class MasterCalls:
         except (OSError, RemotingError, OrderError) as error:
             return HandshakeFailed(str(error) or type(error).__name__)
 
-    def _ask_confirm(self, address: str) -> Event:
-        claim = replace(self._make_claim(0), operation="confirm", tail=())
+    def _ask_confirm(self, address: str, claim: Callable[[], PeerClaim]) -> Event:
         try:
-            answer = self._ask(address, claim, CONFIRM_TIMEOUT_MS)
+            answer = self._ask(address, claim(), CONFIRM_TIMEOUT_MS)
             if answer.code:
                 return ConfirmFailed(f"{answer.code} {answer.remark or ''}".rstrip())
             said = handshake.answer_of(bytes(answer.body))

@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class SlaveShell:
         self._broker_address = f"{properties['brokerIP1']}:{properties['listenPort']}"
         self._received_before = 0
         self._core = SlaveCore(self._settings, self._snapshot())
-        self._calls = MasterCalls(self._claim, lambda: plane.wake(lib.RMQ_ROLE_HA))
+        self._calls = MasterCalls(lambda: plane.wake(lib.RMQ_ROLE_HA))
         self._calling = False
         self._faulty_since_ms: int | None = None
         self._restarting = False
@@ -148,9 +149,9 @@ class SlaveShell:
                 self._link.attempts += 1
                 self._calling = True
                 self._calls.connect(address)
-            case events.Handshake(address=address, local_port=port):
+            case events.Handshake(address=address, local_port=port, windows_end=windows_end):
                 self._calling = True
-                self._calls.shake_hands(address, port)
+                self._calls.shake_hands(address, lambda: self._claim(port, windows_end))
             case events.StartTransfer():
                 self._start_transfer()
             case events.Disconnect():
@@ -158,7 +159,7 @@ class SlaveShell:
                 lib.rmq_receiver_detach(self._receiver)
             case events.AskConfirm(address=address):
                 self._calling = True
-                self._calls.ask_confirm(address)
+                self._calls.ask_confirm(address, lambda: replace(self._who(), operation="confirm"))
             case events.Limit(offset=offset):
                 lib.rmq_receiver_limit(self._receiver, offset)
             case events.RestartStore(order=order):
@@ -181,25 +182,28 @@ class SlaveShell:
             raise RoleError(f"ha-slave: the order to {order.action} the store cannot be left: {error}") from error
         self._restarting = True
 
-    def _claim(self, local_port: int) -> PeerClaim:
-        """Called by the thread of the calls. No stream runs while the handshake asks for the tail."""
+    def _who(self) -> PeerClaim:
+        """This slave, without its tail. Called by the thread of the calls."""
         settings, marks = self._settings, self._marks
-        low, end = int(marks.min_offset), int(marks.append_offset)
-        log = MessageStore(self._store_config).commit_log if local_port else None
         return PeerClaim(
             cluster=settings.broker_cluster_name,
             broker_name=settings.broker_name,
             broker_id=settings.broker_id,
             start_id=f"{int(marks.start_id):x}",
-            min_offset=low,
-            max_offset=end,
+            min_offset=int(marks.min_offset),
+            max_offset=int(marks.append_offset),
             file_bytes=settings.file_bytes,
             broker_addr=self._broker_address,
-            ha_port=local_port,
             room=settings.room,
             report_level="flushed" if settings.flush_disk_type == "SYNC_FLUSH" else "cached",
-            tail=tuple(tail_checksums(log, low, end)) if log else (),
         )
+
+    def _claim(self, local_port: int, windows_end: int | None) -> PeerClaim:
+        """With checksums of the windows before `windows_end`, None = the log's end. No stream runs meanwhile."""
+        claim = self._who()
+        log = MessageStore(self._store_config).commit_log
+        end = claim.max_offset if windows_end is None else windows_end
+        return replace(claim, ha_port=local_port, tail=tuple(tail_checksums(log, claim.min_offset, end)))
 
 
 def link_text(reason: int, offset: int, error: int) -> str:

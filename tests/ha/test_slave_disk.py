@@ -1,4 +1,4 @@
-"""A slave without room on its disk, or whose folder takes no file, says so, reports no more, and goes on when it can."""
+"""A slave without room on its disk, or in a folder that takes no file, says so, reports no more, and goes on later."""
 
 import shutil
 import subprocess
