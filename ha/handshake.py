@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ringmq.ha.log_range import LogRange
-from ringmq.ha.orders import OrderError, read_fields
+from ringmq.ha.orders import OrderError, read_fields, read_object
 from ringmq.store.tail_checksums import WINDOW_BYTES, WINDOWS_MAX, Window
 
 COMPARE = "compare"
@@ -229,7 +229,7 @@ def body(message: PeerClaim | HandshakeAnswer) -> bytes:
 
 def claim_of(data: bytes) -> PeerClaim:
     """A request's body; OrderError says what is wrong with it."""
-    found = _object(data)
+    found = read_object(data)
     tail = found.pop("tail", [])
     if not isinstance(tail, list) or len(tail) > WINDOWS_MAX or not all(map(_is_window, tail)):
         raise OrderError(f"tail is no list of at most {WINDOWS_MAX} [offset, length, crc32]")
@@ -238,17 +238,7 @@ def claim_of(data: bytes) -> PeerClaim:
 
 def answer_of(data: bytes) -> HandshakeAnswer:
     """An answer's body; OrderError says what is wrong with it."""
-    return read_fields(HandshakeAnswer, _object(data))
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise OrderError(f"a handshake: {error}") from None
-    if not isinstance(found, dict):
-        raise OrderError(f"a handshake is a JSON object, not {data[:80]!r}")
-    return found
+    return read_fields(HandshakeAnswer, read_object(data))
 
 
 def _is_window(window: Any) -> bool:

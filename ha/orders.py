@@ -108,6 +108,17 @@ def news_of(data: bytes) -> News:
     return _decode("news", _NEWS, data)
 
 
+def read_object(data: bytes) -> dict[str, Any]:
+    """A JSON object; OrderError for anything else."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise OrderError(f"no JSON: {error}: {data[:80]!r}") from None
+    if not isinstance(found, dict):
+        raise OrderError(f"no JSON object: {data[:80]!r}")
+    return found
+
+
 def read_fields(kind: type[_Message], found: Mapping[str, Any], **given: Any) -> _Message:
     """A dataclass of whole numbers, text and booleans from a JSON object, `given` ones apart. OrderError."""
     values: dict[str, Any] = dict(given)
@@ -135,10 +146,8 @@ def _encode(word: str, kinds: Mapping[str, type[Any]], message: Any) -> bytes:
 
 
 def _decode(word: str, kinds: Mapping[str, type[_Message]], data: bytes) -> _Message:
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise OrderError(f"{word}: {error}") from None
-    if not isinstance(found, dict) or found.get(word) not in kinds:
+    found = read_object(data)
+    name = found.get(word)
+    if not isinstance(name, str) or name not in kinds:
         raise OrderError(f"no {word} that this build knows: {data[:80]!r}")
-    return read_fields(kinds[found[word]], found)
+    return read_fields(kinds[name], found)

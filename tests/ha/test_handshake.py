@@ -1,0 +1,214 @@
+"""Two logs are compared by their windows: what a slave is told."""
+
+import json
+import random
+import zlib
+from dataclasses import replace
+
+import pytest
+
+from ringmq.ha.handshake import (
+    ACCEPT,
+    ADOPT,
+    COMPARE,
+    CUT,
+    HOLD,
+    REFUSE,
+    SALVAGE,
+    START_AT,
+    HandshakeAnswer,
+    MasterView,
+    PeerClaim,
+    Verdict,
+    answer_of,
+    body,
+    claim_of,
+    judge,
+)
+from ringmq.ha.orders import OrderError
+from ringmq.store.tail_checksums import WINDOW_BYTES, Window, window_places
+
+FILE_BYTES = 1 << 30
+LOG = random.Random(5).randbytes(1_000_000)
+
+
+def windows(log: bytes, low: int, end: int) -> tuple[Window, ...]:
+    """As a slave makes them."""
+    places = window_places(low, end)
+    return tuple((offset, length, zlib.crc32(log[offset : offset + length])) for offset, length in places)
+
+
+def claim(log: bytes, low: int = 0, windows_end: int | None = None) -> PeerClaim:
+    """A slave with this log."""
+    tail = windows(log, low, len(log) if windows_end is None else windows_end)
+    return PeerClaim("DefaultCluster", "broker-a", 1, "5a", low, len(log), FILE_BYTES, "10.0.0.2:10911", tail=tail)
+
+
+def view(log: bytes, low: int = 0, rule: str = "refuse", **decided: str) -> MasterView:
+    """A master with this log."""
+    chosen = {int(name.removeprefix("slave")): choice for name, choice in decided.items()}
+    return MasterView("DefaultCluster", "broker-a", "3a", low, len(log), FILE_BYTES, rule, decided=chosen)
+
+
+def judged(slave: bytes, master: bytes, slave_low: int = 0, master_low: int = 0, **view_fields: str) -> Verdict:
+    """The verdict at the end of the conversation."""
+    own = view(master, master_low, **view_fields)
+
+    def crc(offset: int, length: int) -> int | None:
+        return zlib.crc32(master[offset : offset + length]) if offset >= master_low else None
+
+    verdict = judge(claim(slave, slave_low), own, crc)
+    for _ in range(3):
+        if verdict.kind == COMPARE:
+            verdict = judge(claim(slave, slave_low, verdict.offset), own, crc)
+    return verdict
+
+
+def changed(log: bytes, at: int) -> bytes:
+    """Another log from `at` on, of the same length."""
+    return log[:at] + bytes(byte ^ 0xFF for byte in log[at:])
+
+
+@pytest.mark.parametrize("length", [0, 1, WINDOW_BYTES - 1, WINDOW_BYTES, 300_000, 1_000_000])
+def test_a_beginning_of_the_masters_log_goes_on(length: int) -> None:
+    assert judged(LOG[:length], LOG) == Verdict(ACCEPT, length, "the slave's log is empty" if not length else "")
+
+
+def test_an_empty_slave_starts_at_the_masters_minimum() -> None:
+    assert judged(b"", LOG, master_low=500_000).offset == 500_000
+    assert judged(b"", LOG, master_low=500_000).kind == START_AT
+
+
+def test_an_empty_slave_of_a_master_that_gives_the_newest_file() -> None:
+    own = replace(view(LOG), file_bytes=65_536, from_newest_file=True)
+    verdict = judge(replace(claim(b""), file_bytes=65_536), own, lambda offset, length: 0)
+    assert (verdict.kind, verdict.offset) == (START_AT, 983_040)
+
+
+def test_a_slave_that_began_afresh_goes_on_there() -> None:
+    own = view(LOG, 500_000)
+    begun = replace(claim(b""), min_offset=500_000, max_offset=500_000)
+    assert judge(begun, own, lambda offset, length: None).kind == ACCEPT
+    beyond = replace(begun, min_offset=1_000_001, max_offset=1_000_001)
+    assert judge(beyond, own, lambda offset, length: None) == Verdict(START_AT, 500_000, "the slave's log is empty")
+
+
+def test_deleted_log_is_said_to_be_lacking() -> None:
+    verdict = judged(LOG[:400_000], LOG, master_low=500_000)
+    assert (verdict.kind, verdict.offset) == (START_AT, 500_000)
+    assert "400000..500000" in verdict.reason
+
+
+@pytest.mark.parametrize("parted_at", [0, 1, 123_456, 700_000, 899_999])
+def test_logs_that_differ_are_held_and_salvaged_below_where_they_part(parted_at: int) -> None:
+    slave = changed(LOG[:900_000], parted_at)
+    held = judged(slave, LOG)
+    assert held.kind == HOLD
+    assert held.offset <= parted_at
+    assert not held.adopt
+    assert not judged(slave, LOG, rule=ADOPT).adopt, "a rule never drops what the master has written"
+    assert judged(slave, LOG, slave1=ADOPT) == replace(held, adopt=True)
+    salvaged = judged(slave, LOG, rule=SALVAGE)
+    if held.offset:
+        assert (salvaged.kind, salvaged.offset) == (CUT, held.offset)
+    else:
+        assert (salvaged.kind, salvaged.offset) == (START_AT, 0)
+
+
+def test_cuts_come_to_an_end() -> None:
+    """A slave that is told to cut and asks again ends up accepted, with nothing of its own left."""
+    for seed in range(30):
+        chance = random.Random(seed)
+        slave = changed(LOG[: chance.randint(1, 1_000_000)], chance.randint(0, 999_999))
+        master = LOG[: chance.randint(1, 1_000_000)]
+        while (verdict := judged(slave, master, rule=SALVAGE)).kind == CUT:
+            assert verdict.offset < len(slave)
+            slave = slave[: verdict.offset]
+        assert verdict.kind in (ACCEPT, START_AT)
+        if verdict.kind == ACCEPT:
+            assert slave == master[: len(slave)]
+
+
+def test_a_longer_slave_is_held_or_adopted_or_cut() -> None:
+    master = LOG[:600_000]
+    assert judged(LOG, master) == Verdict(HOLD, 600_000, "slave 1 ends at 1000000, the master at 600000")
+    assert judged(LOG, master, rule=ADOPT).adopt
+    assert judged(LOG, master, rule=SALVAGE).offset == 600_000
+    assert judged(LOG, master, rule=ADOPT, slave1=SALVAGE).kind == CUT, "the operator's word goes before the rule"
+    assert judged(LOG, master, slave2=SALVAGE).kind == HOLD, "it was said of another slave"
+
+
+def test_a_longer_slave_is_asked_for_the_bytes_below_the_masters_end() -> None:
+    master = LOG[:600_000]
+    own = view(master)
+    crc = lambda offset, length: zlib.crc32(master[offset : offset + length])  # noqa: E731
+    assert judge(claim(LOG), own, crc) == Verdict(COMPARE, 600_000)
+    differs = judged(changed(LOG, 599_000), master, rule=ADOPT)
+    assert (differs.kind, differs.adopt) == (HOLD, False)
+    assert differs.offset <= 599_000
+
+
+def test_a_master_without_a_log_is_not_what_a_slave_is_cut_to_silently() -> None:
+    assert judged(LOG, b"") == Verdict(HOLD, 0, "slave 1 ends at 1000000, the master at 0")
+    assert judged(LOG, b"", rule=ADOPT).adopt
+    verdict = judged(LOG, b"", slave_low=400_000, rule=ADOPT)
+    assert (verdict.kind, verdict.adopt) == (HOLD, False)
+    assert "begins at 400000" in verdict.reason
+
+
+def test_the_masters_end_moves_while_it_is_compared() -> None:
+    slave, crc = LOG[:700_000], lambda offset, length: zlib.crc32(LOG[offset : offset + length])
+    below = claim(slave, windows_end=600_000)
+    assert judge(below, view(LOG), crc) == Verdict(COMPARE, 700_000)
+    assert judge(claim(slave, windows_end=700_000), view(LOG), crc).kind == ACCEPT
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"cluster": "Other"}, "Other/broker-a"),
+        ({"broker_name": "broker-b"}, "DefaultCluster/broker-b"),
+        ({"start_id": "3a"}, "asks itself"),
+        ({"broker_id": 0}, "brokerId 0"),
+        ({"file_bytes": 65_536}, "mappedFileSizeCommitLog is 65536"),
+    ],
+)
+def test_strangers_are_refused_before_anything_is_compared(change: dict[str, object], says: str) -> None:
+    def crc(offset: int, length: int) -> int:
+        raise AssertionError("the log is read for a stranger")
+
+    verdict = judge(replace(claim(LOG), **change), view(LOG), crc)  # type: ignore[arg-type]
+    assert verdict.kind == REFUSE
+    assert says in verdict.reason
+
+
+def test_request_and_answer_come_back() -> None:
+    request = replace(claim(LOG), room="east", report_level="flushed", ha_port=4000)
+    assert claim_of(body(request)) == request
+    answer = HandshakeAnswer(CUT, 5, "why", "3a", 0, 10, 9, "west")
+    assert answer_of(body(answer)) == answer
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        5,
+        [[1, 2]],
+        [[0, 0, 0]],
+        [[0, WINDOW_BYTES + 1, 0]],
+        [[-1, 5, 0]],
+        [[0, 5, 1 << 32]],
+        [[0, "5", 0]],
+        [[0, 5, 0]] * 17,
+    ],
+)
+def test_impossible_windows_are_told(tail: object) -> None:
+    found = json.loads(body(claim(LOG[:10])))
+    with pytest.raises(OrderError, match="tail"):
+        claim_of(json.dumps({**found, "tail": tail}).encode())
+
+
+def test_junk_is_told() -> None:
+    for data in (b"", b"null", b"{", b'{"cluster": 1}', b"[[]]"):
+        with pytest.raises(OrderError):
+            claim_of(data)

@@ -1,0 +1,69 @@
+"""What control and ha say to each other survives the way, and nothing else is taken."""
+
+import json
+
+import pytest
+
+from ringmq.ha.orders import (
+    JSON_BYTES_MAX,
+    Identity,
+    LinkNews,
+    LongerSlave,
+    Master,
+    News,
+    Order,
+    OrderError,
+    PeerNews,
+    news_bytes,
+    news_of,
+    order_bytes,
+    order_of,
+)
+
+
+@pytest.mark.parametrize(
+    "order", [Identity("10.0.0.2", 4000, 1, "east", "flushed", "ff"), Master("m:10912", "m:10911"), Master("")]
+)
+def test_an_order_comes_back(order: Order) -> None:
+    assert order_of(order_bytes(order)) == order
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        LongerSlave("10.0.0.2", 4000, 1001, 1000),
+        PeerNews("10.0.0.2", 4000, "closed", why="reset"),
+        LinkNews("m:10912", "transfer", stock=True),
+    ],
+)
+def test_news_come_back(news: News) -> None:
+    assert news_of(news_bytes(news)) == news
+
+
+def test_fields_of_a_newer_build_are_passed_over_and_missing_ones_have_defaults() -> None:
+    data = json.dumps({"order": "identity", "host": "h", "port": 1, "broker_id": 2, "colour": "red"}).encode()
+    assert order_of(data) == Identity("h", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "no JSON object"),
+        (b"[" * 100_000, "no JSON"),
+        (b'{"order": "dance"}', "no order"),
+        (b'{"order": ["master"]}', "no order"),
+        (b'{"order": "master"}', "Master without ha"),
+        (b'{"order": "master", "ha": 1}', "Master.ha is 1"),
+        (b'{"order": "identity", "host": "h", "port": true, "broker_id": 1}', "Identity.port is True"),
+        (b"\xff\xfe", "no JSON"),
+    ],
+)
+def test_what_is_no_order_is_told(data: bytes, says: str) -> None:
+    with pytest.raises(OrderError, match=says):
+        order_of(data)
+
+
+def test_an_order_that_does_not_fit_is_refused_where_it_is_made() -> None:
+    with pytest.raises(OrderError, match="at most"):
+        order_bytes(Master("m" * JSON_BYTES_MAX))
