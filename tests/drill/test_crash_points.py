@@ -43,8 +43,8 @@ ELSEWHERE = {
 }
 
 
-SLAVES = "receive-"
-"""Points of a slave's ha: tests/ha/receiver_crash_cases.py."""
+REPLICATION = ("receive-", "ha-")
+"""Points of ha, on a slave and on a master: tests/ha/receiver_crash_cases.py, tests/native/ha_crash_cases.py."""
 # Points that a worker passes only when it starts: it is killed once so that it does.
 AT_START = {"reader-started": "read-0"}
 
@@ -52,7 +52,7 @@ AT_START = {"reader-started": "read-0"}
 def all_points() -> list[str]:
     text = "".join(path.read_text() for path in sorted(SOURCES.glob("*.[ch]")))
     names = set(re.findall(r'RMQ_CRASH\("([a-z-]+)"\)', text))
-    return sorted(name for name in names if not name.startswith(SLAVES))
+    return sorted(name for name in names if not name.startswith(REPLICATION))
 
 
 class CrashDrill(Drill):

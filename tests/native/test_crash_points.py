@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CASES = (Path(__file__).with_name("crash_cases.py"), ROOT / "tests" / "ha" / "receiver_crash_cases.py")
+CASES = (
+    Path(__file__).with_name("crash_cases.py"),
+    Path(__file__).with_name("ha_crash_cases.py"),
+    ROOT / "tests" / "ha" / "receiver_crash_cases.py",
+)
 BUILD = ROOT / "build" / "crash"
 
 
@@ -25,7 +29,7 @@ def crash_build() -> Path:
 
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_at_any_crash_point() -> None:
-    """Every crash point of these roles and of a slave's ha is hit; the cases check what the next worker makes of it."""
+    """Every crash point of these roles and of ha is hit; the cases check what the next worker makes of it."""
     environment = {**os.environ, "RINGMQ_NATIVE": str(crash_build())}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *map(str, CASES)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
