@@ -83,10 +83,9 @@ class SlaveShell:
                 return EXIT_CLEAN
 
     def close(self) -> None:
-        """Leave the master; what is here may be read."""
+        """Leave the master. What consumers may see stays as it was said last."""
         self._calls.close()
         lib.rmq_receiver_detach(self._receiver)
-        lib.rmq_receiver_limit(self._receiver, events.NO_LIMIT)
 
     # -- what has happened ---------------------------------------------------------------------------------------------
 

@@ -142,18 +142,6 @@ struct rmq_receiver *rmq_receiver_open(struct rmq_plane *plane, int *error)
     return r;
 }
 
-void rmq_receiver_attach(struct rmq_receiver *r, int fd)
-{
-    r->fd = fd;
-    r->head_have = r->body_left = r->report_left = 0;
-    r->in_stream = r->reporting = r->needs_segment = 0;
-    r->reported = 0;
-    r->reason = 0;
-    r->last_read_ms = r->last_write_ms = rmq_mono_ms();
-    rmq_store(&r->link->last_read_mono_ms, r->last_read_ms);
-    rmq_store(&r->link->state, RMQ_HA_READY);
-}
-
 static int refuse(struct rmq_receiver *r, uint32_t reason, uint64_t offset, int error)
 {
     r->reason = reason;
@@ -173,6 +161,19 @@ void rmq_receiver_detach(struct rmq_receiver *r)
     int rc = wipe(r);
     if (rc < 0)
         refuse(r, RMQ_LINK_STORE, r->append, -rc); /* intent_high still says what is to be wiped */
+}
+
+void rmq_receiver_attach(struct rmq_receiver *r, int fd)
+{
+    rmq_receiver_detach(r);
+    r->fd = fd;
+    r->head_have = r->body_left = r->report_left = 0;
+    r->in_stream = r->reporting = r->needs_segment = 0;
+    r->reported = 0;
+    r->reason = 0;
+    r->last_read_ms = r->last_write_ms = rmq_mono_ms();
+    rmq_store(&r->link->last_read_mono_ms, r->last_read_ms);
+    rmq_store(&r->link->state, RMQ_HA_READY);
 }
 
 void rmq_receiver_close(struct rmq_receiver *r)

@@ -55,7 +55,8 @@ struct rmq_receiver;
 /* Wipes what a dead predecessor left behind append_offset; the file of append_offset must exist. NULL with *error = -errno
  * otherwise. */
 struct rmq_receiver *rmq_receiver_open(struct rmq_plane *plane, int *error);
-/* Takes over a connected socket: the first report is sent as soon as everything appended may be reported. */
+/* Takes over a connected socket, in place of the one before: the first report is sent as soon as everything appended may
+ * be reported. */
 void rmq_receiver_attach(struct rmq_receiver *receiver, int fd);
 /* Ends the connection, if there is one, and wipes the record that was arriving; RMQ_LINK_STORE when that failed. */
 void rmq_receiver_detach(struct rmq_receiver *receiver);

@@ -1,0 +1,211 @@
+"""The worker ha-slave in this process: handshake, confirm offset, verdicts and faults, behind a scripted master."""
+
+import os
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+from fake_master import FakeMaster
+from fake_master_broker import FakeMasterBroker, answer
+from golden_streams import FILE_BYTES, LOG_END, master_log
+from receiver_kit import frames
+
+from ringmq.ha import handshake, slave_shell
+from ringmq.ha.orders import LinkNews, Master, news_of, order_bytes
+from ringmq.ha.slave_events import NO_LIMIT
+from ringmq.ha.slave_shell import SlaveShell
+from ringmq.ipc.plane import Capacity, Plane
+from ringmq.ipc.segment import remove_segments
+from ringmq.ipc.supervisor import make_event_fds
+from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_RESTART_STORE
+from ringmq.native import ffi, lib
+from ringmq.store.store_order import CUT, REBASE, StoreOrder, read_order
+from tests.waiting import wait_until
+
+ROLES = [lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_HA]
+
+
+def whole_stream(number: int, first_report: int) -> Iterator[bytes]:
+    yield frames(master_log()[first_report:LOG_END], first_report, FILE_BYTES)
+
+
+class Slave:
+    """A plane, a store with four empty files, and the shell on a thread."""
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir()
+        self.root = root
+        capacity = Capacity(64, 64, 64, 64, 64, 64, 1 << 16, 1 << 16, 64, 64)
+        self.plane = Plane.create(f"test-{uuid.uuid4().hex[:12]}", capacity, root.stat(), 0x51A7E)
+        self._event_fds = make_event_fds(ROLES)
+        self.plane.set_event_fds(self._event_fds)
+        settings = self.plane.header.settings
+        settings.segment_bytes, settings.populate_window_bytes = FILE_BYTES, 65_536
+        settings.broker_role = lib.RMQ_BROKER_SLAVE
+        settings.ha_heartbeat_ms, settings.ha_housekeeping_ms = 5000, 20_000
+        folder = os.fsencode(root / "commitlog")
+        settings.commit_log_path = folder
+        lib.rmq_folder_make(folder)
+        for number in range(5):
+            assert lib.rmq_segment_create(os.fsencode(root), folder, number * FILE_BYTES, FILE_BYTES) == 0
+        self.marks = self.plane.watermarks
+        self.marks.confirm_policy = lib.RMQ_CONFIRM_APPENDED | lib.RMQ_CONFIRM_LIMITED
+        error = ffi.new("int *")
+        self.receiver = lib.rmq_receiver_open(self.plane.struct, error)
+        assert self.receiver != ffi.NULL
+        properties = {
+            "storePathRootDir": str(root), "brokerIP1": "127.0.0.1", "listenPort": "10911", "brokerRole": "SLAVE",
+            "brokerId": "1", "mappedFileSizeCommitLog": str(FILE_BYTES), "haRoom": "east",
+        }  # fmt: skip
+        self.shell = SlaveShell(self.plane, properties, self.receiver)
+        self.status: int | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        self.status = self.shell.run()
+
+    def follow(self, master: FakeMaster, broker: FakeMasterBroker | None = None) -> None:
+        """What control orders when it knows the master."""
+        order = Master(master.address, broker.address if broker else "")
+        assert self.plane.ha_order_put(order_bytes(order))
+
+    def link_events(self) -> list[str]:
+        """What control has been told."""
+        events = []
+        while (record := self.plane.inbox_take()) is not None:
+            news = news_of(record.payload)
+            assert isinstance(news, LinkNews)
+            events.append(news.event)
+        return events
+
+    def ended(self) -> int | None:
+        """Wait for the worker's end; its exit status."""
+        self._thread.join(20)
+        return self.status
+
+    def __enter__(self) -> "Slave":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.marks.stop_requested = lib.RMQ_STOP_WRITE
+        self.plane.wake(lib.RMQ_ROLE_HA)
+        self._thread.join(20)
+        self.shell.close()
+        lib.rmq_receiver_close(self.receiver)
+        remove_segments(self.plane.name)
+        for descriptor in self._event_fds.values():
+            os.close(descriptor)
+
+
+def test_an_accepted_slave_follows_and_shows_what_its_master_confirms(tmp_path: Path) -> None:
+    confirmed = [0]
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.ACCEPT, confirm_offset=confirmed[0])) as broker,
+    ):
+        slave.follow(master, broker)
+        wait_until(lambda: slave.marks.append_offset == LOG_END, "the log is here")
+        wait_until(lambda: master.last_report == LOG_END, "it is reported")
+        assert slave.marks.confirm_limit == 0
+        claim = broker.claims[0]
+        assert (claim.operation, claim.broker_id, claim.room, claim.report_level) == ("join", 1, "east", "cached")
+        assert (claim.start_id, claim.broker_addr, claim.empty) == ("51a7e", "127.0.0.1:10911", True)
+        for confirmed[0] in (100_000, 300_000):
+            wait_until(lambda: slave.marks.confirm_limit == confirmed[0], "the master's confirm offset comes over")
+        assert {claim.operation for claim in broker.claims[1:]} == {"confirm"}
+        assert slave.plane.header.ha_link.state == lib.RMQ_HA_TRANSFER
+        broker.judge = lambda claim: answer(handshake.REFUSE)
+        master.cut()
+        wait_until(lambda: slave.marks.confirm_limit == NO_LIMIT, "what is here may be read when the master is gone")
+        assert slave.link_events()[:2] == ["transfer", "closed"]
+        slave.marks.stop_requested = lib.RMQ_STOP_WRITE
+        assert slave.ended() == EXIT_CLEAN
+
+
+def test_the_second_handshake_carries_checksums_of_the_tail(tmp_path: Path) -> None:
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
+    ):
+        slave.follow(master, broker)
+        wait_until(lambda: master.last_report == LOG_END, "the log is here")
+        master.cut()
+        wait_until(lambda: len(master.reports) == 2 and master.reports[1], "it is back")
+        again = [claim for claim in broker.claims if claim.operation == "join"][1]
+        assert (again.min_offset, again.max_offset) == (0, LOG_END)
+        assert len(again.tail) >= 3
+        for offset, length, crc in again.tail:
+            assert crc == lib.rmq_crc32(master_log()[offset : offset + length], length)
+        assert again.tail[0][0] + again.tail[0][1] == LOG_END
+
+
+def test_a_stock_master_is_followed_without_a_limit(tmp_path: Path) -> None:
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: None) as broker,
+    ):
+        slave.follow(master, broker)
+        wait_until(lambda: slave.marks.append_offset == LOG_END, "the log is here")
+        assert slave.marks.confirm_limit == NO_LIMIT
+        assert len(broker.claims) == 1
+
+
+@pytest.mark.parametrize(("verdict", "action"), [(handshake.START_AT, REBASE), (handshake.CUT, CUT)])
+def test_a_verdict_about_the_log_ends_the_worker_with_an_order(tmp_path: Path, verdict: str, action: str) -> None:
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
+    ):
+        slave.follow(master, broker)
+        wait_until(lambda: master.last_report == LOG_END, "the log is here")
+        broker.judge = lambda claim: answer(verdict, 2 * FILE_BYTES)
+        master.cut()
+        assert slave.ended() == EXIT_RESTART_STORE
+        assert read_order(slave.root) == StoreOrder(action, 2 * FILE_BYTES)
+
+
+def test_a_held_slave_takes_nothing_and_shows_what_both_have(tmp_path: Path) -> None:
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.HOLD, 5000, confirm_offset=4000)) as broker,
+    ):
+        slave.follow(master, broker)
+        wait_until(lambda: slave.marks.confirm_limit == 4000, "the common part may be read")
+        wait_until(lambda: "held" in slave.link_events(), "control is told")
+        assert not any(master.reports)
+        assert slave.marks.append_offset == 0
+
+
+def test_a_fault_of_the_store_ends_the_link_until_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(slave_shell, "FAULT_REST_MS", 50)
+    half = 200_000
+
+    def in_halves(number: int, first_report: int) -> Iterator[bytes]:
+        stop = half if number == 0 else LOG_END
+        yield frames(master_log()[first_report:stop], first_report, FILE_BYTES)
+
+    with Slave(tmp_path / "store") as slave, FakeMaster(in_halves) as master:
+        slave.follow(master)
+        wait_until(lambda: master.last_report > half - 5000, "half of it is here")
+        slave.marks.store_fault, slave.marks.store_fault_errno = lib.RMQ_FAULT_DISK_FULL, 28
+        slave.plane.wake(lib.RMQ_ROLE_HA)
+        wait_until(lambda: slave.plane.header.ha_link.state == lib.RMQ_HA_FREE, "the link is given up")
+        reported = [list(reports) for reports in master.reports]
+        wait_until(lambda: "No space left on device" in capfd.readouterr().err, "it says why")
+        assert master.reports == reported and len(reported) == 1
+        slave.marks.store_fault = 0
+        wait_until(lambda: master.last_report == LOG_END, "it goes on")
+        assert len(master.reports) == 2
