@@ -221,13 +221,21 @@ static int64_t shortest_wait_ns(struct rmq_ha_sender *s, int64_t left_ns, int re
     return received_pending && wait_ns > RECEIVED_POLL_NS ? RECEIVED_POLL_NS : wait_ns;
 }
 
-/* Sleeps until something comes. After work that nobody waits for it sleeps a little without asking to be woken: a
- * wake-up per batch would cost write more than the batch. */
+static int has_streams(struct rmq_ha_sender *s)
+{
+    for (uint32_t peer = 0; peer < RMQ_HA_PEERS_MAX; peer++)
+        if (rmq_ha_row(s, peer)->state == RMQ_HA_TRANSFER)
+            return 1;
+    return 0;
+}
+
+/* Sleeps until something comes. Without a slave, and for a little while after work that nobody waits for, it does not
+ * ask write to wake it: a wake-up per batch would cost write more than the batch. */
 static void rest(struct rmq_ha_sender *s, int64_t left_ns, int worked, int received_pending)
 {
     int64_t wait_ns = shortest_wait_ns(s, left_ns, received_pending);
-    if (worked && !is_awaited(s)) {
-        take_in(s, wait_ns < NAP_NS ? wait_ns : NAP_NS);
+    if (!is_awaited(s) && (worked || !has_streams(s))) {
+        take_in(s, worked && wait_ns > NAP_NS ? NAP_NS : wait_ns);
         return;
     }
     rmq_role_arm(s->plane, RMQ_ROLE_HA);

@@ -391,6 +391,24 @@ def test_a_changed_state_rings_the_completer_once(make_ha: MakeHa) -> None:
         assert (ha.marks.replication_state, ha.marks.in_sync_replicas) == (state, 3)
 
 
+def test_write_has_to_wake_it_only_where_that_serves_somebody(make_ha: MakeHa) -> None:
+    ha = make_ha()
+    sleeps = ha.header.roles[lib.RMQ_ROLE_HA].counters
+    ha.turn()
+    assert sleeps[lib.RMQ_HA_SLEEPS] == 0, "there is no slave"
+    slave = ha.follow(0)
+    ha.turn_until(lambda: sleeps[lib.RMQ_HA_SLEEPS], "a slave has everything: what is new has to reach it")
+    before = sleeps[lib.RMQ_HA_SLEEPS]
+    ha.append(b"x" * 1000)
+    ha.turn(400_000)  # less than a nap
+    assert slave.read() and sleeps[lib.RMQ_HA_SLEEPS] == before, "it naps after work"
+    lib.rmq_ha_sender_disconnect(ha.sender, ha.peer(slave))
+    ha.turn()
+    ha.header.settings.sync_replication = 1
+    ha.turn()
+    assert sleeps[lib.RMQ_HA_SLEEPS] > before, "answers may depend on it"
+
+
 def test_an_order_of_control_ends_the_slice(make_ha: MakeHa) -> None:
     ha = make_ha()
     assert ha.turn() == lib.RMQ_RUN_BUDGET
