@@ -13,31 +13,27 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class SyncWatch:
-    """Offsets of the CommitLog; `silent_since_ms` is None while nothing that was sent waits for a report."""
+    """Offsets of the CommitLog; `silent_since_ms` is 0 while nothing that was sent waits for a report."""
 
     max_gap_bytes: int
     timeout_ms: int
     reported_offset: int
     append_offset: int
-    silent_since_ms: int | None = None
+    silent_since_ms: int = 0
 
-    def observe(self, sent_offset: int, reported_offset: int, append_offset: int, now_ms: int) -> None:
+    def observe(self, reported_offset: int, append_offset: int, silent_since_ms: int) -> None:
         """Take the slave's position at one moment."""
-        grew = reported_offset > self.reported_offset
         self.reported_offset, self.append_offset = reported_offset, append_offset
-        if sent_offset <= reported_offset:
-            self.silent_since_ms = None
-        elif grew or self.silent_since_ms is None:
-            self.silent_since_ms = now_ms
+        self.silent_since_ms = silent_since_ms
 
     def stalled(self, now_ms: int) -> bool:
         """No progress for slaveTimeout although data was sent."""
-        return self.silent_since_ms is not None and now_ms - self.silent_since_ms >= self.timeout_ms
+        return self.silent_since_ms > 0 and now_ms - self.silent_since_ms >= self.timeout_ms
 
     def in_sync(self, now_ms: int) -> bool:
         """It counts for what is asked of live replicas."""
         return self.append_offset - self.reported_offset < self.max_gap_bytes and not self.stalled(now_ms)
 
     def due_ms(self) -> int | None:
-        """When silence will have made it stall."""
-        return None if self.silent_since_ms is None else self.silent_since_ms + self.timeout_ms
+        """When silence will have made it stall, None while it is not silent."""
+        return self.silent_since_ms + self.timeout_ms if self.silent_since_ms else None

@@ -91,7 +91,7 @@ class MasterCore:
                 for seen in peers:
                     watch = self._peers[seen.peer].watch if seen.peer in self._peers else None
                     if watch:
-                        watch.observe(seen.sent_offset, seen.reported_offset, log.append_offset, now_ms)
+                        watch.observe(seen.reported_offset, log.append_offset, seen.silent_since_ms)
             case Closed(peer=place, why=why) if place in self._peers:
                 peer = self._peers.pop(place)
                 effects = [

@@ -13,11 +13,11 @@ from ringmq.ha.watermark import Requirement
 
 @dataclass(frozen=True, slots=True)
 class PeerProgress:
-    """How far one peer in TRANSFER is."""
+    """How far one peer in TRANSFER is. silent_since_ms: sent bytes wait, no report has grown since; 0 = none do."""
 
     peer: int
-    sent_offset: int
     reported_offset: int
+    silent_since_ms: int = 0
 
 
 # -- events ------------------------------------------------------------------------------------------------------------

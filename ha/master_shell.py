@@ -112,7 +112,7 @@ class MasterShell:
         log = self._log_range()
         rows = self._plane.header.ha_peers
         peers = tuple(
-            events.PeerProgress(peer, rows[peer].sent_offset, rows[peer].reported_offset)
+            events.PeerProgress(peer, rows[peer].reported_offset, rows[peer].silent_since_mono_ms)
             for peer in range(lib.RMQ_HA_PEERS_MAX)
             if rows[peer].state == lib.RMQ_HA_TRANSFER
         )

@@ -76,6 +76,8 @@ static uint32_t take_report(struct rmq_ha_sender *s, uint32_t peer, uint64_t off
             return RMQ_HA_WHY_BACKWARD;
         if (offset > row->sent_offset && offset > row->reported_offset)
             return RMQ_HA_WHY_BEYOND;
+        if (offset > row->reported_offset)
+            rmq_store_relaxed(&row->silent_since_mono_ms, offset < row->sent_offset ? s->now_ms : 0);
         rmq_store_relaxed(&row->reported_offset, offset);
         return 0;
     }
@@ -186,6 +188,8 @@ static void credit(struct rmq_ha_sender *s, uint32_t peer, struct rmq_ha_frame *
         counters[frames[i].length ? RMQ_HA_TRANSFERS : RMQ_HA_HEARTBEATS]++;
         rmq_store_relaxed(&row->sent_transfers, row->sent_transfers + 1);
     }
+    if (sent > row->sent_offset && !row->silent_since_mono_ms)
+        rmq_store_relaxed(&row->silent_since_mono_ms, s->now_ms);
     rmq_store_relaxed(&row->sent_offset, sent);
 }
 

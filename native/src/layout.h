@@ -409,7 +409,8 @@ struct rmq_ha_peer {
     uint32_t port;               /* 124 */
     uint8_t host[16];            /* 128 network order */
     char room[32];               /* 144 NUL-terminated, empty = not known */
-    uint8_t reserved[80];        /* 176 */
+    int64_t silent_since_mono_ms; /* 176 no report has grown since, and sent bytes wait for one; 0 = none do */
+    uint8_t reserved[72];        /* 184 */
 };
 #define RMQ_HA_PEER_IN_SYNC 1
 #define RMQ_HA_PEER_COUNTS 2     /* the one connection that stands for its replica */

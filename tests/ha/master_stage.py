@@ -27,6 +27,7 @@ class MasterStage:
         self.waits = WaitSettings(sync_flush, self.core.policy.waits, slave_timeout_ms=settings.slave_timeout_ms)
         self.waiter: Waiter[str] = Waiter(self.waits)
         self.peers = [PeerOffsets()] * PEERS_MAX
+        self.silent_since_ms = [0] * PEERS_MAX
         self.log = LogRange(0, 0)
         self.flushed: int | None = None
         self.replicated = self.confirmed = 0
@@ -110,7 +111,7 @@ def _flushed(stage: MasterStage, now_ms: int, offset: int) -> list[str]:
 
 @phrase(r"slave (?P<peer>\d+) connects from (?P<host>\S+):(?P<port>\d+)")
 def _connects(stage: MasterStage, now_ms: int, peer: int, host: str, port: int) -> list[str]:
-    stage.peers[peer] = PeerOffsets()
+    stage.peers[peer], stage.silent_since_ms[peer] = PeerOffsets(), 0
     return stage.step(events.Connected(peer, host, port), now_ms)
 
 
@@ -141,7 +142,9 @@ def _asks(stage: MasterStage, now_ms: int, peer: int, offset: int) -> list[str]:
 
 @phrase(r"slave (?P<peer>\d+) has reported (?P<reported>\d+)( of (?P<sent>\d+))?")
 def _reported(stage: MasterStage, now_ms: int, peer: int, reported: int, sent: int | None = None) -> list[str]:
-    stage.change(peer, reported_offset=reported, sent_offset=stage.log.append_offset if sent is None else sent)
+    sent = stage.log.append_offset if sent is None else sent
+    stage.change(peer, reported_offset=reported, sent_offset=sent)
+    stage.silent_since_ms[peer] = now_ms if sent > reported else 0
     return _look(stage, now_ms)
 
 
@@ -149,9 +152,11 @@ def _reported(stage: MasterStage, now_ms: int, peer: int, reported: int, sent: i
 def _look(stage: MasterStage, now_ms: int) -> list[str]:
     streaming = [place for place in range(PEERS_MAX) if stage.peers[place].transfer]
     for place in streaming:
+        if stage.log.append_offset > stage.peers[place].sent_offset and not stage.silent_since_ms[place]:
+            stage.silent_since_ms[place] = now_ms
         stage.change(place, sent_offset=max(stage.peers[place].sent_offset, stage.log.append_offset))
     peers = tuple(
-        events.PeerProgress(place, stage.peers[place].sent_offset, stage.peers[place].reported_offset)
+        events.PeerProgress(place, stage.peers[place].reported_offset, stage.silent_since_ms[place])
         for place in streaming
     )
     return stage.step(events.Progress(peers, stage.log), now_ms)

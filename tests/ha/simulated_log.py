@@ -69,6 +69,12 @@ class SimulatedLog:
             self.ledger.flushed[tag] |= self.bit
         self.flushed = self.end
 
+    def retire(self, count: int) -> None:
+        """Retention deletes the oldest records."""
+        for tag in self.tags[self.first : self.first + count]:
+            self.ledger.lost[tag] |= self.bit
+        self.first += count
+
     def crash_host(self, random: Random) -> None:
         """Lose a part of what was not flushed."""
         self._lose(random.randint(min(self.flushed, self.end), self.end))

@@ -187,9 +187,9 @@ class SimulatedMaster:
 
     def look(self) -> None:
         peers = tuple(
-            events.PeerProgress(place, row.sent_offset, row.reported_offset)
-            for place, row in enumerate(self.table)
-            if row.transfer
+            events.PeerProgress(place, self.table[place].reported_offset, connection.silent_since_ms)
+            for place, connection in self.connections.items()
+            if connection.streaming
         )
         self.step(events.Progress(peers, self.range))
         due_ms = self.core.due_ms()
@@ -259,6 +259,7 @@ class SimulatedMaster:
                 tags = self.log.tags[sent : sent + count]
                 connection.send_down(("frame", sent, tags))
                 sent += len(tags)
+                connection.silent_since_ms = connection.silent_since_ms or self.world.now_ms
             row.sent_offset = max(row.sent_offset, sent * RECORD_BYTES)
 
     def report(self, connection: Connection, offset: int) -> None:
@@ -274,6 +275,8 @@ class SimulatedMaster:
                 self.close(connection, f"reported {offset} of {row.reported_offset}..{row.sent_offset}")
                 return
             self._check_report(connection, row.reported_offset // RECORD_BYTES, offset)
+            if offset > row.reported_offset:
+                connection.silent_since_ms = self.world.now_ms if offset < row.sent_offset else 0
             row.reported_offset = offset
             self.pump()
         self.settle()

@@ -29,7 +29,7 @@ class Connection:
         self.streaming = self.has_reported = False
         self.is_dead_here = False
         """For the master."""
-        self.read_ms = self.written_ms = 0
+        self.read_ms = self.written_ms = self.silent_since_ms = 0
 
     def send_down(self, what: tuple[Any, ...]) -> None:
         self.written_ms = self.slave.world.now_ms

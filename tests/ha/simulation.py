@@ -22,7 +22,7 @@ from ringmq.ha.handshake import ADOPT, SALVAGE
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from tests.ha.simulated_log import FILE_BYTES, FILE_RECORDS, RECORD_BYTES, Ledger
-from tests.ha.simulated_master import RESTART_MS, SimulatedMaster
+from tests.ha.simulated_master import BEAT_MS, RESTART_MS, SimulatedMaster
 from tests.ha.simulated_slave import TO_MASTER, TO_SLAVE, SimulatedSlave
 from tests.ha.simulated_world import Path, World
 
@@ -110,16 +110,20 @@ class Simulation:
         while end_ms < HEALED_MS and not self._healed():
             end_ms += 1000
             self.world.run(end_ms)
-        self._check(end_ms)
+        self.world.run(end_ms + BEAT_MS)
+        self._check(end_ms + BEAT_MS)
         return self.ledger.problems
 
     def _healed(self) -> bool:
-        return self.master.alive and not self.master.held and all(map(self._follows, self.slaves))
+        stalled_us = max(until for slave in self.slaves for until in slave.path.stalled_until_us)
+        calm = self.master.alive and not self.master.held and stalled_us < self.world.now_us
+        return calm and all(map(self._follows, self.slaves))
 
     def _follows(self, slave: SimulatedSlave) -> bool:
         """Its stream runs, and it has what the master has."""
         first = max(slave.log.first, self.master.log.first)
-        streams = slave.alive and slave.core.state == "transfer" and slave.connection is not None
+        link = slave.connection
+        streams = link is not None and link.streaming and not link.is_dead_here and slave.core.state == "transfer"
         return streams and slave.log.tags[first:] == self.master.log.tags[first:]
 
     def _produce(self) -> None:
@@ -197,7 +201,7 @@ class Simulation:
         """Retention: the oldest file of the master goes."""
         log = self.master.log
         if self.master.alive and log.first + 2 * FILE_RECORDS < log.end:
-            log.first += FILE_RECORDS
+            log.retire(FILE_RECORDS)
 
     def _repair(self) -> None:
         from ringmq.ha.slave_events import StoreSound

@@ -51,23 +51,22 @@ def test_a_room_is_what_the_slave_says_else_what_the_property_says() -> None:
 
 def test_silence_begins_with_data_that_waits_for_a_report() -> None:
     watch = SyncWatch(max_gap_bytes=1000, timeout_ms=3000, reported_offset=0, append_offset=0)
-    watch.observe(0, 0, 500, 10_000)
+    watch.observe(0, 500, silent_since_ms=0)
     assert watch.due_ms() is None, "nothing was sent yet"
-    watch.observe(500, 0, 500, 11_000)
-    watch.observe(500, 0, 500, 12_000)
+    watch.observe(0, 500, silent_since_ms=11_000)
     assert watch.due_ms() == 14_000
     assert watch.in_sync(13_999)
     assert not watch.in_sync(14_000)
-    watch.observe(500, 1, 500, 15_000)
+    watch.observe(1, 500, silent_since_ms=15_000)
     assert watch.in_sync(15_000), "progress, however small"
-    watch.observe(500, 500, 500, 16_000)
+    watch.observe(500, 500, silent_since_ms=0)
     assert watch.due_ms() is None
     assert watch.in_sync(10**9)
 
 
 def test_the_gap_counts_to_the_masters_end() -> None:
     watch = SyncWatch(max_gap_bytes=1000, timeout_ms=3000, reported_offset=0, append_offset=0)
-    watch.observe(1, 1, 1001, 0)
+    watch.observe(1, 1001, 0)
     assert not watch.in_sync(0)
-    watch.observe(2, 2, 1001, 0)
+    watch.observe(2, 1001, 0)
     assert watch.in_sync(0)

@@ -144,6 +144,28 @@ def test_flow_control_counts_every_byte(make_ha: MakeHa) -> None:
 # -- reports -------------------------------------------------------------------------------------------------
 
 
+def test_silence_counts_from_the_first_bytes_that_wait_for_a_report(make_ha: MakeHa) -> None:
+    ha = make_ha()
+    slave = ha.follow(0)
+    ha.turn()
+    assert ha.row(slave).silent_since_mono_ms == 0, "nothing is sent"
+    ha.append(log_bytes(10_000))
+    ha.turn_until(lambda: slave.end() == 10_000, "it has come")
+    since = int(ha.row(slave).silent_since_mono_ms)
+    assert 0 < since <= time.monotonic_ns() // 1_000_000
+    ha.append(log_bytes(10_000))
+    ha.turn_until(lambda: slave.end() == 20_000, "more has come")
+    slave.report(0)
+    ha.turn()
+    assert ha.row(slave).silent_since_mono_ms == since, "a report that says nothing new ends no silence"
+    slave.report(9000)
+    ha.turn_until(lambda: ha.row(slave).reported_offset == 9000, "it has reported a part")
+    assert ha.row(slave).silent_since_mono_ms >= since
+    slave.report(20_000)
+    ha.turn_until(lambda: ha.row(slave).reported_offset == 20_000, "it has reported all")
+    assert ha.row(slave).silent_since_mono_ms == 0
+
+
 def test_reports_may_come_in_any_pieces(make_ha: MakeHa) -> None:
     ha = make_ha()
     ha.append(b"x" * 5000)
