@@ -1,7 +1,8 @@
-"""Sync flush: nothing is readable before it is durable, on any path, while a fdatasync hangs.
+"""Nothing is readable before it is durable, on any path, while what makes it so hangs.
 
-Two ways to hang: the sync itself (test build of the C core), and a stopped flush worker. Two messages are on their way
-meanwhile: one whose producer waits, and one with WAIT=false, which is answered at once and no more readable for it.
+Sync flush: the sync itself (test build of the C core), or a stopped flush worker. Sync replication: a slave that takes
+everything in and reports nothing. Two messages are on their way meanwhile: one whose producer waits, and one with
+WAIT=false, which is answered at once and no more readable for it.
 """
 
 import json
@@ -29,6 +30,7 @@ from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from tests.conformance.wire import send_fields, shortened
 from tests.drill.settings import SMALL_STORE
 from tests.drill.sync_switch import SyncSwitch
+from tests.ha.raw_slave import RawSlave, ha_port
 from tests.raw_client import SEND_V2, RawClient, pull_fields
 from tests.waiting import wait_until
 
@@ -38,15 +40,17 @@ LITE_PULL, QUERY, SEARCH, MAX_OFFSET, EARLIEST, VIEW, TOPIC_STATS, UPDATE_TOPIC 
 NOT_FOUND, QUERY_NOT_FOUND = 19, 22
 SUSPEND = 2 | 4  # with the pull's own subscription
 FOREVER_MS = (1 << 62) - 1
-SETTINGS = {
-    "flushDiskType": "SYNC_FLUSH",
-    "syncFlushTimeout": 120_000,
+SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": 120_000, **SMALL_STORE}
+SYNC_MASTER = {
+    "brokerRole": "SYNC_MASTER",
+    "slaveTimeout": 120_000,
+    "haHousekeepingInterval": 600_000,
     **SMALL_STORE,
 }
 
 
 class Scene:
-    """A broker whose flush hangs; `waiting` is the connection of the producer that has no answer."""
+    """A broker whose flush or slave hangs; `waiting` is the connection of the producer that has no answer."""
 
     def __init__(self, broker: RunningBroker, client: RawClient, waiting: RawClient) -> None:
         self.broker, self.client, self.waiting = broker, client, waiting
@@ -69,7 +73,7 @@ class Scene:
             assert int(answer.ext_fields["msgId"][-16:], 16) == at
             self.offsets.append(at)
         self.during = read_watermarks(self.broker.store)
-        assert self.during.flushed_offset == self.before.append_offset < self.during.append_offset
+        assert self.during.confirm_offset == self.before.append_offset < self.during.append_offset
 
 
 # --- the paths: what each shows of a topic, as (bodies or offsets that must be those of durable messages) -------------
@@ -95,7 +99,7 @@ def by_key(scene: Scene, topic: str) -> list[bytes]:
     for key in ("durable", "late"):
         fields = {"topic": topic, "key": key, "maxNum": 32, "beginTimestamp": 0, "endTimestamp": FOREVER_MS}
         answer = scene.client.ask(QUERY, fields)
-        assert int(answer.ext_fields["indexLastUpdatePhyoffset"]) <= read_watermarks(scene.broker.store).flushed_offset
+        assert int(answer.ext_fields["indexLastUpdatePhyoffset"]) <= read_watermarks(scene.broker.store).confirm_offset
         if answer.code == 0:
             found += [bytes(message.body) for message in decode_messages(answer.body)]
         else:
@@ -177,6 +181,15 @@ def stopped_worker(broker: RunningBroker) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@contextmanager
+def silent(slave: RawSlave) -> Iterator[None]:
+    slave.reports = False
+    try:
+        yield
+    finally:
+        slave.reports = True
+
+
 def held_pull(scene: Scene, topic: str, offset: int, suspend_ms: int) -> RawClient:
     client = RawClient(scene.broker.address, timeout_s=30)
     fields = pull_fields(topic, 0, offset, sysFlag=SUSPEND, suspendTimeoutMillis=suspend_ms)
@@ -184,11 +197,22 @@ def held_pull(scene: Scene, topic: str, offset: int, suspend_ms: int) -> RawClie
     return client
 
 
-@pytest.mark.parametrize("how", ["sync hangs", "worker stopped"])
+@contextmanager
+def stage(folder: Path, how: str) -> Iterator[tuple[RunningBroker, Callable[[], AbstractContextManager[Any]]]]:
+    """A broker, and what makes it wait."""
+    switch = SyncSwitch(folder)
+    if how == "slave silent":
+        with RunningBroker(folder / "store", SYNC_MASTER) as broker, RawSlave(ha_port(broker)) as slave:
+            yield broker, lambda: silent(slave)
+        return
+    with RunningBroker(folder / "store", SYNC_FLUSH, environment=switch.environment) as broker:
+        yield broker, switch.stalled if how == "sync hangs" else lambda: stopped_worker(broker)
+
+
+@pytest.mark.parametrize("how", ["sync hangs", "worker stopped", "slave silent"])
 def test_nothing_is_readable_before_it_is_durable(tmp_path: Path, how: str) -> None:
-    switch = SyncSwitch(tmp_path)
     with (
-        RunningBroker(tmp_path / "store", SETTINGS, environment=switch.environment) as broker,
+        stage(tmp_path, how) as (broker, stall),
         RawClient(broker.address) as client,
         RawClient(broker.address, timeout_s=60) as waiting,
     ):
@@ -198,12 +222,10 @@ def test_nothing_is_readable_before_it_is_durable(tmp_path: Path, how: str) -> N
                 "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
             })  # fmt: skip
             assert made.code == 0
-        assert client.send(SEEN, b"durable", pairs={"KEYS": "durable"}).code == 0
+        durable = {"KEYS": "durable"}
+        wait_until(lambda: client.send(SEEN, b"durable", pairs=durable).code == 0, "a slave counts, if one has to")
         scene = Scene(broker, client, waiting)
         wait_until(lambda: by_key(scene, SEEN) == [b"durable"], "the index has it")
-        stall: Callable[[], AbstractContextManager[Any]] = (
-            switch.stalled if how == "sync hangs" else lambda: stopped_worker(broker)
-        )
         with stall():
             scene.run_stalled()
             held = held_pull(scene, SEEN, 1, 60_000)
@@ -217,7 +239,7 @@ def test_nothing_is_readable_before_it_is_durable(tmp_path: Path, how: str) -> N
             upper = {"topic": SEEN, "queueId": 0, "timestamp": FOREVER_MS, "boundaryType": "upper"}
             assert client.ask(SEARCH, upper).ext_fields["offset"] == "0", "the last message that there is"
             facts = json.loads(command(scene, "inspect"))
-            assert facts["live_owner"] and facts["readable_offset"] <= scene.before.flushed_offset
+            assert facts["live_owner"] and facts["readable_offset"] <= scene.before.confirm_offset
             assert sum(queue["messages"] for queue in facts["queues"] if queue["topic"] in (SEEN, FRESH)) == 1
             verified = json.loads(command(scene, "verify", "-q", "--no-cross-check"))
             assert (verified["records"], verified["units"], verified["errors"]) == (1, 1, 0)
@@ -227,14 +249,14 @@ def test_nothing_is_readable_before_it_is_durable(tmp_path: Path, how: str) -> N
             time.sleep(0.2)  # an observed span: a wrong answer to the held ones would be here by now
             assert held.is_open() and not has_answer(held)
             assert not has_answer(waiting), "the producer waits"
-            assert read_watermarks(broker.store).flushed_offset == scene.before.flushed_offset
+            assert read_watermarks(broker.store).confirm_offset == scene.before.confirm_offset
         for _ in (SEEN, FRESH):
             answer = waiting.hear()
             assert answer is not None and answer.code == 0
         woken = held.hear()
         assert woken is not None and woken.code == 0
         assert b"late" in [bytes(message.body) for message in decode_messages(woken.body)]
-        for path in PATHS if how == "sync hangs" else [pulled]:
+        for path in PATHS if how != "worker stopped" else [pulled]:
             for topic, known in ((SEEN, [b"durable"]), (FRESH, [])):
                 expected = sorted([*known, b"late", b"late too"])
                 wait_until(lambda p=path, t=topic, e=expected: sorted(p(scene, t)) == e, path.__name__)
