@@ -10,7 +10,6 @@ enum {
     CODE_SERVICE_NOT_AVAILABLE = 14,
     GOES_ON = -1,
     BLOCKED_MS = 1, /* a producer's ring is full: it is being taken from, or its process starts anew */
-    STOP_MS = 3000, /* a stop waits no longer for replicas, whatever slaveTimeout says */
 };
 
 void rmq_completer_open(struct rmq_completer *c, struct rmq_plane *plane)
@@ -39,7 +38,8 @@ static struct missing missing_of(struct rmq_completer *c, const struct rmq_parke
 static int64_t slave_patience_ms(struct rmq_completer *c)
 {
     int64_t timeout_ms = c->header->settings.slave_timeout_ms;
-    return timeout_ms > STOP_MS && rmq_load(&c->marks->stop_requested) ? STOP_MS : timeout_ms;
+    int hurries = timeout_ms > RMQ_STOP_SLAVES_MS && rmq_load(&c->marks->stop_requested);
+    return hurries ? RMQ_STOP_SLAVES_MS : timeout_ms;
 }
 
 /* The entry's answer: code 0, a refusal, or GOES_ON. */

@@ -60,6 +60,7 @@
 #define RMQ_STOP_FLUSH 4
 #define RMQ_STOP_DISPATCH 5
 #define RMQ_STOP_HA 6 /* a master's; a slave's ends in the phase of write, whose work it does */
+#define RMQ_STOP_SLAVES_MS 3000 /* a stop waits no longer for slaves, whatever slaveTimeout says */
 
 /* replication_state. Anything but OK: write refuses a send that waits for replicas before it is appended, the completer
  * answers what is parked behind replicated_offset at once with this response code. */
