@@ -27,6 +27,11 @@ bench: ## side by side: stock RocketMQ, RingMQ and the ceiling; table, JSON and 
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.bench $(BENCH_ARGS)
 
+.PHONY: bench-matrix
+bench-matrix: ## topics x body size x consumers x policy on a master and a slave, within an hour; MATRIX_ARGS="--topics 1,8"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "matrix" $(BIN)/python -m ringmq.loadtest.matrix $(MATRIX_ARGS)
+
 .PHONY: bench-spark
 bench-spark: ## the Spark bridge against Parquet, the stock client and the native loader; SPARK_BENCH_ARGS="--rounds 3"
 	@.ci/stage "set up" .ci/bootstrap test

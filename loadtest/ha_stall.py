@@ -13,7 +13,7 @@ from ringmq.loadtest.tools import Report
 
 MIB = 1 << 20
 LOAD_RATE = 20_000  # messages/s of 200 B: 60 s write half a gigabyte
-SETTLE_LOAD_S = 3.0  # buffers are as large as they get under this load
+SETTLE_LOAD_MAX_S = 3.0  # buffers are as large as they get under this load
 CATCH_UP_TIMEOUT_S = 120.0
 
 
@@ -25,7 +25,8 @@ def stall_row(context: Context, system: str) -> Measurement:
     with open_pair(context, system, ASYNC_MASTER) as pair:
         reports: list[Report] = []
         topic = context.topic("stall")
-        seconds = context.stall_s + 2 * SETTLE_LOAD_S
+        settle_s = min(SETTLE_LOAD_MAX_S, context.stall_s)
+        seconds = context.stall_s + 2 * settle_s
 
         def load() -> None:
             loader = context.loader(pair.port)
@@ -34,7 +35,7 @@ def stall_row(context: Context, system: str) -> Measurement:
 
         producer = threading.Thread(target=load)
         producer.start()
-        time.sleep(SETTLE_LOAD_S)
+        time.sleep(settle_s)
         master = pair.master.pids()
         before, tcp_before = private_bytes(master)["total"], tcp_bytes()
         grown, tcp_grown, behind = 0, 0, 0

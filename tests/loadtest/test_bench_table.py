@@ -123,7 +123,7 @@ def test_the_table_holds_the_promised_rows_of_replication() -> None:
         ("repl-stall", "grown_mib"): "<=16",
         ("repl-link-loss", "reset_ms"): "<=50",
         ("repl-link-loss", "close_ms"): "<=50",
-        ("repl-link-loss", "silence_first_ms"): "<=3000",
+        ("repl-link-loss", "silence_first_ms"): "<=3050",
         ("repl-link-loss", "silence_later_ms"): "<=10",
     }
 

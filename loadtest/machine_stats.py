@@ -1,0 +1,58 @@
+"""What the whole machine did between two looks: disk writes and their wait, bytes over the loopback."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SECTOR_BYTES = 512
+
+
+@dataclass(frozen=True)
+class Look:
+    """Counters since the machine started; `disk_*` are 0 when the folder lies on no block device."""
+
+    at_s: float
+    disk_writes: int
+    disk_bytes: int
+    disk_wait_ms: int  # sum over all writes
+    io_wait_s: float  # of all CPUs
+    loopback_bytes: int
+
+    def until(self, later: "Look") -> dict[str, float]:
+        """Rates from here to `later`: MB/s written, ms a write took, share of a CPU that waited, MB/s of loopback."""
+        seconds = max(later.at_s - self.at_s, 1e-9)
+        writes = later.disk_writes - self.disk_writes
+        return {
+            "disk_mb_per_s": (later.disk_bytes - self.disk_bytes) / 1e6 / seconds,
+            "disk_wait_ms": (later.disk_wait_ms - self.disk_wait_ms) / writes if writes else 0.0,
+            "io_wait_cpu": (later.io_wait_s - self.io_wait_s) / seconds,
+            "loopback_mb_per_s": (later.loopback_bytes - self.loopback_bytes) / 1e6 / seconds,
+        }
+
+
+def look(folder: Path) -> Look:
+    """The counters now; the disk is the one that holds `folder`."""
+    writes, sectors, wait_ms = disk_counters(Path("/proc/diskstats").read_text(), folder.stat().st_dev)
+    cpu = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    io_wait_s = int(cpu[5]) / os.sysconf("SC_CLK_TCK")
+    loopback = loopback_counter(Path("/proc/net/dev").read_text())
+    return Look(time.monotonic(), writes, sectors * SECTOR_BYTES, wait_ms, io_wait_s, loopback)
+
+
+def disk_counters(diskstats: str, device: int) -> tuple[int, int, int]:
+    """Writes completed, sectors written and ms spent writing of a device, from the text of /proc/diskstats."""
+    for line in diskstats.splitlines():
+        words = line.split()
+        if (int(words[0]), int(words[1])) == (os.major(device), os.minor(device)):
+            return int(words[7]), int(words[9]), int(words[10])
+    return 0, 0, 0
+
+
+def loopback_counter(net_dev: str) -> int:
+    """Bytes that the loopback device has passed, from the text of /proc/net/dev."""
+    for line in net_dev.splitlines():
+        name, _, counters = line.strip().partition(":")
+        if name == "lo":
+            return int(counters.split()[0])
+    return 0

@@ -1,0 +1,74 @@
+"""The replication matrix: its cells, its table and plots, and one cell measured for real."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest import matrix
+from ringmq.loadtest.machine_stats import Look, disk_counters, look, loopback_counter
+from ringmq.loadtest.matrix_cells import Cell, Outcome, all_cells
+from ringmq.loadtest.matrix_report import table, write_plots
+
+DISKSTATS = """\
+ 254       0 vda 10 0 80 5 700 3 16000 900 0 1000 905 0 0 0 0
+ 254       1 vda1 1 0 8 1 70 3 1600 90 0 100 95 0 0 0 0
+"""
+NET_DEV = """\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo
+    lo: 12345      10    0    0    0     0          0         0    12345      10    0    0    0
+"""
+
+
+def test_the_matrix_has_108_different_cells() -> None:
+    cells = all_cells()
+    assert len(cells) == len(set(cells)) == 108
+    assert len(matrix.chosen(matrix.parse(["--topics", "1,8", "--bodies", "100"]))) == 12
+
+
+def test_counters_are_read_by_name() -> None:
+    assert disk_counters(DISKSTATS, os.makedev(254, 1)) == (70, 1600, 90)
+    assert disk_counters(DISKSTATS, os.makedev(8, 0)) == (0, 0, 0)
+    assert loopback_counter(NET_DEV) == 12345
+    assert loopback_counter("") == 0
+
+
+def test_rates_are_differences_over_time(tmp_path: Path) -> None:
+    before = Look(10.0, 100, 0, 50, 1.0, 0)
+    after = Look(12.0, 140, 8_000_000, 130, 2.0, 6_000_000)
+    wanted = {"disk_mb_per_s": 4.0, "disk_wait_ms": 2.0, "io_wait_cpu": 0.5, "loopback_mb_per_s": 3.0}
+    assert before.until(after) == wanted
+    assert look(tmp_path).at_s > 0
+
+
+def test_a_cell_that_was_not_correct_says_so_in_the_table(tmp_path: Path) -> None:
+    values = {"messages_per_s": 12345.6, "p99": 2500.0}
+    good = Outcome(Cell(8, 1024, False, "async + async"), True, "", values)
+    bad = Outcome(Cell(16, 1024, False, "async + async"), False, "read back: 9 of 10, 0 out of order", {})
+    text = table([good.document(), bad.document()])
+    assert "| 1 KiB | produce | async + async | 8 | 12,346 | - | - | 2.50 |" in text
+    assert "**no**: read back: 9 of 10" in text
+    write_plots([good.document(), bad.document()], tmp_path / "matrix.svg")
+    assert (tmp_path / "matrix.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_one_cell_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Consumed, with flush and replication awaited."""
+    options = ["--seconds", "0.3", "--topics", "8", "--bodies", "100", "--folder", str(tmp_path)]
+    cells = [cell for cell in matrix.chosen(matrix.parse(options)) if cell.consume and "+ sync repl" in cell.policy]
+    assert [cell.policy for cell in cells] == ["sync flush + sync replication"]
+    context = matrix.context_of(matrix.parse(options))
+    (outcome,) = matrix.run_matrix(context, cells, minutes=1)
+    assert outcome.correct, outcome.note
+    assert outcome.values["messages_per_s"] > 0
+    assert {"mean", "p99", "p99_9", "master_cpu", "slave_cpu", "memory_mib", "consumed_per_s"} <= set(outcome.values)
+    assert json.loads(json.dumps(outcome.document()))["topics"] == 8
+    assert "1/1" in capsys.readouterr().err
+
+
+def test_cells_without_time_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    context = matrix.context_of(matrix.parse(["--folder", str(tmp_path)]))
+    assert matrix.run_matrix(context, all_cells(), minutes=-1) == []
+    assert "no time left for 108 cells" in capsys.readouterr().err
