@@ -1,14 +1,14 @@
 """Rows about an empty slave: how fast it gets a long log, and what producers notice of that."""
 
+import os
 import time
 from contextlib import closing
 
 from ringmq.loadtest.ha_pairs import ASYNC_MASTER, POLL_S, Pair, Settings
 from ringmq.loadtest.ha_rows import fill
-from ringmq.loadtest.measurement import STOCK, Measurement
+from ringmq.loadtest.measurement import Measurement
 from ringmq.loadtest.rows import Context
 from ringmq.loadtest.tcp_copy import copy_rate
-from ringmq.loadtest.warm_up import warm_up
 
 # Stock starts an empty slave with the newest file: one file makes the bytes equal. The largest that stock can map.
 ONE_FILE: Settings = {**ASYNC_MASTER, "mappedFileSizeCommitLog": (1 << 31) - 4096}
@@ -21,9 +21,8 @@ PRODUCTION_RATE = 5000  # messages/s, far below what both brokers bear
 def _filled_master(context: Context, system: str, settings: Settings) -> Pair:
     pair = Pair(system, context.folder / f"{system}-pair", {**ONE_FILE, **settings}, context.cpus)
     try:
-        fill(context, pair, context.catch_up_bytes)
-        if system == STOCK:
-            warm_up(context, pair, min(context.stock_warmup_s, 4.0))
+        fill(context, pair, context.catch_up_bytes)  # which warms stock's master, too
+        os.sync()
     except BaseException:
         pair.close()
         raise
@@ -46,6 +45,7 @@ def catch_up_row(context: Context, system: str) -> Measurement:
     with closing(_filled_master(context, system, {})) as pair:
         source = pair.master.store / "commitlog" / f"{0:020d}"
         copy = copy_rate(context.tools, source, pair.folder / "copy")
+        os.sync()
         at = _wait_for_first(pair)
         began = time.monotonic()
         end = pair.wait_in_sync(CATCH_UP_TIMEOUT_S).end
