@@ -142,7 +142,10 @@ def listen_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
 def listen_for_slaves(config: BrokerConfig, *, any_port: bool) -> socket.socket:
     """The HA listener: haListenPort, by default listenPort + 1 (`BrokerStartup`). `any_port`: listenPort was 0, so any
     free port will do where haListenPort says none."""
-    return listen(config.bind_address, config.ha_listen_port or (0 if any_port else config.listen_port + 1))
+    try:
+        return listen(config.bind_address, config.ha_listen_port or (0 if any_port else config.listen_port + 1))
+    except StartError as error:
+        raise StartError(f"{error}, where slaves would connect; set haListenPort to a free port") from error
 
 
 def listener_per_reader(first: socket.socket, readers: int) -> list[socket.socket]:

@@ -109,6 +109,11 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
         second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
         assert second.returncode != 0
         assert f"cannot listen on 127.0.0.1:{broker.port}" in second.stderr
+        command = [*serve_command(tmp_path / "three"), "--set", f"haListenPort={broker.port}"]
+        third = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        assert third.returncode != 0
+        assert f"cannot listen on 127.0.0.1:{broker.port}" in third.stderr
+        assert "set haListenPort to a free port" in third.stderr
 
 
 def test_refused_io_uring_is_one_clear_line(tmp_path: Path) -> None:
