@@ -269,7 +269,7 @@ int rmq_ha_sender_run(struct rmq_ha_sender *s, int64_t budget_ns)
     for (;;) {
         rmq_store_relaxed(&s->role->progress, s->role->progress + 1);
         s->append_offset = rmq_load(&s->marks->append_offset);
-        int64_t sent = send_out(s);
+        worked |= send_out(s) > 0;
         int received_pending = (wants_received(&s->answer) || wants_received(&s->confirm)) && update_received(s);
         publish(s);
         note_caught_up(s);
@@ -281,8 +281,7 @@ int rmq_ha_sender_run(struct rmq_ha_sender *s, int64_t budget_ns)
         int64_t left_ns = end_ns - rmq_mono_ns();
         if (left_ns <= 0)
             return RMQ_RUN_BUDGET;
-        if (sent) {
-            worked = 1;
+        if (can_send(s)) {
             take_in(s, 0);
             continue;
         }
