@@ -1,23 +1,15 @@
-"""The HA writer over the log of a stock 5.3.3 master, with what its recorded slave said: the bytes are the recorded ones."""
+"""The HA writer over the log of a stock 5.3.3 master, with what its recorded slave said: the recorded bytes come out."""
 
 import gzip
 import json
 import struct
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from ha_kit import HaKit
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "ha"
-SEGMENT_BYTES = 131_072
-
-
-def master_log() -> bytes:
-    with tarfile.open(GOLDEN / "classic-master-commitlog.tar.gz") as tar:
-        files = sorted((member for member in tar if member.isfile()), key=lambda member: member.name)
-        return b"".join(tar.extractfile(member).read() for member in files)  # type: ignore[union-attr]
+from tests.ha.golden_streams import FILE_BYTES, GOLDEN, master_log
 
 
 def recorded(name: str, connection: str) -> Iterator[tuple[str, bytes]]:
@@ -53,7 +45,7 @@ def test_a_recorded_slave_gets_the_recorded_bytes(
     tmp_path: Path, name: str, connection: str, start: int, end_at_first: int
 ) -> None:
     log = master_log()
-    ha = HaKit(tmp_path, segment_bytes=SEGMENT_BYTES)
+    ha = HaKit(tmp_path, segment_bytes=FILE_BYTES)
     ha.append(log[:end_at_first])
     reads = recorded(name, connection)
     direction, said = next(reads)
