@@ -1,4 +1,4 @@
-"""The HA writer over the log of a stock 5.3.3 master, with what its recorded slave said: the recorded bytes come out."""
+"""The HA writer over a stock 5.3.3 master's log, with what its recorded slave said: the recorded bytes come out."""
 
 import gzip
 import json
