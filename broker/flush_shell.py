@@ -21,6 +21,7 @@ from ringmq.store.retention import LogRetention, RetentionSettings
 
 CHECKPOINT_EVERY_MS = 1000
 SEGMENT_RETRY_MS = 1000
+NOTHING_CONFIRMED = 1  # no record ends there
 
 
 class FlushShell:
@@ -88,13 +89,18 @@ class FlushShell:
             logics_time_ms=max(old.logics_time_ms, dispatch[lib.RMQ_DISPATCH_QUEUES_SYNCED_MS]),
             index_time_ms=max(old.index_time_ms, dispatch[lib.RMQ_DISPATCH_INDEX_SYNCED_MS]),
             master_flushed_offset=old.master_flushed_offset,
-            confirm_offset=old.confirm_offset,
+            confirm_offset=self._confirmed(),
         )
         if new != old:
             try:
                 write_checkpoint(self._root, new)
             except OSError as error:
                 print(f"ringmq: the checkpoint cannot be written: {error}", file=sys.stderr, flush=True)
+
+    def _confirmed(self) -> int:
+        """What replicas have confirmed, for readers of a store without owner; 0 where nobody asks for replicas."""
+        limited = self._plane.watermarks.confirm_policy & lib.RMQ_CONFIRM_LIMITED
+        return max(self._plane.confirm_offset(), NOTHING_CONFIRMED) if limited else 0
 
     # -- helper thread -------------------------------------------------------------------------------------
 

@@ -119,16 +119,18 @@ def confirm_policy_of(config: BrokerConfig) -> int:
     """Which words bound what consumers may see: a slave is bound by what its master says, too."""
     limited = config.broker_role == "SLAVE" or waits_for_replicas(config)
     flushed = config.flush_disk_type == "SYNC_FLUSH"
-    return (lib.RMQ_CONFIRM_FLUSHED if flushed else lib.RMQ_CONFIRM_APPENDED) | (lib.RMQ_CONFIRM_LIMITED * limited)
+    policy = int(lib.RMQ_CONFIRM_FLUSHED if flushed else lib.RMQ_CONFIRM_APPENDED)
+    return policy | int(lib.RMQ_CONFIRM_LIMITED) if limited else policy
 
 
 def first_confirm_limit(recovered: RecoveredStore) -> int:
     """confirm_limit at a start: what was readable stays so, the rest waits for replicas, or for the master's word.
 
-    What dispatch has done was confirmed, and it works in order.
+    What dispatch has done was confirmed, and it works in order; the checkpoint knows what queues may have lost.
     """
-    dispatched = max((state.physical_end for state in recovered.queues.values()), default=0)
-    return min(max(recovered.redispatch_offset, dispatched), recovered.append_offset)
+    known = [recovered.redispatch_offset, recovered.checkpoint.confirm_offset]
+    known += [state.physical_end for state in recovered.queues.values()]
+    return min(max(known), recovered.append_offset)
 
 
 def _fill_replication(plane: Plane, config: BrokerConfig) -> None:

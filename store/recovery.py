@@ -35,6 +35,7 @@ from ringmq.store.recovery_index import recover_index
 from ringmq.store.recovery_queues import QueueState, bound_queues, load_queues, truncate_queues
 
 REDISPATCH_WINDOW_BYTES = 32 << 20
+NO_LIMIT = 1 << 63
 BORDER_QUEUES = 16
 _PROPERTIES_STATE = {
     -1: "its properties hold a NUL byte",
@@ -137,7 +138,8 @@ def recover(
 def survey(config: StoreConfig) -> RecoveredStore:
     """What `recover` would find, with nothing written: for readers of a store that has no owner.
 
-    After a clean stop the queues know everything and the log is not scanned. Raises StoreLoadError, OSError.
+    After a clean stop the queues know everything and the log is not scanned. Where the owner waited for replicas, what
+    they had not confirmed is left out. Raises StoreLoadError, OSError.
     """
     result = RecoveredStore(_mode(config.root, True, []))
     store = MessageStore(config)
@@ -147,7 +149,9 @@ def survey(config: StoreConfig) -> RecoveredStore:
     result.queues = load_queues(store, trusted=result.mode != CHECKPOINT, remove_empty=False)
     result.append_offset = max(0, _queues_end(result))
     if result.mode != CLEAN or not result.append_offset:
-        _scan(store, result, _scan_start(store, result, REDISPATCH_WINDOW_BYTES))
+        confirmed = result.checkpoint.confirm_offset
+        limit = max(_queues_end(result), confirmed) if confirmed else NO_LIMIT
+        _scan(store, result, _scan_start(store, result, REDISPATCH_WINDOW_BYTES), limit=limit)
         bound_queues(store, result.queues, result.append_offset)
     return result
 
@@ -258,7 +262,9 @@ def _known_topics(root: Path) -> set[str] | None:
     return set(table) if isinstance(table, dict) and table else None
 
 
-def _scan(store: MessageStore, result: RecoveredStore, start: int, *, every_topic: bool = False) -> None:
+def _scan(
+    store: MessageStore, result: RecoveredStore, start: int, *, every_topic: bool = False, limit: int = NO_LIMIT
+) -> None:
     table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
     if table == ffi.NULL:
         raise MemoryError("no memory for the table of queues")
@@ -268,7 +274,7 @@ def _scan(store: MessageStore, result: RecoveredStore, start: int, *, every_topi
         row.queue_max, row.queue_end, row.is_batch = queue.max_offset, queue.physical_end, int(queue.is_batch)
     state = ffi.new("struct rmq_log_recovery *")
     lib.rmq_log_recovery_init(state, table)
-    append = _scan_files(store, result, start, state)
+    append = _scan_files(store, result, start, state, limit)
     torn = state.last_properties_state
     was_readable = result.mode == CLEAN or (result.mode == SAME_BOOT and state.last_offset < _queues_end(result))
     keep = state.last_offset < 0 or torn == 0 or was_readable
@@ -282,8 +288,10 @@ def _scan(store: MessageStore, result: RecoveredStore, start: int, *, every_topi
     _take_rows(table, result, None if every_topic else _known_topics(store.config.root))
 
 
-def _scan_files(store: MessageStore, result: RecoveredStore, start: int, state: Any) -> int:
+def _scan_files(store: MessageStore, result: RecoveredStore, start: int, state: Any, limit: int) -> int:
     """Scan file after file; returns the end of the last valid record (or the blank that ends the newest file).
+
+    Records that end above `limit` are left out.
 
     After a clean stop nothing can be torn: a bad record in front of the queues' end is damage done later, it stays
     where it is and the scan goes on behind it (stock would cut the log there).
@@ -291,14 +299,16 @@ def _scan_files(store: MessageStore, result: RecoveredStore, start: int, state: 
     files = store.commit_log.files
     queues_end = _queues_end(result)
     offset = start
-    while (found := files.find(offset)) is not None:
+    while offset < limit and (found := files.find(offset)) is not None:
         file_start, mapped = found
-        data = ffi.from_buffer(mapped)
+        data, end = ffi.from_buffer(mapped), min(len(mapped), limit - file_start)
         check_crc = int(store.config.check_crc_on_recover)
-        at = lib.rmq_log_recovery_scan(state, data, offset - file_start, len(mapped), file_start, check_crc)
+        at = lib.rmq_log_recovery_scan(state, data, offset - file_start, end, file_start, check_crc)
         if at < 0:
             raise MemoryError("no memory for the table of queues")
         offset = file_start + int(at)
+        if end < len(mapped):
+            return offset
         if state.reason not in (records.BLANK, records.END):
             border = store.next_border(offset, queues_end) if result.mode == CLEAN else None
             if border is not None:

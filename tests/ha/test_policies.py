@@ -10,6 +10,7 @@ import pytest
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.codes import ResponseCode
+from ringmq.store.checkpoint import read_checkpoint
 from tests.conformance.wire import send_fields, shortened
 from tests.drill.settings import SMALL_STORE
 from tests.ha.told_slave import ToldSlave, status
@@ -251,6 +252,7 @@ def test_an_unconfirmed_tail_waits_over_a_clean_stop(tmp_path: Path) -> None:
         assert broker.stop() == 0
         assert sending.code() in (ResponseCode.SLAVE_NOT_AVAILABLE, ResponseCode.FLUSH_SLAVE_TIMEOUT)
     assert not (tmp_path / "store" / "abort").exists()
+    assert read_checkpoint(tmp_path / "store").confirm_offset == end, "what readers without a broker go by"
     with RunningBroker(tmp_path / "store", {**SETTINGS, **settings}) as broker, RawClient(broker.address) as client:
         marks = read_watermarks(broker.store)
         assert marks.confirm_offset == end < marks.append_offset

@@ -1,12 +1,14 @@
 """What a reader finds in a store without an owner: what recovery would find, with nothing written."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ringmq.store import layout, markers
+from ringmq.store.checkpoint import read_checkpoint, write_checkpoint
 from ringmq.store.consume_queue import UNIT_BYTES
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import CLEAN, SAME_BOOT, recover, survey
@@ -73,6 +75,25 @@ def test_a_queue_that_was_never_dispatched_is_found_in_the_log(crashed_copy: Cop
     found = survey(crashed_config(root))
     tail = undispatched(MessageStore(crashed_config(root)), found)["CrashB", 0]
     assert tail[-1].queue_offset == count - 1
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 40])
+def test_what_replicas_had_not_confirmed_is_left_out(crashed_copy: Copy, beyond: int) -> None:
+    """An owner that waited for replicas left word how far they were: a record that ends behind it stays unread."""
+    root = crashed_copy("crash-kill9")
+    config = crashed_config(root)
+    store, end = MessageStore(config), survey(config).append_offset
+    last = [offset for offset, _ in store.commit_log.places(end - end % config.commit_log_file_bytes, end)][-8:]
+    for name in store.queue_names():
+        queue = store.queue(name.topic, name.queue_id)
+        assert queue is not None
+        _take_back_units(root, name.topic, name.queue_id, queue.trusted_end()[0] - queue.offsets_at((last[0],))[0])
+    write_checkpoint(root, replace(read_checkpoint(root), confirm_offset=last[4] + beyond))
+    found = survey(config)
+    assert found.append_offset == last[4]
+    tails = undispatched(MessageStore(config), found)
+    assert sorted(record.commit_log_offset for tail in tails.values() for record in tail) == last[:4]
+    assert recover(config).append_offset == end, "an owner goes on with all of it"
 
 
 def test_a_clean_store_is_not_scanned(golden_basic: Path, expected: dict[str, Any]) -> None:
