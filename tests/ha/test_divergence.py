@@ -1,0 +1,145 @@
+"""A master that has lost a tail which its slave has: writes are held until it is decided whose log is right."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest.running import RunningBroker
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.ha_bodies import HaStatus
+from ringmq.store.store_order import CUT, StoreOrder, write_order
+from tests.ha.test_pair import MASTER, log_bytes, marks, running_slave, wait_for_slave
+from tests.raw_client import RawClient
+from tests.staging import make_topic, messages_of
+from tests.waiting import wait_until
+
+ASYNC = {**MASTER, "brokerRole": "ASYNC_MASTER"}
+SENT = [b"%d " % number + b"x" * 700 for number in range(60)]
+LOST_FROM = 30_000
+NO_HOLD = "none"
+
+
+def bodies(broker: RunningBroker) -> list[bytes]:
+    return [bytes(message.body) for message in messages_of(broker.address, "Diverged", 1)]
+
+
+def send_all(broker: RunningBroker, messages: list[bytes]) -> None:
+    with RawClient(broker.address) as client:
+        for body in messages:
+            assert client.send("Diverged", body).code == 0
+
+
+def is_held(broker: RunningBroker) -> bool:
+    """As the master says; a send would make the logs differ as long as it is not."""
+    with RawClient(broker.address) as client:
+        return HaStatus.decode(client.ask(RequestCode.HA_STATUS, {}).body).write_hold != NO_HOLD
+
+
+def takes_sends(broker: RunningBroker) -> bool:
+    with RawClient(broker.address) as client:
+        return client.send("Diverged", b"?").code == 0
+
+
+def decide(broker: RunningBroker, choice: str) -> None:
+    with RawClient(broker.address) as client:
+        assert client.ask(RequestCode.HA_DECIDE, {"brokerId": 1, "choice": choice}).code == 0
+
+
+@pytest.fixture(scope="module")
+def stopped_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """Stores of a pair in `master` and `slave`; the master is to lose what it has from LOST_FROM on. The log's end."""
+    folder = tmp_path_factory.mktemp("pair")
+    with RunningBroker(folder / "master", ASYNC) as master:
+        make_topic(master.address, "Diverged", 1)
+        with running_slave(folder, master) as slave:
+            send_all(master, SENT)
+            end = wait_for_slave(master, slave)
+        assert master.stop() == 0
+    write_order(folder / "master", StoreOrder(CUT, LOST_FROM))
+    return folder, end
+
+
+@pytest.fixture
+def slave_end(tmp_path: Path, stopped_pair: tuple[Path, int]) -> int:
+    """Puts the pair's stores into tmp_path; the end of the slave's log."""
+    folder, end = stopped_pair
+    for name in ("master", "slave"):
+        shutil.copytree(folder / name, tmp_path / name)
+    return end
+
+
+@contextmanager
+def held_pair(tmp_path: Path, slave_end: int) -> Iterator[tuple[RunningBroker, RunningBroker]]:
+    """Master and slave are back, and the master holds its writes."""
+    with RunningBroker(tmp_path / "master", ASYNC) as master:
+        assert marks(master).append_offset <= LOST_FROM
+        with running_slave(tmp_path, master) as slave:
+            wait_until(lambda: is_held(master), "writes are held", 30)
+            assert not takes_sends(master)
+            assert marks(master).append_offset <= LOST_FROM < marks(slave).append_offset == slave_end
+            yield master, slave
+        assert master.stop() == 0
+
+
+def test_an_operator_adopts_the_slaves_tail(tmp_path: Path, slave_end: int) -> None:
+    with held_pair(tmp_path, slave_end) as (master, slave):
+        pid = master.process.pid
+        decide(master, "adopt")
+        wait_until(
+            lambda: marks(master).live and marks(master).append_offset == slave_end, "the tail is taken over", 30
+        )
+        wait_until(lambda: takes_sends(master), "writes go on", 30)
+        assert master.process.pid == pid and master.process.poll() is None
+        assert bodies(master)[: len(SENT)] == SENT
+        end = wait_for_slave(master, slave)
+        assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
+
+
+def test_an_operator_gives_the_slaves_tail_up(tmp_path: Path, slave_end: int) -> None:
+    tail = log_bytes(tmp_path / "slave", LOST_FROM, slave_end)
+    with held_pair(tmp_path, slave_end) as (master, slave):
+        decide(master, "salvage")
+        wait_until(lambda: takes_sends(master), "writes go on", 30)
+        wait_until(
+            lambda: marks(slave).live and marks(slave).append_offset == marks(master).append_offset, "it is cut", 30
+        )
+        end = wait_for_slave(master, slave)
+        assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
+        assert bodies(master)[:-1] == SENT[: len(bodies(master)) - 1]
+    saved = b"".join(path.read_bytes() for path in sorted((tmp_path / "slave" / "salvage").iterdir()))
+    assert tail in saved
+
+
+def test_a_rule_adopts_without_being_asked(tmp_path: Path, slave_end: int) -> None:
+    with RunningBroker(tmp_path / "master", {**ASYNC, "haDivergenceRule": "adopt"}) as master:
+        with running_slave(tmp_path, master) as slave:
+            wait_until(lambda: marks(master).live and marks(master).append_offset >= slave_end, "it is taken over", 40)
+            wait_until(lambda: takes_sends(master), "writes go on", 30)
+            assert bodies(master)[: len(SENT)] == SENT
+            end = wait_for_slave(master, slave)
+            assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
+        assert master.stop() == 0
+
+
+def test_logs_that_differ_are_told_apart_and_the_slaves_part_is_kept(tmp_path: Path, slave_end: int) -> None:
+    """The master has gone on without the slave: the same offsets hold something else."""
+    others = [b"other %d" % number + b"y" * 900 for number in range(60)]
+    with RunningBroker(tmp_path / "master", ASYNC) as master:
+        kept = len(bodies(master))
+        send_all(master, others)
+        assert marks(master).append_offset > slave_end
+        with running_slave(tmp_path, master) as slave:
+            wait_until(lambda: is_held(master), "writes are held", 30)
+            assert not takes_sends(master)
+            assert marks(slave).append_offset == slave_end
+            decide(master, "salvage")
+            wait_until(lambda: marks(slave).live and marks(slave).append_offset > slave_end, "it follows again", 40)
+            end = wait_for_slave(master, slave)
+            assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
+            assert bodies(master)[: kept + len(others)] == SENT[:kept] + others
+        assert master.stop() == 0
+    saved = b"".join(path.read_bytes() for path in sorted((tmp_path / "slave" / "salvage").iterdir()))
+    assert all(body in saved for body in SENT[kept:])
