@@ -97,6 +97,7 @@ class MasterShell:
         while lib.rmq_ha_sender_event(self._sender, event):
             match event.kind:
                 case lib.RMQ_HA_EVENT_CONNECTED:
+                    self._ordered_away.pop(event.peer, None)
                     self._step(events.Connected(event.peer, _host(event), event.port))
                 case lib.RMQ_HA_EVENT_FIRST_REPORT:
                     self._step(events.FirstReport(event.peer, event.offset, self._log_range()))

@@ -236,6 +236,17 @@ static void read_ahead(struct rmq_ha_sender *s, struct rmq_ha_connection *c, con
     c->advised = at + length;
 }
 
+uint32_t rmq_ha_offsets_in_use(const struct rmq_ha_sender *s, uint64_t *out)
+{
+    uint32_t count = 0;
+    for (uint32_t peer = 0; peer < RMQ_HA_PEERS_MAX; peer++) {
+        const struct rmq_ha_connection *c = &s->connections[peer];
+        if (s->header->ha_peers[peer].state == RMQ_HA_TRANSFER)
+            out[count++] = c->partial.done ? c->partial.offset : c->next_offset;
+    }
+    return count;
+}
+
 int64_t rmq_ha_connection_send(struct rmq_ha_sender *s, uint32_t peer)
 {
     struct rmq_ha_connection *c = &s->connections[peer];
@@ -259,12 +270,9 @@ int64_t rmq_ha_connection_send(struct rmq_ha_sender *s, uint32_t peer)
     }
     if (!count || cut.from % cut.segment_bytes) /* a frame that ends its file goes alone: one mapping per call */
         count += rmq_ha_frames_cut(&cut, frames + count, FRAMES_PER_SEND);
-    for (uint32_t i = 0; i < RMQ_HA_PEERS_MAX; i++)
-        in_use[i] = s->connections[i].fd >= 0 ? s->connections[i].next_offset : 0;
-    in_use[peer] = frames[0].offset;
     const char *body = NULL;
     if (frames[0].length || count > 1) {
-        body = rmq_ha_log_at(&s->log, frames[0].offset, in_use, RMQ_HA_PEERS_MAX, &error);
+        body = rmq_ha_log_at(&s->log, frames[0].offset, in_use, rmq_ha_offsets_in_use(s, in_use), &error);
         if (!body) {
             rmq_ha_connection_close(s, peer, RMQ_HA_WHY_LOG, -error, frames[0].offset);
             return 0;

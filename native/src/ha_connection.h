@@ -57,6 +57,8 @@ void rmq_ha_connection_receive(struct rmq_ha_sender *s, uint32_t peer);
 int64_t rmq_ha_connection_send(struct rmq_ha_sender *s, uint32_t peer);
 /* Heartbeat and housekeeping when they are due. */
 void rmq_ha_connection_tick(struct rmq_ha_sender *s, uint32_t peer);
+/* Where each stream reads the log now; `out` has room for all of them. Their number. */
+uint32_t rmq_ha_offsets_in_use(const struct rmq_ha_sender *s, uint64_t *out);
 /* Whether a call of send would offer the socket something. */
 int rmq_ha_connection_has_work(struct rmq_ha_sender *s, uint32_t peer);
 /* Nanoseconds until flow control lets the next byte through, -1 = it does not hold this connection up. */

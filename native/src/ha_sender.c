@@ -188,8 +188,11 @@ static void tick(struct rmq_ha_sender *s, int64_t *next_tick_ms)
         if (c->fd >= 0)
             rmq_ha_connection_tick(s, peer);
     }
-    if (span_ms >= 1000)
-        s->second_ms = s->now_ms;
+    if (span_ms < 1000)
+        return;
+    s->second_ms = s->now_ms;
+    uint64_t in_use[RMQ_HA_PEERS_MAX]; /* what retention has deleted takes room on the disk while it is mapped */
+    rmq_ha_log_keep(&s->log, in_use, rmq_ha_offsets_in_use(s, in_use));
 }
 
 /* --- loop ---------------------------------------------------------------------------------------------- */

@@ -112,6 +112,22 @@ def test_a_slave_whose_next_file_is_gone_is_told_by_closing(make_ha: MakeHa) -> 
     assert (closed.why, closed.error) == (lib.RMQ_HA_WHY_LOG, 2)
 
 
+def test_files_that_nobody_reads_any_more_are_let_go(make_ha: MakeHa) -> None:
+    ha = make_ha()
+    ha.append(log_bytes(300_000))
+    behind, ahead = ha.follow(70_000), ha.follow(0)
+    ha.turn_until(lambda: ahead.end() == behind.end() == len(ha.written), "both have everything")
+
+    def mapped() -> set[str]:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        return {Path(line.split()[-1]).name for line in lines if str(ha.root) in line}
+
+    ha.turn_until(lambda: mapped() == {f"{262_144:020d}"}, "only the file at the end is mapped")
+    ha.append(log_bytes(40_000))
+    ha.turn_until(lambda: ahead.end() == len(ha.written), "the stream goes on")
+    assert ahead.body() == ha.written
+
+
 # -- window and rate -----------------------------------------------------------------------------------------
 
 
