@@ -121,6 +121,7 @@ _NOT_PROPERTIES = frozenset(
         "RINGMQ_NATIVE",
         "RINGMQ_PURE_PYTHON",
         "RINGMQ_REQUIRE_NATIVE",
+        "RINGMQ_SIMULATION_SEEDS",
         "RINGMQ_SYNC_SWITCH",
     }
 )

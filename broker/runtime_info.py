@@ -105,6 +105,10 @@ def _replication(broker: Broker) -> dict[str, str]:
         "haDegraded": str(now.is_degraded).lower(),
         "haWriteHold": now.write_hold,
         "haReplicatedOffset": str(now.replicated_offset),
+        "haSendsRefused": str(broker.stats.totals.too_few_replicas),
+        "haSendsSlaveNotAvailable": str(broker.stats.totals.slave_not_available),
+        "haSendsFlushSlaveTimeout": str(broker.stats.totals.flush_slave_timeout),
+        "haDegradedEntered": str(broker.stats.totals.degraded_entered),
     }
     for slave in now.slaves:
         table[f"haSlaveLagBytes_{slave.address}"] = str(slave.lag_bytes)

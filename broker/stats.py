@@ -21,6 +21,11 @@ class Totals:
     put_refused: int = 0
     got_messages: int = 0
     pulls: int = 0
+    too_few_replicas: int = 0
+    """Of the refused ones: nothing was appended."""
+    slave_not_available: int = 0
+    flush_slave_timeout: int = 0
+    degraded_entered: int = 0
 
 
 class BrokerStats:

@@ -355,7 +355,7 @@ static int encode_plan(struct rmq_writer *w, struct rmq_write_plan *plan)
 void rmq_writer_encode(struct rmq_writer *w)
 {
     uint64_t before = w->next.append_offset;
-    w->messages = w->refused = w->stale = 0;
+    w->messages = w->refused = w->too_few_replicas = w->stale = 0;
     w->rolled = 0;
     for (uint32_t i = 0; i < w->plans; i++) {
         struct rmq_write_plan *plan = &w->plan[i];
@@ -367,6 +367,7 @@ void rmq_writer_encode(struct rmq_writer *w)
         w->next.request_tail[plan->producer]++;
         w->stale += plan->stale;
         w->refused += plan->code != 0;
+        w->too_few_replicas += plan->cause == RMQ_CAUSE_IN_SYNC_REPLICAS;
         w->messages += plan->code ? 0 : plan->messages;
     }
     w->appended = w->next.append_offset - before;

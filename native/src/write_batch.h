@@ -45,8 +45,8 @@ struct rmq_writer {
     int segment_late;
     int64_t waiting_since_ms;
 
-    uint64_t appended;              /* bytes of this batch; the next five too */
-    uint64_t messages, refused, stale;
+    uint64_t appended;              /* bytes of this batch; the next six too */
+    uint64_t messages, refused, too_few_replicas, stale;
     uint32_t parked, rolled;
     uint8_t answered[RMQ_PRODUCERS_MAX];
 

@@ -240,6 +240,7 @@ static void count_batch(struct rmq_writer *w)
     counters[RMQ_WRITE_MESSAGES] += w->messages;
     counters[RMQ_WRITE_BYTES] += w->appended;
     counters[RMQ_WRITE_REFUSED] += w->refused;
+    counters[RMQ_WRITE_TOO_FEW_REPLICAS] += w->too_few_replicas;
     counters[RMQ_WRITE_ROLLS] += w->rolled;
     counters[RMQ_WRITE_STALE_DROPPED] += w->stale;
     if (w->appended && w->window.window_bytes && rmq_load_relaxed(&w->window.populated) < w->next.append_offset)

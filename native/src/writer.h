@@ -29,6 +29,7 @@
 #define RMQ_WRITE_SLEEPS 9
 #define RMQ_WRITE_STALE_DROPPED 10     /* requests of a dead producer generation */
 #define RMQ_WRITE_WINDOW_MISSES 11     /* batches that reached beyond the populated window */
+#define RMQ_WRITE_TOO_FEW_REPLICAS 12  /* of those refused: nothing was appended because replicas were lacking */
 
 struct rmq_writer;
 

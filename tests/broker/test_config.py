@@ -247,7 +247,7 @@ def test_ratios_are_cut_as_stock_cuts_them(value: int, warning: int, forced: int
 
 def test_our_own_environment_names_get_no_notice() -> None:
     root = Path(__file__).parents[2]
-    folders = ("broker", "cli", "client", "ipc", "native", "remoting", "store", "loadtest", "tests")
+    folders = ("broker", "cli", "client", "ha", "ipc", "native", "remoting", "store", "loadtest", "tests")
     asked = re.compile(r"""(?:environ(?:\.get|\.pop)?[(\[]|getenv\(|envvar=)\s*"(RINGMQ_[A-Z_]+)\"""")
     files = [path for folder in folders for path in (root / folder).rglob("*.[pch]*") if path.suffix in (".py", ".c")]
     names = {name for path in files for name in asked.findall(path.read_text())}

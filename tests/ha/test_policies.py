@@ -9,7 +9,8 @@ import pytest
 
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.running import RunningBroker
-from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.admin_bodies import decode_kv_table
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.store.checkpoint import read_checkpoint
 from tests.conformance.wire import send_fields, shortened
 from tests.drill.settings import SMALL_STORE
@@ -64,6 +65,11 @@ def group(folder: Path, *hosts: str, **settings: object) -> Iterator[tuple[Runni
         following = [slaves.enter_context(ToldSlave(broker, host)) for host in hosts]
         wait_until(lambda: status(broker).in_sync_replicas == 1 + len(hosts), "all are in sync")
         yield broker, following
+
+
+def runtime_info(client: RawClient) -> dict[str, str]:
+    """What `mqadmin brokerStatus` shows."""
+    return decode_kv_table(client.ask(RequestCode.GET_BROKER_RUNTIME_INFO, {}).body)
 
 
 def appended(broker: RunningBroker, end: int) -> int:
@@ -215,6 +221,8 @@ def test_a_silent_slave_costs_one_time_out_and_no_more(tmp_path: Path) -> None:
         assert client.send("TopicA", b"third").code == NOT_ENOUGH
         assert time.monotonic() - began < 0.1
         assert read_watermarks(broker.store).append_offset == end
+        counted = {"haSendsRefused": "1", "haSendsFlushSlaveTimeout": "2", "haDegradedEntered": "2"}
+        wait_until(lambda: counted.items() <= runtime_info(client).items(), "operators see it")
         slave.report()
         wait_until(lambda: status(broker).replication_state == "ok", "it is in sync again")
         third = Sending(broker)
