@@ -27,7 +27,7 @@ SMALL: dict[str, object] = {
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
 }
-SYNC = {**SMALL, "brokerRole": "SYNC_MASTER", "slaveTimeout": 1500}
+SYNC = {**SMALL, "brokerRole": "SYNC_MASTER", "slaveTimeout": 15_000}
 NOT_ENOUGH = ResponseCode.SYSTEM_ERROR
 
 
@@ -102,9 +102,9 @@ def test_a_lost_slave_answers_who_waits_for_it_at_once(tmp_path: Path) -> None:
             wait_until(lambda: slave.end > slave.reported, "the slave has it and says nothing")
             lost_at = time.monotonic()
             slave.close()
-            wait_until(lambda: answers, "the answer", timeout_s=1)
+            wait_until(lambda: answers, "the answer")
         assert answers[0].code == ResponseCode.SLAVE_NOT_AVAILABLE
-        assert time.monotonic() - lost_at < 0.5
+        assert time.monotonic() - lost_at < 2, "not after slaveTimeout"
 
 
 def test_a_half_open_connection_beside_the_new_one_acknowledges_nothing(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_half_open_connection_beside_the_new_one_acknowledges_nothing(tmp_path
 
 
 def test_acknowledged_is_replicated_while_ha_is_killed_under_load(tmp_path: Path) -> None:
-    with RunningBroker(tmp_path / "store", {**SYNC, "slaveTimeout": 3000}) as broker:
+    with RunningBroker(tmp_path / "store", SYNC) as broker:
         slave = RawSlave(ha_port(broker), comes_back=True, delay_s=0.002)
         wait_until(lambda: RawClient(broker.address).send("TopicA", b"?").code == ResponseCode.SUCCESS, "it counts")
         codes: list[int] = []
