@@ -64,6 +64,7 @@ class HaSettings:
     """brokerIds and addresses; none = every slave counts."""
     divergence_rule: str = _word("haDivergenceRule", "refuse")
     master_address: str = _word("haMasterAddress", "")
+    namesrv_addr: str = _word("namesrvAddr", "")
     file_bytes: int = _number("mappedFileSizeCommitLog", 1_073_741_824)
 
     @staticmethod

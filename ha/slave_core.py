@@ -9,7 +9,8 @@
 
 The first attempt is made at once, later ones after up to 5 s as in stock's DefaultHAClient, where a link that carried
 anything counts as a success. Without the address of the master's broker port there is no handshake (haMasterAddress
-alone): the stream starts on the word of the offset, and again with a handshake when the address becomes known.
+alone): where no name server can say it, the stream starts on the word of the offset; with one it is waited for a while,
+and a stream that runs already starts again with a handshake when the address becomes known.
 
 What consumers may see here (confirm_limit): the master's confirm offset while the link to a RingMQ master stands, the
 part of it that both have while it holds this slave off, and everything when it is gone, or stock.
@@ -64,7 +65,7 @@ FLUSH_LOOK_MS = 5
 CONFIRM_PERIOD_MS = 100
 CONFIRM_TIMEOUT_MS = 3000
 MASTER_UNKNOWN_MS = 5000
-"""After so long without an address of a master it counts as gone."""
+"""After so long without an address of a master it counts as gone; so long a name server has to say its broker port."""
 
 
 @dataclass(slots=True)
@@ -146,8 +147,8 @@ class SlaveCore:
     def _master_is(self, master: MasterIs, now_ms: int) -> list[Effect]:
         before, self._master = self._master, master
         linked = self.state in ("connecting", "handshake", "transfer")
-        unjudged = self.state == "transfer" and not before.broker and master.broker
-        if master.ha == before.ha and not unjudged:
+        judged_now = self.state in ("waiting", "transfer") and not before.broker and master.broker
+        if master.ha == before.ha and not judged_now:
             return []
         why = "its broker's address is known now" if master.ha == before.ha else "the master is elsewhere"
         effects: list[Effect] = [Disconnect(why)] if linked else []
@@ -157,7 +158,8 @@ class SlaveCore:
         if not master.ha:
             self.state, self._since_ms = "idle", now_ms
             return [*effects, Log("no master is known"), *self._limited(NO_LIMIT)]
-        return [*effects, *self._wait(now_ms, 0)]
+        told_soon = self.settings.namesrv_addr and not master.broker
+        return [*effects, *self._wait(now_ms, MASTER_UNKNOWN_MS if told_soon else 0)]
 
     def _wait(self, now_ms: int, delay_ms: int) -> list[Effect]:
         if not self._master.ha:

@@ -1,6 +1,7 @@
 """What happens to a slave's HA client (events) and what is to be done about it (effects).
 
-Offsets are of the CommitLog. A Tick with a fresh snapshot is stepped before every other event.
+Offsets are of the CommitLog. A Tick with a fresh snapshot is stepped before every other event; where it ends the
+attempt that the event is about (Disconnect), the event is dropped.
 """
 
 from dataclasses import dataclass

@@ -70,13 +70,15 @@ class SlaveShell:
             if reason < 0:
                 raise RoleError(f"ha-slave: {os.strerror(-reason)}")
             self._take_orders()
+            self._step(
+                events.Tick(self._snapshot())
+            )  # before what is decided by it: what came before a link's end counts
             if reason == lib.RMQ_RUN_LINK:
                 self._step(self._link_ended())
             for event in self._calls.outcomes():
                 self._calling = False
                 self._step(event)
             self._watch_store()
-            self._step(events.Tick(self._snapshot()))
             if self._restarting:
                 return EXIT_RESTART_STORE
             if reason == lib.RMQ_RUN_STOPPED:

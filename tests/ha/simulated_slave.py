@@ -119,10 +119,11 @@ class SimulatedSlave:
         return events.Snapshot(low, end, self.log.flushed * RECORD_BYTES, self.received, self.read_ms)
 
     def step(self, event: events.Event | None) -> None:
-        """A Tick with a fresh snapshot before everything."""
+        """A Tick with a fresh snapshot before everything; it may end the attempt that the event is about."""
+        attempt = (self.connecting, self.process)
         for effect in self.core.step(events.Tick(self._snapshot()), self.world.now_ms):
             self._perform(effect)
-        if event is not None:
+        if event is not None and attempt == (self.connecting, self.process):
             for effect in self.core.step(event, self.world.now_ms):
                 self._perform(effect)
 
