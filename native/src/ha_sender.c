@@ -19,7 +19,6 @@ enum {
     NAP_NS = 500000,
     RECEIVED_POLL_NS = 1000000, /* the kernel does not say when the slave's has acknowledged */
     ACCEPT_PAUSE_MS = 100,
-    STOP_WAIT_MS = 3000,     /* for last reports, below the time that the supervisor gives to a phase of the stop */
     RECORD_OVERHEAD = 65536, /* beside the body: what a record may take beyond maxMessageSize */
     LISTENER = RMQ_HA_PEERS_MAX,
     BELL = RMQ_HA_PEERS_MAX + 1,
@@ -253,7 +252,6 @@ static void rest(struct rmq_ha_sender *s, int64_t left_ns, int worked, int recei
 /* A clean stop ends when every slave has reported everything, or has had its time to do so. */
 static int is_finished(struct rmq_ha_sender *s)
 {
-    int64_t patience_ms = s->settings->slave_timeout_ms < STOP_WAIT_MS ? s->settings->slave_timeout_ms : STOP_WAIT_MS;
     if (rmq_load(&s->marks->stop_requested) < RMQ_STOP_HA)
         return 0;
     if (!s->stop_seen_ms)
