@@ -70,9 +70,7 @@ class SlaveShell:
             if reason < 0:
                 raise RoleError(f"ha-slave: {os.strerror(-reason)}")
             self._take_orders()
-            self._step(
-                events.Tick(self._snapshot())
-            )  # before what is decided by it: what came before a link's end counts
+            self._step(events.Tick(self._snapshot()))  # first: what has come on a link counts when its end is told
             if reason == lib.RMQ_RUN_LINK:
                 self._step(self._link_ended())
             for event in self._calls.outcomes():
