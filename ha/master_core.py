@@ -126,7 +126,7 @@ class MasterCore:
             for other in self._peers.values()
             if other is not peer and other.identity and other.identity.start_id == identity.start_id != ""
         ]
-        return [Close(other.place, f"{peer.name} has connected again") for other in old]
+        return [effect for other in old for effect in _let_go(other, f"{peer.name} has connected again")]
 
     def _first_report(self, peer: MasterPeer, offset: int, log: LogRange, now_ms: int) -> list[Effect]:
         if offset > log.append_offset:
@@ -136,9 +136,7 @@ class MasterCore:
             start = log.first_offset(self.settings.file_bytes, self.settings.start_from_newest_file)
         elif offset < log.min_offset:
             if peer.identity is not None:
-                return [
-                    Close(peer.place, f"asks for {offset}, which is deleted by now: the log begins at {log.min_offset}")
-                ]
+                return _let_go(peer, f"it asks for {offset}, the log begins at {log.min_offset} by now")
             start = log.min_offset
         peer.watch = SyncWatch(
             self.settings.max_gap_not_in_sync_bytes,
@@ -158,10 +156,8 @@ class MasterCore:
     def _beyond_end(self, peer: MasterPeer, offset: int, log: LogRange) -> list[Effect]:
         """Within a file of the end it may be a slave that kept what this master has lost; farther off it is junk."""
         if offset - log.append_offset > self.settings.file_bytes:
-            return [
-                Close(peer.place, f"asks for {offset}, the log ends at {log.append_offset}: no slave of this master")
-            ]
-        effects: list[Effect] = [Close(peer.place, f"its log ends at {offset}, this one at {log.append_offset}")]
+            return _let_go(peer, f"it asks for {offset}, the log ends at {log.append_offset}: no slave of this master")
+        effects = _let_go(peer, f"its log ends at {offset}, this one at {log.append_offset}")
         if peer.identity is None and peer.allowed(self.settings):
             effects.append(Tell(LongerSlave(peer.host, peer.port, offset, log.append_offset)))
         return effects
@@ -227,3 +223,7 @@ class MasterCore:
         if state.replication_state == REPLICATION_OK:
             return f"degraded mode: {have}; sends are answered with fewer (enableAutoInSyncReplicas)"
         return f"degraded mode: {have}; sends that wait for replicas are refused"
+
+
+def _let_go(peer: MasterPeer, why: str) -> list[Effect]:
+    return [Log(f"the connection of {peer.name} is closed: {why}"), Close(peer.place, why)]
