@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ringmq.client.errors import BrokerError, RouteError
+from ringmq.client.errors import BrokerError, ConnectError, RouteError
 from ringmq.client.name_servers import RouteTable
 from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.routes import TopicRoute
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import (
@@ -80,7 +81,7 @@ def choose_start(queue: MessageQueue, facts: QueueFacts, rule: StartRule) -> int
 
 
 class QueueOffsets:
-    """Offset requests about queues, sent to their master. All raise `RingmqError`."""
+    """Offset requests about queues, sent to their master or, without one, to a slave. All raise `RingmqError`."""
 
     def __init__(self, client: RemotingClient, routes: RouteTable, timeout_ms: int = 3000) -> None:
         self._client = client
@@ -135,9 +136,20 @@ class QueueOffsets:
             raise BrokerError(queue.broker_name, answer.code, f"answer to {code.name} has no offset") from None
 
     async def _call(self, queue: MessageQueue, code: RequestCode, fields: dict[str, str]) -> RemotingCommand:
-        route = self._routes.known(queue.topic) or await self._routes.fetch(queue.topic)
-        address = None if route is None else route.read_address(queue.broker_name)
-        if address is None:
-            raise RouteError(f"broker {queue.broker_name} of topic {queue.topic} is not registered")
+        """To the master; to a slave where none is registered. A master that cannot be reached may have gone since."""
+        address = _address(self._routes.known(queue.topic) or await self._routes.fetch(queue.topic), queue)
         ext_fields = {"topic": queue.topic, "queueId": str(queue.queue_id)} | fields
-        return await self._client.call(address, code, ext_fields, timeout_ms=self._timeout_ms)
+        try:
+            return await self._client.call(address, code, ext_fields, timeout_ms=self._timeout_ms)
+        except ConnectError:
+            other = _address(await self._routes.fetch(queue.topic), queue)
+            if other == address:
+                raise
+            return await self._client.call(other, code, ext_fields, timeout_ms=self._timeout_ms)
+
+
+def _address(route: TopicRoute | None, queue: MessageQueue) -> str:
+    address = None if route is None else route.read_address(queue.broker_name)
+    if address is None:
+        raise RouteError(f"broker {queue.broker_name} of topic {queue.topic} is not registered")
+    return address

@@ -30,6 +30,7 @@ log = logging.getLogger("ringmq.client")
 FLOW_CONTROL_PAUSE_S = 0.02  # what RocketMQ's client waits after 215
 EMPTY_ANSWER_PAUSE_S = 0.05  # a server that answers "nothing" at once instead of holding is not asked in a tight loop
 HELD_AT_LEAST_S = 0.005
+MISSING_MEMBER_PAUSE_S = 0.5  # before the name server is asked for a member that a broker names
 UNKNOWN_SUBSCRIPTION_CODES = frozenset(
     {
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -198,9 +199,9 @@ class QueueReader:
     async def _take_answer(self, address: str, answer: RemotingCommand, offset: int, *, held: bool) -> None:
         assert self.window is not None
         code = answer.code
+        self._heed_suggestion(answer)
         if code == ResponseCode.SUCCESS:
             next_offset = self._header_offset(address, answer)
-            self._suggested_broker_id = int(answer.ext_fields.get("suggestWhichBrokerId", MASTER_ID))
             messages = read_messages(answer.body, self.queue, offset, self.subscription)
             self.window.deliver([message.queue_offset for message in messages], next_offset)
             self._next_offset = next_offset
@@ -212,6 +213,7 @@ class QueueReader:
                 self.window.deliver((), next_offset)
                 self._next_offset = next_offset
             elif not held:
+                await self._find_suggested()
                 await asyncio.sleep(EMPTY_ANSWER_PAUSE_S)
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             next_offset = self._header_offset(address, answer)
@@ -224,6 +226,21 @@ class QueueReader:
             await asyncio.sleep(FLOW_CONTROL_PAUSE_S)
         else:
             raise BrokerError(address, code, answer.remark)
+
+    def _heed_suggestion(self, answer: RemotingCommand) -> None:
+        """Every answer to a pull says which member of the broker's group to ask next."""
+        suggested = (answer.ext_fields or {}).get("suggestWhichBrokerId", "")
+        if suggested.isdecimal():
+            self._suggested_broker_id = int(suggested)
+
+    async def _find_suggested(self) -> None:
+        """A slave that has nothing sends us to its master: one that our route lacks is new, or back."""
+        route = self._context.routes.known(self.queue.topic)
+        members = {} if route is None else route.addresses.get(self.queue.broker_name, {})
+        if self._suggested_broker_id in members:
+            return
+        await asyncio.sleep(MISSING_MEMBER_PAUSE_S)
+        await self._context.routes.fetch(self.queue.topic)
 
     def _header_offset(self, address: str, answer: RemotingCommand) -> int:
         try:

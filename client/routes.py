@@ -29,11 +29,14 @@ class TopicRoute:
         return self.addresses.get(broker_name, {}).get(MASTER_ID)
 
     def read_address(self, broker_name: str, suggested_id: int = MASTER_ID) -> str | None:
-        """Where to pull: the suggested member, else the master, else any."""
+        """Where to pull: the suggested member, a slave's next one, else the master, else the first slave.
+
+        As RocketMQ's `MQClientInstance.findBrokerAddressInSubscribe`, but for a certain choice at the end.
+        """
         members = self.addresses.get(broker_name, {})
-        if suggested_id in members:
-            return members[suggested_id]
-        return members.get(MASTER_ID) or next(iter(members.values()), None)
+        wanted = (suggested_id, suggested_id + 1, MASTER_ID) if suggested_id != MASTER_ID else (MASTER_ID,)
+        found = next((members[broker_id] for broker_id in wanted if broker_id in members), None)
+        return found or (members[min(members)] if members else None)
 
     def all_addresses(self) -> set[str]:
         """Every broker address of the topic, slaves included."""

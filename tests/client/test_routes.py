@@ -35,6 +35,10 @@ def test_write_needs_a_master_and_read_any_member() -> None:
     assert route.read_address("a") == "h:3"
     assert route.read_address("b", suggested_id=1) == "h:2"
     assert route.read_address("b", suggested_id=7) == "h:1"
+    slaves = TopicRoute("T", (), (), {"b": {3: "h:3", 2: "h:2"}})
+    assert slaves.read_address("b") == "h:2", "the first slave where there is no master"
+    assert slaves.read_address("b", suggested_id=3) == "h:3"
+    assert slaves.read_address("b", suggested_id=1) == "h:2", "the next slave, as RocketMQ's clients"
     assert route.all_addresses() == {"h:1", "h:2", "h:3"}
 
 
