@@ -151,6 +151,8 @@ class BrokerConfig:
     """What an empty slave gets: true as stock, false everything from the master's minimum offset on."""
     ha_divergence_rule: str = choice("haDivergenceRule", "refuse", ("refuse", "adopt", "salvage"))
     """What a master does with what a slave's log has beyond its own."""
+    slave_sync_period: int = number("ringmqSlaveSyncPeriod", 10_000, 100, _DAY_MS)
+    """How often a slave takes topics, groups and offsets over from its master, in ms."""
     ha_window_bytes: int = number("ringmqHaWindowBytes", 16_777_216, 65_536, 1 << 32)
     """Sent to a slave and not reported by it yet."""
 

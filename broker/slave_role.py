@@ -41,7 +41,7 @@ class SlaveRole:
         self._calls = master_calls
         self._log = log
         self._finder = MasterFinder(broker.identity.address, broker.config.ha_master_address)
-        self._sync = SlaveSync()
+        self._sync = SlaveSync(broker.config.slave_sync_period)
         self._ask: Ask | None = None
         self._handing_over: deque[CommitKey] = deque()
         self._ordered_generation: int | None = None

@@ -128,10 +128,10 @@ def _print_all(found: list[dict[str, Any]]) -> None:
 
 
 def _print_master(head: str, entry: dict[str, Any]) -> None:
-    in_sync = f"{entry['inSyncReplicas']} of {entry['wantedReplicas']} replicas"
+    in_sync = f"{entry['inSyncReplicas']} replicas in sync, {entry['wantedReplicas']} wanted"
     click.echo(
         f"{head}: master, log {entry['minOffset']}..{entry['appendOffset']}, flushed {entry['flushedOffset']}, "
-        f"confirmed {entry['confirmOffset']}, in sync {in_sync}"
+        f"confirmed {entry['confirmOffset']}, {in_sync}"
     )
     if entry["isDegraded"] or entry["replicationState"] != "ok":
         click.echo(f"  DEGRADED: replication is {entry['replicationState']}")
