@@ -12,6 +12,7 @@ from ringmq.loadtest.targets import Target
 from ringmq.loadtest.warm_up import warm_up
 
 LOG_BYTES_MAX = 1_500_000_000  # that one run may write
+FILL_TRIES = 100
 RECORD_OVERHEAD = 250  # bytes of a record besides its body, about
 BATCH: Mapping[str, int] = {"connections": 16, "depth": 4, "size": 1024, "batch": 32}
 MANY: Mapping[str, int] = {"connections": 64, "depth": 16, "size": 200}
@@ -52,12 +53,20 @@ def open_pair(context: Context, system: str, settings: Settings, delay_ms: float
 
 
 def fill(context: Context, pair: Pair, log_bytes: int) -> None:
-    """Batches of 1 KiB bodies as fast as they go; RuntimeError when not all were accepted."""
-    messages = messages_of(log_bytes, BATCH["size"])
-    topic = context.topic("fill")
-    report = context.loader(pair.port).run("batch", topic=topic, create=True, messages=messages, **BATCH)
-    if report["errors"] or report["trouble"]:
-        raise RuntimeError(f"filling the log: {report['errors']} {report['remark']} {report['trouble']}")
+    """Batches of 1 KiB bodies as fast as they go until the log has grown by about so much; the refused are sent anew.
+
+    Stock refuses a part when it is busy. RuntimeError when too little came in.
+    """
+    topic, left = context.topic("fill"), messages_of(log_bytes, BATCH["size"])
+    refused = ""
+    for _ in range(FILL_TRIES):
+        report = context.loader(pair.port).run("batch", topic=topic, create=True, messages=left, **BATCH)
+        left -= report["acked"]
+        refused = f"{report['errors']} {report['remark']} {report['trouble']}"
+        if left < BATCH["batch"] or report["trouble"]:
+            break
+    if left >= BATCH["batch"]:
+        raise RuntimeError(f"filling the log: {left} messages are missing: {refused}")
 
 
 def acknowledged_rate(context: Context, pair: Pair, log_bytes: int) -> float:
