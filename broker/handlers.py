@@ -107,6 +107,18 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.HA_STATUS: ha_requests.status,
 }
 
+NOT_ON_SLAVE = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+    }
+)
+"""Changes that a slave would lose when it takes its master's tables over."""
 NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 """Requests that the VIP port (listenPort - 2) does not serve; answered as unknown there."""
 
@@ -138,6 +150,9 @@ def answer(broker: Broker, request: Request) -> Answer:
     if handler is None or (request.connection.vip and code in NOT_ON_VIP):
         remark = f" request type {code} not supported"
         return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+    if code in NOT_ON_SLAVE and broker.config.broker_role == "SLAVE":
+        remark = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark)
     try:
         return handler(broker, request)
     except RequestError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ringmq.broker.ports import PlanePort
 from ringmq.broker.replication_view import HOLD_LONGER_SLAVE, HOLD_NONE, ReplicationView
 from ringmq.ha.handshake import ACCEPT, ADOPT, COMPARE, HOLD, SALVAGE, PeerClaim, Verdict
-from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News
+from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News, PeerNews
 from ringmq.remoting.ha_bodies import Divergence
 from ringmq.store import store_order
 from ringmq.store.store_order import StoreOrder
@@ -68,7 +68,7 @@ class Replication:
             there = ", ".join(map(str, sorted(self.divergences))) or "none"
             raise UndecidedError(f"the log of slave {broker_id} waits for no decision (those that do: {there})")
         if choice == ADOPT:
-            if not divergence.address:
+            if broker_id == STOCK_BROKER_ID:
                 raise ValueError("a stock slave's log cannot be fetched: salvage, or make that broker the master")
             self._adopt(divergence)
         else:
@@ -84,13 +84,19 @@ class Replication:
                 if self.decided.get(STOCK_BROKER_ID) == SALVAGE:
                     return None
                 self.divergences[STOCK_BROKER_ID] = Divergence(
-                    STOCK_BROKER_ID, "", news.append_offset, news.append_offset, news.offset
+                    STOCK_BROKER_ID, news.host, news.append_offset, news.append_offset, news.offset
                 )
                 self._hold()
                 return (
                     f"the slave at {news.host} has log up to {news.offset}, this master up to {news.append_offset}: "
                     "writes are refused until someone chooses, see ringmq ha status"
                 )
+            case PeerNews(broker_id=broker_id, event="transfer") if broker_id == STOCK_BROKER_ID:
+                waiting = self.divergences.get(STOCK_BROKER_ID)
+                if waiting is None or waiting.address == news.host:  # it has come back with a log that fits
+                    self.divergences.pop(STOCK_BROKER_ID, None)
+                    self.decided.pop(STOCK_BROKER_ID, None)
+                    self._hold()
             case LinkNews():
                 self.link_news = news
         return None

@@ -11,7 +11,7 @@ from ringmq.broker.handlers import HANDLERS
 from ringmq.broker.replication_view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
-from ringmq.ha.orders import LinkNews, LongerSlave, Master
+from ringmq.ha.orders import LinkNews, LongerSlave, Master, PeerNews
 from ringmq.remoting import ha_bodies
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.ha_bodies import HaReadLogResponseHeader, HaStatus
@@ -172,6 +172,19 @@ def test_a_stock_slave_beyond_the_end_holds_writes_and_cannot_be_adopted(master:
     assert master.plane.watermarks.write_hold == HOLD_NONE
     assert replication.take_news(news) is None, "decided"
     assert master.plane.watermarks.write_hold == HOLD_NONE
+    replication.take_news(PeerNews("10.0.0.7", 4445, "transfer"))
+    assert replication.take_news(news) is not None, "a decision holds for one divergence"
+
+
+def test_a_stock_slave_that_comes_back_with_a_fitting_log_lets_writes_go_on(master: Lab) -> None:
+    replication = master.broker.replication
+    replication.take_news(LongerSlave("10.0.0.7", 4444, len(LOG) + 100, len(LOG)))
+    replication.take_news(PeerNews("10.0.0.8", 4444, "transfer"))
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "another one"
+    replication.take_news(PeerNews("10.0.0.7", 4445, "closed"))
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    replication.take_news(PeerNews("10.0.0.7", 4446, "transfer"))
+    assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
 def test_a_hold_whose_reason_died_with_control_can_be_lifted(master: Lab) -> None:
@@ -294,6 +307,14 @@ def test_exchange_of_addresses(master: Lab) -> None:
     assert (told.code, told.ext_fields or {}) == (0, {})
     slave = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
     assert not slave.ask(RequestCode.EXCHANGE_BROKER_HA_INFO).ext_fields
+
+
+@pytest.mark.parametrize("code", [17, 18, 215, 200, 225, 207, 353])
+def test_topics_and_groups_are_changed_on_the_master_alone(code: int) -> None:
+    slave = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
+    answer = slave.ask(code, {"topic": "T", "groupName": "G"})
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "from master broker" in answer.remark
 
 
 def test_a_stock_slaves_pass_ends_well(master: Lab) -> None:

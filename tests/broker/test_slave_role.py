@@ -181,7 +181,7 @@ def test_readers_know_a_master_as_long_as_a_name_server_has_one(pair: Pair) -> N
 
 
 def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
-    pair.slave.make_topic("OnlyHere")
+    pair.broker.topics.put(TopicConfig("OnlyHere"), START_MS)
     pair.broker.groups.put(SubscriptionGroupConfig("OldGroup"), START_MS)
     pair.master.broker.groups.set_forbidden("G", "T", True, START_MS)
     pair.commit(pair.master, "T", 11)
