@@ -103,18 +103,20 @@ static void publish(struct rmq_ha_sender *s)
     if (!s->required)
         return;
     uint64_t replicated = rmq_ha_watermark(&s->answer, s->header->ha_peers, s->append_offset);
+    uint64_t confirmed = rmq_ha_watermark(&s->confirm, s->header->ha_peers, s->append_offset);
+    int shows = s->marks->confirm_policy & RMQ_CONFIRM_LIMITED && confirmed > s->marks->confirm_limit;
+    if (shows) { /* first: who is answered may ask for the confirm offset at once */
+        rmq_store(&s->marks->confirm_limit, confirmed);
+        RMQ_CRASH("ha-confirmed");
+    }
     if (replicated > s->marks->replicated_offset) {
         rmq_store(&s->marks->replicated_offset, replicated);
         RMQ_CRASH("ha-replicated");
         if (rmq_ring_used(&s->header->parked))
             rmq_role_wake(s->plane, RMQ_ROLE_FLUSH);
     }
-    uint64_t confirmed = rmq_ha_watermark(&s->confirm, s->header->ha_peers, s->append_offset);
-    if (s->marks->confirm_policy & RMQ_CONFIRM_LIMITED && confirmed > s->marks->confirm_limit) {
-        rmq_store(&s->marks->confirm_limit, confirmed);
-        RMQ_CRASH("ha-confirmed");
+    if (shows)
         rmq_role_wake(s->plane, RMQ_ROLE_DISPATCH);
-    }
 }
 
 /* --- one turn ------------------------------------------------------------------------------------------ */
