@@ -42,6 +42,11 @@ drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS=
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "drill" $(BIN)/python -m ringmq.loadtest.drill --seed 1 --blows 1000 $(DRILL_ARGS)
 
+.PHONY: ha-drill
+ha-drill: ## 100 seeded faults of a master and its slave under load, then the checker; HA_DRILL_ARGS="--seed 7 --auto"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "replication drill" $(BIN)/python -m ringmq.loadtest.ha_drill --seed 1 --rounds 100 $(HA_DRILL_ARGS)
+
 .PHONY: lint
 lint: ## ruff and mypy --strict
 	$(BIN)/ruff check .

@@ -24,14 +24,9 @@ import click
 from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, compose_message
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.loadtest.checker import Checker, Violation
+from ringmq.loadtest.drill_reads import QUEUES, TOPIC, id_of, max_offset, pull
 from ringmq.loadtest.running import RunningBroker
-from ringmq.remoting.codes import RequestCode
-from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.flags import PullSysFlag
-from ringmq.remoting.message import MessageExt, decode_messages
 
-TOPIC = "Drill"
-QUEUES = 4
 IN_FLIGHT_PER_QUEUE = 4
 RETURN_TIMEOUT_S = 30.0
 BLOWS_PER_LINE = 50
@@ -181,29 +176,15 @@ class Drill:
         queue_offset = 0
         while self._running:
             try:
-                messages, queue_offset = await self._pull(client, queue_id, queue_offset)
+                messages, queue_offset = await pull(client, self._broker.address, queue_id, queue_offset)
             except (RingmqError, OSError):
                 await asyncio.sleep(0.01)
                 continue
             for message in messages:
                 self._report.read += 1
-                self._checker.read(TOPIC, queue_id, message.queue_offset, _id_of(message))
+                self._checker.read(TOPIC, queue_id, message.queue_offset, id_of(message))
             if not messages:
                 await asyncio.sleep(0.005)
-
-    async def _pull(self, client: RemotingClient, queue_id: int, queue_offset: int) -> tuple[list[MessageExt], int]:
-        header = {
-            "consumerGroup": "drill_reader", "topic": TOPIC, "queueId": str(queue_id),
-            "queueOffset": str(queue_offset), "maxMsgNums": "32",
-            "sysFlag": str(int(PullSysFlag.SUBSCRIPTION)), "commitOffset": "0", "suspendTimeoutMillis": "0",
-            "subscription": "*", "subVersion": "0", "expressionType": "TAG",
-        }  # fmt: skip
-        request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
-        answer = await client.invoke(self._broker.address, request, timeout_ms=3000)
-        next_offset = int(answer.ext_fields.get("nextBeginOffset", queue_offset))
-        if answer.code != 0:
-            return [], next_offset if answer.code in (20, 21) else queue_offset
-        return list(decode_messages(answer.body)), next_offset
 
     def extra_load(self, producer: Producer, client: RemotingClient) -> list[Coroutine[Any, Any, None]]:
         """More to run beside the sends and pulls, until `running` is False; tests put theirs here."""
@@ -277,20 +258,11 @@ class Drill:
     async def _read_all(self, client: RemotingClient) -> None:
         """What stands in the queues at the end, from first to last."""
         for queue_id in range(QUEUES):
-            queue_offset, end = 0, await self._max_offset(client, queue_id)
+            queue_offset, end = 0, await max_offset(client, self._broker.address, queue_id)
             while queue_offset < end:
-                messages, queue_offset = await self._pull(client, queue_id, queue_offset)
+                messages, queue_offset = await pull(client, self._broker.address, queue_id, queue_offset)
                 for message in messages:
-                    self._checker.final_read(TOPIC, queue_id, message.queue_offset, _id_of(message))
-
-    async def _max_offset(self, client: RemotingClient, queue_id: int) -> int:
-        header = {"topic": TOPIC, "queueId": str(queue_id)}
-        answer = await client.call(self._broker.address, RequestCode.GET_MAX_OFFSET, header, timeout_ms=3000)
-        return int(answer.ext_fields["offset"])
-
-
-def _id_of(message: MessageExt) -> str:
-    return bytes(message.body).rstrip(b".").decode()
+                    self._checker.final_read(TOPIC, queue_id, message.queue_offset, id_of(message))
 
 
 async def run_drill(

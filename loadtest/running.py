@@ -30,7 +30,7 @@ def remove_shared_memory(store: Path) -> None:
 class RunningBroker:
     """A broker with the processes behind it, and with a name server unless `namesrv` says where there is one.
 
-    Ports of 0 are replaced by the real ones when ready.
+    Ports of 0 are replaced by the real ones when ready. `prefix` goes in front of the command; it has to exec it.
     """
 
     def __init__(
@@ -42,13 +42,14 @@ class RunningBroker:
         namesrv_port: int = 0,
         namesrv: str = "",
         arguments: Sequence[str] = (),
+        prefix: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         log_path: Path | None = None,
     ) -> None:
         store.parent.mkdir(parents=True, exist_ok=True)
         self.store = store
         self.log_path = log_path or store.with_name(store.name + ".log")
-        command = [sys.executable, "-m", "ringmq.cli.main", "broker" if namesrv else "serve"]
+        command = [*prefix, sys.executable, "-m", "ringmq.cli.main", "broker" if namesrv else "serve"]
         command += ["--namesrv", namesrv] if namesrv else ["--namesrv-port", str(namesrv_port)]
         command += ["--store", str(store), "--port", str(port), *arguments]
         for name, value in (settings or {}).items():

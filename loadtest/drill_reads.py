@@ -1,0 +1,39 @@
+"""What a drill reads of its topic, from any broker that has it."""
+
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.flags import PullSysFlag
+from ringmq.remoting.message import MessageExt, decode_messages
+
+TOPIC = "Drill"
+QUEUES = 4
+TIMEOUT_MS = 3000
+
+
+async def pull(client: RemotingClient, address: str, queue_id: int, queue_offset: int) -> tuple[list[MessageExt], int]:
+    """Up to 32 messages from a queue offset on, and where to go on. Raises what the client raises."""
+    header = {
+        "consumerGroup": "drill_reader", "topic": TOPIC, "queueId": str(queue_id),
+        "queueOffset": str(queue_offset), "maxMsgNums": "32",
+        "sysFlag": str(int(PullSysFlag.SUBSCRIPTION)), "commitOffset": "0", "suspendTimeoutMillis": "0",
+        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+    }  # fmt: skip
+    request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+    answer = await client.invoke(address, request, timeout_ms=TIMEOUT_MS)
+    next_offset = int(answer.ext_fields.get("nextBeginOffset", queue_offset))
+    if answer.code != 0:
+        return [], next_offset if answer.code in (20, 21) else queue_offset
+    return list(decode_messages(answer.body)), next_offset
+
+
+async def max_offset(client: RemotingClient, address: str, queue_id: int) -> int:
+    """The offset behind the last message that is readable."""
+    header = {"topic": TOPIC, "queueId": str(queue_id)}
+    answer = await client.call(address, RequestCode.GET_MAX_OFFSET, header, timeout_ms=TIMEOUT_MS)
+    return int(answer.ext_fields["offset"])
+
+
+def id_of(message: MessageExt) -> str:
+    """What the drill's producer called it."""
+    return bytes(message.body).rstrip(b".").decode()
