@@ -74,7 +74,7 @@ static uint32_t take_report(struct rmq_ha_sender *s, uint32_t peer, uint64_t off
     if (row->state == RMQ_HA_TRANSFER) {
         if (offset < row->reported_offset)
             return RMQ_HA_WHY_BACKWARD;
-        if (offset > row->sent_offset && offset > row->reported_offset)
+        if (offset > row->sent_offset)
             return RMQ_HA_WHY_BEYOND;
         if (offset > row->reported_offset)
             rmq_store_relaxed(&row->silent_since_mono_ms, offset < row->sent_offset ? s->now_ms : 0);
