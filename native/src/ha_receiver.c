@@ -16,6 +16,7 @@ enum {
     HEADER_BYTES = 12,
     REPORT_BYTES = 8,
     REPORT_EVERY_BYTES = 256 << 10, /* while the stream never pauses */
+    AHEAD_BYTES = 16 << 10,         /* behind a header, where the stream comes in small pieces */
     PARK_MS = 100,
     SEGMENT_POLL_MS = 5,
     RATE_MS = 1000,
@@ -40,8 +41,9 @@ struct rmq_receiver {
     uint32_t head_have;
     uint32_t body_left;            /* of the transfer under way */
     int in_stream;                 /* the first transfer has come */
+    int small;                     /* the last transfer was */
     int needs_segment;             /* nothing can be received before the next file is there */
-    int drained;
+    int drained;                   /* the last call brought less than there was room for */
 
     uint8_t report[REPORT_BYTES];
     uint32_t report_left;          /* of `report`, not sent yet */
@@ -292,31 +294,46 @@ static void begin_transfer(struct rmq_receiver *r)
         refuse(r, RMQ_LINK_FILE_END, offset, 0);
     } else {
         r->body_left = size;
+        r->small = size <= AHEAD_BYTES;
         r->in_stream = 1;
         r->role->counters[RMQ_RECEIVE_TRANSFERS] += size > 0;
         rmq_store(&r->link->master_offset, offset + size);
     }
 }
 
-/* One call of the system: the rest of a body with the next header behind it, or a header. Number of bytes, 0 = none now. */
+/* Where the next bytes of the stream go, and how many they may be: the rest of a body with a header behind it, or a header
+ * and, while the stream comes in small pieces, what is most likely its body. */
+static int aim(struct rmq_receiver *r, struct iovec parts[2])
+{
+    char *at = rmq_append_window_at(&r->window, r->received);
+    uint64_t room = r->segment_bytes - r->received % r->segment_bytes;
+    struct iovec head = {.iov_base = r->head + r->head_have, .iov_len = HEADER_BYTES - r->head_have};
+    struct iovec body = {.iov_base = at, .iov_len = r->body_left};
+    parts[0] = r->body_left ? body : head;
+    parts[1] = r->body_left ? head : body;
+    if (!r->body_left)
+        parts[1].iov_len = !at || !r->drained || !r->small ? 0 : room < AHEAD_BYTES ? room : AHEAD_BYTES;
+    uint64_t high = r->received + (r->body_left ? r->body_left : parts[1].iov_len);
+    if (r->body_left && !at)
+        return 0;
+    if (high > rmq_load_relaxed(&r->header->journal.intent_high))
+        rmq_store(&r->header->journal.intent_high, high);
+    RMQ_CRASH("receive-intent");
+    return 1;
+}
+
+/* One call of the system. Number of bytes, 0 = none now. */
 static size_t take_bytes(struct rmq_receiver *r)
 {
-    struct iovec parts[2] = {{.iov_base = NULL, .iov_len = r->body_left},
-                             {.iov_base = r->head + r->head_have, .iov_len = HEADER_BYTES - r->head_have}};
-    struct msghdr message = {.msg_iov = r->body_left ? parts : parts + 1, .msg_iovlen = r->body_left ? 2 : 1};
-    if (r->body_left) {
-        parts[0].iov_base = rmq_append_window_at(&r->window, r->received);
-        if (!parts[0].iov_base) {
-            r->needs_segment = 1;
-            rmq_append_window_want_next(&r->window, 1);
-            return 0;
-        }
-        if (r->received + r->body_left > rmq_load_relaxed(&r->header->journal.intent_high))
-            rmq_store(&r->header->journal.intent_high, r->received + r->body_left);
-        RMQ_CRASH("receive-intent");
+    struct iovec parts[2];
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    if (!aim(r, parts)) {
+        r->needs_segment = 1;
+        rmq_append_window_want_next(&r->window, 1);
+        return 0;
     }
     ssize_t n = recvmsg(r->fd, &message, MSG_DONTWAIT);
-    r->drained = n < (ssize_t)(r->body_left + HEADER_BYTES - r->head_have);
+    r->drained = n < (ssize_t)(parts[0].iov_len + parts[1].iov_len);
     if (n > 0)
         return (size_t)n;
     if (!n)
@@ -328,24 +345,50 @@ static size_t take_bytes(struct rmq_receiver *r)
     return 0;
 }
 
-/* Receives once and publishes. 0 = nothing more can be received now. */
-static int receive(struct rmq_receiver *r)
+static void add_body(struct rmq_receiver *r, uint32_t bytes)
 {
-    size_t n = take_bytes(r);
+    r->received += bytes;
+    r->body_left -= bytes;
+    if (bytes)
+        publish(r);
+}
+
+/* Begins the transfer whose header is complete; `ahead` bytes behind that header are in the log already. They are its body,
+ * and where they are more, another header and body, which then moves to its place. */
+static void begin_transfers(struct rmq_receiver *r, uint32_t ahead)
+{
+    while (!r->reason && !r->body_left && r->head_have == HEADER_BYTES) {
+        begin_transfer(r);
+        uint32_t body = ahead < r->body_left ? ahead : r->body_left;
+        add_body(r, body);
+        ahead -= body;
+        if (r->reason || !ahead)
+            return;
+        char *at = rmq_append_window_at(&r->window, r->received);
+        r->head_have = ahead < HEADER_BYTES ? ahead : HEADER_BYTES;
+        memcpy(r->head, at, r->head_have);
+        ahead -= r->head_have;
+        memmove(at, at + r->head_have, ahead);
+    }
+}
+
+/* Receives once and publishes. 1 = there may be more at once. */
+static int receive(struct rmq_receiver *r, int64_t now_ms)
+{
+    uint32_t n = (uint32_t)take_bytes(r);
     if (!n)
         return 0;
     RMQ_CRASH("receive-bytes");
-    uint32_t body = n < r->body_left ? (uint32_t)n : r->body_left;
-    r->received += body;
-    r->body_left -= body;
-    r->head_have += (uint32_t)n - body;
     r->role->counters[RMQ_RECEIVE_BYTES] += n;
     rmq_store(&r->link->received_bytes, r->link->received_bytes + n);
-    if (body)
-        publish(r);
-    if (!r->reason && !r->body_left && r->head_have == HEADER_BYTES)
-        begin_transfer(r);
-    return !r->reason && !r->needs_segment;
+    r->last_read_ms = now_ms;
+    rmq_store(&r->link->last_read_mono_ms, now_ms);
+    uint32_t body = n < r->body_left ? n : r->body_left, left = n - body;
+    uint32_t head = left < HEADER_BYTES - r->head_have ? left : HEADER_BYTES - r->head_have;
+    add_body(r, body);
+    r->head_have += head;
+    begin_transfers(r, left - head);
+    return !r->reason && !r->needs_segment && !r->drained;
 }
 
 /* --- reports ---------------------------------------------------------------------------------------------- */
@@ -426,15 +469,13 @@ static int serve(struct rmq_receiver *r)
     watch(r, now_ms);
     if (r->reason)
         return 0;
-    r->drained = 0;
     int waited = r->needs_segment;
-    if (waited)
+    if (waited) {
         publish(r);
-    int more = !r->reason && receive(r);
-    if (more || r->needs_segment) { /* while a file is missing it is not the master who is silent */
-        r->last_read_ms = now_ms;
+        r->last_read_ms = now_ms; /* while a file is missing it is not the master who is silent */
         rmq_store(&r->link->last_read_mono_ms, now_ms);
     }
+    int more = !r->reason && receive(r, now_ms);
     r->role->counters[RMQ_RECEIVE_SEGMENT_WAITS] += r->needs_segment && !waited;
     if (!r->reason)
         report(r, now_ms);
