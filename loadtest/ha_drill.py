@@ -29,9 +29,6 @@ from ringmq.loadtest.ha_drill_faults import NEEDS_DISK, NEEDS_NETWORK, WEIGHTS, 
 from ringmq.loadtest.ha_drill_group import HaGroup
 from ringmq.loadtest.ha_drill_load import HaLoad
 from ringmq.loadtest.ha_drill_net import Network, missing_for_network
-from ringmq.store.config import StoreConfig
-from ringmq.store.message_store import MessageStore
-from ringmq.store.verify import verify
 
 AUTO = "enableAutoInSyncReplicas"
 RETURN_TIMEOUT_S = 45.0
@@ -144,6 +141,10 @@ def degraded_turns(log: str) -> tuple[int, int]:
 
 def compare_logs(group: HaGroup) -> list[Violation]:
     """After a clean stop: the logs of all nodes hold the same bytes, and nothing in the stores disagrees."""
+    from ringmq.store.config import StoreConfig
+    from ringmq.store.message_store import MessageStore
+    from ringmq.store.verify import verify
+
     found: list[Violation] = []
     logs = {}
     for node in group.nodes:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, SendStatus, compose_message
 from ringmq.client.remoting_client import RemotingClient
@@ -124,21 +125,11 @@ class HaLoad:
         await asyncio.gather(*self._tasks)
         await self._slaves_have_all()
         for queue_id in range(QUEUES):
-            await self._read(
-                self._group.master.broker.address,
-                queue_id,
-                lambda offset, message_id, queue_id=queue_id: self._checker.final_read(  # type: ignore[misc]
-                    TOPIC, queue_id, offset, message_id
-                ),
-            )
-            for slave in self._group.slaves:  # what a slave shows has to stand on the master, at the same place
-                await self._read(
-                    slave.broker.address,
-                    queue_id,
-                    lambda offset, message_id, queue_id=queue_id: self._checker.read(  # type: ignore[misc]
-                        TOPIC, queue_id, offset, message_id
-                    ),
-                )
+            stands = partial(self._checker.final_read, TOPIC, queue_id)
+            await self._read(self._group.master.broker.address, queue_id, stands)
+            is_shown = partial(self._checker.read, TOPIC, queue_id)  # has to stand on the master, at the same place
+            for slave in self._group.slaves:
+                await self._read(slave.broker.address, queue_id, is_shown)
         return [*self._checker.verdict(), *self._not_held]
 
     async def _read(self, address: str, queue_id: int, take: Callable[[int, str], None]) -> None:
