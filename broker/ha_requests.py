@@ -47,6 +47,7 @@ def _own_view(broker: Broker) -> MasterView:
         rule=config.ha_divergence_rule,
         decided=broker.replication.decided,
         from_newest_file=config.ha_start_from_newest_file,
+        allowed=tuple(filter(None, config.ha_allowed_replicas.split(";"))),
     )
 
 

@@ -83,7 +83,8 @@ class PeerClaim:
 class MasterView:
     """What the judge has to know of the master. decided: broker id -> ADOPT or SALVAGE, by an operator.
 
-    rule: haDivergenceRule. from_newest_file: haStartFromNewestFile.
+    rule: haDivergenceRule. from_newest_file: haStartFromNewestFile. allowed: haAllowedReplicas; a slave that may not
+    count may follow, but neither hold the master's writes nor be adopted.
     """
 
     cluster: str
@@ -94,12 +95,19 @@ class MasterView:
     file_bytes: int
     rule: str = REFUSE_WRITES
     from_newest_file: bool = False
+    allowed: tuple[str, ...] = ()
     decided: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def first_offset(self) -> int:
         """Where an empty slave's log begins."""
         return LogRange(self.min_offset, self.max_offset).first_offset(self.file_bytes, self.from_newest_file)
+
+    def counts(self, peer: PeerClaim) -> bool:
+        """haAllowedReplicas lets this slave count."""
+        return not self.allowed or not {str(peer.broker_id), peer.broker_addr.rpartition(":")[0]}.isdisjoint(
+            self.allowed
+        )
 
     def choice(self, broker_id: int) -> str:
         """What is to be done about a slave whose log is longer or differs."""
@@ -199,7 +207,7 @@ def _parted(peer: PeerClaim, own: MasterView, common: int) -> Verdict:
     """Both have written at the same offsets. A rule never drops the master's bytes: only an operator may adopt here."""
     reason = f"the logs of the master and of slave {peer.broker_id} differ above {common}"
     if own.choice(peer.broker_id) != SALVAGE:
-        return _held(peer, common, reason, own.decided.get(peer.broker_id) == ADOPT)
+        return _held(peer, own, common, reason, own.decided.get(peer.broker_id) == ADOPT)
     if common <= max(own.min_offset, peer.min_offset):
         return Verdict(START_AT, own.min_offset, reason)
     return Verdict(CUT, common, reason)
@@ -209,14 +217,16 @@ def _longer(peer: PeerClaim, own: MasterView) -> Verdict:
     reason = f"slave {peer.broker_id} ends at {peer.max_offset}, the master at {own.max_offset}"
     choice = own.choice(peer.broker_id)
     if choice != SALVAGE:
-        return _held(peer, own.max_offset, reason, choice == ADOPT)
+        return _held(peer, own, own.max_offset, reason, choice == ADOPT)
     if own.max_offset <= max(own.min_offset, peer.min_offset):
         return Verdict(START_AT, own.min_offset, reason)
     return Verdict(CUT, own.max_offset, reason)
 
 
-def _held(peer: PeerClaim, common: int, reason: str, adopt: bool) -> Verdict:
+def _held(peer: PeerClaim, own: MasterView, common: int, reason: str, adopt: bool) -> Verdict:
     """A slave whose log begins above `common` has a hole there: nothing can be adopted from it."""
+    if not own.counts(peer):
+        return Verdict(REFUSE, reason=f"{reason}, and haAllowedReplicas does not name it")
     if adopt and peer.min_offset > common:
         reason += f"; it begins at {peer.min_offset} and cannot be adopted"
     return Verdict(HOLD, common, reason, adopt and peer.min_offset <= common)

@@ -138,6 +138,15 @@ def test_a_longer_slave_is_held_or_adopted_or_cut() -> None:
     assert judged(LOG, master, slave2=SALVAGE).kind == HOLD, "it was said of another slave"
 
 
+def test_a_slave_that_may_not_count_holds_nobody_up() -> None:
+    own, crc = view(LOG[:600_000], rule=ADOPT), lambda offset, length: zlib.crc32(LOG[offset : offset + length])
+    for allowed, kind in ((("2",), REFUSE), (("2", "1"), HOLD), (("10.0.0.2",), HOLD)):
+        verdict = judge(claim(LOG, windows_end=600_000), replace(own, allowed=allowed), crc)
+        assert verdict.kind == kind
+    follows = judge(claim(LOG[:600_000]), replace(own, allowed=("2",)), crc)
+    assert follows.kind == ACCEPT
+
+
 def test_a_longer_slave_is_asked_for_the_bytes_below_the_masters_end() -> None:
     master = LOG[:600_000]
     own = view(master)
