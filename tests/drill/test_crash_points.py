@@ -25,6 +25,7 @@ from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.flags import PullSysFlag
+from tests.ha.raw_slave import RawSlave, ha_port
 from tests.native.test_crash_points import crash_build
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
@@ -170,12 +171,8 @@ class CrashDrill(Drill):
                             break
 
 
-@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_every_crash_point_is_survived(tmp_path: Path, flush: str) -> None:
-    points = [name for name in all_points() if name not in ELSEWHERE]
-    if flush == "ASYNC_FLUSH":  # nothing waits for the completer then
-        points = [name for name in points if not name.startswith("flush-")]
-    drill = CrashDrill(tmp_path / "store", {"flushDiskType": flush}, crash_build())
+def led_through(points: list[str], drill: CrashDrill) -> None:
+    """Run the drill and judge it."""
     try:
         report = asyncio.run(drill.run([Blow("crash", (name,)) for name in points]))
     finally:
@@ -183,6 +180,23 @@ def test_every_crash_point_is_survived(tmp_path: Path, flush: str) -> None:
     assert not drill.missed, f"never passed under this load: {drill.missed}"
     assert report.violations == [], report.text()
     assert report.acknowledged > 100
+
+
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_every_crash_point_is_survived(tmp_path: Path, flush: str) -> None:
+    points = [name for name in all_points() if name not in ELSEWHERE]
+    if flush == "ASYNC_FLUSH":  # nothing waits for the completer then
+        points = [name for name in points if not name.startswith("flush-")]
+    led_through(points, CrashDrill(tmp_path / "store", {"flushDiskType": flush}, crash_build()))
+
+
+def test_sends_that_wait_for_a_slave_survive_write_and_completer(tmp_path: Path) -> None:
+    """They are parked without a flush to wait for; the slave's reports go on meanwhile."""
+    points = [name for name in all_points() if name.startswith(("write-", "flush-")) and name not in ELSEWHERE]
+    drill = CrashDrill(tmp_path / "store", {"brokerRole": "SYNC_MASTER"}, crash_build())
+    with RawSlave(ha_port(drill.broker), comes_back=True) as slave:
+        led_through(points, drill)
+    assert slave.wrong is None
 
 
 def test_the_exceptions_name_points_that_exist() -> None:
