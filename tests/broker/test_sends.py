@@ -6,6 +6,7 @@ from ringmq.broker.request import Release, Run
 from ringmq.broker.topics import QUEUE_TYPE
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.properties import encode_properties
@@ -227,3 +228,12 @@ def test_oneway_refusals_are_silent() -> None:
 def test_send_back_and_end_transaction_wait_for_their_issue(code: int) -> None:
     answer = make_lab().ask(code, {})
     assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
+
+
+def test_a_slave_takes_no_sends_and_makes_no_topics() -> None:
+    lab = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
+    answer = ask(lab, "Fresh")
+    assert isinstance(answer, RemotingCommand)
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "put to the slave" in (answer.remark or "")
+    assert "Fresh" not in lab.broker.topics

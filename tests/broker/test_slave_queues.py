@@ -1,0 +1,57 @@
+"""A slave's log is ahead of its topics: dispatch asks for a queue, control makes its entry, or refuses a name."""
+
+from ringmq.broker import ports
+from ringmq.native import ffi, lib
+from tests.broker.test_control_loop import Rig, now, rig
+
+__all__ = ["rig"]
+
+
+def ask(rig: Rig, topic: bytes, queue_id: int, *, batch: bool = False) -> None:
+    """As dispatch does (native/src/dispatch_question.c)."""
+    head = ffi.new("struct rmq_inbox_record *")
+    head.type, head.role = lib.RMQ_INBOX_QUEUE, lib.RMQ_ROLE_DISPATCH
+    head.pending, head.frame_length = queue_id, int(batch)
+    assert lib.rmq_inbox_put(rig.plane.struct, head, topic, len(topic)) == 0
+    rig.loop.turn(now())
+
+
+def flags(rig: Rig, topic: str) -> int:
+    topic_id = rig.plane.topic_find(topic)
+    return 0 if topic_id is None else int(rig.plane.topic(topic_id).config) >> 40
+
+
+def test_a_queue_is_made_for_dispatch_alone(rig: Rig) -> None:
+    rig.plane.header.settings.broker_role = lib.RMQ_BROKER_SLAVE
+    rig.plane.watermarks.append_offset, rig.plane.watermarks.dispatched_offset = 5000, 3000
+    ask(rig, b"Ahead", 2)
+    ask(rig, b"Ahead", 7)
+    topic_id = rig.plane.topic_find("Ahead")
+    assert topic_id is not None
+    slots = [rig.plane.queue_find(topic_id, queue_id) for queue_id in (2, 7)]
+    assert None not in slots
+    assert {int(rig.plane.queue(slot).replay_from) for slot in slots if slot is not None} == {3000}
+    assert rig.plane.queue_find(topic_id, 3) is None
+    assert flags(rig, "Ahead") & ports.TOPIC_RECOVERED
+    assert "Ahead" not in rig.loop.broker.topics
+
+
+def test_a_queue_of_a_known_topic_changes_nothing_else(rig: Rig) -> None:
+    before = flags(rig, "TBW102")
+    ask(rig, b"TBW102", 200)
+    topic_id = rig.plane.topic_find("TBW102")
+    assert topic_id is not None
+    assert rig.plane.queue_find(topic_id, 200) is not None
+    assert flags(rig, "TBW102") == before
+
+
+def test_inner_batches_get_batch_queues(rig: Rig) -> None:
+    ask(rig, b"Batches", 0, batch=True)
+    assert flags(rig, "Batches") & ports.TOPIC_BATCH_QUEUE
+
+
+def test_a_name_that_leads_out_of_the_store_is_refused(rig: Rig) -> None:
+    topics = int(rig.plane.header.topic_count)
+    for name in (b"../../etc", b"a/b", b"..", b"", b"nul\0nul", b"\xff/\xfe"):
+        ask(rig, name, 0)
+    assert int(rig.plane.header.topic_count) == topics
