@@ -37,13 +37,15 @@ class RingmqNode:
         self.store = home / "store"
         self._home = home / "ringmq"
         self._settings = {"brokerIP1": "127.0.0.1", **SMALL_FILES, **QUICK, **settings}
-        self._address = ["--port", str(free_broker_port()), "--namesrv", namesrv]
+        port = free_broker_port()
+        self.address = f"127.0.0.1:{port}"
+        self._place = ["--port", str(port), "--namesrv", namesrv]
         self.start()
 
     def start(self, **more: Any) -> None:
         """Start it, with more settings than before."""
         self._settings.update(more)
-        arguments = ["--store", str(self.store), *self._address, *settings_args(self._settings)]
+        arguments = ["--store", str(self.store), *self._place, *settings_args(self._settings)]
         self._process = RingmqProcess(self._home, "broker", *arguments)
 
     def kill(self) -> None:
