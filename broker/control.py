@@ -204,7 +204,10 @@ class ControlLoop:
         if not layout.is_folder_name(topic):
             self._tell_once(f"a record from the master has topic {topic!r}, which cannot be stored: it is left out")
             return
-        self.broker.tables.publish_queue(topic, record.pending, batch=record.frame_length != 0)
+        # Of a topic that is being deleted nothing is wanted: its folder goes, a topic made again begins at 0.
+        replay_from = int(self._plane.watermarks.append_offset) if topic in self.broker.deletions else None
+        batch = record.frame_length != 0
+        self.broker.tables.publish_queue(topic, record.pending, batch=batch, replay_from=replay_from)
         self._plane.wake(lib.RMQ_ROLE_DISPATCH)
 
     def _take_news(self, payload: bytes) -> None:

@@ -65,12 +65,15 @@ class PlaneTables:
             batch = ports.TOPIC_BATCH_QUEUE * (topic in self._batch_topics)
             self._publish(topic, set(), topic_word(0, 0, 0, _RECOVERED | batch))
 
-    def publish_queue(self, topic: str, queue_id: int, *, batch: bool) -> None:
-        """Make the entry of a queue whose records have come before the settings of its topic. Raises PlaneFullError."""
+    def publish_queue(self, topic: str, queue_id: int, *, batch: bool, replay_from: int | None = None) -> None:
+        """Make the entry of a queue whose records have come before the settings of its topic. Raises PlaneFullError.
+
+        Records below `replay_from` get no unit; None = what is not dispatched gets them.
+        """
         live = self.plane.topic_find(topic)
         topic_id = self.plane.topic_add(topic, 0) if live is None else live
         if self.plane.queue_find(topic_id, queue_id) is None:
-            self.plane.queue_add(topic_id, queue_id)
+            self.plane.queue_add(topic_id, queue_id, 0, 0, replay_from)
         if live is None:
             flags = _RECOVERED | ports.TOPIC_BATCH_QUEUE * batch
             self.plane.topic_set(topic_id, topic_word(0, 0, 0, flags))

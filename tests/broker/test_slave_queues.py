@@ -45,6 +45,18 @@ def test_a_queue_of_a_known_topic_changes_nothing_else(rig: Rig) -> None:
     assert flags(rig, "TBW102") == before
 
 
+def test_records_of_a_topic_that_is_being_deleted_get_no_units(rig: Rig) -> None:
+    rig.plane.header.settings.broker_role = lib.RMQ_BROKER_SLAVE
+    rig.plane.watermarks.append_offset, rig.plane.watermarks.dispatched_offset = 5000, 3000
+    rig.loop.broker.deletions.add("Gone", now())
+    ask(rig, b"Gone", 0)
+    topic_id = rig.plane.topic_find("Gone")
+    assert topic_id is not None
+    slot = rig.plane.queue_find(topic_id, 0)
+    assert slot is not None
+    assert int(rig.plane.queue(slot).replay_from) == 5000
+
+
 def test_inner_batches_get_batch_queues(rig: Rig) -> None:
     ask(rig, b"Batches", 0, batch=True)
     assert flags(rig, "Batches") & ports.TOPIC_BATCH_QUEUE
