@@ -210,11 +210,6 @@ class BrokerConfig:
     subscriptions_max: int = number("ringmqSubscriptionsMax", 131_072, 1024, 16_777_216)
     offsets_max: int = number("ringmqOffsetsMax", 524_288, 4096, 67_108_864)
 
-    @property
-    def ha_port(self) -> int:
-        """The port for slaves: stock, too, takes the one above listenPort where none is said (`BrokerStartup`)."""
-        return self.ha_listen_port or self.listen_port + 1
-
     def as_properties(self) -> dict[str, str]:
         """Every property under its wire name, sorted, as text (GET_BROKER_CONFIG)."""
         table = property_table()

@@ -325,8 +325,7 @@ struct rmq_completion {
 #define RMQ_CAUSE_IN_SYNC_REPLICAS 71 /* too few replicas: nothing was appended */
 #define RMQ_CAUSE_SLAVE_LOST 72    /* appended; the slaves that it waited for are gone */
 #define RMQ_CAUSE_SLAVE_TIMEOUT 73 /* appended; no report in slaveTimeout */
-#define RMQ_CAUSE_SLAVE_ROLE 74    /* a slave takes no messages */
-#define RMQ_CAUSE_HELD 75          /* write_hold */
+#define RMQ_CAUSE_HELD 74          /* write_hold */
 
 /* A parked request: answered by the completer when flushed_offset (sync_flush) and replicated_offset (sync_replication)
  * have reached completion.commit_log_end, or when its time for one of the two is over. 64 bytes.

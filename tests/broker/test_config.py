@@ -12,6 +12,8 @@ from ringmq.broker.config_table import markdown
 from ringmq.broker.replication_relations import waits_for_replicas
 from ringmq.broker.run_config import store_config
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.ha.replica_policy import ReplicaPolicy
+from ringmq.ha.settings import HaSettings
 from ringmq.native import lib
 from ringmq.remoting.properties_text import BadProperties, PropertyLine, format_properties, parse_properties
 from ringmq.store.retention import RetentionSettings
@@ -164,6 +166,8 @@ def test_replication_that_fits_together_is_taken(text: str) -> None:
 def test_roles_say_who_waits_and_what_may_be_read(text: str, policy: int, waits: int) -> None:
     config, _ = resolve(settings_of(text))
     assert (plane_setup.confirm_policy_of(config), waits_for_replicas(config)) == (policy, bool(waits))
+    ours = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties()))
+    assert ours.waits == bool(waits), "ha and write agree on who is waited for"
 
 
 def test_set_without_equals_and_unreadable_files_are_refused(tmp_path: Path) -> None:
