@@ -26,7 +26,7 @@ import click
 
 from ringmq.loadtest.checker import Violation
 from ringmq.loadtest.ha_drill_faults import NEEDS_DISK, NEEDS_NETWORK, WEIGHTS, Fault, Striker, plan_faults
-from ringmq.loadtest.ha_drill_group import HaGroup
+from ringmq.loadtest.ha_drill_group import HaGroup, Node
 from ringmq.loadtest.ha_drill_load import HaLoad
 from ringmq.loadtest.ha_drill_net import Network, missing_for_network
 
@@ -141,29 +141,25 @@ def degraded_turns(log: str) -> tuple[int, int]:
 
 def compare_logs(group: HaGroup) -> list[Violation]:
     """After a clean stop: the logs of all nodes hold the same bytes, and nothing in the stores disagrees."""
-    from ringmq.store.config import StoreConfig
-    from ringmq.store.message_store import MessageStore
-    from ringmq.store.verify import verify
-
     found: list[Violation] = []
-    logs = {}
+    master = _log_of(group.master)
     for node in group.nodes:
-        files = sorted((node.store / "commitlog").glob("0*"))
-        logs[node.store.name] = b"".join(path.read_bytes() for path in files).rstrip(b"\0")
-        settings = {name: str(value) for name, value in node.settings.items()}
-        store = MessageStore(StoreConfig.from_properties(node.store, settings))
-        checked = verify(store, store.queue_end(), cross_check=False)
-        found += [Violation("store", f"{node.store.name}: {one.place}: {one.text}") for one in checked.findings]
-    master = logs[group.master.store.name]
-    for name, log in logs.items():
+        settings = [part for name, value in node.settings.items() for part in ("--set", f"{name}={value}")]
+        command = [sys.executable, "-m", "ringmq.cli.main", "store", "verify", "--quiet", *settings, str(node.store)]
+        verified = subprocess.run(command, capture_output=True, text=True)
+        if verified.returncode != 0:
+            found.append(Violation("store", f"{node.store.name}: {verified.stdout[-2000:]}{verified.stderr[-2000:]}"))
+        log = _log_of(node)
         if log != master:
-            at = next(
-                (i for i, (a, b) in enumerate(zip(log, master, strict=False)) if a != b), min(len(log), len(master))
-            )
-            found.append(
-                Violation("log", f"{name} differs from the master's log at {at} ({len(log)} of {len(master)})")
-            )
+            pairs = enumerate(zip(log, master, strict=False))
+            common = next((at for at, (one, other) in pairs if one != other), min(len(log), len(master)))
+            where = f"differs from the master's at {common}, {len(log)} and {len(master)} bytes"
+            found.append(Violation("log", f"the log of {node.store.name} {where}"))
     return found
+
+
+def _log_of(node: Node) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((node.store / "commitlog").glob("0*"))).rstrip(b"\0")
 
 
 def run_drill(
