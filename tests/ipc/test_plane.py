@@ -1,5 +1,6 @@
 """Tables, inbox and verdicts of the plane, and what outsiders see of it."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from ringmq.ipc.plane import Capacity, Plane, PlaneFullError, topic_config_word
 from ringmq.ipc.segment import plane_name, remove_segments
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.native import ffi, lib
+from ringmq.store.store_lock import StoreLock
 
 SMALL = Capacity(
     topics=8, queues=16, groups=8, subscriptions=8, offsets=8, request_slots=64, inbox_bytes=4096,
@@ -185,6 +187,21 @@ def test_outsiders_trust_the_page_only_under_a_lock(tmp_path: Path, plane: Plane
     assert (seen.live, seen.confirm_offset, seen.append_offset, seen.start_id) == (True, 300, 500, 7)
     os.close(descriptor)
     assert not read_watermarks(tmp_path).live
+
+
+@pytest.mark.parametrize("limit", [0, 200, 300, 400, 2**64 - 1])
+@pytest.mark.parametrize("policy", range(4))
+def test_outsiders_reckon_the_confirm_offset_as_workers_do(
+    tmp_path: Path, plane: Plane, policy: int, limit: int
+) -> None:
+    marks = plane.watermarks
+    marks.append_offset, marks.flushed_offset = 500, 300
+    marks.confirm_policy, marks.confirm_limit = policy, limit
+    plane.publish_watermarks()
+    with contextlib.closing(StoreLock(tmp_path)):
+        assert read_watermarks(tmp_path).confirm_offset == plane.confirm_offset()
+    local = 300 if policy & lib.RMQ_CONFIRM_FLUSHED else 500
+    assert plane.confirm_offset() == (min(local, limit) if policy & lib.RMQ_CONFIRM_LIMITED else local)
 
 
 def test_a_page_left_behind_is_not_the_stock_broker_s(tmp_path: Path, plane: Plane) -> None:
