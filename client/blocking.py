@@ -8,7 +8,7 @@ import concurrent.futures
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
@@ -78,19 +78,25 @@ async def _let_others_end() -> None:
         await asyncio.gather(*pending, return_exceptions=True)
 
 
-class Producer:
-    """Blocking twin of `ringmq.client.Producer`."""
+class _Client(Protocol):
+    """An asyncio client; entering and leaving it are its start and its close."""
 
-    def __init__(
-        self,
-        namesrv: str | Sequence[str] = "127.0.0.1:9876",
-        group: str = "ringmq_producer",
-        *,
-        retry: RetryPolicy | None = None,
-        body_rules: BodyRules | None = None,
-    ) -> None:
-        self._producer = async_producer.Producer(namesrv, group, retry=retry, body_rules=body_rules)
-        self._thread = _LoopThread(f"ringmq producer {group}")
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+C = TypeVar("C", bound=_Client)
+
+
+class _Blocking(Generic[C]):
+    """What the twins have in common: an asyncio client on a loop of its own, from `start` to `close`."""
+
+    def __init__(self, client: C, name: str) -> None:
+        self._client = client
+        self._thread = _LoopThread(f"ringmq {name}")
 
     def __enter__(self) -> Self:
         self.start()
@@ -102,43 +108,58 @@ class Producer:
         self.close()
 
     def start(self) -> None:
-        """Begin; connections are made by the first send."""
+        """Begin; connections are made by the first request, a consumer's at once: it joins its group."""
         self._thread.open()
-        self._thread.run(self._producer.__aenter__())
+        self._thread.run(self._client.__aenter__())
 
     def close(self) -> None:
-        """Wait for what is in flight and close."""
+        """End what is under way as the asyncio client does; a loop over a consumer in another thread ends, too."""
         try:
-            self._thread.run(self._producer.close())
+            self._thread.run(self._client.__aexit__(None, None, None))
         finally:
             self._thread.close()
 
+
+class Producer(_Blocking[async_producer.Producer]):
+    """Blocking twin of `ringmq.client.Producer`."""
+
+    def __init__(
+        self,
+        namesrv: str | Sequence[str] = "127.0.0.1:9876",
+        group: str = "ringmq_producer",
+        *,
+        retry: RetryPolicy | None = None,
+        body_rules: BodyRules | None = None,
+    ) -> None:
+        client = async_producer.Producer(namesrv, group, retry=retry, body_rules=body_rules)
+        super().__init__(client, f"producer {group}")
+
     def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Send one message and wait until it is stored."""
-        return self._thread.run(self._producer.send(message, queue=queue))
+        return self._thread.run(self._client.send(message, queue=queue))
 
     def begin_request(self, request: SendRequest) -> concurrent.futures.Future[SendResult]:
         """Send a request that was made before; the future gives what `send` returns or raises."""
-        return self._thread.begin(self._producer.send_request(request))
+        return self._thread.begin(self._client.send_request(request))
 
     def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
         """Send messages of one topic in one request."""
-        return self._thread.run(self._producer.send_batch(messages, queue=queue))
+        return self._thread.run(self._client.send_batch(messages, queue=queue))
 
     def send_all(self, messages: Iterable[Message], *, pipeline: int = 256) -> list[SendResult]:
         """Send many messages, up to `pipeline` in flight. `messages` is read on the client's thread."""
-        return self._thread.run(self._producer.send_all(messages, pipeline=pipeline))
+        return self._thread.run(self._client.send_all(messages, pipeline=pipeline))
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer."""
-        self._thread.run(self._producer.send_oneway(message, queue=queue))
+        self._thread.run(self._client.send_oneway(message, queue=queue))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The topic's write queues."""
-        return self._thread.run(self._producer.queues(topic))
+        return self._thread.run(self._client.queues(topic))
 
 
-class Consumer:
+class Consumer(_Blocking[async_consumer.Consumer]):
     """Blocking twin of `ringmq.client.Consumer`: `for message in consumer`."""
 
     def __init__(
@@ -152,7 +173,7 @@ class Consumer:
         timestamp_ms: int = 0,
         options: PullOptions | None = None,
     ) -> None:
-        self._consumer = async_consumer.Consumer(
+        client = async_consumer.Consumer(
             topics,
             namesrv,
             group,
@@ -161,28 +182,7 @@ class Consumer:
             timestamp_ms=timestamp_ms,
             options=options,
         )
-        self._thread = _LoopThread(f"ringmq consumer {group}")
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def start(self) -> None:
-        """Join the group; returns with the first assignment."""
-        self._thread.open()
-        self._thread.run(self._consumer.start())
-
-    def close(self) -> None:
-        """Commit, leave the group, close. A `for` loop in another thread ends."""
-        try:
-            self._thread.run(self._consumer.close())
-        finally:
-            self._thread.close()
+        super().__init__(client, f"consumer {group}")
 
     def __iter__(self) -> Iterator[MessageExt]:
         for batch in self.batches():
@@ -197,90 +197,69 @@ class Consumer:
         self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX, timeout_ms: int | None = None
     ) -> list[MessageExt]:
         """Up to `max_messages` of one queue; empty after `timeout_ms` without any, or when closed."""
-        return self._thread.run(self._consumer.poll(max_messages, timeout_ms))
+        return self._thread.run(self._client.poll(max_messages, timeout_ms))
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages; returns how many were open."""
 
         async def ack() -> int:
-            return self._consumer.ack(messages)
+            return self._client.ack(messages)
 
         return self._thread.run(ack())
 
     def commit(self) -> None:
         """Commit what is acknowledged now."""
-        self._thread.run(self._consumer.commit())
+        self._thread.run(self._client.commit())
 
     def assignment(self) -> list[MessageQueue]:
         """The queues that this member reads now."""
 
         async def assignment() -> list[MessageQueue]:
-            return self._consumer.assignment()
+            return self._client.assignment()
 
         return self._thread.run(assignment())
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading an assigned queue at `offset`."""
-        self._thread.run(self._consumer.seek(queue, offset))
+        self._thread.run(self._client.seek(queue, offset))
 
     def seek_to_beginning(self, queue: MessageQueue) -> None:
         """Go on at the queue's first message."""
-        self._thread.run(self._consumer.seek_to_beginning(queue))
+        self._thread.run(self._client.seek_to_beginning(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on behind the queue's last message."""
-        self._thread.run(self._consumer.seek_to_end(queue))
+        self._thread.run(self._client.seek_to_end(queue))
 
     def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
         """Go on at the first message stored at or after `timestamp_ms`."""
-        self._thread.run(self._consumer.seek_to_timestamp(queue, timestamp_ms))
+        self._thread.run(self._client.seek_to_timestamp(queue, timestamp_ms))
 
 
-class Cluster:
+class Cluster(_Blocking[async_cluster.Cluster]):
     """Blocking twin of `ringmq.client.cluster.Cluster`; what is asked of several topics is asked at the same time."""
 
     def __init__(self, namesrv: str | Sequence[str], *, timeout_ms: int = 5000, connect_timeout_ms: int = 3000) -> None:
-        self._cluster = async_cluster.Cluster(namesrv, timeout_ms=timeout_ms, connect_timeout_ms=connect_timeout_ms)
-        self._thread = _LoopThread("ringmq cluster")
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def start(self) -> None:
-        """Begin; connections are made by the first question."""
-        self._thread.open()
-        self._thread.run(self._cluster.__aenter__())
-
-    def close(self) -> None:
-        """Close the connections."""
-        try:
-            self._thread.run(self._cluster.__aexit__(None, None, None))
-        finally:
-            self._thread.close()
+        client = async_cluster.Cluster(namesrv, timeout_ms=timeout_ms, connect_timeout_ms=connect_timeout_ms)
+        super().__init__(client, "cluster")
 
     def brokers(self) -> dict[str, str]:
         """Broker name -> the address to read from."""
-        return self._thread.run(self._cluster.brokers())
+        return self._thread.run(self._client.brokers())
 
     def topics(self) -> list[str]:
         """Every registered topic."""
-        return self._thread.run(self._cluster.topics())
+        return self._thread.run(self._client.topics())
 
     def system_topics(self, address: str) -> set[str]:
         """The topics that the broker at `address` has for itself."""
-        return self._thread.run(self._cluster.system_topics(address))
+        return self._thread.run(self._client.system_topics(address))
 
     def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
         """The readable queues of the topics that are known."""
 
         async def queues() -> list[MessageQueue]:
-            return [queue for found in await _each(self._cluster.queues, topics) for queue in found]
+            return [queue for found in await _each(self._client.queues, topics) for queue in found]
 
         return self._thread.run(queues())
 
@@ -288,7 +267,7 @@ class Cluster:
         """First offset and the offset behind the last one of each readable queue of the topics."""
 
         async def bounds() -> dict[MessageQueue, tuple[int, int]]:
-            return {queue: ends for found in await _each(self._cluster.bounds, topics) for queue, ends in found.items()}
+            return {queue: ends for found in await _each(self._client.bounds, topics) for queue, ends in found.items()}
 
         return self._thread.run(bounds())
 
@@ -296,7 +275,7 @@ class Cluster:
         """The first offset stored at or after the time; a queue's end or more when all its messages are older."""
 
         async def offset_at(queue: MessageQueue) -> int:
-            return await self._cluster.offset_at(queue, timestamp_ms)
+            return await self._client.offset_at(queue, timestamp_ms)
 
         async def offsets() -> dict[MessageQueue, int]:
             return dict(zip(queues, await _each(offset_at, queues), strict=True))
@@ -305,7 +284,7 @@ class Cluster:
 
     def store_folder(self, address: str) -> StoreFolder | None:
         """Where the store of the broker at `address` is; None when it does not say."""
-        return self._thread.run(self._cluster.store_folder(address))
+        return self._thread.run(self._client.store_folder(address))
 
 
 async def _each(ask: Callable[[S], Awaitable[T]], subjects: Iterable[S]) -> list[T]:
