@@ -2,22 +2,11 @@
 
 #include <string.h>
 
+#include "property_pairs.h"
 #include "utf8.h"
 
-#define NAME_VALUE 1
-#define PAIR_END 2
 #define PAIRS_COMPARED_MAX 64       /* names of a row are compared each with each */
 #define OFFSET_ID_BYTES_MAX 56      /* hex of 16-byte host, port and offset */
-
-struct span {
-    const uint8_t *at;
-    uint32_t length;
-};
-
-struct pair {
-    struct span name;
-    struct span value;
-};
 
 /* ---- room --------------------------------------------------------------------------------------------------- */
 
@@ -54,7 +43,7 @@ static void put_text(struct rmq_text_column *column, uint64_t row, const uint8_t
 }
 
 /* A property: null where it is absent, as empty values count as absent. */
-static void put_property(struct rmq_text_column *column, uint64_t row, struct span value) {
+static void put_property(struct rmq_text_column *column, uint64_t row, struct rmq_text value) {
     if (!column->offsets)
         return;
     put_text(column, row, value.at, value.length);
@@ -75,7 +64,7 @@ static uint8_t *put_hex(uint8_t *to, const uint8_t *bytes, size_t length) {
 
 /* UNIQ_KEY, or where the record is stored (MessageDecoder.createMessageId). */
 static void put_message_id(struct rmq_text_column *column, uint64_t row, const struct rmq_row_source *source,
-                           struct span uniq_key) {
+                           struct rmq_text uniq_key) {
     if (uniq_key.length) {
         put_text(column, row, uniq_key.at, uniq_key.length);
         return;
@@ -91,59 +80,41 @@ static void put_message_id(struct rmq_text_column *column, uint64_t row, const s
 /* ---- properties ---------------------------------------------------------------------------------------------- */
 
 struct found_keys {
-    struct span keys;
-    struct span tags;
-    struct span uniq_key;
+    struct rmq_text keys;
+    struct rmq_text tags;
+    struct rmq_text uniq_key;
 };
 
 static void find_keys(const uint8_t *at, const uint8_t *end, struct found_keys *out) {
     memset(out, 0, sizeof *out);
     while (at < end) {
-        const uint8_t *stop = memchr(at, PAIR_END, (size_t)(end - at));
+        const uint8_t *stop = memchr(at, RMQ_PAIR_END, (size_t)(end - at));
         if (!stop)
             stop = end;
         size_t length = (size_t)(stop - at);
-        if (length > 5 && at[4] == NAME_VALUE) {
-            struct span value = {at + 5, (uint32_t)(length - 5)};
+        if (length > 5 && at[4] == RMQ_NAME_VALUE) {
+            struct rmq_text value = {at + 5, (uint32_t)(length - 5)};
             if (!memcmp(at, "KEYS", 4))
                 out->keys = value;
             else if (!memcmp(at, "TAGS", 4))
                 out->tags = value;
-        } else if (length > 9 && at[8] == NAME_VALUE && !memcmp(at, "UNIQ_KEY", 8)) {
-            out->uniq_key = (struct span){at + 9, (uint32_t)(length - 9)};
+        } else if (length > 9 && at[8] == RMQ_NAME_VALUE && !memcmp(at, "UNIQ_KEY", 8)) {
+            out->uniq_key = (struct rmq_text){at + 9, (uint32_t)(length - 9)};
         }
-        at = stop + 1;
+        at = stop < end ? stop + 1 : end;
     }
 }
 
-/* Takes the next pair that has a name and a value; 0 at the end. */
-static int next_pair(const uint8_t **at, const uint8_t *end, struct pair *out) {
-    while (*at < end) {
-        const uint8_t *start = *at;
-        const uint8_t *stop = memchr(start, PAIR_END, (size_t)(end - start));
-        if (!stop)
-            stop = end;
-        *at = stop + 1;
-        const uint8_t *split = memchr(start, NAME_VALUE, (size_t)(stop - start));
-        if (!split || split == start || split + 1 == stop)
-            continue;
-        out->name = (struct span){start, (uint32_t)(split - start)};
-        out->value = (struct span){split + 1, (uint32_t)(stop - split - 1)};
-        return 1;
-    }
-    return 0;
-}
-
-static int is_same_name(struct span a, struct span b) {
+static int is_same_name(struct rmq_text a, struct rmq_text b) {
     return a.length == b.length && !memcmp(a.at, b.at, a.length);
 }
 
 /* The row's pairs in the order of their names' first occurrence, of equal names the last value; -1: too many. */
-static int distinct_pairs(const struct rmq_row_source *source, struct pair *pairs) {
+static int distinct_pairs(const struct rmq_row_source *source, struct rmq_pair *pairs) {
     const uint8_t *at = source->properties, *end = at + source->properties_length;
-    struct pair pair;
+    struct rmq_pair pair;
     int count = 0;
-    while (next_pair(&at, end, &pair)) {
+    while (rmq_next_pair(&at, end, &pair)) {
         int i = 0;
         while (i < count && !is_same_name(pairs[i].name, pair.name))
             i++;
@@ -155,19 +126,19 @@ static int distinct_pairs(const struct rmq_row_source *source, struct pair *pair
     return count;
 }
 
-static uint64_t put_pair(struct rmq_pair_column *column, uint64_t at, const struct pair *pair) {
+static uint64_t put_pair(struct rmq_pair_column *column, uint64_t at, const struct rmq_pair *pair) {
     put_text(&column->name, at, pair->name.at, pair->name.length);
     put_text(&column->value, at, pair->value.at, pair->value.length);
     return at + 1;
 }
 
-static int is_header(const struct rmq_arrow_rows *rows, const struct pair *pair) {
+static int is_header(const struct rmq_arrow_rows *rows, const struct rmq_pair *pair) {
     return rmq_name_find(&rows->system_names, pair->name.at, pair->name.length, 0) == RMQ_NAME_NONE;
 }
 
 /* Either from `pairs`, or with NULL from the source, whose names are distinct. */
 static void put_pairs(struct rmq_arrow_rows *rows, struct rmq_pair_column *column, const struct rmq_row_source *source,
-                      const struct pair *pairs, int pair_count) {
+                      const struct rmq_pair *pairs, int pair_count) {
     int headers_only = column == &rows->headers;
     uint64_t row = rows->count, first = (uint64_t)column->offsets[row], at = first;
     if (pairs) {
@@ -176,8 +147,8 @@ static void put_pairs(struct rmq_arrow_rows *rows, struct rmq_pair_column *colum
                 at = put_pair(column, at, &pairs[i]);
     } else {
         const uint8_t *from = source->properties, *end = from + source->properties_length;
-        struct pair pair;
-        while (next_pair(&from, end, &pair))
+        struct rmq_pair pair;
+        while (rmq_next_pair(&from, end, &pair))
             if (!headers_only || is_header(rows, &pair))
                 at = put_pair(column, at, &pair);
     }
@@ -214,7 +185,7 @@ static void put_numbers(const struct rmq_arrow_rows *rows, const struct rmq_row_
 }
 
 int rmq_row_put(struct rmq_arrow_rows *rows, const struct rmq_row_source *source) {
-    struct pair pairs[PAIRS_COMPARED_MAX];
+    struct rmq_pair pairs[PAIRS_COMPARED_MAX];
     int pair_count = 0, wants_pairs = rows->headers.offsets || rows->properties.offsets;
     uint64_t row = rows->count;
     if (!has_room(rows, source))
@@ -238,7 +209,7 @@ int rmq_row_put(struct rmq_arrow_rows *rows, const struct rmq_row_source *source
         if (rows->msg_id.offsets)
             put_message_id(&rows->msg_id, row, source, found.uniq_key);
     }
-    const struct pair *compared = source->is_clean ? NULL : pairs;
+    const struct rmq_pair *compared = source->is_clean ? NULL : pairs;
     if (rows->headers.offsets)
         put_pairs(rows, &rows->headers, source, compared, pair_count);
     if (rows->properties.offsets)

@@ -7,12 +7,11 @@
 #include <libdeflate.h>
 
 #include "bytes.h"
+#include "property_pairs.h"
 
 enum {
     BODY_BYTES_MAX = INT32_MAX - 65536 - 65536,
     COPY_CHUNK = 16384,             /* CRC and copy alternate in pieces that stay in the first-level cache */
-    NAME_VALUE = 0x01,
-    PAIR_END = 0x02,
 };
 
 uint32_t rmq_crc32(const void *bytes, size_t length) {
@@ -103,7 +102,7 @@ static uint64_t properties_size(const struct rmq_record_in *in) {
     for (int i = 0; i < RMQ_PROPERTY_PIECES; i++) {
         uint32_t length = in->properties_length[i];
         if (length)
-            size += (uint64_t)length + (in->properties[i][length - 1] != PAIR_END);
+            size += (uint64_t)length + (in->properties[i][length - 1] != RMQ_PAIR_END);
     }
     return size;
 }
@@ -183,8 +182,8 @@ int64_t rmq_record_encode(uint8_t *to, size_t room, const struct rmq_record_in *
             continue;
         memcpy(at, in->properties[i], length);
         at += length;
-        if (at[-1] != PAIR_END)
-            *at++ = PAIR_END;
+        if (at[-1] != RMQ_PAIR_END)
+            *at++ = RMQ_PAIR_END;
     }
     return size;
 }
@@ -303,54 +302,26 @@ int64_t rmq_log_scan(const uint8_t *file, uint64_t from, uint64_t end, int64_t f
 
 /* ---- properties ------------------------------------------------------------------------------------------ */
 
-struct pair {
-    const uint8_t *name;
-    const uint8_t *value;
-    uint32_t name_length;
-    uint32_t value_length;
-};
-
-/* Takes the next pair with a name and a value; returns 0 at the end. */
-static int next_pair(const uint8_t **at, const uint8_t *end, struct pair *out) {
-    while (*at < end) {
-        const uint8_t *start = *at;
-        const uint8_t *stop = memchr(start, PAIR_END, (size_t)(end - start));
-        if (!stop)
-            stop = end;
-        *at = stop < end ? stop + 1 : end;
-        const uint8_t *split = memchr(start, NAME_VALUE, (size_t)(stop - start));
-        if (!split || split == start || split + 1 == stop)
-            continue;
-        out->name = start;
-        out->name_length = (uint32_t)(split - start);
-        out->value = split + 1;
-        out->value_length = (uint32_t)(stop - split - 1);
-        return 1;
-    }
-    return 0;
-}
-
 void rmq_dispatch_keys_find(const uint8_t *properties, size_t length, struct rmq_dispatch_keys *out) {
     const uint8_t *at = properties, *end = properties + length;
-    struct pair pair;
+    struct rmq_pair pair;
     memset(out, 0, sizeof *out);
-    while (at < end && next_pair(&at, end, &pair)) {
-        const uint8_t *name = pair.name;
-        if (pair.name_length == 4 && !memcmp(name, "TAGS", 4)) {
-            out->tags = pair.value;
-            out->tags_length = pair.value_length;
-        } else if (pair.name_length == 4 && !memcmp(name, "KEYS", 4)) {
-            out->keys = pair.value;
-            out->keys_length = pair.value_length;
-        } else if (pair.name_length == 8 && !memcmp(name, "UNIQ_KEY", 8)) {
-            out->uniq_key = pair.value;
-            out->uniq_key_length = pair.value_length;
-        } else if (pair.name_length == 5 && !memcmp(name, "DELAY", 5)) {
-            out->delay_level = pair.value;
-            out->delay_level_length = pair.value_length;
-        } else if (pair.name_length == 9 && !memcmp(name, "INNER_NUM", 9)) {
-            out->inner_num = pair.value;
-            out->inner_num_length = pair.value_length;
+    while (rmq_next_pair(&at, end, &pair)) {
+        if (rmq_text_is(pair.name, "TAGS", 4)) {
+            out->tags = pair.value.at;
+            out->tags_length = pair.value.length;
+        } else if (rmq_text_is(pair.name, "KEYS", 4)) {
+            out->keys = pair.value.at;
+            out->keys_length = pair.value.length;
+        } else if (rmq_text_is(pair.name, "UNIQ_KEY", 8)) {
+            out->uniq_key = pair.value.at;
+            out->uniq_key_length = pair.value.length;
+        } else if (rmq_text_is(pair.name, "DELAY", 5)) {
+            out->delay_level = pair.value.at;
+            out->delay_level_length = pair.value.length;
+        } else if (rmq_text_is(pair.name, "INNER_NUM", 9)) {
+            out->inner_num = pair.value.at;
+            out->inner_num_length = pair.value.length;
         }
     }
 }
@@ -360,12 +331,12 @@ int rmq_properties_state(const uint8_t *properties, size_t length) {
         return RMQ_PROPERTIES_WHOLE;
     if (memchr(properties, 0, length))
         return RMQ_PROPERTIES_NUL;
-    if (properties[length - 1] != PAIR_END)
+    if (properties[length - 1] != RMQ_PAIR_END)
         return RMQ_PROPERTIES_UNENDED;
     const uint8_t *at = properties, *end = properties + length;
     while (at < end) {
-        const uint8_t *stop = memchr(at, PAIR_END, (size_t)(end - at));
-        if (!memchr(at, NAME_VALUE, (size_t)(stop - at)))
+        const uint8_t *stop = memchr(at, RMQ_PAIR_END, (size_t)(end - at));
+        if (!memchr(at, RMQ_NAME_VALUE, (size_t)(stop - at)))
             return RMQ_PROPERTIES_UNPAIRED;
         at = stop + 1;
     }
