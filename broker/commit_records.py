@@ -12,6 +12,10 @@ from ringmq.remoting import json_body
 
 CHUNK_BITS = 16
 """Of a mark; more than `CHUNKS_MAX` needs."""
+PIECE_BYTES_MAX = 192
+"""Of a record, for each piece: its numbers (19, 5, 10 and 10 digits) and a topic of 127 bytes that no other names."""
+HEAD_BYTES_MAX = 1024
+"""Of a record: names of fields, batch id, and a query id of 128 characters that all take six bytes as JSON."""
 
 
 class Piece(NamedTuple):
@@ -56,6 +60,11 @@ class DoneRecord:
     def encode(self) -> bytes:
         """The message's body."""
         return json_body.write_body({"kind": "done", "commit": self.number})
+
+
+def pieces_max(record_bytes: int) -> int:
+    """How many pieces a record of that size has room for, whatever they are."""
+    return max(0, record_bytes - HEAD_BYTES_MAX) // PIECE_BYTES_MAX
 
 
 def decode_record(body: bytes) -> CommitRecord | DoneRecord:

@@ -132,11 +132,14 @@ class StagedCommits:
             commit.asked.clear()
         return [Answer(asked.token, ResponseCode.SERVICE_NOT_AVAILABLE, remark) for asked in waiting]
 
+    def overload(self, coming: int) -> str:
+        """Why a request that arrives behind `coming` others cannot wait for its turn; empty when it can."""
+        full = len(self._asked) + coming >= ASKED_MAX
+        return f"[OVERLOAD]{ASKED_MAX} commits wait already, try again later" if full else ""
+
     def _on_asked(self, asked: Asked) -> None:
-        if len(self._asked) >= ASKED_MAX:
-            self._answer(
-                asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{ASKED_MAX} commits wait already, try again later"
-            )
+        if remark := self.overload(0):
+            self._answer(asked, ResponseCode.SYSTEM_BUSY, remark)
         else:
             self._asked.append(asked)
 

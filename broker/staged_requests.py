@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ringmq.broker.commit_records import pieces_max
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request, Wait
 from ringmq.broker.staged_events import Asked
@@ -30,7 +31,9 @@ def staged(broker: Broker, request: Request) -> Answer:
             _make_topics(broker, request.now_ms)
             return request.reply(body=json_body.write_body(_description(broker)))
         case staged_writes.COMMIT:
-            commit = CommitRequest.decode(request.command.body)
+            if remark := broker.staged_commits.overload(len(broker.staged_asked)):
+                return request.reply(ResponseCode.SYSTEM_BUSY, remark)  # unread: a large one takes a while to decode
+            commit = CommitRequest.decode(request.command.body, chunks_max=_chunks_max(broker))
             _make_topics(broker, request.now_ms)
             broker.staged_asked.append(Asked(request, commit, request.now_ms))
             return Wait()
@@ -54,5 +57,10 @@ def _description(broker: Broker) -> dict[str, object]:
         "queues": STAGED_QUEUES,
         "chunkBytesMax": min(staged_writes.CHUNK_BYTES, config.max_message_size, share),
         "elementBytesMax": min(config.max_message_size, share),
-        "chunksMax": staged_writes.CHUNKS_MAX,
+        "chunksMax": _chunks_max(broker),
     }
+
+
+def _chunks_max(broker: Broker) -> int:
+    """Chunks of one commit: its decision has to fit into one message."""
+    return min(staged_writes.CHUNKS_MAX, pieces_max(broker.config.max_message_size))

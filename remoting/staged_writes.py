@@ -86,8 +86,8 @@ class CommitRequest:
         return json_body.write_body(value)
 
     @classmethod
-    def decode(cls, body: bytes) -> CommitRequest:
-        """Read a request's body. Raises RequestError naming field and limit."""
+    def decode(cls, body: bytes, chunks_max: int = CHUNKS_MAX) -> CommitRequest:
+        """Read a request's body of up to `chunks_max` chunks. Raises RequestError naming field and limit."""
         if len(body) > COMMIT_BODY_BYTES_MAX:
             raise _over("body", f"{len(body)} bytes", COMMIT_BODY_BYTES_MAX)
         value = json_body.read_object(body, "commit of staged writes")
@@ -103,8 +103,8 @@ class CommitRequest:
                 raise _bad("partition", f"partition {partition} occurs twice: one attempt of each may be committed")
             partitions.add(partition)
             chunks += _chunks(entry, partition, attempt)
-            if len(chunks) > CHUNKS_MAX:
-                raise _over("chunks", "more chunks than one commit may have", CHUNKS_MAX)
+            if len(chunks) > chunks_max:
+                raise _over("chunks", "more chunks than one commit may have", chunks_max)
         return cls(query_id, batch_id, tuple(chunks))
 
 

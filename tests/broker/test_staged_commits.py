@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.commit_records import CommitRecord, DoneRecord, Piece, decode_record, mark_of, piece_of_mark
+from ringmq.broker.commit_records import (
+    CommitRecord,
+    DoneRecord,
+    Piece,
+    decode_record,
+    mark_of,
+    piece_of_mark,
+    pieces_max,
+)
 from ringmq.broker.staged_commits import (
     ANSWER_WITHIN_MS,
     ASKED_MAX,
@@ -33,8 +41,10 @@ from ringmq.broker.staged_events import (
     Tick,
     Unsound,
 )
-from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.names import MAX_TOPIC_CHARS
 from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
+from tests.broker.fakes import make_lab
 
 NOW = 1_000_000
 EVERYTHING = 1 << 60
@@ -297,6 +307,25 @@ def test_more_requests_than_may_wait_are_refused() -> None:
     assert [(effect.token, effect.code) for effect in effects if isinstance(effect, Answer)] == [
         (ASKED_MAX, ResponseCode.SYSTEM_BUSY)
     ]
+
+
+def test_one_request_more_than_may_wait_is_refused_unread() -> None:
+    lab, malformed = make_lab(), b"not read"
+    for number in range(ASKED_MAX):
+        body = request(number, 1).encode()
+        assert lab.ask(RequestCode.STAGED_WRITES, {"operation": "commit"}, body) is None, "it waits"
+    assert lab.ask(RequestCode.STAGED_WRITES, {"operation": "commit"}, malformed).code == ResponseCode.SYSTEM_BUSY
+    lab.broker.staged_asked.clear()
+    assert lab.ask(RequestCode.STAGED_WRITES, {"operation": "commit"}, malformed).code != ResponseCode.SYSTEM_BUSY
+
+
+@pytest.mark.parametrize("record_bytes", [2048, 65_536, 4 << 20])
+def test_a_decision_of_as_many_pieces_as_may_be_fits_into_its_message(record_bytes: int) -> None:
+    count = pieces_max(record_bytes)
+    assert count > 0
+    topics = (f"{number:0{MAX_TOPIC_CHARS}d}" for number in range(count))
+    worst = CommitRecord("\x01" * 128, (1 << 63) - 1, tuple(Piece((1 << 63) - 1, t, 1 << 31, 1 << 31) for t in topics))
+    assert len(worst.encode()) <= record_bytes
 
 
 def test_no_more_commits_are_under_way_than_are_kept_in_memory() -> None:

@@ -83,6 +83,9 @@ def test_attempts_that_are_not_named_are_never_seen(broker: RunningBroker, stage
     stager.stage("attempts", 0, [("Attempts", 0, rows("late"))], attempt=2)
     stager.commit("attempts", 0, won)
     wait_until(lambda: bodies_of(broker.address, "Attempts", 1) == rows("won"), "the winner's rows are readable")
+    stager.commit("attempts", 1, stager.stage("attempts", 1, [("Attempts", 0, rows("next"))]))
+    wait_until(lambda: rows("next")[-1] in bodies_of(broker.address, "Attempts", 1), "a later commit is readable")
+    assert bodies_of(broker.address, "Attempts", 1) == rows("won") + rows("next")
 
 
 def test_an_empty_micro_batch_is_a_decision_too(broker: RunningBroker, stager: Stager) -> None:
@@ -193,13 +196,15 @@ def test_malformed_commits_are_refused_by_field(broker: RunningBroker, body: byt
     assert word in (answer.remark or "")
 
 
-def test_more_chunks_than_the_limit_are_refused(broker: RunningBroker) -> None:
-    chunks = tuple(StagedChunk(0, 0, n, n, 1, 1) for n in range(staged_writes.CHUNKS_MAX + 1))
-    with RawClient(broker.address) as client:
-        body = CommitRequest("many", 0, chunks).encode()
-        answer = client.ask(RequestCode.STAGED_WRITES, {"operation": "commit"}, body)
-    assert answer.code == ResponseCode.INVALID_PARAMETER
-    assert str(staged_writes.CHUNKS_MAX) in (answer.remark or "")
+def test_a_commit_has_as_many_chunks_as_its_decision_has_room_for(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Many", 1)
+    most = stager.place.chunks_max
+    assert most < staged_writes.CHUNKS_MAX, "maxMessageSize bounds it here"
+    staged = stager.stage("many", 0, [("Many", 0, [b"%d" % number]) for number in range(most + 1)])
+    code, text = refusal(stager, 0, *staged, query="many")
+    assert code == ResponseCode.INVALID_PARAMETER and str(most) in text
+    stager.commit("many", 0, staged[:most])
+    wait_until(lambda: len(bodies_of(broker.address, "Many", 1)) == most, "all chunks are readable")
 
 
 def test_an_unknown_operation_is_refused(broker: RunningBroker) -> None:
