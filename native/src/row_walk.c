@@ -140,15 +140,49 @@ static int put_unit(struct rmq_arrow_rows *rows, const struct rmq_wanted_rows *w
     return put_record(rows, wanted, record, view);
 }
 
-/* A row of what the unit and its queue tell. */
-static int put_unit_alone(struct rmq_arrow_rows *rows, const struct rmq_name *name, int64_t queue_offset,
-                          struct unit unit, struct rmq_record_view *view) {
-    memset(view, 0, sizeof *view);
-    view->position = unit.position;
-    view->queue_id = name->number;
-    view->topic_length = name->length;
-    struct rmq_row_source source = {.record = name->bytes, .view = view, .queue_offset = queue_offset, .is_clean = 1};
-    return rmq_row_put(rows, &source);
+/* How many of the units, at most `limit`, are written one after the other. */
+static uint64_t written_units(const uint8_t *units, uint64_t limit) {
+    uint64_t count = 0;
+    while (count < limit && is_written(unit_at(units, count)))
+        count++;
+    return count;
+}
+
+/* `count` times the same text. */
+static void repeat_text(struct rmq_text_column *column, uint64_t row, uint64_t count, const struct rmq_name *text) {
+    int32_t used = column->offsets[row];
+    uint64_t total = count * text->length, done = text->length;
+    for (uint64_t i = 1; i <= count; i++)
+        column->offsets[row + i] = used + (int32_t)(i * text->length);
+    if (!total)
+        return;
+    memcpy(column->bytes + used, text->bytes, text->length);
+    for (; done < total; done *= 2)
+        memcpy(column->bytes + used + done, column->bytes + used, done < total - done ? done : total - done);
+}
+
+/* Rows of what units and their queue tell, column by column, as many as fit; the stop counts units. */
+static void put_units_alone(struct rmq_arrow_rows *rows, const struct rmq_name *name, const uint8_t *units,
+                            uint64_t from, uint64_t count, int64_t unit_offset, struct rmq_walk_stop *stop) {
+    uint64_t row = rows->count, room = rows->rows_max - row;
+    if (rows->topic.offsets && name->length) {
+        uint64_t texts = (rows->topic.size - (uint64_t)rows->topic.offsets[row]) / name->length;
+        room = texts < room ? texts : room;
+    }
+    const uint8_t *first = units + from * RMQ_CQ_UNIT_BYTES;
+    uint64_t left = count - from, written = written_units(first, left <= room ? left : room + 1);
+    uint64_t taken = written < room ? written : room;
+    if (rows->topic.offsets)
+        repeat_text(&rows->topic, row, taken, name);
+    for (uint64_t i = 0; rows->partition && i < taken; i++)
+        rows->partition[row + i] = name->number;
+    for (uint64_t i = 0; rows->offset && i < taken; i++)
+        rows->offset[row + i] = unit_offset + (int64_t)(from + i);
+    for (uint64_t i = 0; rows->commit_log_offset && i < taken; i++)
+        rows->commit_log_offset[row + i] = unit_at(first, i).position;
+    rows->count += taken;
+    stop->at = from + taken;
+    stop->reason = taken == left ? RMQ_SCAN_END : taken < written ? RMQ_SCAN_FULL : RMQ_WALK_NO_UNIT;
 }
 
 void rmq_rows_from_units(struct rmq_arrow_rows *rows, const struct rmq_wanted_rows *wanted, uint32_t queue,
@@ -156,6 +190,10 @@ void rmq_rows_from_units(struct rmq_arrow_rows *rows, const struct rmq_wanted_ro
                          uint64_t data_bytes, int64_t data_start, struct rmq_walk_stop *stop) {
     const struct rmq_name *name = &wanted->queues.names[queue];
     int reason = RMQ_SCAN_END;
+    if (!data) {
+        put_units_alone(rows, name, units, from, count, unit_offset, stop);
+        return;
+    }
     for (; from < count; from++) {
         struct unit unit = unit_at(units, from);
         int64_t queue_offset = unit_offset + (int64_t)from;
@@ -163,9 +201,7 @@ void rmq_rows_from_units(struct rmq_arrow_rows *rows, const struct rmq_wanted_ro
             reason = RMQ_WALK_NO_UNIT;
             break;
         }
-        if (!data) {
-            reason = put_unit_alone(rows, name, queue_offset, unit, &stop->view);
-        } else if (!is_inside(unit, data_start, data_bytes)) {
+        if (!is_inside(unit, data_start, data_bytes)) {
             reason = RMQ_WALK_OUTSIDE;
         } else {
             struct unit ahead = unit_at(units, from + UNITS_AHEAD < count ? from + UNITS_AHEAD : from);
