@@ -21,7 +21,7 @@ from ringmq.remoting.errors import BadHeader, RemotingError
 from ringmq.remoting.flags import PullSysFlag
 from ringmq.remoting.message_queue import MessageQueue
 
-RECEIVE_BYTES = 1 << 20
+RECEIVE_BYTES = 2 << 20
 
 _FIXED = struct.Struct(">IIhBhiiii")  # frame length, header length and type, then the binary header without entries
 _ENTRY = struct.Struct(">H")
@@ -185,7 +185,7 @@ class PullConnection:
             "subscription": "*",
             "subVersion": "0",
             "expressionType": "TAG",
-            "ringmqBulk": "true",  # to RingMQ: bounded by maxTransferBytesOnMessageInMemory alone; stock ignores it
+            "ringmqBulk": "true",  # to RingMQ: bounded by bytes alone (docs/spark.md); stock ignores it
         }
         return b"".join(_entry(name.encode(), value.encode()) for name, value in fields.items())
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 
 COUNT_FIRST = 32  # what a broker gives by default (maxTransferCountOnMessageInMemory)
-COUNT_MAX = 512  # pieces that a RingMQ broker puts into an answer
+COUNT_MAX = 4096  # 1 MiB of small messages, which is what a RingMQ broker puts into an answer
 FULL_ANSWERS_FIRST = 1
 FULL_ANSWERS_MAX = 1024
 PULLS_MAX = 32

@@ -9,6 +9,7 @@
 #define QUEUES_MAPPED 2048u
 #define SCAN_BYTES_MIN 16000 /* maxFilterMessageSize */
 #define UNIT RMQ_CQ_UNIT_BYTES
+#define BULK_SHARE 4 /* a bulk answer may have the bytes of so many others: it costs its reader as much as a small one */
 
 int rmq_pulls_open(struct rmq_reader *r)
 {
@@ -108,7 +109,7 @@ static int batch_is_full(const struct rmq_reader *r, const struct rmq_pull *p, c
         return 1;
     uint64_t bytes = (uint64_t)out->bytes + (uint32_t)unit->size;
     if (p->is_bulk)
-        return bytes > s->pull_memory_bytes_max;
+        return bytes > (uint64_t)s->pull_memory_bytes_max * BULK_SHARE;
     if (scan->log_end - (uint64_t)unit->commit_log_offset <= s->memory_window_bytes)
         return bytes > s->pull_memory_bytes_max || out->messages + 1 > s->pull_memory_count_max;
     return bytes > s->pull_disk_bytes_max || out->messages + 1 > s->pull_disk_count_max;

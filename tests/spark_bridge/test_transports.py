@@ -15,6 +15,7 @@ import pytest
 
 from ringmq.client import MessageQueue
 from ringmq.client.pull_connection import PullConnection
+from ringmq.remoting.codes import RequestCode
 from ringmq.spark_bridge.bootstrap_catalog import BootstrapCatalog
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.combined_catalog import CombinedCatalog
@@ -189,6 +190,21 @@ def test_bulk_pulls_are_bounded_by_bytes_alone(ringmq: servers.Server) -> None:
     with RawClient(ringmq.broker) as consumer:
         pulled = consumer.pull(key.topic, key.queue_id, first, maxMsgNums=1000)
         assert pulled.ext_fields["nextBeginOffset"] == str(first + 32)
+
+
+def test_a_bulk_answer_has_the_bytes_of_four_others(ringmq: servers.Server) -> None:
+    catalog = open_catalog(parse_options({"bootstrap": ringmq.namesrv, "transport": "tcp", "subscribe": "GoldA"}))
+    key = max(catalog.queues(), key=lambda key: catalog.bounds(key)[1] - catalog.bounds(key)[0])
+    first, _ = catalog.bounds(key)
+    bytes_max = 5000
+    with RawClient(ringmq.broker) as client, PullConnection(ringmq.broker, "bulk") as connection:
+        for number in (bytes_max, 256 << 10):
+            text = b"maxTransferBytesOnMessageInMemory=%d" % number
+            assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, text).code == 0
+            connection.ask(MessageQueue(*key), first, 1000)
+            (answer,) = connection.answers()
+            if number == bytes_max:
+                assert bytes_max < len(answer.body) <= 4 * bytes_max
 
 
 def test_a_host_without_the_c_core_pulls(ringmq: servers.Server) -> None:
