@@ -113,6 +113,8 @@ class ControlLoop:
             effects += self._tick(now_ms)
         self._guard("config files", self._persistence.save_tables)
         self._outlets.perform(effects)
+        while self.broker.replication.said:
+            log(self.broker.replication.said.pop(0))
         self._announce()
         self._register(now_ms)
         if self._slave is not None:
@@ -212,11 +214,9 @@ class ControlLoop:
 
     def _take_news(self, payload: bytes) -> None:
         try:
-            line = self.broker.replication.take_news(news_of(payload))
+            self.broker.replication.take_news(news_of(payload))
         except OrderError as error:
-            line = f"news from ha: {error}"
-        if line:
-            self._tell_once(line)
+            self._tell_once(f"news from ha: {error}")
 
     def _handle(self, request: Request) -> list[Effect]:
         try:

@@ -7,16 +7,13 @@ Control hands in (address, request) and picks up the outcomes; what to ask whom 
 from __future__ import annotations
 
 import queue
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ringmq.remoting.command import MAX_FRAME_BYTES, RemotingCommand, encode_frame
+from ringmq.ha.broker_line import BrokerLine
+from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
-from ringmq.remoting.frame import FrameDecoder
-
-CONNECT_TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +29,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class _Job:
     command: RemotingCommand
-    timeout_s: float
+    timeout_ms: int
     kept_only: bool
 
 
@@ -58,7 +55,7 @@ class OutsideCalls:
             thread = threading.Thread(target=self._serve, args=(address, jobs), daemon=True, name=f"to {address}")
             self._threads.append(thread)
             thread.start()
-        jobs.put(_Job(command, timeout_ms / 1000, kept_only))
+        jobs.put(_Job(command, timeout_ms, kept_only))
 
     def outcomes(self) -> list[Outcome]:
         """Calls that have ended since the last look."""
@@ -69,12 +66,6 @@ class OutsideCalls:
             except queue.Empty:
                 return ended
 
-    def forget(self, address: str) -> None:
-        """No more calls to this address: close its connection when those given so far have ended."""
-        jobs = self._jobs.pop(address, None)
-        if jobs is not None:
-            jobs.put(None)
-
     def close(self, timeout_s: float) -> None:
         """Let the jobs given so far end, at most `timeout_s` for each address."""
         for jobs in self._jobs.values():
@@ -83,61 +74,18 @@ class OutsideCalls:
             thread.join(timeout_s)
 
     def _serve(self, address: str, jobs: queue.SimpleQueue[_Job | None]) -> None:
-        link = _Link(address)
+        line = BrokerLine(address)
         while (job := jobs.get()) is not None:
-            error, answer = link.call(job)
-            self._outcomes.put(Outcome(address, error, answer, job.command.code))
+            self._outcomes.put(_call(line, job))
             self._on_outcome()
-        link.close()
+        line.close()
 
 
-class _Link:
-    """A connection that is made when needed and given up at the first fault."""
-
-    def __init__(self, address: str) -> None:
-        self._host, _, port = address.rpartition(":")
-        self._port = int(port)
-        self._socket: socket.socket | None = None
-        self._opaque = 0
-
-    def call(self, job: _Job) -> tuple[str | None, RemotingCommand | None]:
-        """(what went wrong, the answer). A kept connection may be stale: try once more."""
-        fresh = self._socket is None
-        if fresh and job.kept_only:
-            return "the connection was lost", None
-        error, answer = self._try(job.command, job.timeout_s)
-        if error is not None and not fresh and self._socket is None and not job.kept_only:
-            error, answer = self._try(job.command, job.timeout_s)
-        return error, answer
-
-    def _try(self, command: RemotingCommand, timeout_s: float) -> tuple[str | None, RemotingCommand | None]:
-        try:
-            answer = self._exchange(command, timeout_s)
-        except (OSError, RemotingError) as error:
-            self.close()
-            return str(error) or type(error).__name__, None
-        if answer.code:
-            return f"answered {answer.code}: {answer.remark}", answer
-        return None, answer
-
-    def _exchange(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        if self._socket is None:
-            self._socket = socket.create_connection((self._host, self._port), min(CONNECT_TIMEOUT_S, timeout_s))
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._opaque += 1
-        command.opaque = self._opaque
-        self._socket.settimeout(timeout_s)
-        self._socket.sendall(encode_frame(command))
-        decoder = FrameDecoder(MAX_FRAME_BYTES)
-        while True:
-            data = self._socket.recv(65_536)
-            if not data:
-                raise ConnectionResetError("the server closed the connection")
-            for received in decoder.feed(data):
-                if received.is_response and received.opaque == command.opaque:
-                    return received
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+def _call(line: BrokerLine, job: _Job) -> Outcome:
+    code = job.command.code
+    try:
+        answer = line.ask(job.command, job.timeout_ms, kept_only=job.kept_only)
+    except (OSError, RemotingError) as error:
+        return Outcome(line.address, str(error) or type(error).__name__, None, code)
+    error_text = f"answered {answer.code}: {answer.remark}" if answer.code else None
+    return Outcome(line.address, error_text, answer, code)

@@ -33,6 +33,8 @@ class Replication:
     is_master_registered: bool = False
     link_news: LinkNews | None = None
     restart: StoreOrder | None = None
+    said: list[str] = field(default_factory=list)
+    """Lines for the operator; who writes them takes them out."""
 
     @classmethod
     def over(cls, plane: PlanePort) -> Replication:
@@ -77,20 +79,15 @@ class Replication:
         self._hold()
         return divergence
 
-    def take_news(self, news: News) -> str | None:
-        """Something that ha says; a line for the operator, if it is worth one."""
+    def take_news(self, news: News) -> None:
+        """Something that ha says."""
         match news:
             case LongerSlave():
-                if self.decided.get(STOCK_BROKER_ID) == SALVAGE:
-                    return None
-                self.divergences[STOCK_BROKER_ID] = Divergence(
-                    STOCK_BROKER_ID, news.host, news.append_offset, news.append_offset, news.offset
-                )
-                self._hold()
-                return (
-                    f"the slave at {news.host} has log up to {news.offset}, this master up to {news.append_offset}: "
-                    "writes are refused until someone chooses, see ringmq ha status"
-                )
+                if self.decided.get(STOCK_BROKER_ID) != SALVAGE:
+                    self.divergences[STOCK_BROKER_ID] = Divergence(
+                        STOCK_BROKER_ID, news.host, news.append_offset, news.append_offset, news.offset
+                    )
+                    self._hold()
             case PeerNews(broker_id=broker_id, event="transfer") if broker_id == STOCK_BROKER_ID:
                 waiting = self.divergences.get(STOCK_BROKER_ID)
                 if waiting is None or waiting.address == news.host:  # it has come back with a log that fits
@@ -99,7 +96,6 @@ class Replication:
                     self._hold()
             case LinkNews():
                 self.link_news = news
-        return None
 
     def _adopt(self, divergence: Divergence) -> None:
         self.restart = StoreOrder(
@@ -107,4 +103,15 @@ class Replication:
         )
 
     def _hold(self) -> None:
-        self.view.hold(HOLD_LONGER_SLAVE if self.divergences else HOLD_NONE)
+        reason = HOLD_LONGER_SLAVE if self.divergences else HOLD_NONE
+        if reason == self.view.marks().write_hold:
+            return
+        self.view.hold(reason)
+        if not self.divergences:
+            self.said.append("sends are taken again: no slave's log waits for a decision")
+        for entry in self.divergences.values():
+            self.said.append(
+                f"SENDS ARE REFUSED: slave {entry.broker_id} ({entry.address}) has log up to {entry.slave_offset}, "
+                f"this master up to {entry.master_offset}, both the same below {entry.common_offset}; choose with "
+                "ringmq ha adopt or ringmq ha salvage"
+            )

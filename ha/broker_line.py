@@ -22,8 +22,15 @@ class BrokerLine:
         self._socket: socket.socket | None = None
         self._opaque = 0
 
-    def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """The answer, whatever its code. A kept connection may be stale: tried once more. OSError, RemotingError."""
+    def ask(self, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> RemotingCommand:
+        """The answer, whatever its code. A kept connection may be stale: tried once more. OSError, RemotingError.
+
+        `kept_only`: not over a new connection, ConnectionError where there is none.
+        """
+        if kept_only:
+            if self._socket is None:
+                raise ConnectionError("the connection was lost")
+            return self._ask(command, timeout_ms)
         if self._socket is not None:
             with contextlib.suppress(ConnectionError):
                 return self._ask(command, timeout_ms)
