@@ -79,6 +79,19 @@ def test_one_that_fails_is_tried_again_with_growing_pauses() -> None:
     assert pauses == [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]
 
 
+def test_a_slave_that_looks_for_its_master_asks_sooner_whoever_answers() -> None:
+    registration = Registration.of(CONFIG)
+    registration.due(0)
+    registration.finished("a:1", True, 0)
+    registration.finished("b:2", False, 0)
+    registration.hurry(100, 1000)
+    registration.hurry(900, 1000)
+    assert registration.due(1000) == [Call("b:2", None)], "its own pause"
+    assert registration.due(1100) == [Call("a:1", None)]
+    registration.finished("a:1", True, 1100)
+    assert registration.due(31_099) == [], "asked once: nothing hurries any more"
+
+
 def test_no_address_means_nothing_to_do() -> None:
     assert Registration.of(BrokerConfig()).due(10**9) == []
 

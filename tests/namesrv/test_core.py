@@ -56,6 +56,28 @@ def test_a_slave_learns_its_master_and_does_not_speak_for_topics(registry: Route
     assert route(registry).broker_datas[0].broker_addrs == {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_group_without_its_master_keeps_its_route_until_the_master_is_back(
+    registry: RouteRegistry, is_clean: bool
+) -> None:
+    """Consumers read on from the slave; the slave hears that there is no master, and of the next one."""
+    slave = replace(SLAVE, enable_acting_master=False)
+    registry.register(slave, NOW)
+    if is_clean:
+        registry.unregister(MASTER.address, "b")
+    else:
+        registry.drop_connection(1)
+    assert route(registry).broker_datas[0].broker_addrs == {1: "10.0.0.2:10911"}
+    assert route(registry).queue_datas[0].perm == 6
+    answer = registry.register(slave, NOW + 1)
+    assert answer is not None
+    assert (answer.master_addr, answer.ha_server_addr) == (None, None)
+    registry.register(replace(MASTER, ha_server_addr="10.0.0.1:7", connection=3), NOW + 2)
+    answer = registry.register(slave, NOW + 3)
+    assert answer is not None
+    assert (answer.master_addr, answer.ha_server_addr) == ("10.0.0.1:10911", "10.0.0.1:7")
+
+
 def test_an_unknown_broker_may_not_begin_with_one_topic() -> None:
     registry = RouteRegistry()
     assert registry.register(replace(MASTER, table=table("T")), NOW) is None
