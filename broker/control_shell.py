@@ -22,6 +22,7 @@ from ringmq.native import lib
 from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 from ringmq.store import layout
 from ringmq.store.config import StoreConfig
+from ringmq.store.config_files import ConfigFileError
 from ringmq.store.markers import BOOT_ID
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_order import write_order
@@ -74,6 +75,10 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     persistence.load_delay_offsets()
     slave = None
     if config.broker_role == "SLAVE":
+        try:
+            persistence.load_slave_commits()
+        except ConfigFileError as error:
+            log(f"{error}: the master's offsets count")
         slave = SlaveRole(broker, persistence, OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)), log)
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING

@@ -5,14 +5,17 @@ by time.
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 from ringmq.broker import groups, offsets, topics
 from ringmq.broker.core import Broker
+from ringmq.broker.offsets import CommitKey
 from ringmq.store import layout
-from ringmq.store.config_files import persist_config, persist_text
+from ringmq.store.config_files import ConfigFileError, persist_config, persist_text
 
 DELAY_OFFSETS_FILE = "delayOffset.json"
+SLAVE_COMMITS_FILE = "ringmqSlaveCommits.json"
 
 
 class Persistence:
@@ -22,6 +25,7 @@ class Persistence:
         self._root = root
         self._broker = broker
         self._next_offsets_ms = 0
+        self._slave_commits: list[CommitKey] = []
 
     def save_tables(self) -> None:
         """Topics and groups, when they changed."""
@@ -67,3 +71,24 @@ class Persistence:
         if self._broker.offsets.dirty:
             persist_config(self._root, offsets.FILE, self._broker.offsets.to_file())
             self._broker.offsets.dirty = False
+        self._save_slave_commits()
+
+    def _save_slave_commits(self) -> None:
+        """Which of a slave's offsets its master does not know yet; a slave that never had any has no file."""
+        keys = sorted(self._broker.offsets.committed_here)
+        if keys != self._slave_commits:
+            persist_text(self._root, SLAVE_COMMITS_FILE, json.dumps(keys))
+            self._slave_commits = keys
+
+    def load_slave_commits(self) -> None:
+        """Of the run before. Raises ConfigFileError for a file that cannot be one of ours."""
+        path = self._root / layout.CONFIG / SLAVE_COMMITS_FILE
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                keys = [
+                    (str(group), str(topic), int(queue_id)) for group, topic, queue_id in json.loads(path.read_text())
+                ]
+            except (ValueError, TypeError) as error:
+                raise ConfigFileError(f"{path}: {error}") from error
+            self._broker.offsets.committed_here.update(keys)
+            self._slave_commits = sorted(keys)

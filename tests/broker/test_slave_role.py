@@ -17,7 +17,7 @@ from ringmq.ha.orders import Master
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
-from ringmq.store.config_files import load_config
+from ringmq.store.config_files import ConfigFileError, load_config
 from tests.broker.fakes import START_MS, Lab, make_lab
 
 MASTER_HA, MASTER = "10.0.0.1:10912", "10.0.0.1:10911"
@@ -237,6 +237,29 @@ def test_offsets_committed_here_without_a_master_are_handed_to_it(pair: Pair) ->
     pair.commit(pair.master, "T", 12)  # an operator has set it back since
     assert pair.sync() == [21, 43, 45, 201]
     assert pair.broker.offsets.get("G", "T", 0) == 12
+
+
+def test_what_is_to_be_handed_over_is_known_after_a_restart_of_the_slave(pair: Pair) -> None:
+    pair.registered()
+    pair.answer_all()
+    pair.commit(pair.slave, "T", 25)
+    Persistence(pair.root, pair.broker).save_offsets()
+    pair.broker.offsets.committed_here.clear()  # the next run reads the file
+    again = Persistence(pair.root, pair.broker)
+    again.load_slave_commits()
+    assert RequestCode.UPDATE_CONSUMER_OFFSET in pair.sync()
+    assert pair.master.broker.offsets.get("G", "T", 0) == 25
+    pair.sync()
+    again.save_offsets()
+    assert json.loads((pair.root / "config" / "ringmqSlaveCommits.json").read_text()) == []
+
+
+@pytest.mark.parametrize("junk", ["{", "[1]", '[["g", "t", "x"]]', "7"])
+def test_a_file_of_commits_that_is_none_is_named(pair: Pair, junk: str) -> None:
+    (pair.root / "config").mkdir(exist_ok=True)
+    (pair.root / "config" / "ringmqSlaveCommits.json").write_text(junk)
+    with pytest.raises(ConfigFileError, match=r"ringmqSlaveCommits\.json"):
+        Persistence(pair.root, pair.broker).load_slave_commits()
 
 
 def test_an_offset_that_the_master_has_passed_already_is_not_handed_over(pair: Pair) -> None:
