@@ -1,8 +1,8 @@
 """Which batch reads the JVM source `ringmq-jvm` can take over from the Python source, and with which options.
 
 It reads files: the store has to be on the driver's host and the tasks in the driver's process. What it does not know
-(times, addresses, queues without messages) is resolved here, by the planner of the Python source, to the offsets of
-each queue, and a pattern, which is Python's, to the topics that match it now.
+(times, addresses) is resolved here, by the planner of the Python source, to the offsets of each queue, and a pattern,
+which is Python's, to the topics that match it now.
 """
 
 import json
@@ -15,7 +15,7 @@ from ringmq.ipc.watermark import store_is_locked
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.jar import FORMAT
 from ringmq.spark_bridge.limits import chosen_queues, read_spans
-from ringmq.spark_bridge.offsets_option import Everywhere, QueueTimes, SinceTime
+from ringmq.spark_bridge.offsets_option import QueueTimes, SinceTime
 from ringmq.spark_bridge.option_table import BY_LOWER_NAME
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.store import layout, markers
@@ -45,26 +45,16 @@ def jvm_options(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str]
     served["store"] = str(options.store)
     if any(isinstance(limit, SinceTime | QueueTimes) for limit in (options.starting, options.ending)):
         return _resolved(options, served)
-    return served if options.topics.is_open and not _names_offsets(options) else _without_empty(options, served)
+    return served if options.topics.is_open else _by_names(options, served)
 
 
-def _names_offsets(options: ReadOptions) -> bool:
-    return not all(isinstance(limit, Everywhere) for limit in (options.starting, options.ending))
-
-
-def _without_empty(options: ReadOptions, served: dict[str, str]) -> dict[str, str] | None:
-    """The same read of topics that have messages; None where that is not the same, or nothing."""
-    catalog = open_catalog(options)
-    keys = chosen_queues(catalog, options)
-    with_rows = [key for key in keys if catalog.bounds(key)[1]]
-    if len(with_rows) < len(keys) and (options.topics.queues or _names_offsets(options)):
-        return _resolved(options, served)
-    topics = sorted({key.topic for key in with_rows})
-    if not topics or not set(options.topics.names) <= set(topics):
-        return None
+def _by_names(options: ReadOptions, served: dict[str, str]) -> dict[str, str] | None:
+    """The same read of topics that are there, with those that a pattern matches now; None where it matches none."""
+    topics = sorted({key.topic for key in chosen_queues(open_catalog(options), options)})
     if options.topics.pattern is None:
         return served
-    return {name: text for name, text in served.items() if name != "subscribePattern"} | {"subscribe": ",".join(topics)}
+    kept = {name: text for name, text in served.items() if name != "subscribePattern"}
+    return kept | {"subscribe": ",".join(topics)} if topics else None
 
 
 def _can_read_files(options: ReadOptions) -> bool:

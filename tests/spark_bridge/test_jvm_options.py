@@ -33,21 +33,26 @@ def told(root: Path, **options: str) -> Any:
 
 def test_a_pattern_is_python_s(root: Path) -> None:
     assert told(root, subscribePattern="(?P<first>O)rders.*") == {"subscribe": "Orders,OrdersOld"}
-    assert told(root, subscribePattern="Emp.*") is None, "nothing that ringmq-jvm could find"
+    assert told(root, subscribePattern="Emp.*") == {"subscribe": "Empty"}
+    assert told(root, subscribePattern="Nothing.*") is None
 
 
-def test_topics_and_queues_without_messages(root: Path) -> None:
-    assert told(root) == {}
-    assert told(root, subscribe="Orders") == {"subscribe": "Orders"}
-    assert told(root, subscribe="Orders,Empty") is None
-    found = told(root, assign='{"Orders": [2, 3]}')
-    assert {name: json.loads(text) for name, text in found.items()} == {
-        "assign": {"Orders": [2]},
-        "startingOffsets": {"Orders": {"2": 0}},
-        "endingOffsets": {"Orders": {"2": 2}},
-    }
+def test_names_are_left_as_they_are(root: Path) -> None:
     starting = json.dumps({"Orders": {str(number): 0 for number in range(4)}})
-    assert json.loads(told(root, subscribe="Orders", startingOffsets=starting)["assign"]) == {"Orders": [0, 1, 2]}
+    for options in (
+        {},
+        {"subscribe": "Orders,Empty"},
+        {"assign": '{"Orders": [2, 3]}'},
+        {"subscribe": "Orders", "startingOffsets": starting},
+    ):
+        assert told(root, **options) == options
+
+
+def test_times_become_the_offsets_of_queues_with_rows(root: Path) -> None:
+    found = told(root, subscribe="Orders", startingTimestamp="0", startingOffsetsByTimestampStrategy="latest")
+    assert json.loads(found["assign"]) == {"Orders": [0, 1, 2]}
+    assert json.loads(found["startingOffsets"]) == {"Orders": {"0": 0, "1": 0, "2": 0}}
+    assert json.loads(found["endingOffsets"]) == {"Orders": {"0": 2, "1": 2, "2": 2}}
 
 
 def test_a_topic_that_is_not_there_is_refused_as_ever(root: Path) -> None:

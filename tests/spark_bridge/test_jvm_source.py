@@ -20,6 +20,7 @@ from ringmq.ipc.watermark import MAGIC, read_watermarks
 from ringmq.spark_bridge.schema import COLUMNS, spark_schema
 from tests.conformance import servers
 from tests.spark_bridge.made_store import COMPRESSED, ROLLBACK, MadeStore, properties_bytes
+from tests.spark_bridge.test_configured_queues import configure
 from tests.spark_bridge.test_live_bound import flush_worker, send
 from tests.waiting import wait_until
 
@@ -95,6 +96,29 @@ def test_rows_of_the_python_source(read: Read, options: dict[str, object]) -> No
     expected = rows(read("ringmq", **options))
     assert expected
     assert rows(read("ringmq-jvm", **options)) == expected
+
+
+def test_topics_and_queues_without_messages(read: Read, tmp_path: Path) -> None:
+    """They are known by the broker's configuration alone."""
+    made = MadeStore(tmp_path / "store")
+    for number in range(6):
+        made.append(topic="Orders", queue_id=number % 3)
+    configure(made.root, {"Orders": (4, 6), "Empty": (2, 6), "WriteOnly": (1, 2), "broker-a": (1, 7)})
+    every, some = (json.dumps({"Orders": {str(number): 0 for number in range(count)}}) for count in (4, 3))
+    for options in (
+        {"subscribe": "Orders,Empty"},
+        {"subscribe": "Empty"},
+        {"subscribe": "broker-a"},
+        {"assign": '{"Orders": [2, 3]}'},
+        {"subscribe": "Orders", "startingOffsets": every},
+        {"subscribePattern": ".*"},
+    ):
+        expected = rows(read("ringmq", store=made.root, **options))
+        assert rows(read("ringmq-jvm", store=made.root, **options)) == expected, options
+    for options in ({"subscribe": "WriteOnly"}, {"assign": '{"Orders": [4]}'}, {"startingOffsets": some}):
+        for name in ("ringmq", "ringmq-jvm"):
+            with pytest.raises(Exception, match=r"option (subscribe|assign|startingOffsets)"):
+                read(name, store=made.root, **options).collect()
 
 
 FILTERS = [

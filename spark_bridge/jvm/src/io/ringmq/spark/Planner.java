@@ -33,7 +33,7 @@ final class Planner {
 
     /** What is to be read, queues without rows left out, sorted. Raises IllegalArgumentException, IOException. */
     List<QueueSpan> spans(Selection selection) throws IOException {
-        List<QueueName> names = options.store.queueNames().stream()
+        List<QueueName> names = options.store.queueNames(options.namesTopics() || options.includeSystemTopics).stream()
                 .filter(name -> options.includeSystemTopics || Topics.isUserTopic(name.topic()))
                 .filter(name -> options.wants(name.topic(), name.queueId()))
                 .sorted(Comparator.comparing(QueueName::topic).thenComparing(QueueName::queueId))

@@ -100,6 +100,11 @@ final class ReadOptions {
         return columns;
     }
 
+    /** Whether topics are given by their names. */
+    boolean namesTopics() {
+        return !topics.isEmpty() || assigned != null;
+    }
+
     /** Whether the queue is read, as far as options say. */
     boolean wants(String topic, int queueId) {
         if (!topics.isEmpty()) {

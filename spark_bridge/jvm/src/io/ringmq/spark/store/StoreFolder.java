@@ -10,7 +10,9 @@ import java.nio.file.Path;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Collectors;
 
 /**
  * A store on this host: its folders and file sizes. Sizes are read off the first file that holds something, as a store does
@@ -32,7 +34,7 @@ public final class StoreFolder implements Serializable {
     private final long queueFileBytes;
     private final long batchFileBytes;
 
-    /** A queue's name as its folder says it. */
+    /** A queue's name; of one without a folder it is not known whether it will be a batch queue. */
     public record QueueName(String topic, int queueId, boolean isBatch) {}
 
     /** Raises IOException when there is no log on this host. */
@@ -121,8 +123,25 @@ public final class StoreFolder implements Serializable {
         return name.isEmpty() ? DEFAULT_BROKER_NAME : name;
     }
 
-    /** Every queue that has a folder, of both kinds. */
-    public List<QueueName> queueNames() throws IOException {
+    /**
+     * Every queue that has a folder, of both kinds, and those that are configured and wait for their first message.
+     *
+     * @param withOwn whether topics that are named after the broker and its cluster count without a folder, too
+     */
+    public List<QueueName> queueNames(boolean withOwn) throws IOException {
+        List<QueueName> names = foundNames();
+        Set<String> found = names.stream().map(StoreFolder::label).collect(Collectors.toSet());
+        ConfiguredQueues.list(root(), withOwn).stream()
+                .filter(name -> !found.contains(label(name)))
+                .forEach(names::add);
+        return names;
+    }
+
+    private static String label(QueueName name) {
+        return name.topic() + ":" + name.queueId();
+    }
+
+    private List<QueueName> foundNames() throws IOException {
         List<QueueName> names = new ArrayList<>();
         for (boolean isBatch : new boolean[] {false, true}) {
             for (Path topic : entries(root().resolve(isBatch ? BATCH_QUEUES : QUEUES))) {
