@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
+from pyspark_ringmq.worker_process import given_to_spark, keep_imports
 
 from ringmq.spark_bridge import narrowing
 from ringmq.spark_bridge.catalog import open_catalog
@@ -52,13 +53,14 @@ class Reader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks; called on the driver for each action, so a growing log ends where it ends now."""
         slices = plan_batch(open_catalog(self._options), self._options, self._narrowing)
+        keep_imports()
         return [SlicePartition(part) for part in slices]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches of one slice; runs in a task's Python worker."""
         if not isinstance(partition, SlicePartition):
             return iter(())  # Spark makes one partition of its own of a plan without any
-        return read_slice(partition.part, self._columns, ReadSettings.of(self._options))
+        return given_to_spark(read_slice(partition.part, self._columns, ReadSettings.of(self._options)))
 
 
 class FilteringReader(Reader):

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 from pyspark_ringmq.batch import SlicePartition
+from pyspark_ringmq.worker_process import given_to_spark
 
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
@@ -75,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Arrow batches of one slice; runs in a task."""
         if not isinstance(partition, SlicePartition):
             return iter(())  # Spark makes one partition of its own of a plan without any
-        return read_slice(partition.part, self._columns, ReadSettings.of(self._options))
+        return given_to_spark(read_slice(partition.part, self._columns, ReadSettings.of(self._options)))
 
     def stop(self) -> None:
         """The query has ended."""
