@@ -71,18 +71,16 @@ class StockNode:
 
 
 class RingmqNode:
-    """`ringmq serve` (without `namesrv`, then it has a name server of its own) or `ringmq broker`."""
+    """`ringmq serve` (without `namesrv`, then it has a name server of its own) or `ringmq broker`, the slave.
+
+    The slave counts the CPUs from the other end: on a small host the hot parts of both would share one CPU.
+    """
 
     def __init__(self, folder: Path, settings: Settings, port: int, namesrv: str, cpus: Sequence[int]) -> None:
         self.store = folder / "store"
-        before = os.sched_getaffinity(0)
-        # The child inherits the mask; the default placement plan uses the CPUs it is given.
-        if cpus:
-            os.sched_setaffinity(0, cpus)
-        try:
-            self._running = RunningBroker(self.store, settings, port=port, namesrv=namesrv)
-        finally:
-            os.sched_setaffinity(0, before)
+        order = [str(cpu) for cpu in (reversed(cpus) if namesrv else cpus)]
+        arguments = ("--cpus", ",".join(order)) if order else ()
+        self._running = RunningBroker(self.store, settings, port=port, namesrv=namesrv, arguments=arguments)
         self.namesrv = namesrv or self._running.namesrv
 
     def pids(self) -> dict[int, str]:
