@@ -1,5 +1,6 @@
 """Parts of the log that are taken out of it: where it ends then, what is kept, and that no crash on the way matters."""
 
+import errno
 import os
 import shutil
 import sys
@@ -153,6 +154,20 @@ def test_a_rebased_store_is_empty_and_begins_at_the_offset(store: Path, template
     assert min(kept)[0] == 0 and max(end for _, end in kept) == template.end
     result = recover(config_of(store))
     assert (result.min_offset, result.append_offset, result.queues) == (64 * FILE_BYTES, 64 * FILE_BYTES, {})
+
+
+def test_a_log_on_another_disk_than_the_store_is_copied(
+    store: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, target: Path) -> Path:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    before = log_of(store)
+    rebase(config_of(store), 64 * FILE_BYTES)
+    kept = salvaged(store)
+    assert b"".join(kept[key] for key in sorted(kept)) == before
+    assert [path.name for path in (store / "commitlog").iterdir()] == [f"{64 * FILE_BYTES:020d}"]
 
 
 def test_a_log_cannot_begin_inside_a_file(store: Path) -> None:
