@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ringmq.ha.log_range import LogRange
@@ -33,6 +33,11 @@ START_AT = "start_at"
 CUT = "cut"
 HOLD = "hold"
 REFUSE = "refuse"
+
+LEVELS = ("cached", "flushed")
+"""What a slave's reports may stand for."""
+REASON_CHARS_MAX = 140
+"""A reason fits into news for control, whatever its characters."""
 
 REFUSE_WRITES = "refuse"
 ADOPT = "adopt"
@@ -243,12 +248,29 @@ def claim_of(data: bytes) -> PeerClaim:
     tail = found.pop("tail", [])
     if not isinstance(tail, list) or len(tail) > WINDOWS_MAX or not all(map(_is_window, tail)):
         raise OrderError(f"tail is no list of at most {WINDOWS_MAX} [offset, length, crc32]")
-    return read_fields(PeerClaim, found, tail=tuple((offset, length, crc) for offset, length, crc in tail))
+    claim = read_fields(PeerClaim, found, tail=tuple((offset, length, crc) for offset, length, crc in tail))
+    _check_numbers(claim.broker_id, claim.min_offset, claim.max_offset, claim.file_bytes)
+    if not 0 <= claim.ha_port <= 65_535 or claim.file_bytes == 0:
+        raise OrderError(f"ha_port {claim.ha_port} or file_bytes {claim.file_bytes} cannot be")
+    for name, text, longest in (("room", claim.room, 31), ("start_id", claim.start_id, 32)):
+        if not text.isprintable() or len(text.encode()) > longest:
+            raise OrderError(f"{name} is no text of at most {longest} bytes")
+    if claim.report_level not in LEVELS or claim.operation not in ("join", "confirm"):
+        raise OrderError(f"report_level {claim.report_level!r} or operation {claim.operation!r} is not known")
+    return claim
 
 
 def answer_of(data: bytes) -> HandshakeAnswer:
     """An answer's body; OrderError says what is wrong with it."""
-    return read_fields(HandshakeAnswer, read_object(data))
+    answer = read_fields(HandshakeAnswer, read_object(data))
+    _check_numbers(answer.offset, answer.min_offset, answer.max_offset, answer.confirm_offset)
+    return replace(answer, reason=answer.reason[:REASON_CHARS_MAX])
+
+
+def _check_numbers(*numbers: int) -> None:
+    """They go into 64-bit words."""
+    if not all(0 <= number < 1 << 63 for number in numbers):
+        raise OrderError(f"{max(numbers, key=abs)} is no offset, size or id")
 
 
 def _is_window(window: Any) -> bool:

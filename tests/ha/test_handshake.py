@@ -25,7 +25,7 @@ from ringmq.ha.handshake import (
     claim_of,
     judge,
 )
-from ringmq.ha.orders import OrderError
+from ringmq.ha.orders import LinkNews, OrderError, news_bytes
 from ringmq.store.tail_checksums import WINDOW_BYTES, Window, window_places
 
 FILE_BYTES = 1 << 30
@@ -215,6 +215,36 @@ def test_impossible_windows_are_told(tail: object) -> None:
     found = json.loads(body(claim(LOG[:10])))
     with pytest.raises(OrderError, match="tail"):
         claim_of(json.dumps({**found, "tail": tail}).encode())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"broker_id": 1 << 63},
+        {"max_offset": -1},
+        {"min_offset": 1 << 64},
+        {"file_bytes": 0},
+        {"ha_port": 65_536},
+        {"room": "r" * 32},
+        {"room": "\ud800"},
+        {"start_id": "f" * 33},
+        {"report_level": "written"},
+        {"operation": "dance"},
+    ],
+)
+def test_what_does_not_fit_into_a_word_is_told(change: dict[str, object]) -> None:
+    found = json.loads(body(claim(LOG[:10])))
+    with pytest.raises(OrderError):
+        claim_of(json.dumps({**found, **change}).encode())
+
+
+def test_a_masters_answer_is_bounded_too() -> None:
+    answer = HandshakeAnswer(HOLD, 5, "\u4e2d" * 5000, "3a", 0, 10, 9)
+    said = answer_of(body(answer))
+    assert len(news_bytes(LinkNews("10.0.0.1:10912", "held", why=said.reason))) <= 1020
+    for change in ({"offset": -1}, {"confirm_offset": 1 << 63}, {"max_offset": 1 << 70}):
+        with pytest.raises(OrderError, match="no offset"):
+            answer_of(body(replace(answer, **change)))
 
 
 def test_junk_is_told() -> None:
