@@ -137,26 +137,38 @@ static int64_t patience_ms(struct rmq_completer *c, struct missing missing)
     return slave_ms < flush_ms ? slave_ms : flush_ms;
 }
 
+static const struct rmq_parked *oldest(struct rmq_completer *c)
+{
+    const struct rmq_ring *parked = &c->header->parked;
+    return parked->tail == rmq_load(&parked->head) ? NULL : rmq_ring_slot(c->plane->base, parked, parked->tail);
+}
+
 /* All wait for the same, so the head is due first. Nobody rings when something is parked for replicas alone: what comes
  * while flush sleeps is seen before its time is over. */
 int rmq_completer_wait_ms(struct rmq_completer *c, int limit_ms)
 {
-    struct rmq_ring *ring = &c->header->parked;
     const struct rmq_settings *settings = &c->header->settings;
     if (settings->sync_replication && settings->slave_timeout_ms < (uint32_t)limit_ms)
         limit_ms = (int)settings->slave_timeout_ms;
     if (c->blocked)
         return BLOCKED_MS;
-    if (ring->tail == rmq_load(&ring->head))
+    const struct rmq_parked *entry = oldest(c);
+    if (!entry)
         return limit_ms;
-    const struct rmq_parked *entry = rmq_ring_slot(c->plane->base, ring, ring->tail);
     int64_t waited_ms = rmq_mono_ms() - entry->parked_mono_ms, left = patience_ms(c, missing_of(c, entry)) - waited_ms;
     return left < 1 ? 1 : left < limit_ms ? (int)left : limit_ms;
 }
 
 int rmq_completer_has_work(struct rmq_completer *c)
 {
-    const struct rmq_ring *parked = &c->header->parked;
-    return parked->tail != rmq_load(&parked->head) && !c->blocked &&
-           verdict(c, rmq_ring_slot(c->plane->base, parked, parked->tail), rmq_mono_ms()) != GOES_ON;
+    const struct rmq_parked *entry = oldest(c);
+    return entry && !c->blocked && verdict(c, entry, rmq_mono_ms()) != GOES_ON;
+}
+
+/* With sync_flush the oldest decides: what it lacks on disk, all behind it lack, and what comes now, too. */
+int rmq_completer_awaits_slaves(struct rmq_completer *c)
+{
+    const struct rmq_settings *settings = &c->header->settings;
+    const struct rmq_parked *entry = oldest(c);
+    return settings->sync_replication && (!settings->sync_flush || (entry && !missing_of(c, entry).flush));
 }

@@ -24,6 +24,8 @@ void rmq_completer_open(struct rmq_completer *completer, struct rmq_plane *plane
 uint64_t rmq_completer_run(struct rmq_completer *completer);
 /* Whether the oldest parked request can be answered now. */
 int rmq_completer_has_work(struct rmq_completer *completer);
+/* Whether what a slave reports may make an answer possible before the next sync has ended. */
+int rmq_completer_awaits_slaves(struct rmq_completer *completer);
 /* Milliseconds to the next deadline, at most `limit_ms`. */
 int rmq_completer_wait_ms(struct rmq_completer *completer, int limit_ms);
 #endif

@@ -16,6 +16,7 @@
 enum {
     PARK_MS = 100,
     SYNC_WAIT_MS = 200, /* while a sync runs, deadlines are looked at at least this often */
+    DEAF_WAIT_MS = 20,  /* and the state of replication, where its bell is not heard */
     SYNCS_AT_ONCE = 8,
     PAGE = 4096,
     SYNC = 0, BELL = 1, /* data of a completion */
@@ -173,13 +174,15 @@ static void forget_bell(struct rmq_flusher *f)
     f->bell_watched = 0;
 }
 
-/* Next completion of a sync; -ETIME when there may be something to answer meanwhile, or -errno. Replicas may report, or be
- * lost, while the disk is slow: their bell is heard here, too. */
+/* Next completion of a sync; -ETIME when there may be something to answer meanwhile, or -errno. Slaves may report, or be
+ * lost, while the disk is slow: their bell is heard here, too, unless a report would change nothing before the sync's
+ * end. Then a loss is seen at the next look: a bell per report would cost more. */
 static int next_synced(struct rmq_flusher *f, struct io_uring_cqe **cqe)
 {
-    int64_t wait_ms = rmq_completer_wait_ms(&f->completer, SYNC_WAIT_MS);
+    int rc = 0, listens = rmq_completer_awaits_slaves(&f->completer);
+    int deaf = f->header->settings.sync_replication && !listens;
+    int64_t wait_ms = rmq_completer_wait_ms(&f->completer, deaf ? DEAF_WAIT_MS : SYNC_WAIT_MS);
     struct __kernel_timespec limit = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
-    int rc = 0, listens = (int)f->header->settings.sync_replication;
     if (listens && !(rc = watch_bell(f))) {
         rmq_bell_arm_as(&f->role->bell, RMQ_BELL_AT_DISK);
         rc = rmq_completer_has_work(&f->completer) ? -ETIME : 0;
