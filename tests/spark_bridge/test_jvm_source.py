@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from ringmq.client import SendError
+from ringmq.client import RetryPolicy, SendError
 from ringmq.ipc.segment import create_segment, plane_name, remove_segments
 from ringmq.ipc.watermark import MAGIC, read_watermarks
 from ringmq.spark_bridge.schema import COLUMNS, spark_schema
 from tests.conformance import servers
+from tests.ha.raw_slave import RawSlave, ha_port
 from tests.spark_bridge.made_store import COMPRESSED, ROLLBACK, MadeStore, properties_bytes
 from tests.spark_bridge.test_configured_queues import configure
 from tests.spark_bridge.test_live_bound import flush_worker, send
@@ -385,6 +386,33 @@ def test_a_live_broker_s_store(spark: Any, tmp_path: Path) -> None:
         wait_until(lambda: frames["ringmq-jvm"].count() == 9, "the flush goes on and the message is readable")
         server.stop()
         assert frames["ringmq-jvm"].count() == 9, "without an owner the queues' end is the bound"
+    finally:
+        server.close()
+
+
+def is_sent(server: servers.RingmqServer, body: bytes, budget_ms: int) -> bool:
+    try:
+        asyncio.run(send(server.namesrv, body, RetryPolicy(attempts=1, budget_ms=budget_ms)))
+    except SendError:
+        return False
+    return True
+
+
+def test_what_no_slave_has_confirmed_is_not_there(spark: Any, tmp_path: Path) -> None:
+    patient = {"slaveTimeout": 120_000, "haHousekeepingInterval": 600_000, "mappedFileSizeCommitLog": 1 << 20}
+    server = servers.RingmqServer(tmp_path, {"brokerRole": "SYNC_MASTER", **patient})
+    try:
+        with RawSlave(ha_port(server)) as slave:
+            wait_until(lambda: is_sent(server, b"confirmed", 3000), "the slave counts")
+            frame = spark.read.format("ringmq-jvm").options(store=str(server.store)).load()
+            assert frame.count() == 1
+            slave.reports = False
+            assert not is_sent(server, b"not yet", 1500), "its producer gave up waiting"
+            marks = read_watermarks(server.store)
+            assert marks.append_offset > marks.confirm_offset, "the message is in the log"
+            assert frame.count() == 1
+            slave.reports = True
+            wait_until(lambda: frame.count() == 2, "the slave reports and the message is readable")
     finally:
         server.close()
 
