@@ -1,9 +1,7 @@
 """The SDK against real servers, RingMQ and stock RocketMQ: the same tests for both."""
 
 import asyncio
-import shutil
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -23,30 +21,6 @@ from ringmq.client import (
 from tests.conformance import servers
 
 pytestmark = pytest.mark.timeout(180)
-STOCK = pytest.param(
-    "stock",
-    marks=[
-        pytest.mark.stock,
-        pytest.mark.skipif(shutil.which("mvn") is None, reason="stock RocketMQ comes through Maven"),
-    ],
-)
-
-
-@pytest.fixture(scope="module", params=["ringmq", STOCK])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
-    """A name server with a broker."""
-    home = tmp_path_factory.mktemp(f"sdk-{request.param}")
-    running = servers.start(request.param, home, {"mappedFileSizeCommitLog": 64 << 20})
-    try:
-        yield running
-    finally:
-        running.close()
-
-
-@pytest.fixture
-def topic() -> str:
-    """A topic of the test's own."""
-    return f"T_{uuid.uuid4().hex[:12]}"
 
 
 async def take(consumer: Consumer, count: int) -> list[MessageExt]:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conformance import servers
 from tests.conformance.judge import Judge
+from tests.server_pool import ServerPool
 
 HERE = Path(__file__).parent
 STAGES: list[tuple[str, float]] = []
@@ -25,11 +26,6 @@ CLIENTS = {
         "-Dorg.apache.rocketmq.client.sendSmartMsg=false",
         "-Dcom.rocketmq.sendMessageWithVIPChannel=true",
     ),
-}
-# Full-size log files: scenarios send up to 4 MiB.
-SETUPS: dict[str, dict[str, object]] = {
-    "default": {"mappedFileSizeCommitLog": 64 << 20},
-    "sync": {"mappedFileSizeCommitLog": 64 << 20, "flushDiskType": "SYNC_FLUSH", "ringmqReaders": 2},
 }
 
 
@@ -105,36 +101,21 @@ def judge(judges: Callable[[str], Judge]) -> Judge:
 
 
 @pytest.fixture(scope="session")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., servers.Server]]:
+def started(shared_servers: ServerPool) -> Iterator[Callable[..., servers.Server]]:
     """Start a server of a kind; all are stopped at the end of the session."""
     running: list[servers.Server] = []
 
     def start(kind: str, name: str, **options: object) -> servers.Server:
-        with stage(f"start {kind} ({name})"):
-            server = servers.start(kind, tmp_path_factory.mktemp(f"{kind}-{name}"), **options)  # type: ignore[arg-type]
-        running.append(server)
-        return server
+        running.append(shared_servers.start(kind, name, **options))
+        return running[-1]
 
     yield start
+    STAGES.extend(shared_servers.stages)
     for server in running:
         server.close()
 
 
-@pytest.fixture(scope="session")
-def shared_servers(started: Callable[..., servers.Server]) -> Callable[[str, str], servers.Server]:
-    """One server per kind and set-up for all scenarios that share well, started when first asked for."""
-    running: dict[tuple[str, str], servers.Server] = {}
-
-    def get(kind: str, setup: str) -> servers.Server:
-        if (kind, setup) not in running:
-            settings = {name: value for name, value in SETUPS[setup].items() if kind in name or "ringmq" not in name}
-            running[kind, setup] = started(kind, setup, settings=settings)
-        return running[kind, setup]
-
-    return get
-
-
 @pytest.fixture
-def server(kind: str, shared_servers: Callable[[str, str], servers.Server]) -> servers.Server:
+def server(kind: str, shared_servers: ServerPool) -> servers.Server:
     """The shared server of the kind under test."""
-    return shared_servers(kind, "default")
+    return shared_servers(kind)

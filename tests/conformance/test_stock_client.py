@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.judge import Judge
 from tests.conformance.servers import BROKER_NAME, Server
+from tests.server_pool import ServerPool
 
 REFUSED = {"delay": (13, "DELAY"), "timerDelayMs": (13, "TIMER_DELAY_MS"), "timerDelaySec": (13, "TIMER_DELAY_SEC")}
 REFUSED |= {"timerDeliverMs": (13, "TIMER_DELIVER_MS"), "transaction": (16, "TRAN_MSG")}
@@ -31,7 +32,7 @@ def setup(
     request: pytest.FixtureRequest,
     kind: str,
     judges: Callable[[str], Judge],
-    shared_servers: Callable[[str, str], Server],
+    shared_servers: ServerPool,
 ) -> Setup:
     """The plain client on a default server; binary headers and port - 2 on one with sync flush and two readers."""
     client, server = request.param

@@ -1,0 +1,59 @@
+"""Servers that many tests share: one of each kind and set-up, started when first asked for.
+
+A test may use a shared server when it leaves nothing behind but topics and groups with names of its own.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.conformance import servers
+
+# Full-size log files: scenarios send up to 4 MiB.
+SETUPS: dict[str, dict[str, Any]] = {
+    "default": {"mappedFileSizeCommitLog": 64 << 20},
+    "sync": {"mappedFileSizeCommitLog": 64 << 20, "flushDiskType": "SYNC_FLUSH", "ringmqReaders": 2},
+}
+# What stock does only when told, and waits that tests need not sit out: delay levels and checks of transactions.
+STOCK_SETTINGS: dict[str, Any] = {
+    "enablePropertyFilter": True,
+    "recallMessageEnable": True,
+    "traceTopicEnable": True,
+    "messageDelayLevel": "1s 2s " + " ".join(["1s"] * 16),
+    "transactionTimeOut": 1000,
+    "transactionCheckInterval": 1000,
+}
+
+
+def settings_of(kind: str, setup: str) -> dict[str, Any]:
+    """The settings of a set-up for a kind of server."""
+    settings = {name: value for name, value in SETUPS[setup].items() if kind in name or "ringmq" not in name}
+    return settings | STOCK_SETTINGS if kind == "stock" else settings
+
+
+class ServerPool:
+    """`pool(kind, setup)` gives a running server; `new_home` makes an empty folder for one by a name."""
+
+    def __init__(self, new_home: Callable[[str], Path]) -> None:
+        self.stages: list[tuple[str, float]] = []  # what was started, and the seconds that it took
+        self._new_home = new_home
+        self._running: dict[tuple[str, str], servers.Server] = {}
+
+    def __call__(self, kind: str, setup: str = "default") -> servers.Server:
+        """The shared server of a kind ("ringmq" or "stock") and a set-up."""
+        if (kind, setup) not in self._running:
+            self._running[kind, setup] = self.start(kind, setup, settings=settings_of(kind, setup))
+        return self._running[kind, setup]
+
+    def start(self, kind: str, name: str, **options: Any) -> servers.Server:
+        """Start a server that is not shared; whoever asked for it closes it."""
+        since = time.monotonic()
+        server = servers.start(kind, self._new_home(f"{kind}-{name}"), **options)
+        self.stages.append((f"start {kind} ({name})", time.monotonic() - since))
+        return server
+
+    def close(self) -> None:
+        """Close every shared server; asked again, new ones are started."""
+        while self._running:
+            self._running.popitem()[1].close()
