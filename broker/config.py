@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from ringmq.broker.property_types import Property, Value, choice, number, switch, words
-from ringmq.broker.replication_relations import contradiction
+from ringmq.broker.replication_relations import Contradiction, contradictions
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
 
 __all__ = ["BrokerConfig", "ConfigError", "changed", "nearest_name", "property_table"]
@@ -249,7 +249,8 @@ def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
     table = property_table()
     parsed: dict[str, Value] = {table[name][0]: parse_value(name, text) for name, text in values.items()}
     result: BrokerConfig = dataclasses.replace(config, **parsed)  # type: ignore[arg-type]
-    _check_relations(result)
+    for found in relations(result):
+        raise ConfigError(found.message, found.name)
     return result
 
 
@@ -260,20 +261,20 @@ def nearest_name(name: str) -> str | None:
     return known[near[0]] if near else None
 
 
-def _check_relations(config: BrokerConfig) -> None:
+def relations(config: BrokerConfig) -> Iterator[Contradiction]:
+    """Everything that `config` says against itself."""
     if config.listen_port in (1, 2):
-        raise ConfigError("listenPort = 1 or 2 leaves no room for the VIP port listenPort - 2", "listenPort")
+        yield Contradiction("listenPort = 1 or 2 leaves no room for the VIP port listenPort - 2", "listenPort")
     record_max = config.max_message_size + 65_536
     if record_max > config.mapped_file_size_commit_log and config.max_message_size != 4_194_304:
-        raise ConfigError(
+        yield Contradiction(
             f"maxMessageSize = {config.max_message_size} with its 65536 bytes of overhead does not fit into "
             f"mappedFileSizeCommitLog = {config.mapped_file_size_commit_log}",
             "maxMessageSize",
         )
     if config.receive_buffer_count & (config.receive_buffer_count - 1):
-        raise ConfigError(
+        yield Contradiction(
             f"ringmqReceiveBufferCount = {config.receive_buffer_count} is impossible; accepted: a power of two",
             "ringmqReceiveBufferCount",
         )
-    if (found := contradiction(config)) is not None:
-        raise ConfigError(found.message, found.name)
+    yield from contradictions(config)

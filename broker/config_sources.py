@@ -12,9 +12,8 @@ from pathlib import Path
 
 from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
-from ringmq.remoting.properties_text import BadProperties, parse_assignment, parse_properties
+from ringmq.remoting.properties_text import BadProperties, parse_assignment, parse_properties, read_properties_text
 
-MAX_FILE_BYTES = 1_048_576
 _PREFIX = "RINGMQ_"
 
 
@@ -35,11 +34,19 @@ def read_config(
     Raises ConfigError: unreadable file, unknown name (with the nearest known one), impossible value (with its
     range), `--set` without `=`.
     """
-    settings, notices = from_environment(environ)
-    in_file = from_file(file) if file is not None else []
-    config, more = resolve([*in_file, *settings, *from_assignments(assignments)])
+    settings, notices = read_settings(file, assignments, environ)
+    config, more = resolve(settings)
     root, log = _without_tilde(config.store_path_root_dir), _without_tilde(config.store_path_commit_log)
     return replace(config, store_path_root_dir=root, store_path_commit_log=log), [*notices, *more]
+
+
+def read_settings(
+    file: Path | None, assignments: Sequence[str], environ: Mapping[str, str]
+) -> tuple[list[Setting], list[str]]:
+    """The assignments of all three, in the order in which they apply, and notices about variables of no property."""
+    settings, notices = from_environment(environ)
+    in_file = from_file(file) if file is not None else []
+    return [*in_file, *settings, *from_assignments(assignments)], notices
 
 
 def resolve(settings: Iterable[Setting]) -> tuple[BrokerConfig, list[str]]:
@@ -66,15 +73,10 @@ def resolve(settings: Iterable[Setting]) -> tuple[BrokerConfig, list[str]]:
 def from_file(path: Path) -> list[Setting]:
     """The assignments of a properties file. Raises ConfigError when it cannot be read or parsed."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+        lines = parse_properties(read_properties_text(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", "") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path}: is over the limit of {MAX_FILE_BYTES} bytes", "")
-    try:
-        lines = parse_properties(data.decode("utf-8"))
-    except (BadProperties, UnicodeDecodeError) as error:
+    except BadProperties as error:
         raise ConfigError(f"{path}: {error}", "") from error
     return [Setting(line.name, line.value, f"{path} line {line.line}") for line in lines]
 

@@ -20,6 +20,8 @@ class Property:
     parse: Callable[[str], Value]
     live: bool = False
     """May be changed while the broker runs (UPDATE_BROKER_CONFIG)."""
+    kind: str = "text"
+    """What its text is: number, switch, choice or text."""
 
     def text(self, value: Value) -> str:
         """The value as it stands in a properties file."""
@@ -54,7 +56,7 @@ def number(
             raise ValueError(text)
         return max(cut[0], min(value, cut[1])) if cut else value
 
-    return _field(Property(name, default, accepted, parse, live))
+    return _field(Property(name, default, accepted, parse, live, "number"))
 
 
 def switch(name: str, default: bool, *, live: bool = False, only: bool | None = None, why: str = "") -> Any:
@@ -67,7 +69,7 @@ def switch(name: str, default: bool, *, live: bool = False, only: bool | None = 
             raise ValueError(text)
         return value
 
-    return _field(Property(name, default, accepted, parse, live))
+    return _field(Property(name, default, accepted, parse, live, "switch"))
 
 
 def choice(name: str, default: str, choices: tuple[str, ...], *, live: bool = False, why: str = "") -> Any:
@@ -79,7 +81,7 @@ def choice(name: str, default: str, choices: tuple[str, ...], *, live: bool = Fa
             raise ValueError(text)
         return text.strip()
 
-    return _field(Property(name, default, accepted, parse, live))
+    return _field(Property(name, default, accepted, parse, live, "choice"))
 
 
 def words(name: str, default: str, pattern: str, accepted: str, *, live: bool = False) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,9 +18,9 @@ class Contradiction:
     name: str
 
 
-def contradiction(config: BrokerConfig) -> Contradiction | None:
-    """The first contradiction among the properties of replication, None where they agree."""
-    return _of_role(config) or _of_link(config) or _of_policy(config)
+def contradictions(config: BrokerConfig) -> Iterator[Contradiction]:
+    """Among the properties of replication, at most one of each kind; none where they agree."""
+    yield from (found for rule in (_of_role, _of_link, _of_policy) if (found := rule(config)) is not None)
 
 
 def _of_role(config: BrokerConfig) -> Contradiction | None:

@@ -30,6 +30,9 @@ COMMANDS = {
     "consume": Entry("ringmq.cli.consume", "consume", "Print messages as a member of a consumer group."),
     "ha": Entry("ringmq.cli.ha", "ha", "See how replication stands, decide about slaves that differ."),
     "store": Entry("ringmq.cli.store_commands", "store", "Inspect and verify a store folder."),
+    "config": Entry(
+        "ringmq.cli.config", "config", "Check a configuration, show the values in use, list all properties."
+    ),
     "bench": Entry("ringmq.cli.bench", "bench", "Measure a broker."),
 }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringmq.remoting.properties_text import parse_properties
+from ringmq.remoting.properties_text import parse_properties, read_properties_text
 
 BLACK_LIST = frozenset(
     {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "bindAddress", "listenPort"}
@@ -55,13 +55,13 @@ class NamesrvConfig:
 
     def update(self, values: Mapping[str, str]) -> None:
         """Set what `values` names: all or, with a `ConfigError`, nothing."""
-        by_name = {field.metadata["name"]: field for field in dataclasses.fields(self)}
+        by_name = setting_fields()
         parsed: dict[str, Any] = {}
         for name, text in values.items():
             field = by_name.get(name)
             if field is None:
-                near = difflib.get_close_matches(name, by_name, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                near = nearest_name(name)
+                hint = f"; did you mean {near}?" if near else ""
                 raise ConfigError(f"unknown setting {name}{hint}")
             parsed[field.name] = _parse(field, text.strip())
         for attribute, value in parsed.items():
@@ -72,7 +72,7 @@ class NamesrvConfig:
         """Defaults and what the properties file says. Raises `ConfigError` and `OSError`."""
         config = cls()
         try:
-            lines = parse_properties(path.read_text("utf-8"))
+            lines = parse_properties(read_properties_text(path))
         except ValueError as error:
             raise ConfigError(f"{path}: {error}") from error
         for line in lines:
@@ -81,6 +81,29 @@ class NamesrvConfig:
             except ConfigError as error:
                 raise ConfigError(f"{path} line {line.line}: {error}") from error
         return config
+
+
+def setting_fields() -> dict[str, dataclasses.Field[Any]]:
+    """Name in the file -> its field."""
+    return {field.metadata["name"]: field for field in dataclasses.fields(NamesrvConfig)}
+
+
+def nearest_name(name: str) -> str | None:
+    """The known name most like `name`, None when nothing is near."""
+    near = difflib.get_close_matches(name, setting_fields(), 1)
+    return near[0] if near else None
+
+
+def kind_of(field: dataclasses.Field[Any]) -> str:
+    """What its text is: number, switch or text."""
+    return {bool: "switch", int: "number"}.get(type(field.default), "text")
+
+
+def accepted_text(field: dataclasses.Field[Any]) -> str:
+    """The range of a setting in words."""
+    if kind_of(field) == "number":
+        return f"a whole number {field.metadata['low']}..{field.metadata['high']}"
+    return "true or false" if kind_of(field) == "switch" else "text"
 
 
 def _text(value: object) -> str:

@@ -1,38 +1,25 @@
-"""Prints docs/namesrv-properties.md: `python -m ringmq.namesrv.config_table > docs/namesrv-properties.md`."""
+"""The name server's properties as rows of the reference page (`ringmq config reference`)."""
 
 from __future__ import annotations
 
-import dataclasses
+from ringmq.namesrv.config import BLACK_LIST, NamesrvConfig, accepted_text, kind_of, setting_fields
+from ringmq.remoting.properties_check import ReferenceRow
 
-from ringmq.namesrv.config import BLACK_LIST, NamesrvConfig
-
-HEAD = """\
-# Properties of the name server
-
-From the table in `namesrv/config.py` (a test compares). They stand in `namesrv.conf`
-(`ringmq namesrv -c namesrv.conf`) or are given as `--set NAME=VALUE`. Names are RocketMQ's; those that begin with
-`ringmq` are ours. An unknown name is refused with the nearest known one. "Live" ones can be changed while it runs
-(`mqadmin updateNamesrvConfig`); such a change lasts until the next start.
-
-| Property | Default | Accepted | Live |
-|---|---|---|---|
-"""
+_NOTES = {
+    "bindAddress": "same name; 0.0.0.0 there",
+    "kvConfigPath": "same name; a file in $HOME/namesrv there, empty = in memory only here",
+    "ringmqMaxFrameBytes": "RingMQ's own: the largest request",
+    "ringmqMaxConnections": "RingMQ's own: connections at a time",
+    "ringmqMaxBufferedBytes": "RingMQ's own: memory for frames that are not complete yet, of all connections",
+}
 
 
-def markdown() -> str:
-    """The whole page."""
-    rows = []
-    for field in dataclasses.fields(NamesrvConfig):
-        name, value = field.metadata["name"], field.default
-        accepted = "text"
-        if isinstance(value, bool):
-            accepted = "true or false"
-        elif isinstance(value, int):
-            accepted = f"a whole number {field.metadata['low']}..{field.metadata['high']}"
-        default = str(value).lower() if isinstance(value, bool) else str(value) or "(empty)"
-        rows.append(f"| {name} | {default} | {accepted} | {'' if name in BLACK_LIST else 'yes'} |\n")
-    return HEAD + "".join(rows)
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")
+def rows() -> list[ReferenceRow]:
+    """One per property, in the table's order."""
+    defaults = NamesrvConfig().to_properties()
+    return [
+        ReferenceRow(
+            name, kind_of(field), defaults[name], accepted_text(field), name not in BLACK_LIST, _NOTES.get(name, "same")
+        )
+        for name, field in setting_fields().items()
+    ]

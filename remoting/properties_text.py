@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 MAX_LINES = 10_000
+MAX_FILE_BYTES = 1_048_576
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
 
 
 class BadProperties(ValueError):
-    """The text is not properties text; the message names the line."""
+    """The text is not properties text; the message names the line, `line` is its number or 0 for the whole text."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,19 @@ class PropertyLine:
     name: str
     value: str
     line: int
+
+
+def read_properties_text(path: Path) -> str:
+    """What a properties file holds. Raises OSError, and BadProperties when it is too large or no UTF-8."""
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise BadProperties(f"is over the limit of {MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise BadProperties(f"line {line}: {error.reason} at byte {error.start}: not UTF-8", line) from error
 
 
 def parse_properties(text: str) -> list[PropertyLine]:
@@ -94,7 +113,7 @@ def _unescape(text: str, number: int) -> str:
         if mark == "u":
             digits = text[at + 2 : at + 6]
             if len(digits) != 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-                raise BadProperties(f"line {number}: \\u needs four hexadecimal digits, got {digits!r}")
+                raise BadProperties(f"line {number}: \\u needs four hexadecimal digits, got {digits!r}", number)
             out.append(chr(int(digits, 16)))
             at += 6
         else:

@@ -8,7 +8,6 @@ import pytest
 from ringmq.broker import plane_setup
 from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
 from ringmq.broker.config_sources import Setting, from_environment, read_config, resolve
-from ringmq.broker.config_table import markdown
 from ringmq.broker.replication_relations import waits_for_replicas
 from ringmq.broker.run_config import store_config
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
@@ -196,11 +195,6 @@ def test_properties_text_as_java_reads_it() -> None:
     ]
     with pytest.raises(BadProperties, match="line 1"):
         parse_properties("a=\\u00g0")
-
-
-def test_the_page_of_properties_is_up_to_date() -> None:
-    page = Path(__file__).parents[2] / "docs" / "properties.md"
-    assert page.read_text() == markdown(), "run python -m ringmq.broker.config_table > docs/properties.md"
 
 
 def test_a_log_in_several_folders_is_refused() -> None:

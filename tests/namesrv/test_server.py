@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
-from ringmq.namesrv.config_table import markdown
 from ringmq.namesrv.handlers import NamesrvHandlers
 from ringmq.namesrv.server import NamesrvServer
 from ringmq.remoting.command import RemotingCommand, encode_frame
@@ -292,8 +291,3 @@ def test_a_configuration_file(tmp_path: Path) -> None:
     path.write_text("listenPort = 1\nnonsense\n")
     with pytest.raises(ConfigError, match="line 2"):
         NamesrvConfig.from_file(path)
-
-
-def test_the_page_of_properties_is_up_to_date() -> None:
-    page = Path(__file__).parents[2] / "docs" / "namesrv-properties.md"
-    assert page.read_text() == markdown(), "run python -m ringmq.namesrv.config_table > docs/namesrv-properties.md"

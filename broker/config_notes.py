@@ -1,0 +1,57 @@
+"""What a property means where its name does not come from RocketMQ, and where it means something else here."""
+
+from __future__ import annotations
+
+SAME = "same"
+OURS = "RingMQ's own"
+
+DIFFERENCES = {
+    "bindAddress": "same name; 0.0.0.0 there",
+    "brokerName": "same name; the host's name there",
+    "storePathRootDir": "same name; $HOME/store there",
+    "brokerId": "same name; a master's other id is made 0 there",
+    "haTransferBatchSize": "same name; up to 4 MiB there",
+    "enablePropertyFilter": "same name; not served here yet, so only false",
+    "enableDLegerCommitLog": "same name; not served here yet, so only false",
+    "authenticationEnabled": "same name; not served here yet, so only false",
+    "authorizationEnabled": "same name; not served here yet, so only false",
+    "aclEnable": "same name; not served here yet, so only false",
+    "enableControllerMode": "same name; not served here yet, so only false",
+    "storePathCommitLog": "same name; several folders joined by , there",
+}
+"""Property of RocketMQ -> how it differs there; properties that are not here mean the same."""
+
+MEANINGS = {
+    "haStartFromNewestFile": "what an empty slave gets: the newest log file on (as RocketMQ), or everything",
+    "haDivergenceRule": "what a master does with what a slave's log has beyond its own",
+    "replicationPolicy": "how far a byte must have come to count as replicated",
+    "replicaPolicy": "how many replicas must have it before a send is answered",
+    "haRoom": "the failure domain of this broker, for replicaPolicy = rooms",
+    "haReplicaRooms": "the failure domains of its slaves",
+    "haAllowedReplicas": "which slaves may connect and count",
+    "ringmqSlaveSyncPeriod": "how often a slave takes topics, groups and offsets over, in ms",
+    "ringmqHaWindowBytes": "sent to a slave and not reported by it yet",
+    "ringmqReaders": "read workers; 0 = by the number of CPUs",
+    "ringmqConnectionsMax": "connections per read worker",
+    "ringmqReceiveBufferBytes": "size of one receive buffer",
+    "ringmqReceiveBufferCount": "receive buffers per read worker, a power of two",
+    "ringmqReassemblyBytesMax": "memory for frames that do not end in their receive buffer, per read worker",
+    "ringmqPartialFrameTimeoutMs": "how long a frame may stay incomplete before its connection is closed",
+    "ringmqSendQueueBytesMax": "answers that wait for a slow connection before it is closed",
+    "ringmqSendStallTimeoutMs": "how long a connection may take nothing before it is closed",
+    "ringmqPopulateWindowBytes": "pages of the log that are faulted in ahead of the append position",
+    "ringmqSpinPauses": "spinning before a worker sleeps; -1 = by the number of CPUs",
+    "ringmqTopicsMax": "room of the shared topic table",
+    "ringmqQueuesMax": "room of the shared queue table",
+    "ringmqGroupsMax": "room of the shared group table",
+    "ringmqSubscriptionsMax": "room of the shared subscription table",
+    "ringmqOffsetsMax": "room of the shared table of consumer offsets",
+}
+"""Property of ours -> what it means; RocketMQ has none of that name."""
+
+
+def note(name: str) -> str:
+    """How `name` stands to RocketMQ."""
+    if name in MEANINGS:
+        return f"{OURS}: {MEANINGS[name]}"
+    return DIFFERENCES.get(name, SAME)

@@ -1,0 +1,116 @@
+"""`ringmq config`: check a file, show the values in use, print the reference page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ringmq.cli.output import output_option, print_rows
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_server_option = click.option(
+    "--server",
+    type=click.Choice(["broker", "namesrv"]),
+    default="broker",
+    show_default=True,
+    help="Whose properties they are.",
+)
+
+
+@click.group()
+def config() -> None:
+    """Check a configuration file, show the values in use, list all properties."""
+
+
+@config.command()
+@click.argument("file", type=_FILE)
+@_server_option
+@output_option
+def check(file: Path, server: str, output: str) -> None:
+    """Report every problem of FILE with its line; exit status 1 when a server would refuse it.
+
+    Unknown names come with the nearest known one, impossible values with their range.
+    """
+    from ringmq.remoting.properties_check import FAIL
+
+    problems = _problems(file, server)
+    failed = any(problem.level == FAIL for problem in problems)
+    if output == "json":
+        found = [dataclasses.asdict(problem) for problem in problems]
+        click.echo(json.dumps({"file": str(file), "ok": not failed, "problems": found}, ensure_ascii=False, indent=2))
+    else:
+        for problem in problems:
+            place = f"{file}:{problem.line}" if problem.line else str(file)
+            click.echo(f"{place}: {problem.level}: {problem.name or 'file'}: {_sentence(problem)}")
+        fails = sum(problem.level == FAIL for problem in problems)
+        click.echo(f"{file}: {fails} to correct, {len(problems) - fails} to know" if problems else f"{file}: ok")
+    sys.exit(1 if failed else 0)
+
+
+def _problems(file: Path, server: str) -> list[Any]:
+    from ringmq.broker import config_check as broker_check
+    from ringmq.namesrv import config_check as namesrv_check
+    from ringmq.remoting.properties_check import FAIL, Problem
+    from ringmq.remoting.properties_text import BadProperties, parse_properties, read_properties_text
+
+    check_lines = broker_check.check_lines if server == "broker" else namesrv_check.check_lines
+    try:
+        return check_lines(parse_properties(read_properties_text(file)))
+    except BadProperties as error:
+        return [Problem(FAIL, error.line, "", str(error))]
+    except OSError as error:
+        raise click.ClickException(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def _sentence(problem: Any) -> str:
+    text = str(problem.message)
+    if problem.nearest:
+        text += f"; the nearest known name is {problem.nearest}"
+    if problem.accepted:
+        text += f"; accepted: {problem.accepted}"
+    return text
+
+
+@config.command()
+@click.option("-c", "--config", "config_file", type=_FILE, help="broker.conf.")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="As for `ringmq broker`; repeatable.")
+@click.option("--changed", is_flag=True, help="Only values that are not the default.")
+@output_option
+def show(config_file: Path | None, assignments: tuple[str, ...], changed: bool, output: str) -> None:
+    """Show the values that a broker started with these options here would use, and where each comes from."""
+    from ringmq.broker.config import ConfigError
+    from ringmq.broker.config_check import effective_values
+    from ringmq.broker.config_sources import read_config, read_settings
+
+    try:
+        read_config(config_file, assignments, os.environ)  # refuses what a broker would refuse
+        settings, _ = read_settings(config_file, assignments, os.environ)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    rows = [dataclasses.asdict(value) for value in effective_values(settings)]
+    if changed:
+        rows = [row for row in rows if row["value"] != row["default"]]
+    print_rows(output, rows, ["name", "value", "place", "live"])
+
+
+@config.command()
+@output_option
+def reference(output: str) -> None:
+    """Print every property of broker and name server: the page docs/properties.md."""
+    from ringmq.broker import config_table as broker_table
+    from ringmq.cli.config_reference import markdown
+    from ringmq.namesrv import config_table as namesrv_table
+
+    broker, namesrv = broker_table.rows(), namesrv_table.rows()
+    if output == "json":
+        tables = {"broker": broker, "namesrv": namesrv}
+        rows = {name: [dataclasses.asdict(row) for row in table] for name, table in tables.items()}
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    click.echo(markdown(broker, namesrv), nl=False)
