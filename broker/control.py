@@ -8,15 +8,16 @@ hot paths, and nothing waits: name servers have a thread of their own.
 from __future__ import annotations
 
 import ipaddress
-import os
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ringmq.broker.control_report import ClientCensus, ControlReport, NameServerState, ReportWriter
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import handle, tick
+from ringmq.broker.health import fault_text
 from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.persistence import Persistence
@@ -42,13 +43,6 @@ TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_
 """Answered when the name servers know the topic, as stock does: its maker may use it at once."""
 TELL_WITHIN_MS = 3000
 ERRORS_TOLD_MAX = 100
-FAULT_WORDS = {
-    lib.RMQ_FAULT_FSYNC: "fsync of the commit log failed",
-    lib.RMQ_FAULT_DISK_FULL: "the disk is full",
-    lib.RMQ_FAULT_CREATE_FILE: "the next log file cannot be made",
-    lib.RMQ_FAULT_QUEUE_IO: "a consume queue or index cannot be written",
-    lib.RMQ_FAULT_QUEUE_SYNC: "fsync of a consume queue or index file failed",
-}
 
 
 def log(text: str) -> None:
@@ -92,6 +86,8 @@ class ControlLoop:
         """Name server -> the errors told since it answered last."""
         self._held: list[_Held] = []
         self._blocked_parks = 0
+        self._census = ClientCensus(broker.consumers, broker.producers)
+        self._report = ReportWriter(plane.name)
 
     # ---- one round ----
 
@@ -264,7 +260,15 @@ class ControlLoop:
         self._guard("staged writes", lambda: self._staged_writes.save_if_due(now_ms))
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
         self._watch_fault()
+        self._census.turn()
+        self._guard("what metrics and health show", lambda: self._report.publish(self._seen(), now_ms))
         return effects
+
+    def _seen(self) -> ControlReport:
+        servers = self._registration.servers.items()
+        states = tuple(NameServerState(address, server.registered, server.failures) for address, server in servers)
+        permission = self.broker.config.broker_permission
+        return ControlReport(permission, states, self._census.clients, self._census.left_out)
 
     def _drain_offsets(self, now_ms: int) -> None:
         self._guard("consumer offsets", lambda: self.broker.offsets.drain(now_ms))
@@ -350,14 +354,6 @@ class ControlLoop:
         if text not in self._told and len(self._told) < 1000:
             self._told.add(text)
             log(text)
-
-
-def fault_text(fault: int, number: int) -> str:
-    """Why the store refuses writes, for the operator."""
-    cause = f": {os.strerror(number)}" if number else ""
-    return (
-        f"the store refuses writes ({FAULT_WORDS.get(fault, f'fault {fault}')}){cause}; see Faults in docs/operating.md"
-    )
 
 
 def _connection_of(record: InboxRecord, reader: int) -> Connection:

@@ -234,6 +234,7 @@ def make_plane(
     plane.header.journal.entry[0].append_offset = recovered.append_offset
     plane.header.journal.intent_high = recovered.append_offset
     load_into(plane, config, recovered)
+    plane.header.readable_from = readable_end(plane)
     return plane
 
 
@@ -301,9 +302,8 @@ def readable_end(plane: Plane) -> int:
 class Announcer:
     """Prints the one line containing `ready` when every worker serves and all that was recovered can be read."""
 
-    def __init__(self, plane: Plane, readable_from: int, text: str, announce: Callable[[str], None]) -> None:
+    def __init__(self, plane: Plane, text: str, announce: Callable[[str], None]) -> None:
         self._plane = plane
-        self._readable_from = readable_from
         self._text = text
         self._announce = announce
         self._done = False
@@ -311,7 +311,7 @@ class Announcer:
     def tick(self, all_serving: bool) -> None:
         """Called by the supervisor some times a second."""
         marks = self._plane.watermarks
-        readable = marks.dispatched_offset >= self._readable_from or marks.dispatch_fault
+        readable = marks.dispatched_offset >= self._plane.header.readable_from or marks.dispatch_fault
         if not self._done and all_serving and readable:
             self._done = True
             self._announce(self._text)
@@ -404,7 +404,7 @@ def run_store(house: House, announce: Callable[[str], None], before: Supervisor 
     plane, specs = open_store(house)
     supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (house.lock.descriptor,), log)
     text = f"ready: {house.place}, store {house.root}"
-    announcer = Announcer(plane, readable_end(plane), text, announce)
+    announcer = Announcer(plane, text, announce)
 
     def tick(all_serving: bool) -> None:
         if before is not None and before.stop_asked:  # told while the store was closed

@@ -37,6 +37,7 @@
 #define RMQ_ROLE_DISPATCH 4
 #define RMQ_ROLE_NAMESRV 5
 #define RMQ_ROLE_HA 6 /* a master's HA writer, a slave's HA client */
+#define RMQ_ROLE_METRICS 7
 #define RMQ_ROLE_READ 8
 
 /* confirm_policy: which words bound what consumers may see, bits. */
@@ -455,7 +456,8 @@ struct rmq_plane_header {
     uint32_t topic_hash_size, queue_hash_size, group_hash_size, subscription_hash_size, offset_hash_size;
     uint32_t reserved1;
     uint64_t parked_flags_at;    /* u8 [readers_max][queue_capacity]: reader has pulls parked on the slot (reader) */
-    uint8_t reserved2[88];
+    uint64_t readable_from;      /* supervisor, once: the end of what was recovered and may be read; dispatch reaches it */
+    uint8_t reserved2[80];
     struct rmq_settings settings;
     struct rmq_role roles[RMQ_ROLES_MAX];
     struct rmq_journal journal;

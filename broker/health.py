@@ -1,0 +1,205 @@
+"""Whether the broker lives and serves, told from shared memory alone: nobody is asked, nothing waits.
+
+Readiness is one look; a worker's life shows only between two looks (`Heartbeats`), because a stopped or hung process
+leaves its state word as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.control_report import ControlReport, read_report
+from ringmq.broker.replication_relations import waits_for_replicas
+from ringmq.broker.replication_view import HOLD_WORDS, REPLICATION_WORDS
+from ringmq.ha.replica_policy import ReplicaPolicy
+from ringmq.ha.settings import HaSettings
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker import STATE_SERVING
+from ringmq.native import lib
+from ringmq.remoting.flags import Perm
+
+SILENT_AFTER_MS = 10_000
+"""Every worker turns at least four times a second; a write to a bad disk may hold one for seconds."""
+FAULT_WORDS = {
+    lib.RMQ_FAULT_FSYNC: "fsync of the commit log failed",
+    lib.RMQ_FAULT_DISK_FULL: "the disk is full",
+    lib.RMQ_FAULT_CREATE_FILE: "the next log file cannot be made",
+    lib.RMQ_FAULT_QUEUE_IO: "a consume queue or index cannot be written",
+    lib.RMQ_FAULT_QUEUE_SYNC: "fsync of a consume queue or index file failed",
+}
+
+
+def fault_text(fault: int, number: int) -> str:
+    """Why the store refuses writes, for the operator."""
+    cause = f": {os.strerror(number)}" if number else ""
+    return (
+        f"the store refuses writes ({FAULT_WORDS.get(fault, f'fault {fault}')}){cause}; see Faults in docs/operating.md"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What the broker can do now."""
+
+    ready: bool
+    """It serves reads, takes writes (a slave: need not), and a name server knows it."""
+    reasons: list[str]
+    """Why it is not ready, and what else is not as it should be: one short line each."""
+    serving: bool = True
+    """Every worker is up and what was recovered can be read."""
+    writable: bool = True
+    """Sends are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker's words in the plane."""
+
+    name: str
+    role: int
+    pid: int
+    """0 = not running."""
+    generation: int
+    """Starts; 0 = dormant, never wanted."""
+    state: int
+    progress: int
+
+    @property
+    def is_dormant(self) -> bool:
+        """Not started before somebody wants it."""
+        return self.generation == 0
+
+
+def workers(plane: Plane) -> Iterator[Worker]:
+    """Every worker that the broker has, dormant ones too."""
+    is_slave = plane.header.settings.broker_role == lib.RMQ_BROKER_SLAVE
+    names = {"control": lib.RMQ_ROLE_CONTROL}
+    names |= {"ha-slave": lib.RMQ_ROLE_HA} if is_slave else {"write": lib.RMQ_ROLE_WRITE}
+    names |= {"flush": lib.RMQ_ROLE_FLUSH, "dispatch": lib.RMQ_ROLE_DISPATCH}
+    names |= {f"read-{i}": lib.RMQ_ROLE_READ + i for i in range(plane.header.settings.readers)}
+    names |= {} if is_slave else {"ha": lib.RMQ_ROLE_HA}
+    if plane.role(lib.RMQ_ROLE_NAMESRV).generation:
+        names["namesrv"] = lib.RMQ_ROLE_NAMESRV
+    names["metrics"] = lib.RMQ_ROLE_METRICS
+    for name, role in names.items():
+        block = plane.role(role)
+        values = (block.pid, block.generation, block.state, block.progress)
+        yield Worker(name, role, *(int(value) for value in values))
+
+
+def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
+    """One look at the plane of this broker, and at control's report."""
+    report = read_report(plane.name)
+    down = list(_workers_down(plane))
+    refused = list(_why_no_writes(plane, config, report))
+    unknown, notes = _name_servers(config, report)
+    notes += _replication_notes(plane, config)
+    return Readiness(
+        ready=not (down or refused or unknown),
+        reasons=[*down, *refused, *unknown, *notes],
+        serving=not down,
+        writable=not refused and config.broker_role != "SLAVE",
+    )
+
+
+def _workers_down(plane: Plane) -> Iterator[str]:
+    for worker in workers(plane):
+        if worker.name == "metrics" or (worker.is_dormant and worker.name == "ha"):
+            continue
+        if not worker.pid:
+            yield f"worker {worker.name} is not running"
+        elif worker.state != STATE_SERVING:
+            yield f"worker {worker.name} is starting or stopping"
+    marks = plane.watermarks
+    if marks.dispatched_offset < plane.header.readable_from and not marks.dispatch_fault:
+        left = plane.header.readable_from - marks.dispatched_offset
+        yield f"{left} recovered bytes cannot be read yet"
+
+
+def _why_no_writes(plane: Plane, config: BrokerConfig, report: ControlReport | None) -> Iterator[str]:
+    marks = plane.watermarks
+    faults = (marks.store_fault, marks.store_fault_errno), (marks.dispatch_fault, marks.dispatch_fault_errno)
+    yield from (fault_text(fault, number) for fault, number in faults if fault)
+    if marks.write_hold:
+        yield f"writes are held: {HOLD_WORDS.get(marks.write_hold, 'by an operator')} (ringmq ha status)"
+    permission = config.broker_permission if report is None else report.permission
+    if not permission & Perm.WRITE and config.broker_role != "SLAVE":
+        yield f"writes are refused: brokerPermission = {permission}"
+    if not permission & Perm.READ:
+        yield f"reads are refused: brokerPermission = {permission}"
+    if waits_for_replicas(config) and marks.replication_state:
+        word = REPLICATION_WORDS.get(marks.replication_state, str(marks.replication_state))
+        yield f"writes that wait for replicas are refused: replication is {word} ({marks.in_sync_replicas} in sync)"
+
+
+def _name_servers(config: BrokerConfig, report: ControlReport | None) -> tuple[list[str], list[str]]:
+    """(why no client finds the broker, what else there is)."""
+    if not config.namesrv_addr:
+        return [], []
+    if report is None:
+        return ["no name server has been told of this broker yet"], []
+    silent = [server for server in report.name_servers if not server.registered or server.failures]
+    lines = [f"name server {server.address} does not answer ({server.failures} tries)" for server in silent]
+    if all(not server.registered for server in report.name_servers):
+        return [*lines, "no name server knows this broker"], []
+    return [], lines
+
+
+def _replication_notes(plane: Plane, config: BrokerConfig) -> list[str]:
+    if config.broker_role == "SLAVE":
+        connected = plane.header.ha_link.state == lib.RMQ_HA_TRANSFER
+        return [] if connected else ["the master is not connected"]
+    wanted = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties())).need
+    in_sync = max(1, int(plane.watermarks.in_sync_replicas))
+    return [f"replication is degraded: {in_sync} of {wanted} replicas in sync"] if in_sync < wanted else []
+
+
+@dataclass(slots=True)
+class _Beat:
+    generation: int
+    progress: int
+    seen_ms: int
+
+
+@dataclass(slots=True)
+class Heartbeats:
+    """Remembers when each worker's loop was last seen to turn. Look at least every second."""
+
+    beats: dict[str, _Beat] = field(default_factory=dict)
+
+    def observe(self, plane: Plane, now_ms: int) -> None:
+        """Take one look; `now_ms` of the monotonic clock."""
+        for worker in workers(plane):
+            known = self.beats.get(worker.name)
+            if worker.is_dormant:
+                continue
+            if known is None or (known.generation, known.progress) != (worker.generation, worker.progress):
+                self.beats[worker.name] = _Beat(worker.generation, worker.progress, now_ms)
+
+    def ages_ms(self, now_ms: int) -> dict[str, int]:
+        """Worker -> time since its loop was seen to turn."""
+        return {name: now_ms - beat.seen_ms for name, beat in self.beats.items()}
+
+    def silent(self, now_ms: int, limit_ms: int = SILENT_AFTER_MS) -> dict[str, int]:
+        """The workers that have been silent for longer than `limit_ms`, and for how long."""
+        return {name: age for name, age in self.ages_ms(now_ms).items() if age > limit_ms}
+
+
+def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
+    """What /health says: alive, and each worker's state."""
+    ages = beats.ages_ms(now_ms)
+    rows = {
+        worker.name: {
+            "pid": worker.pid,
+            "starts": worker.generation,
+            "state": "dormant" if worker.is_dormant else "running" if worker.pid else "down",
+            "silent_ms": ages.get(worker.name, 0),
+        }
+        for worker in workers(plane)
+    }
+    alive = not beats.silent(now_ms) and all(row["state"] != "down" for row in rows.values())
+    return {"alive": alive, "workers": rows}
