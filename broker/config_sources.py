@@ -115,14 +115,18 @@ def from_environment(environ: Mapping[str, str]) -> tuple[list[Setting], list[st
 
 _NOT_PROPERTIES = frozenset(
     {
+        "RINGMQ_ACCESS_KEY",
         "RINGMQ_CACHE_DIR",
         "RINGMQ_CRASH_FILE",
         "RINGMQ_CRASH_POINT",
         "RINGMQ_CRASH_POINTS",
+        "RINGMQ_CREDENTIALS_FILE",
         "RINGMQ_NAMESRV",
         "RINGMQ_NATIVE",
         "RINGMQ_PURE_PYTHON",
         "RINGMQ_REQUIRE_NATIVE",
+        "RINGMQ_SECRET_KEY",
+        "RINGMQ_SECURITY_TOKEN",
         "RINGMQ_SIMULATION_SEEDS",
         "RINGMQ_SYNC_SWITCH",
     }

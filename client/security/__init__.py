@@ -1,0 +1,4 @@
+"""Who we are to a server, and who it is to us: credentials and signatures of requests.
+
+No IO of its own but the reading of files that settings name. May import: ringmq.remoting.
+"""

@@ -1,0 +1,90 @@
+"""The name and the secret that requests are signed with, and where they may come from."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ringmq.remoting.properties_text import BadProperties, parse_properties
+
+log = logging.getLogger("ringmq.client")
+
+ACCESS_KEY_VARIABLE = "RINGMQ_ACCESS_KEY"
+SECRET_KEY_VARIABLE = "RINGMQ_SECRET_KEY"
+SECURITY_TOKEN_VARIABLE = "RINGMQ_SECURITY_TOKEN"
+CREDENTIALS_FILE_VARIABLE = "RINGMQ_CREDENTIALS_FILE"
+
+FILE_BYTES_MAX = 65_536
+VALUE_CHARS_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A user of a broker: `access_key` is the user's name, `secret_key` its password. Raises ValueError.
+
+    Secret and token appear in no repr, and so in no log line and no traceback that prints the object.
+    """
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    security_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, value in (("access_key", self.access_key), ("secret_key", self.secret_key)):
+            _check(name, value)
+        if self.security_token is not None:
+            _check("security_token", self.security_token)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Credentials:
+        """From lines `accessKey=...`, `secretKey=...` and, where there is one, `securityToken=...`.
+
+        `name: value` is read as well, so that the `tools.yml` of stock's `mqadmin` serves. Raises ValueError, which
+        names the file and never shows a value.
+        """
+        path = Path(path).expanduser()
+        try:
+            with path.open("rb") as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+                readable_by_others = os.fstat(file.fileno()).st_mode & 0o004
+        except OSError as error:
+            raise ValueError(f"credentials file {path} cannot be read: {error.strerror}") from None
+        if len(data) > FILE_BYTES_MAX:
+            raise ValueError(f"credentials file {path} is over the limit of {FILE_BYTES_MAX} bytes")
+        if readable_by_others:
+            log.warning("credentials file %s can be read by every user of this host: chmod 600", path)
+        try:
+            values = {line.name: line.value.strip().strip("\"'") for line in parse_properties(data.decode("utf-8"))}
+        except (BadProperties, UnicodeDecodeError):
+            # the parser's words would quote the line
+            raise ValueError(f"credentials file {path} is no file of name=value lines") from None
+        missing = [name for name in ("accessKey", "secretKey") if not values.get(name)]
+        if missing:
+            raise ValueError(f"credentials file {path} has no line {' and no line '.join(missing)}")
+        return cls(values["accessKey"], values["secretKey"], values.get("securityToken") or None)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Credentials | None:
+        """From RINGMQ_ACCESS_KEY and RINGMQ_SECRET_KEY (and RINGMQ_SECURITY_TOKEN), or from the file that
+        RINGMQ_CREDENTIALS_FILE names; None when none of them is set. Raises ValueError."""
+        values = os.environ if environ is None else environ
+        access_key, secret_key = values.get(ACCESS_KEY_VARIABLE), values.get(SECRET_KEY_VARIABLE)
+        if access_key and secret_key:
+            return cls(access_key, secret_key, values.get(SECURITY_TOKEN_VARIABLE) or None)
+        if access_key or secret_key:
+            missing = SECRET_KEY_VARIABLE if access_key else ACCESS_KEY_VARIABLE
+            raise ValueError(f"environment: {missing} is not set, but its counterpart is; set both or none")
+        file = values.get(CREDENTIALS_FILE_VARIABLE)
+        return cls.from_file(file) if file else None
+
+
+def _check(name: str, value: str) -> None:
+    if not value:
+        raise ValueError(f"{name} is empty")
+    if len(value) > VALUE_CHARS_MAX:
+        raise ValueError(f"{name} has {len(value)} characters, the limit is {VALUE_CHARS_MAX}")
+    if any(ord(char) < 0x20 for char in value):
+        raise ValueError(f"{name} holds a control character (a line end from a file?)")
