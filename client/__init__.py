@@ -19,11 +19,13 @@ if TYPE_CHECKING:
         RouteError,
         SendError,
     )
+    from ringmq.client.interceptors import Interceptor
     from ringmq.client.offsets import ConsumeFrom
     from ringmq.client.producer import Producer, SendResult, SendStatus
     from ringmq.client.queue_reader import PullOptions
     from ringmq.client.retry import RetryPolicy
     from ringmq.client.send_request import BodyRules, compose_message
+    from ringmq.client.settings import ConnectionSettings, TlsSettings
     from ringmq.remoting.flags import Compression
     from ringmq.remoting.message import Message, MessageExt
     from ringmq.remoting.message_queue import MessageQueue
@@ -34,8 +36,10 @@ __all__ = [
     "ClientClosedError",
     "Compression",
     "ConnectError",
+    "ConnectionSettings",
     "ConsumeFrom",
     "Consumer",
+    "Interceptor",
     "Message",
     "MessageExt",
     "MessageQueue",
@@ -48,6 +52,7 @@ __all__ = [
     "SendError",
     "SendResult",
     "SendStatus",
+    "TlsSettings",
     "compose_message",
 ]
 
@@ -68,6 +73,9 @@ _HOME = {
     "PullOptions": "ringmq.client.queue_reader",
     "RetryPolicy": "ringmq.client.retry",
     "BodyRules": "ringmq.client.send_request",
+    "ConnectionSettings": "ringmq.client.settings",
+    "TlsSettings": "ringmq.client.settings",
+    "Interceptor": "ringmq.client.interceptors",
     "compose_message": "ringmq.client.send_request",
     "Compression": "ringmq.remoting.flags",
     "Message": "ringmq.remoting.message",

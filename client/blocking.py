@@ -20,6 +20,7 @@ from ringmq.client.producer import SendResult
 from ringmq.client.queue_reader import PullOptions
 from ringmq.client.retry import RetryPolicy
 from ringmq.client.send_request import BodyRules, SendRequest
+from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
@@ -130,8 +131,19 @@ class Producer(_Blocking[async_producer.Producer]):
         *,
         retry: RetryPolicy | None = None,
         body_rules: BodyRules | None = None,
+        in_flight_max: int = async_producer.IN_FLIGHT_REQUESTS_MAX,
+        in_flight_bytes_max: int = async_producer.IN_FLIGHT_BYTES_MAX,
+        settings: ConnectionSettings | None = None,
     ) -> None:
-        client = async_producer.Producer(namesrv, group, retry=retry, body_rules=body_rules)
+        client = async_producer.Producer(
+            namesrv,
+            group,
+            retry=retry,
+            body_rules=body_rules,
+            in_flight_max=in_flight_max,
+            in_flight_bytes_max=in_flight_bytes_max,
+            settings=settings,
+        )
         super().__init__(client, f"producer {group}")
 
     def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
@@ -172,6 +184,7 @@ class Consumer(_Blocking[async_consumer.Consumer]):
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
         timestamp_ms: int = 0,
         options: PullOptions | None = None,
+        settings: ConnectionSettings | None = None,
     ) -> None:
         client = async_consumer.Consumer(
             topics,
@@ -181,6 +194,7 @@ class Consumer(_Blocking[async_consumer.Consumer]):
             consume_from=consume_from,
             timestamp_ms=timestamp_ms,
             options=options,
+            settings=settings,
         )
         super().__init__(client, f"consumer {group}")
 
@@ -239,8 +253,10 @@ class Consumer(_Blocking[async_consumer.Consumer]):
 class Cluster(_Blocking[async_cluster.Cluster]):
     """Blocking twin of `ringmq.client.cluster.Cluster`; what is asked of several topics is asked at the same time."""
 
-    def __init__(self, namesrv: str | Sequence[str], *, timeout_ms: int = 5000, connect_timeout_ms: int = 3000) -> None:
-        client = async_cluster.Cluster(namesrv, timeout_ms=timeout_ms, connect_timeout_ms=connect_timeout_ms)
+    def __init__(
+        self, namesrv: str | Sequence[str], *, timeout_ms: int = 5000, settings: ConnectionSettings | None = None
+    ) -> None:
+        client = async_cluster.Cluster(namesrv, timeout_ms=timeout_ms, settings=settings)
         super().__init__(client, "cluster")
 
     def brokers(self) -> dict[str, str]:

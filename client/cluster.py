@@ -15,6 +15,7 @@ from ringmq.client.name_servers import NameServers, RouteTable, parse_name_serve
 from ringmq.client.offsets import QueueOffsets
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.routes import TopicRoute
+from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.admin_bodies import TopicStats, decode_topic_list
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.errors import BadBody
@@ -36,13 +37,15 @@ class StoreFolder:
 class Cluster:
     """Asks name servers and brokers. Use it on one event loop, as an async context manager."""
 
-    def __init__(self, namesrv: str | Sequence[str], *, timeout_ms: int = 5000, connect_timeout_ms: int = 3000) -> None:
+    def __init__(
+        self, namesrv: str | Sequence[str], *, timeout_ms: int = 5000, settings: ConnectionSettings | None = None
+    ) -> None:
         self._name_server_addresses = parse_name_servers(namesrv)
         self._timeout_ms = timeout_ms
-        self._connect_timeout_ms = connect_timeout_ms
+        self._settings = settings
 
     async def __aenter__(self) -> Self:
-        self._client = RemotingClient(connect_timeout_ms=self._connect_timeout_ms)
+        self._client = RemotingClient(self._settings)
         self._name_servers = NameServers(self._client, self._name_server_addresses, self._timeout_ms)
         self._routes = RouteTable(self._name_servers)
         self._offsets = QueueOffsets(self._client, self._routes, self._timeout_ms)

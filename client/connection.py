@@ -7,11 +7,13 @@ append instead of a timer. Time in which the loop was kept busy and could not re
 
 import asyncio
 import logging
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from ringmq.client.errors import ConnectError, RequestTimeoutError
+from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.errors import FrameError
 from ringmq.remoting.frame import FrameDecoder
@@ -238,18 +240,22 @@ async def open_connection(
     address: str,
     on_request: RequestHandler,
     on_lost: Callable[[BrokerConnection], None],
-    timeout_ms: int,
+    settings: ConnectionSettings,
+    tls: ssl.SSLContext | None = None,
 ) -> BrokerConnection:
-    """Connect to "host:port". Raises `ConnectError`."""
+    """Connect to "host:port", over TLS with a context (that of `settings.tls`). Raises `ConnectError`."""
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
+    server_name = None if tls is None else (settings.tls and settings.tls.server_name) or host
     try:
-        async with asyncio.timeout(timeout_ms / 1000):
+        async with asyncio.timeout(settings.connect_timeout_ms / 1000):
             _, connection = await loop.create_connection(
-                lambda: BrokerConnection(address, on_request, on_lost), host, port
+                lambda: BrokerConnection(address, on_request, on_lost), host, port, ssl=tls, server_hostname=server_name
             )
     except TimeoutError:
-        raise ConnectError(address, f"no answer to connect within {timeout_ms} ms") from None
+        raise ConnectError(address, f"no answer to connect within {settings.connect_timeout_ms} ms") from None
+    except ssl.SSLError as error:
+        raise ConnectError(address, f"no TLS: {error.reason or error}") from error
     except OSError as error:
         raise ConnectError(address, error.strerror or str(error)) from error
     return connection

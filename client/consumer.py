@@ -15,11 +15,13 @@ from ringmq.client.group_member import Assignment, GroupMember
 from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.identity import new_client_id, now_ms
 from ringmq.client.inbox import Inbox
+from ringmq.client.interceptors import run_quietly
 from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
 from ringmq.client.received import queue_of
 from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
@@ -54,7 +56,7 @@ class Consumer:
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
         timestamp_ms: int = 0,
         options: PullOptions | None = None,
-        connect_timeout_ms: int = 3000,
+        settings: ConnectionSettings | None = None,
     ) -> None:
         self.group = group
         self.client_id = new_client_id()
@@ -64,7 +66,8 @@ class Consumer:
         self._consume_from = consume_from
         self._timestamp_ms = timestamp_ms
         self._options = options or PullOptions()
-        self._connect_timeout_ms = connect_timeout_ms
+        self._settings = settings or ConnectionSettings()
+        self._interceptors = self._settings.interceptors
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._handed_over: list[MessageExt] = []  # to be acknowledged when the next ones are asked for
         self._tasks: list[asyncio.Task[None]] = []
@@ -89,12 +92,11 @@ class Consumer:
             return
         if self._closed:
             raise ClientClosedError("a closed consumer cannot be started again; make a new one")
-        self._client = RemotingClient(
-            connect_timeout_ms=self._connect_timeout_ms, on_server_request=self._on_server_request
-        )
-        self._routes = RouteTable(NameServers(self._client, self._name_server_addresses))
+        self._client = RemotingClient(self._settings, on_server_request=self._on_server_request)
+        timeout_ms = self._settings.request_timeout_ms
+        self._routes = RouteTable(NameServers(self._client, self._name_server_addresses, timeout_ms))
         self._heartbeats = Heartbeats(self._client, self._routes, self._describe)
-        self._offsets = QueueOffsets(self._client, self._routes)
+        self._offsets = QueueOffsets(self._client, self._routes, timeout_ms)
         self._inbox = Inbox()
         self._context = ReaderContext(
             self.group,
@@ -174,20 +176,24 @@ class Consumer:
                         messages = self._inbox.take_nowait(max_messages)
             except TimeoutError:
                 return []
+        for interceptor in self._interceptors if messages else ():
+            interceptor.before_consume(self.group, messages)
         if self._auto_ack:
             self._handed_over = messages
         return messages
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages; returns how many were open (not those of queues given away or left by a seek)."""
-        count = 0
+        acked: list[MessageExt] = []
         for message in (messages,) if isinstance(messages, MessageExt) else messages:
             for queue in queue_of(message, self.group):
                 reader = self._readers.get(queue)
                 if reader is not None and reader.ack(message.queue_offset):
-                    count += 1
+                    acked.append(message)
                     break
-        return count
+        for interceptor in self._interceptors if acked else ():
+            run_quietly(interceptor.after_consume, self.group, acked)
+        return len(acked)
 
     async def commit(self) -> None:
         """Commit what is acknowledged now. Raises the first `RingmqError`; the rest was tried all the same."""

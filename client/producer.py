@@ -28,14 +28,16 @@ from ringmq.client.errors import (
 )
 from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.identity import new_client_id, new_key_generator, now_ms
+from ringmq.client.interceptors import SendScope
 from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.retry import RetryPolicy, backoff_ms
 from ringmq.client.room import Room
 from ringmq.client.routes import QueueChooser
 from ringmq.client.send_request import BodyRules, SendRequest, TopicHeader, prepare_batch, prepare_message
+from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import SEND_STORED_CODES, RequestCode, ResponseCode
-from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.heartbeat import HeartbeatData
 from ringmq.remoting.message import Message
 from ringmq.remoting.message_queue import MessageQueue
@@ -111,7 +113,7 @@ class Producer:
         body_rules: BodyRules | None = None,
         in_flight_max: int = IN_FLIGHT_REQUESTS_MAX,
         in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
-        connect_timeout_ms: int = 3000,
+        settings: ConnectionSettings | None = None,
     ) -> None:
         try:
             check_group(group)
@@ -123,7 +125,9 @@ class Producer:
         self._retry = retry or RetryPolicy()
         self._body_rules = body_rules or BodyRules()
         self._room = Room(in_flight_max, in_flight_bytes_max)
-        self._connect_timeout_ms = connect_timeout_ms
+        self._settings = settings or ConnectionSettings()
+        self._interceptors = self._settings.interceptors
+        self._before_request = self._settings.request_hook()
         self._keys = new_key_generator()
         self._headers: dict[str, TopicHeader] = {}
         self._choosers: dict[str, QueueChooser] = {}
@@ -145,8 +149,9 @@ class Producer:
         """Begin; connections are made by the first send. To be called on the event loop."""
         if self._started:
             return
-        self._client = RemotingClient(connect_timeout_ms=self._connect_timeout_ms)
-        self._routes = RouteTable(NameServers(self._client, self._name_server_addresses))
+        self._client = RemotingClient(self._settings)
+        name_servers = NameServers(self._client, self._name_server_addresses, self._settings.request_timeout_ms)
+        self._routes = RouteTable(name_servers)
         self._heartbeats = Heartbeats(self._client, self._routes, self._describe, masters_only=True)
         self._tasks = [
             asyncio.create_task(self._routes.keep_fresh()),
@@ -180,9 +185,7 @@ class Producer:
 
     async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Send one message and return where it is stored. Raises `SendError`, or ValueError for a bad message."""
-        request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
-        request.queue = queue
-        return await self._send_one(request)
+        return await self._send_one(self._prepared(message, queue))
 
     async def send_request(self, request: SendRequest) -> SendResult:
         """Send a request that was made before (`prepare_message`, `prepare_batch` or by hand); otherwise as `send`."""
@@ -190,9 +193,7 @@ class Producer:
 
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
         """Send messages of one topic in one request: stored together with consecutive offsets, or not at all."""
-        request = prepare_batch(messages, self._keys.next_key, now_ms(), self._body_rules)
-        request.queue = queue
-        return await self._send_one(request)
+        return await self._send_one(self._prepared_batch(messages, queue))
 
     async def send_all(
         self, messages: Iterable[Message] | AsyncIterable[Message], *, pipeline: int = 256
@@ -207,14 +208,16 @@ class Producer:
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer: whether it was stored is not known. Raises `SendError` when it could not leave."""
-        request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
-        request.queue = queue
+        request = self._prepared(message, queue)
         try:
             chosen, address = await self._target(request, None)
             connection = await self._connection(address)
+            connection.write(self._frame(request, chosen, address, self._client.next_opaque(), oneway=True))
         except RingmqError as error:
-            raise SendError(request.topic, 1, error) from error
-        connection.write(self._frame(request, chosen, self._client.next_opaque(), oneway=True))
+            failure = SendError(request.topic, 1, error)
+            _conclude(request, None, failure)
+            raise failure from error
+        _conclude(request, None)
         await connection.wait_writable()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -223,6 +226,28 @@ class Producer:
         return (await self._routes.for_sending(topic)).write_queues
 
     # ---- inside ----
+
+    def _prepared(self, message: Message, queue: MessageQueue | None = None) -> SendRequest:
+        scope = SendScope(self._interceptors, self.group, (message,)) if self._interceptors else None
+        try:
+            request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
+        except ValueError as error:
+            if scope is not None:
+                scope.end(None, error)
+            raise
+        request.queue, request.scope = queue, scope
+        return request
+
+    def _prepared_batch(self, messages: Sequence[Message], queue: MessageQueue | None) -> SendRequest:
+        scope = SendScope(self._interceptors, self.group, messages) if self._interceptors else None
+        try:
+            request = prepare_batch(messages, self._keys.next_key, now_ms(), self._body_rules)
+        except ValueError as error:
+            if scope is not None:
+                scope.end(None, error)
+            raise
+        request.queue, request.scope = queue, scope
+        return request
 
     async def _send_one(self, request: SendRequest) -> SendResult:
         begun = self._begin_nowait(request)
@@ -242,7 +267,7 @@ class Producer:
 
         try:
             for message in messages:
-                request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
+                request = self._prepared(message)
                 while len(waiting) >= pipeline:
                     await finish_oldest()
                 while (begun := self._begin_nowait(request)) is None and waiting:
@@ -260,6 +285,7 @@ class Producer:
         finally:  # empty unless cancelled or refused a bad message
             for left in waiting:
                 self._room.give_back(len(left.request.body))
+                _conclude(left.request, None, asyncio.CancelledError())
         if failure is not None:
             raise failure
         return results
@@ -278,7 +304,9 @@ class Producer:
         if not self._room.take_nowait(len(request.body)):
             return None
         opaque = self._client.next_opaque()
-        future = connection.request(opaque, self._frame(request, chosen, opaque), self._retry.budget_ms)
+        future = connection.request(
+            opaque, self._frame(request, chosen, connection.address, opaque), self._retry.budget_ms
+        )
         return _Begun(request, chosen, connection.address, future, self._loop.time())
 
     async def _finish(self, begun: _Begun) -> SendResult:
@@ -287,10 +315,14 @@ class Producer:
         try:
             outcome = self._outcome(begun.request, begun.queue, begun.address, await begun.future)
             if isinstance(outcome, SendResult):
+                _conclude(begun.request, outcome)
                 return outcome
             error = outcome
         except RingmqError as failed:
             error = failed
+        except BaseException as stopped:
+            _conclude(begun.request, None, stopped)
+            raise
         finally:
             self._room.give_back(len(begun.request.body))
         return await self._deliver(begun.request, _FailedOnce(error, begun.queue, begun.started))
@@ -307,13 +339,19 @@ class Producer:
 
     async def _deliver(self, request: SendRequest, failed: _FailedOnce | None = None) -> SendResult:
         """Send until stored or given up, waiting for room first."""
-        self._check_started()
-        size = len(request.body)
-        await self._room.take(size)
         try:
-            return await self._deliver_in_budget(request, failed)
-        finally:
-            self._room.give_back(size)
+            self._check_started()
+            size = len(request.body)
+            await self._room.take(size)
+            try:
+                result = await self._deliver_in_budget(request, failed)
+            finally:
+                self._room.give_back(size)
+        except BaseException as error:
+            _conclude(request, None, error)
+            raise
+        _conclude(request, result)
+        return result
 
     async def _deliver_in_budget(self, request: SendRequest, failed_once: _FailedOnce | None) -> SendResult:
         """The attempts, all inside one time budget, which the wait for room before the first is not part of."""
@@ -357,7 +395,7 @@ class Producer:
         elapsed_ms = int((self._loop.time() - started) * 1000)
         timeout_ms = budget_ms if elapsed_ms < budget_ms // 10 else max(100, (budget_ms - elapsed_ms) // 100 * 100)
         opaque = self._client.next_opaque()
-        return await connection.request(opaque, self._frame(request, chosen, opaque), timeout_ms)
+        return await connection.request(opaque, self._frame(request, chosen, connection.address, opaque), timeout_ms)
 
     async def _prepare_retry(self, topic: str, error: RingmqError, attempts: int) -> None:
         """Look where the topic is now, unless the failure says nothing about that."""
@@ -393,11 +431,17 @@ class Producer:
             connection = await self._client.connection(address)
         return connection
 
-    def _frame(self, request: SendRequest, queue: MessageQueue, opaque: int, *, oneway: bool = False) -> bytes:
+    def _frame(
+        self, request: SendRequest, queue: MessageQueue, address: str, opaque: int, *, oneway: bool = False
+    ) -> bytes:
         header = self._headers.get(request.topic)
         if header is None:
             header = self._headers[request.topic] = TopicHeader(self.group, request.topic)
-        return header.encode(request, queue.queue_id, opaque, oneway=oneway)
+        if self._before_request is None:
+            return header.encode(request, queue.queue_id, opaque, oneway=oneway)
+        command = header.command(request, queue.queue_id, opaque, oneway=oneway)
+        self._before_request(address, command)
+        return encode_frame(command)
 
     def _chooser(self, topic: str) -> QueueChooser:
         chooser = self._choosers.get(topic)
@@ -411,6 +455,11 @@ class Producer:
 
     def _describe(self) -> HeartbeatData:
         return HeartbeatData(self.client_id, producer_groups=[self.group])
+
+
+def _conclude(request: SendRequest, result: SendResult | None, error: BaseException | None = None) -> None:
+    if request.scope is not None:
+        request.scope.end(result, error)
 
 
 def _result(request: SendRequest, chosen: MessageQueue, answer: RemotingCommand) -> SendResult:

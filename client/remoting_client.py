@@ -11,6 +11,7 @@ from typing import Any
 from ringmq.client.connection import BrokerConnection, open_connection
 from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError
 from ringmq.client.retry import backoff_ms
+from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 
@@ -42,9 +43,14 @@ class RemotingClient:
     """Connections of one client, by address. Lives on one event loop; `close` ends it."""
 
     def __init__(
-        self, *, connect_timeout_ms: int = 3000, on_server_request: ServerRequestHandler | None = None
+        self,
+        settings: ConnectionSettings | None = None,
+        *,
+        on_server_request: ServerRequestHandler | None = None,
     ) -> None:
-        self._connect_timeout_ms = connect_timeout_ms
+        self.settings = settings = settings or ConnectionSettings()
+        self.before_request = settings.request_hook()
+        self._tls = None if settings.tls is None else settings.tls.context()
         self._on_server_request = on_server_request
         self._endpoints: dict[str, _Endpoint] = {}
         self._draining: set[BrokerConnection] = set()
@@ -114,9 +120,15 @@ class RemotingClient:
     async def send_oneway(self, address: str, request: RemotingCommand) -> None:
         """Send without waiting for an answer; only the connection can fail. `request` must carry the one-way flag."""
         connection = await self.connection(address)
-        request.opaque = self.next_opaque()
-        connection.write(encode_frame(request))
+        connection.write(self.encode(address, request))
         await connection.wait_writable()
+
+    def encode(self, address: str, request: RemotingCommand) -> bytes:
+        """The frame of `request` for `address`: it gets an opaque of its own and goes through the hooks."""
+        request.opaque = self.next_opaque()
+        if self.before_request is not None:
+            self.before_request(address, request)
+        return encode_frame(request)
 
     def go_away(self, address: str) -> None:
         """The server is leaving: new requests get a new connection, those in flight are waited for."""
@@ -140,15 +152,15 @@ class RemotingClient:
     async def _invoke_once(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         connection = await self.connection(address)
         await connection.wait_writable()
-        request.opaque = self.next_opaque()
-        return await connection.request(request.opaque, encode_frame(request), timeout_ms)
+        frame = self.encode(address, request)
+        return await connection.request(request.opaque, frame, timeout_ms)
 
     async def _connect(self, address: str, endpoint: _Endpoint) -> BrokerConnection:
         loop = asyncio.get_running_loop()
         try:
             await asyncio.sleep(max(0.0, endpoint.retry_at - loop.time()))
             connection = await open_connection(
-                address, self._handle_server_request, self._forget, self._connect_timeout_ms
+                address, self._handle_server_request, self._forget, self.settings, self._tls
             )
         except ConnectError:
             endpoint.failures += 1

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, compress_body
+from ringmq.client.interceptors import SendScope
 from ringmq.client.name_servers import NEW_TOPIC_QUEUES
 from ringmq.remoting import properties as names
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode
-from ringmq.remoting.command import FLAG_ONEWAY
+from ringmq.remoting.command import FLAG_ONEWAY, RemotingCommand, decode_frame
 from ringmq.remoting.flags import Compression
 from ringmq.remoting.message import MAX_BODY_BYTES, Message
 from ringmq.remoting.message_queue import MessageQueue
@@ -42,6 +43,7 @@ class SendRequest:
     message_ids: tuple[str, ...]
     is_batch: bool = False
     queue: MessageQueue | None = None  # the caller's choice; None takes the queues in turn
+    scope: SendScope | None = None  # of the interceptors, where there are any
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,10 @@ class TopicHeader:
             len(entries),
         )
         return b"".join((head, entries, body))
+
+    def command(self, request: SendRequest, queue_id: int, opaque: int, *, oneway: bool = False) -> RemotingCommand:
+        """The same frame, not yet encoded: for hooks that add fields."""
+        return decode_frame(self.encode(request, queue_id, opaque, oneway=oneway))
 
 
 def _value(value: bytes) -> bytes:

@@ -162,7 +162,7 @@ def _run(work: Callable[[RemotingClient], Coroutine[Any, Any, T]], timeout_ms: i
     deadline = time.monotonic() + timeout_ms / 1000
 
     async def with_client() -> T:
-        client, failures = RemotingClient(connect_timeout_ms=REQUEST_TIMEOUT_MS), 0
+        client, failures = RemotingClient(), 0
         try:
             while True:
                 try:

@@ -221,7 +221,7 @@ class FakeCluster:
         return ok(request, route.encode(standard_json=True))
 
     def _send(self, broker: FakeBroker, request: RemotingCommand) -> RemotingCommand:
-        fields = {SEND_FIELDS[letter]: value for letter, value in request.ext_fields.items()}
+        fields = {SEND_FIELDS.get(letter, letter): value for letter, value in request.ext_fields.items()}
         topic, queue_id = fields["topic"], int(fields["queueId"])
         if topic not in self.topics:
             self.topics[topic] = int(fields["defaultTopicQueueNums"])

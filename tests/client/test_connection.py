@@ -8,6 +8,7 @@ import pytest
 
 from ringmq.client.connection import BrokerConnection, open_connection, split_address
 from ringmq.client.errors import ConnectError, RequestTimeoutError
+from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, ok
 
@@ -39,7 +40,7 @@ async def connect(cluster: FakeCluster, served: list[RemotingCommand] | None = N
         (served if served is not None else []).append(request)
         return RemotingCommand.response_to(request, 0)
 
-    return await open_connection(cluster.broker.address, serve, lambda connection: None, 1000)
+    return await open_connection(cluster.broker.address, serve, lambda connection: None, ConnectionSettings(1000))
 
 
 async def test_each_time_out_has_its_own_time(cluster: FakeCluster) -> None:
@@ -115,7 +116,7 @@ async def test_what_waits_fails_when_the_connection_breaks(cluster: FakeCluster)
 
 async def test_nobody_listens() -> None:
     with pytest.raises(ConnectError, match=r"127\.0\.0\.1:1") as caught:
-        await open_connection("127.0.0.1:1", lambda c, r: None, lambda c: None, 500)
+        await open_connection("127.0.0.1:1", lambda c, r: None, lambda c: None, ConnectionSettings(500))
     assert not caught.value.sent
 
 

@@ -1,0 +1,67 @@
+"""Code of the application, or of tracing and metrics, around every send and every message that is handed out.
+
+Interceptors run where the client runs: they must be quick and must not wait. What `before_...` raises reaches the
+caller; what `after_...` raises is logged, since the message's fate is decided by then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ringmq.remoting.message import Message, MessageExt
+
+if TYPE_CHECKING:
+    from ringmq.client.producer import SendResult
+
+log = logging.getLogger("ringmq.client")
+
+
+class Interceptor:
+    """Override what you need. What a `before_...` returns is given to its `after_...` as `scope`."""
+
+    def before_send(self, group: str, messages: Sequence[Message]) -> object:
+        """The messages of one request, before their UNIQ_KEYs are made: properties may be added."""
+        return None
+
+    def after_send(
+        self, scope: object, messages: Sequence[Message], result: SendResult | None, error: BaseException | None
+    ) -> None:
+        """The send has ended, after all its attempts: with a result, an error, or neither (one-way)."""
+
+    def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
+        """The messages go to the application."""
+
+    def after_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
+        """The messages were acknowledged."""
+
+
+class SendScope:
+    """One send, seen by all interceptors: `before` in their order, `after` in reverse."""
+
+    __slots__ = ("_entered", "_messages")
+
+    def __init__(self, interceptors: Sequence[Interceptor], group: str, messages: Sequence[Message]) -> None:
+        self._messages = messages
+        self._entered: list[tuple[Interceptor, object]] = []
+        try:
+            for interceptor in interceptors:
+                self._entered.append((interceptor, interceptor.before_send(group, messages)))
+        except BaseException as error:
+            self.end(None, error)
+            raise
+
+    def end(self, result: SendResult | None, error: BaseException | None = None) -> None:
+        """Tell those that were told of the beginning. Has no effect the second time."""
+        entered, self._entered = self._entered, []
+        for interceptor, scope in reversed(entered):
+            run_quietly(interceptor.after_send, scope, self._messages, result, error)
+
+
+def run_quietly(after: Callable[..., None], *args: object) -> None:
+    """Call an `after_...`; log what it raises."""
+    try:
+        after(*args)
+    except Exception:
+        log.exception("%s failed", getattr(after, "__qualname__", after))
