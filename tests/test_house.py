@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "cli": {"client", "remoting"},
     "spark_bridge": {"native", "ipc", "store", "client"},
     "loadtest": {"client", "remoting"},
+    "testing": {"client", "remoting", "cli", "loadtest"},
 }
 # Imports inside functions only: the command line must print its help without loading any of these.
 MAY_IMPORT_LAZILY = {

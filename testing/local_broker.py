@@ -1,0 +1,127 @@
+"""A broker with its name server for the time of some tests, as processes on free ports of this machine."""
+
+import asyncio
+import importlib.util
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from ringmq.cli.admin import Admin
+from ringmq.client.name_servers import parse_name_servers
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.remoting.config_beans import TopicConfig
+
+if TYPE_CHECKING:
+    from ringmq.loadtest.running import RunningBroker
+
+T = TypeVar("T")
+TOPIC_QUEUES = 4
+NEEDED = ("ringmq.native._native", "psutil")
+SETTINGS: Mapping[str, object] = {
+    "mappedFileSizeCommitLog": 16 << 20,  # small files: nothing but a few pages of them is ever written
+    "mappedFileSizeConsumeQueue": 60_000,
+    "maxHashSlotNum": 10_000,
+    "maxIndexNum": 40_000,
+    "diskMaxUsedSpaceRatio": 95,
+}
+"""What a broker for tests gets unless told otherwise; the largest message still fits into a file."""
+
+
+class BrokerMissingError(RuntimeError):
+    """This machine cannot run a broker; the text says what is missing and what to do."""
+
+
+class BrokerFailedError(RuntimeError):
+    """The broker did not start or did not end as it should; the text ends with its log."""
+
+
+class LocalBroker:
+    """A running broker. `namesrv` and `address` are host:port of the name server and of the broker.
+
+    Made by `start` (a process of its own) or `at` (a cluster that runs anyway); ended by `stop`.
+    """
+
+    def __init__(self, namesrv: str, address: str, running: "RunningBroker | None" = None) -> None:
+        self.namesrv = namesrv
+        self.address = address
+        self._running = running
+
+    @classmethod
+    def start(cls, folder: Path, settings: Mapping[str, object] | None = None) -> Self:
+        """Start `ringmq serve` with its store in `folder` and wait until it is ready (a second or two).
+
+        `settings` are broker properties. Raises `BrokerMissingError` and `BrokerFailedError`.
+        """
+        missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+        if missing:
+            raise BrokerMissingError(
+                f"a RingMQ broker needs {', '.join(missing)}: pip install 'ringmq[broker]' "
+                "(with a C compiler, liburing-dev and libdeflate-dev)"
+            )
+        from ringmq.loadtest.running import RunningBroker
+
+        try:
+            running = RunningBroker(folder / "store", {**SETTINGS, **(settings or {})})
+        except RuntimeError as error:
+            if "io_uring is refused" in str(error):
+                raise BrokerMissingError(f"the kernel or a container's profile refuses io_uring: {error}") from error
+            raise BrokerFailedError(str(error)) from error
+        return cls(running.namesrv, running.address, running)
+
+    @classmethod
+    def at(cls, namesrv: str) -> Self:
+        """The cluster behind the name servers `namesrv`; `address` is its first master. Raises `RingmqError`."""
+
+        async def first_master(admin: Admin) -> str:
+            return (await admin.masters())[0]
+
+        return cls(namesrv, _ask(namesrv, first_master))
+
+    def create_topic(self, topic: str, queues: int = TOPIC_QUEUES) -> None:
+        """Create a topic on every master; it has a route when this returns. Raises `RingmqError`."""
+
+        async def create(admin: Admin) -> None:
+            config = TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues)
+            if not await admin.create_topic(config, await admin.masters()):
+                raise BrokerFailedError(f"topic {topic} was created, and {self.namesrv} has no route to it")
+
+        _ask(self.namesrv, create)
+
+    @property
+    def log_path(self) -> Path | None:
+        """What the broker writes to stderr; None for a cluster that was not started here."""
+        return self._running.log_path if self._running else None
+
+    @property
+    def exit_status(self) -> int | None:
+        """None as long as the broker runs (or was not started here)."""
+        return self._running.process.poll() if self._running else None
+
+    def stop(self) -> None:
+        """End the process by SIGTERM and remove its shared memory. Raises `BrokerFailedError` if it ended badly."""
+        if self._running is None:
+            return
+        try:
+            status = self._running.process.poll()
+            status = self._running.stop() if status is None else status
+        except AssertionError as error:
+            raise BrokerFailedError(str(error)) from error
+        finally:
+            self._running.close()
+        if status != 0:
+            raise BrokerFailedError(f"the broker ended with status {status}:\n{self._running.log_tail()}")
+
+
+def _ask(namesrv: str, question: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
+    """The answer, from a thread with a loop of its own: the caller's thread may be running one."""
+
+    async def ask() -> T:
+        client = RemotingClient()
+        try:
+            return await question(Admin(client, parse_name_servers(namesrv)))
+        finally:
+            await client.close()
+
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(lambda: asyncio.run(ask())).result()
