@@ -21,6 +21,7 @@ from ringmq.loadtest.stock import StockError
 from ringmq.loadtest.table import GROUPS, ROWS, rows_named
 from ringmq.loadtest.targets import RingmqTarget, StockTarget, Target
 from ringmq.loadtest.tools import ToolError, build_tools
+from ringmq.loadtest.warm_memory import touch_free_memory
 from ringmq.loadtest.warm_up import warm_up
 
 SYSTEMS = (STOCK, RINGMQ, CEILING)
@@ -36,6 +37,7 @@ class Plan:
     systems: Sequence[str] = SYSTEMS
     rounds: int = 3
     settle_s: float = SETTLE_S
+    warm_memory: bool = False
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
     results: Results = field(default_factory=dict)
 
@@ -57,6 +59,7 @@ def _run_alone(plan: Plan, context: Context, system: str) -> None:
     for row in plan.rows:
         if row.alone is not None and system in row.systems:
             _settle(plan)
+            _warm_memory(plan)
             _record(plan, row, system, partial(row.alone, context, system))
 
 
@@ -68,6 +71,7 @@ def _run_broker(plan: Plan, context: Context, system: str) -> None:
             groups.append((dict(row.settings), row.slaves))
     for settings, slaves in groups:
         chosen = [row for row in rows if (dict(row.settings), row.slaves) == (settings, slaves)]
+        _warm_memory(plan)
         try:
             target = _start(context, system, settings, slaves)
         except (StockError, RuntimeError, OSError) as error:
@@ -98,6 +102,11 @@ def _run_ceiling(plan: Plan, context: Context) -> None:
         if row.ceiling is not None:
             _settle(plan)
             _record(plan, row, CEILING, partial(measure_ceiling, context, dict(row.ceiling)))
+
+
+def _warm_memory(plan: Plan) -> None:
+    if plan.warm_memory:
+        touch_free_memory()
 
 
 def _settle(plan: Plan) -> None:
@@ -136,6 +145,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--open-rate", type=float, help="messages/s of the open loop (default: half of stock's best)")
     parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds of rest before a run (%(default)s)")
     parser.add_argument("--stock-warmup", type=float, default=20.0, help="seconds (%(default)s)")
+    parser.add_argument("--warm-memory", action="store_true", help="touch free memory before servers start")
     parser.add_argument("--catch-up-mb", type=float, default=2000.0, help="log that an empty slave gets (%(default)s)")
     options = parser.parse_args(arguments)
     groups = [name for name in options.only.split(",") if name] or GROUPS
@@ -184,11 +194,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         systems=options.systems.split(","),
         rounds=1 if options.quick else options.rounds,
         settle_s=0.2 if options.quick else options.settle,
+        warm_memory=options.warm_memory,
     )
     try:
         run_bench(plan, context)
     finally:
-        report = document(plan.rows, plan.results, context, rounds=plan.rounds, quick=options.quick)
+        report = document(
+            plan.rows, plan.results, context, rounds=plan.rounds, quick=options.quick, warm_memory=plan.warm_memory
+        )
         path = options.folder / "bench.json"
         path.write_text(json.dumps(report, indent=1) + "\n")
         shutil.rmtree(context.folder, ignore_errors=True)

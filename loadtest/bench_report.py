@@ -12,6 +12,7 @@ from typing import Any
 from ringmq.loadtest.measurement import CEILING, RINGMQ, STOCK, Goal, Measurement, Summary, judge, summarize
 from ringmq.loadtest.rows import Context, Row
 from ringmq.loadtest.targets import COMMON_SETTINGS, STOCK_HEAP_MB
+from ringmq.loadtest.warm_memory import free_pages_go_back
 
 FORMAT = 1
 COLORS = {STOCK: "#8a8a8a", RINGMQ: "#c0392b", CEILING: "#2c6fbb"}
@@ -25,11 +26,19 @@ def document(
     *,
     rounds: int,
     quick: bool,
+    warm_memory: bool = False,
 ) -> Document:
     """Everything that was measured, with the circumstances, as plain JSON values."""
     return {
         "format": FORMAT,
-        "header": {**machine(context.folder), **_circumstances(context), "rounds": rounds, "quick": quick},
+        "header": {
+            **machine(context.folder),
+            **_circumstances(context),
+            "rounds": rounds,
+            "quick": quick,
+            "memory_touched_before": warm_memory,
+            "free_pages_go_back_to_a_host": free_pages_go_back(),
+        },
         "rows": [_row_document(row, results.get(row.name, {})) for row in rows],
     }
 
