@@ -1,0 +1,109 @@
+"""Trace records on their way: bounded, cut into messages. No IO; the clock is an argument.
+
+Tracing must never hold up what it watches: a record that finds the buffer full is dropped and counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from ringmq.client.observing.trace_records import TraceRecord, index_keys
+from ringmq.remoting import properties as names
+from ringmq.remoting.message import Message
+from ringmq.remoting.names import TRACE_TOPIC, InvalidName, check_topic
+
+BODY_BYTES_MAX = 128_000
+"""Stock's limit for a trace message."""
+KEYS_BYTES_MAX = 16_384
+"""All properties of a message have room for 32767 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSettings:
+    """Message trace of a client, for `ConnectionSettings(trace=...)`. The defaults are stock's.
+
+    Up to `batch_records` records make a trace message; fewer leave after `flush_interval_ms`. While the topic cannot be
+    written, `buffer_records_max` are kept and further ones dropped. Raises ValueError.
+    """
+
+    topic: str = TRACE_TOPIC
+    batch_records: int = 20
+    buffer_records_max: int = 2048
+    flush_interval_ms: int = 5000
+
+    def __post_init__(self) -> None:
+        try:
+            check_topic(self.topic)
+        except InvalidName as error:
+            raise ValueError(f"trace topic: {error}") from None
+        for name, high in (("batch_records", 1000), ("buffer_records_max", 1_000_000), ("flush_interval_ms", 60_000)):
+            if not 1 <= getattr(self, name) <= high:
+                raise ValueError(f"trace: {name} must be 1 to {high}, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceCounts:
+    """Records since the start: taken into the buffer, dropped because it was full, lost with a failed send."""
+
+    recorded: int
+    dropped: int
+    lost: int
+
+
+class TraceBuffer:
+    """Records of one client. `add` may be called by any thread, the rest by the one that sends."""
+
+    def __init__(self, settings: TraceSettings) -> None:
+        self.settings = settings
+        self._records: deque[tuple[int, TraceRecord]] = deque()  # with the time of their coming
+        self._recorded = self._dropped = self._lost = 0
+
+    def add(self, record: TraceRecord, now_ms: int) -> bool:
+        """Keep a record; False when it was dropped."""
+        if len(self._records) >= self.settings.buffer_records_max:
+            self._dropped += 1
+            return False
+        self._records.append((now_ms, record))
+        self._recorded += 1
+        return True
+
+    def take(self, now_ms: int, *, everything: bool = False) -> Message | None:
+        """The next trace message, if a batch is full or its first record has waited long enough (or `everything`)."""
+        records, settings = self._records, self.settings
+        if not records:
+            return None
+        due = len(records) >= settings.batch_records or now_ms - records[0][0] >= settings.flush_interval_ms
+        if not (due or everything):
+            return None
+        taken: list[TraceRecord] = []
+        lines: list[bytes] = []
+        body_bytes = keys_bytes = 0
+        while records and len(taken) < settings.batch_records:
+            record = records[0][1]
+            line = record.encode().encode("utf-8", "replace")
+            its_keys_bytes = sum(len(key.encode("utf-8", "replace")) + 1 for key in index_keys((record,)))
+            full = body_bytes + len(line) > BODY_BYTES_MAX or keys_bytes + its_keys_bytes > KEYS_BYTES_MAX
+            if taken and full:
+                break
+            records.popleft()
+            taken.append(record)
+            lines.append(line)
+            body_bytes += len(line)
+            keys_bytes += its_keys_bytes
+        return Message(settings.topic, b"".join(lines), {names.KEYS: _keys_text(taken)})
+
+    def note_lost(self, message: Message) -> None:
+        """The records of a trace message could not be sent."""
+        self._lost += message.body.count(b"\x02")
+
+    def counts(self) -> TraceCounts:
+        """What became of the records."""
+        return TraceCounts(self._recorded, self._dropped, self._lost)
+
+
+def _keys_text(records: list[TraceRecord]) -> str:
+    text = " ".join(index_keys(records))
+    if len(text.encode("utf-8", "replace")) > KEYS_BYTES_MAX:  # one message with very many keys: its id finds it
+        text = " ".join(dict.fromkeys(record.message.message_id for record in records))
+    return text
