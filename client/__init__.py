@@ -18,14 +18,17 @@ if TYPE_CHECKING:
         RingmqError,
         RouteError,
         SendError,
+        TlsError,
     )
     from ringmq.client.interceptors import Interceptor
     from ringmq.client.offsets import ConsumeFrom
     from ringmq.client.producer import Producer, SendResult, SendStatus
     from ringmq.client.queue_reader import PullOptions
     from ringmq.client.retry import RetryPolicy
+    from ringmq.client.security.credentials import Credentials
+    from ringmq.client.security.tls import TlsSettings
     from ringmq.client.send_request import BodyRules, compose_message
-    from ringmq.client.settings import ConnectionSettings, TlsSettings
+    from ringmq.client.settings import ConnectionSettings
     from ringmq.remoting.flags import Compression
     from ringmq.remoting.message import Message, MessageExt
     from ringmq.remoting.message_queue import MessageQueue
@@ -39,6 +42,7 @@ __all__ = [
     "ConnectionSettings",
     "ConsumeFrom",
     "Consumer",
+    "Credentials",
     "Interceptor",
     "Message",
     "MessageExt",
@@ -52,6 +56,7 @@ __all__ = [
     "SendError",
     "SendResult",
     "SendStatus",
+    "TlsError",
     "TlsSettings",
     "compose_message",
 ]
@@ -66,6 +71,7 @@ _HOME = {
     "RingmqError": "ringmq.client.errors",
     "RouteError": "ringmq.client.errors",
     "SendError": "ringmq.client.errors",
+    "TlsError": "ringmq.client.errors",
     "ConsumeFrom": "ringmq.client.offsets",
     "Producer": "ringmq.client.producer",
     "SendResult": "ringmq.client.producer",
@@ -74,7 +80,8 @@ _HOME = {
     "RetryPolicy": "ringmq.client.retry",
     "BodyRules": "ringmq.client.send_request",
     "ConnectionSettings": "ringmq.client.settings",
-    "TlsSettings": "ringmq.client.settings",
+    "Credentials": "ringmq.client.security.credentials",
+    "TlsSettings": "ringmq.client.security.tls",
     "Interceptor": "ringmq.client.interceptors",
     "compose_message": "ringmq.client.send_request",
     "Compression": "ringmq.remoting.flags",

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ringmq.client.errors import ConnectError, RequestTimeoutError
+from ringmq.client.security.tls import connect_error, describe_socket_failure
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.errors import FrameError
@@ -23,6 +24,7 @@ log = logging.getLogger("ringmq.client")
 SWEEP_INTERVAL_S = 0.05  # a time-out is noticed this late at most
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
 FLUSH_BYTES = 1 << 18
+UNHEARD_HINT = " before it answered anything (does it want TLS, or a client certificate?)"
 
 ResponseFuture = asyncio.Future[RemotingCommand]
 
@@ -63,6 +65,7 @@ class BrokerConnection(asyncio.Protocol):
         self._writing_paused = False
         self._draining = False
         self._failure: str | None = None
+        self._heard = False
 
     # ---- use ----
 
@@ -132,6 +135,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the server: complete waiting requests, hand requests of the server to the handler."""
+        self._heard = True
         try:
             commands = self._decoder.feed(data)
         except FrameError as error:
@@ -151,7 +155,9 @@ class BrokerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
-        self._fail(str(exc) if exc else "closed by the server")
+        reason = describe_socket_failure(exc, in_handshake=False) if exc else "closed by the server"
+        unheard = not self._heard and (exc is None or isinstance(exc, ConnectionError))
+        self._fail(reason + (UNHEARD_HINT if unheard else ""))
         self._transport = None
         self._on_lost(self)
 
@@ -246,7 +252,7 @@ async def open_connection(
     """Connect to "host:port", over TLS with a context (that of `settings.tls`). Raises `ConnectError`."""
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
-    server_name = None if tls is None else (settings.tls and settings.tls.server_name) or host
+    server_name = None if settings.tls is None else settings.tls.name_to_verify(host)
     try:
         async with asyncio.timeout(settings.connect_timeout_ms / 1000):
             _, connection = await loop.create_connection(
@@ -254,8 +260,6 @@ async def open_connection(
             )
     except TimeoutError:
         raise ConnectError(address, f"no answer to connect within {settings.connect_timeout_ms} ms") from None
-    except ssl.SSLError as error:
-        raise ConnectError(address, f"no TLS: {error.reason or error}") from error
     except OSError as error:
-        raise ConnectError(address, error.strerror or str(error)) from error
+        raise connect_error(address, error, tls=tls is not None) from error
     return connection

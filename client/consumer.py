@@ -192,7 +192,7 @@ class Consumer:
                     acked.append(message)
                     break
         for interceptor in self._interceptors if acked else ():
-            run_quietly(interceptor.after_consume, self.group, acked)
+            run_quietly(interceptor.after_consume, self.group, acked, None)
         return len(acked)
 
     async def commit(self) -> None:

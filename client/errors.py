@@ -32,6 +32,10 @@ class ConnectError(RingmqError):
         self.sent = sent
 
 
+class TlsError(ConnectError):
+    """`address` did not prove that it is the server we mean; nothing was sent, and trying again proves no more."""
+
+
 class RequestTimeoutError(RingmqError):
     """`address` did not answer in time; the request may still have been served."""
 

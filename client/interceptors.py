@@ -1,7 +1,7 @@
 """Code of the application, or of tracing and metrics, around every send and every message that is handed out.
 
 Interceptors run where the client runs: they must be quick and must not wait. What `before_...` raises reaches the
-caller; what `after_...` raises is logged, since the message's fate is decided by then.
+caller; what the others raise is logged, since the message's fate is decided by then.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, MessageExt
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ class Interceptor:
         """The messages of one request, before their UNIQ_KEYs are made: properties may be added."""
         return None
 
+    def on_answer(self, scope: object, address: str, answer: RemotingCommand) -> None:
+        """The broker at `address` has answered one attempt, by whatever code."""
+
     def after_send(
         self, scope: object, messages: Sequence[Message], result: SendResult | None, error: BaseException | None
     ) -> None:
@@ -33,8 +37,8 @@ class Interceptor:
     def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
         """The messages go to the application."""
 
-    def after_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
-        """The messages were acknowledged."""
+    def after_consume(self, group: str, messages: Sequence[MessageExt], error: BaseException | None) -> None:
+        """The messages were acknowledged; with `error` the application failed on them and they will come again."""
 
 
 class SendScope:
@@ -52,6 +56,11 @@ class SendScope:
             self.end(None, error)
             raise
 
+    def answered(self, address: str, answer: RemotingCommand) -> None:
+        """Tell of one attempt's answer."""
+        for interceptor, scope in self._entered:
+            run_quietly(interceptor.on_answer, scope, address, answer)
+
     def end(self, result: SendResult | None, error: BaseException | None = None) -> None:
         """Tell those that were told of the beginning. Has no effect the second time."""
         entered, self._entered = self._entered, []
@@ -60,7 +69,7 @@ class SendScope:
 
 
 def run_quietly(after: Callable[..., None], *args: object) -> None:
-    """Call an `after_...`; log what it raises."""
+    """Call what must not do harm any more; log what it raises."""
     try:
         after(*args)
     except Exception:

@@ -331,6 +331,8 @@ class Producer:
         self, request: SendRequest, chosen: MessageQueue, address: str, answer: RemotingCommand
     ) -> SendResult | RingmqError:
         """What an answer means: the result of the send, or why another attempt may follow."""
+        if request.scope is not None:
+            request.scope.answered(address, answer)
         if answer.code not in SEND_STORED_CODES:
             return BrokerError(address, answer.code, answer.remark)
         result = _result(request, chosen, answer)

@@ -15,6 +15,7 @@ from ringmq.client.errors import (
     RequestTimeoutError,
     RingmqError,
     RouteError,
+    TlsError,
 )
 
 RETRY_CODES = frozenset({17, 14, 1, 2, 16, 204, 205, 1500})
@@ -40,7 +41,7 @@ class RetryPolicy:
 
     def may_retry(self, error: RingmqError, attempts_done: int, elapsed_ms: float) -> bool:
         """Whether one more attempt follows the failure `error`; `attempts_done` counts those that were sent."""
-        if elapsed_ms >= self.budget_ms:
+        if elapsed_ms >= self.budget_ms or isinstance(error, TlsError):
             return False
         if (isinstance(error, ConnectError) and not error.sent) or (isinstance(error, RouteError) and error.may_pass):
             return True

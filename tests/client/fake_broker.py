@@ -6,6 +6,7 @@ functions that get (broker, request) and return an answer, a `Deed`, or None for
 
 import asyncio
 import itertools
+import ssl
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -126,8 +127,14 @@ class _Protocol(asyncio.Protocol):
 class FakeCluster:
     """A name server and one or more brokers. Use `async with FakeCluster(...) as cluster`."""
 
-    def __init__(self, broker_names: tuple[str, ...] = ("a",), topics: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        broker_names: tuple[str, ...] = ("a",),
+        topics: dict[str, int] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.topics = dict(topics or {})  # topic -> queues on each broker
+        self.tls = tls
         self.auto_create = True
         self.young_queues = True
         self.rules: list[Rule] = []
@@ -154,7 +161,7 @@ class FakeCluster:
 
     async def open(self, broker: FakeBroker, port: int = 0) -> None:
         loop = asyncio.get_running_loop()
-        broker.server = await loop.create_server(lambda: _Protocol(broker), "127.0.0.1", port)
+        broker.server = await loop.create_server(lambda: _Protocol(broker), "127.0.0.1", port, ssl=self.tls)
 
     async def shut(self, broker: FakeBroker) -> None:
         if broker.server is not None:

@@ -1,0 +1,136 @@
+"""TLS to brokers and name servers: settings, the context made of them, and words for what goes wrong.
+
+A server is verified unless the settings say otherwise in so many words.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ringmq.client.errors import ConnectError, TlsError
+
+# OpenSSL's X509_V_ERR_*: unable to get issuer (2, 20), self-signed leaf or chain (18, 19), unverifiable leaf (21),
+# invalid CA (24); not yet valid, expired (9, 10); host name, IP address (62, 64)
+_UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21, 24})
+_NOT_IN_TIME = frozenset({9, 10})
+_WRONG_NAME = frozenset({62, 64})
+_WANTS_CERTIFICATE = ("certificate required", "bad certificate", "alert unknown ca", "alert handshake failure")
+_NO_TLS = ("wrong version number", "record layer failure", "http request")
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """How to speak TLS. Files are PEM.
+
+    `ca_file` holds the certificates that servers must be signed by; without it, those that this host trusts.
+    `certificate_file` with `key_file` (and `key_password`) is shown to servers that ask for a client's certificate.
+    `server_name` is the name that certificates must carry, where they do not carry the address that a broker
+    registered with (often an IP address). `insecure_skip_verification` takes any certificate: whoever sits on the way
+    can then read and change everything. Raises ValueError for contradictions.
+    """
+
+    ca_file: str | Path | None = None
+    certificate_file: str | Path | None = None
+    key_file: str | Path | None = None
+    key_password: str | None = field(default=None, repr=False)
+    server_name: str | None = None
+    insecure_skip_verification: bool = False
+
+    def __post_init__(self) -> None:
+        if self.key_file is not None and self.certificate_file is None:
+            raise ValueError("tls.key_file needs tls.certificate_file")
+        if self.insecure_skip_verification and (self.ca_file is not None or self.server_name is not None):
+            raise ValueError(
+                "tls.insecure_skip_verification verifies nothing: tls.ca_file and tls.server_name mean nothing with it"
+            )
+
+    def name_to_verify(self, host: str) -> str:
+        """The name that the certificate of the server at `host` must carry."""
+        return self.server_name or host
+
+    def context(self) -> ssl.SSLContext:
+        """A client's context, TLS 1.2 or later. Raises ValueError that names the setting whose file does not serve."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.insecure_skip_verification:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        elif self.ca_file is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        else:
+            self._load_ca(context, Path(self.ca_file).expanduser())
+        if self.certificate_file is not None:
+            self._load_own(context, Path(self.certificate_file).expanduser())
+        return context
+
+    def _load_ca(self, context: ssl.SSLContext, path: Path) -> None:
+        try:
+            context.load_verify_locations(cafile=path)
+        except ssl.SSLError:
+            raise ValueError(f"tls.ca_file {path} holds no PEM certificate") from None
+        except OSError as error:
+            raise ValueError(f"tls.ca_file {path} cannot be read: {error.strerror}") from None
+
+    def _load_own(self, context: ssl.SSLContext, cert: Path) -> None:
+        key = cert if self.key_file is None else Path(self.key_file).expanduser()
+        for name, path in (("certificate_file", cert), ("key_file", key)):
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                raise ValueError(f"tls.{name} {path} cannot be read: {error.strerror}") from None
+        try:
+            # a callable, so that OpenSSL never asks for the password on the terminal
+            context.load_cert_chain(cert, key, password=lambda: self.key_password or "")
+        except ssl.SSLError as error:
+            reason = "" if not error.reason else f" ({error.reason.replace('_', ' ').lower()})"
+            raise ValueError(
+                f"tls.certificate_file {cert} and tls.key_file {key} are no certificate with its key, "
+                f"or key_password does not open the key{reason}"
+            ) from None
+
+
+def connect_error(address: str, error: OSError, *, tls: bool) -> ConnectError:
+    """What to raise when connecting to `address`, with or without TLS, failed."""
+    kind = TlsError if isinstance(error, ssl.SSLCertVerificationError) else ConnectError
+    return kind(address, describe_socket_failure(error, in_handshake=tls))
+
+
+def describe_socket_failure(error: Exception, *, in_handshake: bool) -> str:
+    """What to tell about a connection that failed with `error`: where TLS is the cause, which setting decides it.
+
+    `in_handshake`: TLS was being agreed on, so that an end without words has to do with that.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _describe_refused(error)
+    if in_handshake and isinstance(error, ssl.SSLEOFError | ConnectionError):
+        return (
+            "the connection ended during the TLS handshake: the server does not speak TLS (RingMQ does not yet; stock "
+            "with tls.server.mode=disabled) or refuses ours; use settings without tls, or see the server's log"
+        )
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        if any(words in reason for words in _WANTS_CERTIFICATE):
+            return f"the server wants a client certificate that it trusts, tls.certificate_file ({reason})"
+        if any(words in reason for words in _NO_TLS):
+            return f"what answers does not speak TLS; use settings without tls ({reason})"
+        return f"TLS: {reason}"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _describe_refused(error: ssl.SSLCertVerificationError) -> str:
+    code, words = error.verify_code, error.verify_message
+    if code in _UNKNOWN_ISSUER:
+        return (
+            f"its certificate is not signed by an authority of tls.ca_file (without one: of this host): {words}; "
+            "name the file of the authority that signed it"
+        )
+    if code in _WRONG_NAME:
+        return (
+            f"its certificate is for another name: {words}; set tls.server_name to a name in the certificate, "
+            "if it is the server you mean"
+        )
+    if code in _NOT_IN_TIME:
+        return f"its certificate is not valid now: {words}; look at the certificate and at this host's clock"
+    return f"its certificate is refused: {words}"
