@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from ringmq.ipc.plane import Plane
@@ -52,10 +53,11 @@ class WorkerSpec:
 
 
 class StopFlag:
-    """Set by SIGTERM or SIGINT; a worker's loop looks at it between C calls."""
+    """Set by SIGTERM; a worker's loop looks at it between C calls, or has `on_set` called."""
 
     def __init__(self) -> None:
         self.is_set = False
+        self.on_set: Callable[[], None] | None = None
         signal.signal(signal.SIGTERM, self._on_signal)
         # The interpreter puts the default action back while it ends: a worker that is done already would die of it.
         atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
@@ -63,6 +65,8 @@ class StopFlag:
 
     def _on_signal(self, number: int, frame: object) -> None:
         self.is_set = True
+        if self.on_set is not None:
+            self.on_set()
 
 
 def bind_to_supervisor(spec: WorkerSpec) -> None:

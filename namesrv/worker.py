@@ -5,6 +5,7 @@ registration, which they repeat at once when their connection ends.
 """
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -14,17 +15,23 @@ from ringmq.ipc.worker import STATE_SERVING, StopFlag, WorkerSpec, open_worker
 from ringmq.namesrv.config import NamesrvConfig
 from ringmq.namesrv.server import NamesrvServer
 
-STOP_LOOK_S = 0.1
+BEAT_S = 0.25
 
 
 async def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     """Answer until SIGTERM."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    stop.on_set = lambda: loop.call_soon_threadsafe(stopped.set)
+    if stop.is_set:
+        stopped.set()
     server = NamesrvServer(NamesrvConfig(kv_config_path=spec.extra.get("kv_config_path", "")))
     await server.start(socket.socket(fileno=os.dup(spec.listen_fds[0])))
     plane.role(spec.role).state = STATE_SERVING
-    while not stop.is_set:
-        await asyncio.sleep(STOP_LOOK_S)
+    while not stopped.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), BEAT_S)
         plane.role(spec.role).progress += 1
+    stop.on_set = None  # a second signal must not reach a loop that is closed
     await server.close()
 
 
