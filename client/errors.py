@@ -8,8 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ringmq.remoting.codes import ResponseCode
+
 if TYPE_CHECKING:
     from ringmq.client.producer import SendResult
+
+
+# What stock's authentication and authorisation say, and which of the client's settings it is about.
+_ADVICE = (
+    ("signature failed", "the secret key is not that of the access key: see credentials= of the settings"),
+    ("username cannot be null", "the broker serves signed requests only: give credentials= to the settings"),
+    ("User:", "the access key of the settings' credentials names no user of the broker, or a disabled one"),
+    ("has no permission", "the user needs a policy for it (mqadmin createAcl on the broker's side)"),
+)
 
 
 class RingmqError(Exception):
@@ -49,7 +60,8 @@ class BrokerError(RingmqError):
     """A server answered with an error code."""
 
     def __init__(self, address: str, code: int, remark: str | None) -> None:
-        super().__init__(f"{address} answered {code}: {remark or 'no remark'}")
+        advice = _advice(remark) if remark and code == ResponseCode.NO_PERMISSION else ""
+        super().__init__(f"{address} answered {code}: {remark or 'no remark'}{advice}")
         self.address = address
         self.code = code
         self.remark = remark
@@ -88,3 +100,7 @@ class SendError(RingmqError):
         self.topic = topic
         self.attempts = attempts
         self.cause = cause
+
+
+def _advice(remark: str) -> str:
+    return next((f" ({advice})" for words, advice in reversed(_ADVICE) if words in remark), "")
