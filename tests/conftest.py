@@ -1,6 +1,11 @@
-"""Servers that tests of several folders share (`tests/server_pool.py`)."""
+"""Servers that tests of several folders share (`tests/server_pool.py`), and how the suite is spread over workers.
+
+`make test` runs two workers with `--dist loadgroup`: a file goes to one of them, the folders that share servers go to
+one of them together, and what takes longest begins first.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,8 +13,35 @@ import pytest
 if TYPE_CHECKING:
     from tests.server_pool import ServerPool
 
+HERE = Path(__file__).parent
 SHARING_FOLDERS = ("client", "conformance")
+SHARING_GROUP = "servers"
+LONGEST_FIRST = (
+    SHARING_GROUP,
+    "spark_bridge/test_stream_drill.py",
+    "loadtest/test_spark_bench.py",
+    "spark_bridge/test_sink.py",
+    "test_spark_examples.py",
+    "drill/test_crash_points.py",
+    "ha/test_policies.py",
+)
 POOL = pytest.StashKey["ServerPool"]()
+
+
+def group_of(path: Path) -> str:
+    """The part of the suite that a test file belongs to; it is run by one worker."""
+    relative = path.relative_to(HERE)
+    return SHARING_GROUP if relative.parts[0] in SHARING_FOLDERS else relative.as_posix()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Name each test's group for `--dist loadgroup`; a group that takes long begins early."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    groups = [group_of(item.path) if HERE in item.path.parents else "" for item in items]
+    for item, group in zip(items, groups, strict=True):
+        item.add_marker(pytest.mark.xdist_group(group))
+    order = sorted(range(len(items)), key=lambda index: ranks.get(groups[index], len(ranks)))
+    items[:] = [items[index] for index in order]
 
 
 @pytest.fixture(scope="session")

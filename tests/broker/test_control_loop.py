@@ -235,6 +235,7 @@ def test_a_clean_stop_answers_and_saves(rig: Rig) -> None:
     assert "0:6" in (rig.root / "config" / "consumerOffset.json").read_text()
 
 
+@pytest.mark.timed
 def test_parking_ends_at_the_bell_and_at_the_next_tick(rig: Rig) -> None:
     descriptor = os.eventfd(0, os.EFD_NONBLOCK)
     rig.plane.set_event_fds({lib.RMQ_ROLE_CONTROL: descriptor})

@@ -43,6 +43,7 @@ async def connect(cluster: FakeCluster, served: list[RemotingCommand] | None = N
     return await open_connection(cluster.broker.address, serve, lambda connection: None, ConnectionSettings(1000))
 
 
+@pytest.mark.timed
 async def test_each_time_out_has_its_own_time(cluster: FakeCluster) -> None:
     connection = await connect(cluster)
     started = time.monotonic()

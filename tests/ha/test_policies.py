@@ -204,6 +204,7 @@ def test_a_lowered_requirement_goes_down_to_the_master_alone(tmp_path: Path) -> 
 # -- statuses and their times --------------------------------------------------------------------------------------
 
 
+@pytest.mark.timed
 def test_a_silent_slave_costs_one_time_out_and_no_more(tmp_path: Path) -> None:
     with group(tmp_path, WEST, slaveTimeout=700) as (broker, (slave,)), RawClient(broker.address) as client:
         first = Sending(broker)
@@ -232,6 +233,7 @@ def test_a_silent_slave_costs_one_time_out_and_no_more(tmp_path: Path) -> None:
         assert third.code() == OK
 
 
+@pytest.mark.timed
 def test_two_slaves_and_one_goes(tmp_path: Path) -> None:
     """What waits for either goes on with the other; what waits for both is told at once."""
     with group(tmp_path, EAST, WEST, inSyncReplicas=3) as (broker, (east, west)):

@@ -333,7 +333,7 @@ def test_replicas_that_go_are_told_while_the_disk_is_stalled(tmp_path: Path, mon
     while not (answers := kit.completions(0, "completed")):
         assert time.monotonic() < began + 5
     assert [(c.code, c.cause) for c in answers] == [(12, lib.RMQ_CAUSE_SLAVE_TIMEOUT)]
-    assert time.monotonic() - began < 0.05
+    assert time.monotonic() - began < 1, "the stall lasts until the switch is gone"
     assert kit.marks.flushed_offset == 0
     switch.unlink()
     os.waitpid(pid, 0)

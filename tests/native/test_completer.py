@@ -210,6 +210,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.0002)  # poll
 
 
+@pytest.mark.timed
 def test_a_lost_link_is_told_within_50_ms(kit: Kit) -> None:
     park(kit, 100)
 
@@ -221,6 +222,7 @@ def test_a_lost_link_is_told_within_50_ms(kit: Kit) -> None:
     assert codes(kit) == [11]
 
 
+@pytest.mark.timed
 def test_a_time_out_is_kept_although_nobody_rings(kit: Kit) -> None:
     kit.header.settings.slave_timeout_ms = 150
     took_ms = answered_after_ms(kit, lambda: park(kit, 100))
