@@ -57,7 +57,7 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.is_set = False
-        self.on_set: Callable[[], None] | None = None
+        self.on_set: Callable[[], object] | None = None
         signal.signal(signal.SIGTERM, self._on_signal)
         # The interpreter puts the default action back while it ends: a worker that is done already would die of it.
         atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
