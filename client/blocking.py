@@ -1,82 +1,32 @@
-"""The SDK for code without an event loop: each client runs its own loop in its own thread.
+"""The SDK for code without an event loop: blocking sockets and plain threads.
 
-Same names, same arguments, same errors as the asyncio classes; a client may be used from several threads.
+Same names, same arguments, same errors as the asyncio classes, and the same code under them (`thread_loop`). A client
+may be used from several threads, and from greenlets when gevent patched the process before this module was imported.
 """
 
-import asyncio
 import concurrent.futures
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
 from ringmq.client import producer as async_producer
 from ringmq.client.cluster import StoreFolder
-from ringmq.client.errors import ClientClosedError
 from ringmq.client.offsets import ConsumeFrom
 from ringmq.client.producer import SendResult
 from ringmq.client.queue_reader import PullOptions
 from ringmq.client.retry import RetryPolicy
+from ringmq.client.runtime import each
 from ringmq.client.send_request import BodyRules, SendRequest
 from ringmq.client.settings import ConnectionSettings
+from ringmq.client.thread_loop import ThreadLoop
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
 __all__ = ["Cluster", "Consumer", "Producer"]
 
-S = TypeVar("S")
-T = TypeVar("T")
-QUESTIONS_MAX = 64
-
-
-class _LoopThread:
-    """An event loop in a daemon thread, from `open` to `close`."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def open(self) -> None:
-        loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
-        self._thread.start()
-        self._loop = loop
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and wait for it. Interrupting the wait (Ctrl-C) cancels the work."""
-        future = self.begin(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Start `work` on the loop without waiting for it."""
-        if self._loop is None:
-            work.close()
-            raise ClientClosedError("the client is not started or is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def close(self) -> None:
-        if self._loop is not None:
-            loop, self._loop = self._loop, None
-            asyncio.run_coroutine_threadsafe(_let_others_end(), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
-            self._thread.join()
-            loop.close()
-
-
-async def _let_others_end() -> None:
-    """Other threads may still wait for work on this loop: let it come to its end before the loop stops."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    if others:
-        _, pending = await asyncio.wait(others, timeout=1.0)
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+QUESTIONS_MAX = 64  # name servers and brokers should not get thousands at once
 
 
 class _Client(Protocol):
@@ -93,11 +43,11 @@ C = TypeVar("C", bound=_Client)
 
 
 class _Blocking(Generic[C]):
-    """What the twins have in common: an asyncio client on a loop of its own, from `start` to `close`."""
+    """What the twins have in common: an asyncio client on threads of its own, from `start` to `close`."""
 
     def __init__(self, client: C, name: str) -> None:
         self._client = client
-        self._thread = _LoopThread(f"ringmq {name}")
+        self._loop = ThreadLoop(name)
 
     def __enter__(self) -> Self:
         self.start()
@@ -110,15 +60,15 @@ class _Blocking(Generic[C]):
 
     def start(self) -> None:
         """Begin; connections are made by the first request, a consumer's at once: it joins its group."""
-        self._thread.open()
-        self._thread.run(self._client.__aenter__())
+        self._loop.open()
+        self._loop.run(self._client.__aenter__())
 
     def close(self) -> None:
         """End what is under way as the asyncio client does; a loop over a consumer in another thread ends, too."""
         try:
-            self._thread.run(self._client.__aexit__(None, None, None))
+            self._loop.run(self._client.__aexit__(None, None, None))
         finally:
-            self._thread.close()
+            self._loop.close()
 
 
 class Producer(_Blocking[async_producer.Producer]):
@@ -148,27 +98,28 @@ class Producer(_Blocking[async_producer.Producer]):
 
     def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
         """Send one message and wait until it is stored."""
-        return self._thread.run(self._client.send(message, queue=queue))
+        return self._loop.run(self._client.send(message, queue=queue))
 
     def begin_request(self, request: SendRequest) -> concurrent.futures.Future[SendResult]:
         """Send a request that was made before; the future gives what `send` returns or raises."""
-        return self._thread.begin(self._client.send_request(request))
+        return self._loop.begin(self._client.send_request(request))
 
     def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
         """Send messages of one topic in one request."""
-        return self._thread.run(self._client.send_batch(messages, queue=queue))
+        return self._loop.run(self._client.send_batch(messages, queue=queue))
 
     def send_all(self, messages: Iterable[Message], *, pipeline: int = 256) -> list[SendResult]:
-        """Send many messages, up to `pipeline` in flight. `messages` is read on the client's thread."""
-        return self._thread.run(self._client.send_all(messages, pipeline=pipeline))
+        """Send many messages, up to `pipeline` in flight. While `messages` is read, no
+        other thread's calls of this client go on."""
+        return self._loop.run(self._client.send_all(messages, pipeline=pipeline))
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer."""
-        self._thread.run(self._client.send_oneway(message, queue=queue))
+        self._loop.run(self._client.send_oneway(message, queue=queue))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The topic's write queues."""
-        return self._thread.run(self._client.queues(topic))
+        return self._loop.run(self._client.queues(topic))
 
 
 class Consumer(_Blocking[async_consumer.Consumer]):
@@ -211,43 +162,37 @@ class Consumer(_Blocking[async_consumer.Consumer]):
         self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX, timeout_ms: int | None = None
     ) -> list[MessageExt]:
         """Up to `max_messages` of one queue; empty after `timeout_ms` without any, or when closed."""
-        return self._thread.run(self._client.poll(max_messages, timeout_ms))
+        return self._loop.run(self._client.poll(max_messages, timeout_ms))
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages; returns how many were open."""
 
-        async def ack() -> int:
-            return self._client.ack(messages)
-
-        return self._thread.run(ack())
+        return self._loop.call(self._client.ack, messages)
 
     def commit(self) -> None:
         """Commit what is acknowledged now."""
-        self._thread.run(self._client.commit())
+        self._loop.run(self._client.commit())
 
     def assignment(self) -> list[MessageQueue]:
         """The queues that this member reads now."""
 
-        async def assignment() -> list[MessageQueue]:
-            return self._client.assignment()
-
-        return self._thread.run(assignment())
+        return self._loop.call(self._client.assignment)
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading an assigned queue at `offset`."""
-        self._thread.run(self._client.seek(queue, offset))
+        self._loop.run(self._client.seek(queue, offset))
 
     def seek_to_beginning(self, queue: MessageQueue) -> None:
         """Go on at the queue's first message."""
-        self._thread.run(self._client.seek_to_beginning(queue))
+        self._loop.run(self._client.seek_to_beginning(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on behind the queue's last message."""
-        self._thread.run(self._client.seek_to_end(queue))
+        self._loop.run(self._client.seek_to_end(queue))
 
     def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
         """Go on at the first message stored at or after `timestamp_ms`."""
-        self._thread.run(self._client.seek_to_timestamp(queue, timestamp_ms))
+        self._loop.run(self._client.seek_to_timestamp(queue, timestamp_ms))
 
 
 class Cluster(_Blocking[async_cluster.Cluster]):
@@ -261,31 +206,32 @@ class Cluster(_Blocking[async_cluster.Cluster]):
 
     def brokers(self) -> dict[str, str]:
         """Broker name -> the address to read from."""
-        return self._thread.run(self._client.brokers())
+        return self._loop.run(self._client.brokers())
 
     def topics(self) -> list[str]:
         """Every registered topic."""
-        return self._thread.run(self._client.topics())
+        return self._loop.run(self._client.topics())
 
     def system_topics(self, address: str) -> set[str]:
         """The topics that the broker at `address` has for itself."""
-        return self._thread.run(self._client.system_topics(address))
+        return self._loop.run(self._client.system_topics(address))
 
     def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
         """The readable queues of the topics that are known."""
 
         async def queues() -> list[MessageQueue]:
-            return [queue for found in await _each(self._client.queues, topics) for queue in found]
+            return [queue for found in await each(self._client.queues, topics, QUESTIONS_MAX) for queue in found]
 
-        return self._thread.run(queues())
+        return self._loop.run(queues())
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, tuple[int, int]]:
         """First offset and the offset behind the last one of each readable queue of the topics."""
 
         async def bounds() -> dict[MessageQueue, tuple[int, int]]:
-            return {queue: ends for found in await _each(self._client.bounds, topics) for queue, ends in found.items()}
+            every = await each(self._client.bounds, topics, QUESTIONS_MAX)
+            return {queue: ends for found in every for queue, ends in found.items()}
 
-        return self._thread.run(bounds())
+        return self._loop.run(bounds())
 
     def offsets_at(self, queues: Sequence[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
         """The first offset stored at or after the time; a queue's end or more when all its messages are older."""
@@ -294,21 +240,10 @@ class Cluster(_Blocking[async_cluster.Cluster]):
             return await self._client.offset_at(queue, timestamp_ms)
 
         async def offsets() -> dict[MessageQueue, int]:
-            return dict(zip(queues, await _each(offset_at, queues), strict=True))
+            return dict(zip(queues, await each(offset_at, queues, QUESTIONS_MAX), strict=True))
 
-        return self._thread.run(offsets())
+        return self._loop.run(offsets())
 
     def store_folder(self, address: str) -> StoreFolder | None:
         """Where the store of the broker at `address` is; None when it does not say."""
-        return self._thread.run(self._client.store_folder(address))
-
-
-async def _each(ask: Callable[[S], Awaitable[T]], subjects: Iterable[S]) -> list[T]:
-    """`ask` about every subject, some at a time: name servers and brokers should not get thousands at once."""
-    turn = asyncio.Semaphore(QUESTIONS_MAX)
-
-    async def one(subject: S) -> T:
-        async with turn:
-            return await ask(subject)
-
-    return await asyncio.gather(*map(one, subjects))
+        return self._loop.run(self._client.store_folder(address))

@@ -4,7 +4,6 @@ For planners and tools; clients that move messages have `RouteTable` and `QueueO
 `RingmqError`.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,6 +14,7 @@ from ringmq.client.name_servers import NameServers, RouteTable, parse_name_serve
 from ringmq.client.offsets import QueueOffsets
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.routes import TopicRoute
+from ringmq.client.runtime import gather
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.admin_bodies import TopicStats, decode_topic_list
 from ringmq.remoting.codes import RequestCode
@@ -88,11 +88,11 @@ class Cluster:
             return {}
         brokers = sorted({queue.broker_name for queue in route.read_queues})
         found: dict[MessageQueue, tuple[int, int]] = {}
-        for known in await asyncio.gather(*(self._topic_stats(route, broker) for broker in brokers)):
+        for known in await gather(*(self._topic_stats(route, broker) for broker in brokers)):
             found |= known
         # a broker tells of as many queues as can be written; those that can still be read are asked for one by one
         rest = [queue for queue in route.read_queues if queue not in found]
-        for queue, bounds in zip(rest, await asyncio.gather(*map(self._queue_bounds, rest)), strict=True):
+        for queue, bounds in zip(rest, await gather(*map(self._queue_bounds, rest)), strict=True):
             found[queue] = bounds
         return {queue: found[queue] for queue in route.read_queues}
 
@@ -125,5 +125,5 @@ class Cluster:
         return {queue: (entry.min_offset, entry.max_offset) for queue, entry in stats.offsets.items()}
 
     async def _queue_bounds(self, queue: MessageQueue) -> tuple[int, int]:
-        first, end = await asyncio.gather(self._offsets.min_offset(queue), self._offsets.max_offset(queue))
+        first, end = await gather(self._offsets.min_offset(queue), self._offsets.max_offset(queue))
         return first, end

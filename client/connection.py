@@ -1,8 +1,9 @@
 """One TCP connection to a broker or name server: many requests in flight, answers matched by opaque.
 
-Everything runs on the event loop that made the connection. Frames written in one loop iteration leave in one system
-call (or in several of 256 KiB); time-outs are kept in one queue per distinct duration, so that a request costs an
-append instead of a timer. Time in which the loop was kept busy and could not read answers does not count as waiting.
+Everything runs in the runtime that made the connection (`runtime`: an event loop, or threads with blocking sockets).
+Frames written in one loop iteration leave in one system call (or in several of 256 KiB); time-outs are kept in one
+queue per distinct duration, so that a request costs an append instead of a timer. Time in which the loop was kept busy
+and could not read answers does not count as waiting.
 """
 
 import asyncio
@@ -10,9 +11,10 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from ringmq.client.errors import ConnectError, RequestTimeoutError
+from ringmq.client.runtime import Future, Timer, running_loop, shield, timeout
 from ringmq.client.security.tls import connect_error, describe_socket_failure
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.command import RemotingCommand, encode_frame
@@ -26,7 +28,23 @@ WRITE_BUFFER_HIGH_BYTES = 1 << 20
 FLUSH_BYTES = 1 << 18
 UNHEARD_HINT = " before it answered anything (does it want TLS, or a client certificate?)"
 
-ResponseFuture = asyncio.Future[RemotingCommand]
+ResponseFuture = Future[RemotingCommand]
+
+
+class Transport(Protocol):
+    """What a connection uses of asyncio's transports."""
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Above this, the protocol is asked to pause."""
+
+    def write(self, data: bytes) -> None:
+        """Send."""
+
+    def is_closing(self) -> bool:
+        """Whether nothing can be sent any more."""
+
+    def close(self) -> None:
+        """Close when everything is sent."""
 
 
 class RequestHandler(Protocol):
@@ -51,17 +69,17 @@ class BrokerConnection(asyncio.Protocol):
         self.address = address
         self._on_request = on_request
         self._on_lost = on_lost
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
+        self._loop = running_loop()
+        self._transport: Transport | None = None
         self._decoder = FrameDecoder()
         self._waiting: dict[int, ResponseFuture] = {}
         self._deadlines: dict[int, deque[tuple[float, int]]] = {}
-        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_timer: Timer | None = None
         self._sweep_due = 0.0
         self._stalled_s = 0.0  # sum of the delays by which sweeps came late
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
-        self._room: asyncio.Future[None] | None = None
+        self._room: Future[None] | None = None
         self._writing_paused = False
         self._draining = False
         self._failure: str | None = None
@@ -111,7 +129,7 @@ class BrokerConnection(asyncio.Protocol):
         while self._writing_paused and self._failure is None:
             if self._room is None:
                 self._room = self._loop.create_future()
-            await asyncio.shield(self._room)
+            await shield(self._room)
 
     def drain_and_close(self) -> None:
         """Send nothing new; close when the last waiting request is answered (what GO_AWAY asks for)."""
@@ -129,9 +147,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
-        self._transport = transport
+        self._transport = cast(Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the server: complete waiting requests, hand requests of the server to the handler."""
@@ -251,10 +268,11 @@ async def open_connection(
 ) -> BrokerConnection:
     """Connect to "host:port", over TLS with a context (that of `settings.tls`). Raises `ConnectError`."""
     host, port = split_address(address)
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     server_name = None if settings.tls is None else settings.tls.name_to_verify(host)
+    connection: BrokerConnection
     try:
-        async with asyncio.timeout(settings.connect_timeout_ms / 1000):
+        async with timeout(settings.connect_timeout_ms / 1000):
             _, connection = await loop.create_connection(
                 lambda: BrokerConnection(address, on_request, on_lost), host, port, ssl=tls, server_hostname=server_name
             )

@@ -4,7 +4,6 @@ A consumer is one member of a group. The group's members share the queues of the
 one of them and, as long as it is not acknowledged, again to whoever owns its queue next (at least once).
 """
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -21,6 +20,7 @@ from ringmq.client.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
 from ringmq.client.received import queue_of
 from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.runtime import Event, Task, create_task, gather, sleep, timeout
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -70,8 +70,8 @@ class Consumer:
         self._interceptors = self._settings.interceptors
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._handed_over: list[MessageExt] = []  # to be acknowledged when the next ones are asked for
-        self._tasks: list[asyncio.Task[None]] = []
-        self._assigned = asyncio.Event()
+        self._tasks: list[Task[None]] = []
+        self._assigned = Event()
         self._started = False
         self._closed = False
 
@@ -119,10 +119,10 @@ class Consumer:
         )
         self._started = True
         self._tasks = [
-            asyncio.create_task(self._member.run()),
-            asyncio.create_task(self._routes.keep_fresh()),
-            asyncio.create_task(self._heartbeats.keep_sending()),
-            asyncio.create_task(self._keep_committing()),
+            create_task(self._member.run()),
+            create_task(self._routes.keep_fresh()),
+            create_task(self._heartbeats.keep_sending()),
+            create_task(self._keep_committing()),
         ]
         await self._assigned.wait()
 
@@ -133,9 +133,9 @@ class Consumer:
         self._started, self._closed = False, True
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await gather(*self._tasks, return_exceptions=True)
         readers = list(self._readers.values())
-        await asyncio.gather(*(reader.stop() for reader in readers))
+        await gather(*(reader.stop() for reader in readers))
         await self._commit_quietly(readers)
         self._readers.clear()
         await self._heartbeats.close()
@@ -170,7 +170,7 @@ class Consumer:
         messages = self._inbox.take_nowait(max_messages)
         if not messages:
             try:
-                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                async with timeout(None if timeout_ms is None else timeout_ms / 1000):
                     while not messages and not self._inbox.closed:
                         await self._inbox.wait()
                         messages = self._inbox.take_nowait(max_messages)
@@ -232,7 +232,7 @@ class Consumer:
     async def _take_assignment(self, assignment: Assignment) -> None:
         """Give up the queues that are no longer ours, with a last commit, then begin with the new ones."""
         revoked = [self._readers.pop(queue) for queue in list(self._readers) if queue not in assignment]
-        await asyncio.gather(*(reader.stop() for reader in revoked))
+        await gather(*(reader.stop() for reader in revoked))
         await self._commit_quietly(revoked)
         for queue, appeared_late in assignment.items():
             if queue not in self._readers:
@@ -245,7 +245,7 @@ class Consumer:
 
     async def _keep_committing(self) -> None:
         while True:
-            await asyncio.sleep(COMMIT_INTERVAL_S)
+            await sleep(COMMIT_INTERVAL_S)
             await self._commit_quietly(list(self._readers.values()))
 
     async def _commit_quietly(self, readers: list[QueueReader]) -> None:

@@ -4,7 +4,6 @@ Asks for the members (38) of each topic and takes this client's share, at start,
 members changed (40), when a connection broke, and every 20 s. What the broker does not answer changes nothing.
 """
 
-import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
@@ -15,6 +14,7 @@ from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.name_servers import RouteTable
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.routes import TopicRoute
+from ringmq.client.runtime import Event, gather, timeout
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.heartbeat import decode_consumer_ids
@@ -50,7 +50,7 @@ class GroupMember:
         self._heartbeats = heartbeats
         self._topics = topics
         self._on_assignment = on_assignment
-        self._again = asyncio.Event()
+        self._again = Event()
         self._greeted: set[str] = set()  # brokers that have our heartbeat on the present connection
         self._owned: dict[str, list[MessageQueue]] = {}
         self._seen_at_start: set[MessageQueue] | None = None
@@ -69,7 +69,7 @@ class GroupMember:
                 log.exception("rebalance of group %s failed; trying again", self._group)
                 complete = False
             try:
-                async with asyncio.timeout(REBALANCE_INTERVAL_S if complete else MISSING_TOPIC_INTERVAL_S):
+                async with timeout(REBALANCE_INTERVAL_S if complete else MISSING_TOPIC_INTERVAL_S):
                     await self._again.wait()
             except TimeoutError:
                 pass
@@ -104,7 +104,7 @@ class GroupMember:
         """Tell every broker that we go, so that the others take over at once."""
         leave = {"clientID": self._client_id, "consumerGroup": self._group}
         connected = set(self._client.connected_addresses()) & self._routes.all_addresses()
-        results = await asyncio.gather(
+        results = await gather(
             *(self._client.call(a, RequestCode.UNREGISTER_CLIENT, leave, timeout_ms=1000) for a in connected),
             return_exceptions=True,
         )
@@ -125,7 +125,7 @@ class GroupMember:
         """Heartbeat before asking for members: a list without us would take all our queues away."""
         missing = [address for address in addresses if address not in self._greeted]
         for address, accepted in zip(
-            missing, await asyncio.gather(*(self._heartbeats.send_to(a) for a in missing)), strict=True
+            missing, await gather(*(self._heartbeats.send_to(a) for a in missing)), strict=True
         ):
             if accepted:
                 self._greeted.add(address)

@@ -4,13 +4,13 @@ Every broker of every known route gets one at once when a connection to it is ma
 forgets a connection that was silent for 120 s.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 
 from ringmq.client.errors import BrokerError, RingmqError
 from ringmq.client.name_servers import RouteTable
 from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.runtime import Task, create_task, gather, shield, sleep, wait
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.heartbeat import HeartbeatData
 
@@ -36,12 +36,12 @@ class Heartbeats:
         self._routes = routes
         self._describe = describe
         self._masters_only = masters_only
-        self._under_way: set[asyncio.Task[bool]] = set()
+        self._under_way: set[Task[bool]] = set()
         client.on_connected = self._greet
 
     async def send_to(self, address: str) -> bool:
         """One heartbeat now; False (and a log line) when the broker did not take it. Goes on when the caller stops."""
-        return await asyncio.shield(self._start(address))
+        return await shield(self._start(address))
 
     async def _send(self, address: str) -> bool:
         body = self._describe().encode()
@@ -55,12 +55,12 @@ class Heartbeats:
 
     async def send_to_all(self) -> None:
         """One heartbeat to every broker of the known routes, all at the same time."""
-        await asyncio.gather(*(self.send_to(address) for address in self._addresses()))
+        await gather(*(self.send_to(address) for address in self._addresses()))
 
     async def keep_sending(self) -> None:
         """A heartbeat round every 30 s for ever; the owner cancels it."""
         while True:
-            await asyncio.sleep(HEARTBEAT_INTERVAL_S)
+            await sleep(HEARTBEAT_INTERVAL_S)
             await self.send_to_all()
 
     async def close(self) -> None:
@@ -68,10 +68,10 @@ class Heartbeats:
         overtakes "this client leaves" would make it a member again."""
         self._client.on_connected = None
         if self._under_way:
-            await asyncio.wait(self._under_way, timeout=CLOSE_TIMEOUT_S)
+            await wait(self._under_way, timeout=CLOSE_TIMEOUT_S)
         for task in list(self._under_way):
             task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await gather(*self._under_way, return_exceptions=True)
 
     def _addresses(self) -> set[str]:
         if self._masters_only:
@@ -83,8 +83,8 @@ class Heartbeats:
         if address in self._addresses():
             self._start(address)
 
-    def _start(self, address: str) -> asyncio.Task[bool]:
-        task = asyncio.create_task(self._send(address))
+    def _start(self, address: str) -> Task[bool]:
+        task = create_task(self._send(address))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task

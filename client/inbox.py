@@ -1,10 +1,10 @@
-"""Messages that were pulled and not yet taken by the application. No IO, one event loop."""
+"""Messages that were pulled and not yet taken by the application. No IO."""
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ringmq.client.runtime import Future, create_future
 from ringmq.remoting.message import MessageExt
 
 
@@ -27,7 +27,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._turns: deque[tuple[Shelf, int]] = deque()  # (shelf, messages of one put)
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[Future[None]] = deque()
         self._closed = False
 
     @property
@@ -67,7 +67,7 @@ class Inbox:
     async def wait(self) -> None:
         """Until there may be something to take, or the inbox is closed."""
         while not self._turns and not self._closed:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiter: Future[None] = create_future()
             self._waiters.append(waiter)
             try:
                 await waiter

@@ -3,7 +3,6 @@
 Name servers share nothing; a client sticks to one and goes to the next when it fails (`NettyRemotingClient`).
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -12,6 +11,7 @@ from ringmq.client.connection import split_address
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
 from ringmq.client.remoting_client import RemotingClient, note_seen
 from ringmq.client.routes import TopicRoute, parse_route, route_from_template
+from ringmq.client.runtime import Task, create_task, shield, sleep
 from ringmq.remoting.admin_bodies import decode_topic_list
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.errors import BadBody
@@ -90,7 +90,7 @@ class RouteTable:
     def __init__(self, name_servers: NameServers) -> None:
         self._name_servers = name_servers
         self._routes: dict[str, TopicRoute] = {}
-        self._fetching: dict[str, asyncio.Task[TopicRoute | None]] = {}
+        self._fetching: dict[str, Task[TopicRoute | None]] = {}
 
     def known(self, topic: str) -> TopicRoute | None:
         """The route in the table, without asking anybody."""
@@ -117,10 +117,10 @@ class RouteTable:
         """Ask now (calls at the same time share one request); keeps the old route when nobody answers."""
         task = self._fetching.get(topic)
         if task is None:
-            task = self._fetching[topic] = asyncio.create_task(self._name_servers.fetch_route(topic))
+            task = self._fetching[topic] = create_task(self._name_servers.fetch_route(topic))
             task.add_done_callback(note_seen)
             task.add_done_callback(lambda _: self._fetching.pop(topic, None))
-        route = await asyncio.shield(task)
+        route = await shield(task)
         if route is not None:
             self._routes[topic] = route
         return route
@@ -153,5 +153,5 @@ class RouteTable:
     async def keep_fresh(self) -> None:
         """Refresh for ever; the owner cancels it."""
         while True:
-            await asyncio.sleep(REFRESH_INTERVAL_S)
+            await sleep(REFRESH_INTERVAL_S)
             await self.refresh()

@@ -5,10 +5,11 @@ frames of one loop iteration leave together. A send that fails is tried again by
 unchanged, so that a consumer can tell a duplicate.
 """
 
-import asyncio
 import logging
 import os
 import random
+import time
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.retry import RetryPolicy, backoff_ms
 from ringmq.client.room import Room
 from ringmq.client.routes import QueueChooser
+from ringmq.client.runtime import Task, create_task, gather, sleep
 from ringmq.client.send_request import BodyRules, SendRequest, TopicHeader, prepare_batch, prepare_message
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import SEND_STORED_CODES, RequestCode, ResponseCode
@@ -81,7 +83,7 @@ class SendResult:
 
 
 class _Begun(NamedTuple):
-    """A first attempt in flight; it holds a place in the room. `started` is loop time."""
+    """A first attempt in flight; it holds a place in the room. `started` is monotonic time."""
 
     request: SendRequest
     queue: MessageQueue
@@ -131,7 +133,7 @@ class Producer:
         self._keys = new_key_generator()
         self._headers: dict[str, TopicHeader] = {}
         self._choosers: dict[str, QueueChooser] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[Task[None]] = []
         self._started = False
 
     # ---- life ----
@@ -154,10 +156,9 @@ class Producer:
         self._routes = RouteTable(name_servers)
         self._heartbeats = Heartbeats(self._client, self._routes, self._describe, masters_only=True)
         self._tasks = [
-            asyncio.create_task(self._routes.keep_fresh()),
-            asyncio.create_task(self._heartbeats.keep_sending()),
+            create_task(self._routes.keep_fresh()),
+            create_task(self._heartbeats.keep_sending()),
         ]
-        self._loop = asyncio.get_running_loop()
         self._started = True
 
     async def close(self) -> None:
@@ -168,11 +169,11 @@ class Producer:
         await self._room.wait_empty()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await gather(*self._tasks, return_exceptions=True)
         await self._heartbeats.close()
         leave = {"clientID": self.client_id, "producerGroup": self.group}
         connected = set(self._client.connected_addresses()) & self._routes.master_addresses()
-        answers = await asyncio.gather(
+        answers = await gather(
             *(self._client.call(a, RequestCode.UNREGISTER_CLIENT, leave, timeout_ms=1000) for a in connected),
             return_exceptions=True,
         )
@@ -285,7 +286,7 @@ class Producer:
         finally:  # empty unless cancelled or refused a bad message
             for left in waiting:
                 self._room.give_back(len(left.request.body))
-                _conclude(left.request, None, asyncio.CancelledError())
+                _conclude(left.request, None, CancelledError())
         if failure is not None:
             raise failure
         return results
@@ -307,7 +308,7 @@ class Producer:
         future = connection.request(
             opaque, self._frame(request, chosen, connection.address, opaque), self._retry.budget_ms
         )
-        return _Begun(request, chosen, connection.address, future, self._loop.time())
+        return _Begun(request, chosen, connection.address, future, time.monotonic())
 
     async def _finish(self, begun: _Begun) -> SendResult:
         """Wait for a first attempt; what it did not achieve, further attempts try in what is left of the budget."""
@@ -357,7 +358,7 @@ class Producer:
 
     async def _deliver_in_budget(self, request: SendRequest, failed_once: _FailedOnce | None) -> SendResult:
         """The attempts, all inside one time budget, which the wait for room before the first is not part of."""
-        started, attempts = self._loop.time(), 0
+        started, attempts = time.monotonic(), 0
         error: RingmqError | None = None
         stored: SendResult | None = None
         avoid: str | None = None
@@ -367,7 +368,7 @@ class Producer:
         while True:
             if error is not None:
                 stored = error.result if isinstance(error, NotStoreOkError) else stored
-                if not self._retry.may_retry(error, attempts, (self._loop.time() - started) * 1000):
+                if not self._retry.may_retry(error, attempts, (time.monotonic() - started) * 1000):
                     if stored is not None:
                         return stored
                     raise SendError(request.topic, attempts, error) from error
@@ -394,7 +395,7 @@ class Producer:
         if connection.writing_paused:
             await connection.wait_writable()
         budget_ms = self._retry.budget_ms
-        elapsed_ms = int((self._loop.time() - started) * 1000)
+        elapsed_ms = int((time.monotonic() - started) * 1000)
         timeout_ms = budget_ms if elapsed_ms < budget_ms // 10 else max(100, (budget_ms - elapsed_ms) // 100 * 100)
         opaque = self._client.next_opaque()
         return await connection.request(opaque, self._frame(request, chosen, connection.address, opaque), timeout_ms)
@@ -407,10 +408,10 @@ class Producer:
         if isinstance(error, NotStoreOkError):
             return
         if isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY:
-            await asyncio.sleep(backoff_ms(attempts, random.random()) / 1000)
+            await sleep(backoff_ms(attempts, random.random()) / 1000)
             return
         if isinstance(error, RouteError):
-            await asyncio.sleep(ROUTE_PAUSE_S)
+            await sleep(ROUTE_PAUSE_S)
         try:
             await self._routes.fetch(topic)
         except RingmqError as refused:

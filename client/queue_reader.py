@@ -3,9 +3,9 @@
 A reader exists while its queue is assigned to this consumer. It alone owns the queue's `AckWindow`.
 """
 
-import asyncio
 import logging
 import random
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from ringmq.client.offsets import QueueOffsets, StartRule
 from ringmq.client.received import read_messages
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.retry import backoff_ms
+from ringmq.client.runtime import Event, Lock, Task, create_task, gather, shield, sleep, wait
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.flags import PullSysFlag
@@ -78,26 +79,26 @@ class QueueReader:
         self._context = context
         self._appeared_late = appeared_late
         self._shelf = Shelf(self._note_room)
-        self._room = asyncio.Event()
+        self._room = Event()
         self._next_offset = -1
         self._suggested_broker_id = MASTER_ID
         self._failures = 0
-        self._task: asyncio.Task[None] | None = None
-        self._commit_turn = asyncio.Lock()
+        self._task: Task[None] | None = None
+        self._commit_turn = Lock()
         self._unacked_warned = False
 
     def start(self, offset: int | None = None) -> None:
         """Begin to read at `offset`, or where the group left off."""
         if offset is not None:
             self._set_position(offset)
-        self._task = asyncio.create_task(self._run(), name=f"read {self.queue}")
+        self._task = create_task(self._run(), name=f"read {self.queue}")
 
     async def stop(self) -> None:
         """Read no more; what is buffered is dropped. The window stays for a last commit."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await gather(task, return_exceptions=True)
         self._context.inbox.discard(self._shelf)
 
     async def seek(self, offset: int) -> None:
@@ -118,13 +119,13 @@ class QueueReader:
             offset = None if self.window is None else self.window.take_commit()
             if self.window is None or offset is None:
                 return False
-            call = asyncio.ensure_future(self._context.offsets.commit(self._context.group, self.queue, offset))
+            call = create_task(self._context.offsets.commit(self._context.group, self.queue, offset))
             try:
-                await asyncio.shield(call)
+                await shield(call)
                 return True
             except BaseException:
                 # a broker serves requests in parallel: an older offset still under way could overwrite a newer one
-                await asyncio.wait({call})
+                await wait([call])
                 if call.cancelled() or call.exception() is not None:
                     self.window.commit_failed()
                 raise
@@ -143,7 +144,7 @@ class QueueReader:
                 await self._recover(error)
             except Exception:
                 log.exception("reading %s failed; trying again", self.queue)
-                await asyncio.sleep(1.0)
+                await sleep(1.0)
 
     async def _find_start(self) -> None:
         context = self._context
@@ -174,8 +175,7 @@ class QueueReader:
     async def _pull_once(self) -> None:
         context, options, offset = self._context, self._context.options, self._next_offset
         address = self._address()
-        loop = asyncio.get_running_loop()
-        asked_at = loop.time()
+        asked_at = time.monotonic()
         request = RemotingCommand.request(
             RequestCode.PULL_MESSAGE,
             {
@@ -193,7 +193,7 @@ class QueueReader:
             },
         )
         answer = await context.client.invoke(address, request, options.timeout_ms)
-        held = loop.time() - asked_at >= HELD_AT_LEAST_S
+        held = time.monotonic() - asked_at >= HELD_AT_LEAST_S
         await self._take_answer(address, answer, offset, held=held)
 
     async def _take_answer(self, address: str, answer: RemotingCommand, offset: int, *, held: bool) -> None:
@@ -214,16 +214,16 @@ class QueueReader:
                 self._next_offset = next_offset
             elif not held:
                 await self._find_suggested()
-                await asyncio.sleep(EMPTY_ANSWER_PAUSE_S)
+                await sleep(EMPTY_ANSWER_PAUSE_S)
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             next_offset = self._header_offset(address, answer)
             log.warning("%s: offset %d does not exist, going on at %d", self.queue, offset, next_offset)
             self._context.inbox.discard(self._shelf)
             self._set_position(next_offset)
             if next_offset == offset and not held:
-                await asyncio.sleep(EMPTY_ANSWER_PAUSE_S)
+                await sleep(EMPTY_ANSWER_PAUSE_S)
         elif code == ResponseCode.FLOW_CONTROL:
-            await asyncio.sleep(FLOW_CONTROL_PAUSE_S)
+            await sleep(FLOW_CONTROL_PAUSE_S)
         else:
             raise BrokerError(address, code, answer.remark)
 
@@ -239,7 +239,7 @@ class QueueReader:
         members = {} if route is None else route.addresses.get(self.queue.broker_name, {})
         if self._suggested_broker_id in members:
             return
-        await asyncio.sleep(MISSING_MEMBER_PAUSE_S)
+        await sleep(MISSING_MEMBER_PAUSE_S)
         await self._context.routes.fetch(self.queue.topic)
 
     def _header_offset(self, address: str, answer: RemotingCommand) -> int:
@@ -275,7 +275,7 @@ class QueueReader:
                 await self._context.routes.fetch(self.queue.topic)
             except RingmqError as refused:
                 log.info("route of topic %s could not be refreshed: %s", self.queue.topic, refused)
-        await asyncio.sleep(backoff_ms(self._failures, random.random()) / 1000)
+        await sleep(backoff_ms(self._failures, random.random()) / 1000)
 
 
 async def commit_all(readers: Iterable[QueueReader]) -> list[RingmqError]:
@@ -285,7 +285,7 @@ async def commit_all(readers: Iterable[QueueReader]) -> list[RingmqError]:
     tables: dict[tuple[str, str], list[QueueReader]] = defaultdict(list)
     for reader in readers:
         tables[reader.queue.topic, reader.queue.broker_name].append(reader)
-    errors = await asyncio.gather(*(_commit_table(table) for table in tables.values()))
+    errors = await gather(*(_commit_table(table) for table in tables.values()))
     return [error for some in errors for error in some]
 
 
@@ -298,7 +298,7 @@ async def _commit_table(readers: list[QueueReader]) -> list[RingmqError]:
             told = await rest.pop().commit()
         except RingmqError as error:
             errors.append(error)
-    for result in await asyncio.gather(*(reader.commit() for reader in rest), return_exceptions=True):
+    for result in await gather(*(reader.commit() for reader in rest), return_exceptions=True):
         if isinstance(result, RingmqError):
             errors.append(result)
         elif isinstance(result, BaseException):

@@ -1,9 +1,9 @@
 """Requests to any server by address: connections made on demand, reconnected with backoff, replaced on GO_AWAY."""
 
-import asyncio
 import itertools
 import logging
 import random
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from ringmq.client.connection import BrokerConnection, open_connection
 from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError
 from ringmq.client.retry import backoff_ms
+from ringmq.client.runtime import Task, create_task, gather, shield, sleep
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
@@ -28,12 +29,12 @@ class _Endpoint:
     """What is known about one address."""
 
     connection: BrokerConnection | None = None
-    connecting: asyncio.Task[BrokerConnection] | None = None
+    connecting: Task[BrokerConnection] | None = None
     failures: int = 0
     retry_at: float = 0.0  # loop time before which no new attempt starts
 
 
-def note_seen(task: asyncio.Task[Any]) -> None:
+def note_seen(task: Task[Any]) -> None:
     """Mark a shared task's failure as seen: those who waited for it may all have been cancelled."""
     if not task.cancelled():
         task.exception()
@@ -86,10 +87,10 @@ class RemotingClient:
             return found
         endpoint = self._endpoints.setdefault(address, _Endpoint())
         if endpoint.connecting is None:
-            endpoint.connecting = asyncio.create_task(self._connect(address, endpoint))
+            endpoint.connecting = create_task(self._connect(address, endpoint))
             endpoint.connecting.add_done_callback(note_seen)
         # shielded: a caller that gives up must not take the attempt away from the others
-        return await asyncio.shield(endpoint.connecting)
+        return await shield(endpoint.connecting)
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
         """Send `request` (its opaque is set here) and return the answer, whatever its code.
@@ -146,8 +147,8 @@ class RemotingClient:
             task.cancel()
         for connection in [e.connection for e in self._endpoints.values() if e.connection] + list(self._draining):
             connection.close()
-        await asyncio.gather(*connecting, return_exceptions=True)
-        await asyncio.sleep(0)  # lets the transports report their end
+        await gather(*connecting, return_exceptions=True)
+        await sleep(0)  # lets the transports report their end
 
     async def _invoke_once(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         connection = await self.connection(address)
@@ -156,15 +157,14 @@ class RemotingClient:
         return await connection.request(request.opaque, frame, timeout_ms)
 
     async def _connect(self, address: str, endpoint: _Endpoint) -> BrokerConnection:
-        loop = asyncio.get_running_loop()
         try:
-            await asyncio.sleep(max(0.0, endpoint.retry_at - loop.time()))
+            await sleep(max(0.0, endpoint.retry_at - time.monotonic()))
             connection = await open_connection(
                 address, self._handle_server_request, self._forget, self.settings, self._tls
             )
         except ConnectError:
             endpoint.failures += 1
-            endpoint.retry_at = loop.time() + backoff_ms(endpoint.failures, random.random()) / 1000
+            endpoint.retry_at = time.monotonic() + backoff_ms(endpoint.failures, random.random()) / 1000
             raise
         finally:
             endpoint.connecting = None

@@ -3,8 +3,10 @@
 A place that is given back goes straight to whoever waits longest, so that no crowd is woken for one place.
 """
 
-import asyncio
+from asyncio import CancelledError
 from collections import deque
+
+from ringmq.client.runtime import Future, create_future
 
 
 class Room:
@@ -17,8 +19,8 @@ class Room:
             raise ValueError(f"bounds must be positive, not {count_max} requests and {bytes_max} bytes")
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._waiters: deque[tuple[asyncio.Future[None], int]] = deque()
-        self._drained: list[asyncio.Future[None]] = []
+        self._waiters: deque[tuple[Future[None], int]] = deque()
+        self._drained: list[Future[None]] = []
         self.count = 0
         self.bytes_held = 0
 
@@ -34,11 +36,11 @@ class Room:
         """Take a place, waiting for it if need be."""
         if self.take_nowait(size):
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter: Future[None] = create_future()
         self._waiters.append((waiter, size))
         try:
             await waiter
-        except asyncio.CancelledError:
+        except CancelledError:
             if waiter.done() and not waiter.cancelled():
                 self.give_back(size)  # the place had come just before the waiter was cancelled
             raise
@@ -66,7 +68,7 @@ class Room:
     async def wait_empty(self) -> None:
         """Until nobody holds or waits for a place."""
         while self.count:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future: Future[None] = create_future()
             self._drained.append(future)
             await future
 

@@ -1,0 +1,226 @@
+"""One blocking socket under a `BrokerConnection`: a thread that connects and receives, and sends by whoever has
+something to send. TLS is done in memory, so that the two directions never meet in one SSL object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ringmq.client.thread_loop import ThreadFuture, ThreadLoop
+
+CONNECT_GIVE_UP_S = 60.0  # who asked for the connection has given up long before
+STALL_S = 10.0  # a server that takes not one byte for so long is given up
+RECEIVE_BYTES = 1 << 18
+SMALL_SEND_BYTES = 1 << 16  # fits into a socket that is writable, or nearly
+
+
+class _Tls:
+    """The encrypted side of a connection, as bytes in and bytes out."""
+
+    def __init__(self, context: ssl.SSLContext, server_name: str | None) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._session = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+
+    def shake_hands(self, connected: socket.socket) -> None:
+        """The handshake. Raises OSError."""
+        while True:
+            try:
+                self._session.do_handshake()
+                return connected.sendall(self._outgoing.read())
+            except ssl.SSLWantReadError:
+                connected.sendall(self._outgoing.read())
+                received = connected.recv(RECEIVE_BYTES)
+                if not received:
+                    raise ConnectionError("closed during the TLS handshake") from None
+                self._incoming.write(received)
+            except ssl.SSLError:
+                with contextlib.suppress(OSError):
+                    connected.sendall(self._outgoing.read())  # the reason, for the server's log
+                raise
+
+    def decrypt(self, received: bytes) -> tuple[bytes, bytes]:
+        """(what the server said, what has to be sent for it)."""
+        self._incoming.write(received)
+        parts = []
+        with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+            while part := self._session.read(RECEIVE_BYTES):
+                parts.append(part)
+        return b"".join(parts), self._outgoing.read()
+
+    def encrypt(self, data: bytes) -> bytes:
+        """`data` as it goes out."""
+        self._session.write(data)
+        return self._outgoing.read()
+
+
+class SocketTransport:
+    """The part of asyncio's `Transport` that a `BrokerConnection` uses. Its methods belong to who holds the monitor."""
+
+    def __init__(self, loop: ThreadLoop, connected: socket.socket, protocol: Any, tls: _Tls | None) -> None:
+        self._loop = loop
+        self._socket = connected
+        self._protocol = protocol
+        self._tls = tls
+        self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0
+        self._high_bytes = RECEIVE_BYTES
+        self._paused = self._sending = self._closing = False
+        self._failure: BaseException | None = None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Above this, the protocol is asked to pause."""
+        self._high_bytes = high
+
+    def is_closing(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._closing
+
+    def write(self, data: bytes) -> None:
+        """Send, before the thread that runs waits or leaves."""
+        if self._closing:
+            return
+        if not self._outgoing and not self._sending:
+            self._loop.call_soon(self._send)
+        self._outgoing.append(data if self._tls is None else self._tls.encrypt(data))
+        self._outgoing_bytes += len(data)
+        if self._outgoing_bytes > self._high_bytes and not self._paused:
+            self._paused = True
+            self._protocol.pause_writing()
+
+    def close(self) -> None:
+        """Close when everything is sent."""
+        self._closing = True
+        if not self._outgoing and not self._sending:
+            self._shut()
+
+    def receive(self) -> None:
+        """Hand over what the server says until the connection ends. In the connection's thread, outside the monitor."""
+        while True:
+            try:
+                received = self._socket.recv(RECEIVE_BYTES)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                self._failure = self._failure or error
+                break
+            if not received:
+                break
+            with self._loop.entered():
+                self._take(received)
+        with self._loop.entered():
+            self._closing = True
+            self._socket.close()
+            self._protocol.connection_lost(self._failure)
+
+    def _take(self, received: bytes) -> None:
+        if self._tls is not None:
+            try:
+                received, reply = self._tls.decrypt(received)
+            except ssl.SSLError as error:
+                self._fail(error)
+                return
+            if reply:
+                self._outgoing.append(reply)
+                self._loop.call_soon(self._send)
+        if received:
+            self._protocol.data_received(received)
+
+    def _send(self) -> None:
+        if self._sending or not self._outgoing:
+            return
+        self._sending = True
+        if self._loop.is_in_chores and (self._outgoing_bytes > SMALL_SEND_BYTES or not self._is_writable()):
+            self._loop.start_thread(self._send_beside, "sends")
+        else:
+            self._send_all()
+
+    def _send_beside(self) -> None:
+        with self._loop.entered():
+            self._send_all()
+
+    def _send_all(self) -> None:
+        """Send what is there and what others add meanwhile; the monitor is left while the socket works."""
+        try:
+            while self._outgoing and self._failure is None:
+                data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
+                self._outgoing.clear()
+                self._outgoing_bytes = 0
+                with self._loop.left():
+                    self._send_bytes(data)
+                if self._paused and self._outgoing_bytes <= self._high_bytes // 4:
+                    self._paused = False
+                    self._protocol.resume_writing()
+        except TimeoutError:
+            self._fail(TimeoutError(f"the server took nothing for {STALL_S:.0f} s"))
+        except OSError as error:
+            self._fail(error)
+        except BaseException:  # an interrupt: part of a frame may have left
+            self._fail(ConnectionError("interrupted while sending"))
+            raise
+        finally:
+            self._sending = False
+            if self._closing:
+                self._shut()
+
+    def _send_bytes(self, data: bytes) -> None:
+        sent = self._socket.send(data)
+        if sent < len(data):
+            rest = memoryview(data)[sent:]
+            while rest:
+                rest = rest[self._socket.send(rest) :]
+
+    def _is_writable(self) -> bool:
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLOUT)
+        return bool(poll.poll(0))
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self._closing = True
+        self._shut()
+
+    def _shut(self) -> None:
+        """The receiving thread wakes up and ends the connection."""
+        self._outgoing.clear()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+
+def connect_socket(
+    loop: ThreadLoop,
+    protocol: Any,
+    address: tuple[str, int],
+    context: ssl.SSLContext | None,
+    server_name: str | None,
+    connected: ThreadFuture[tuple[Any, Any]],
+) -> None:
+    """Connect, tell `connected` of it, and receive until the connection ends. The work of a connection's thread."""
+    try:
+        connection = socket.create_connection(address, CONNECT_GIVE_UP_S)
+        try:
+            connection.settimeout(STALL_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            tls = None if context is None else _Tls(context, server_name)
+            if tls is not None:
+                tls.shake_hands(connection)
+        except BaseException:
+            connection.close()
+            raise
+    except OSError as error:
+        with loop.entered():
+            if not connected.done():
+                connected.set_exception(error)
+        return
+    transport = SocketTransport(loop, connection, protocol, tls)
+    with loop.entered():
+        if connected.done():  # nobody waits for it any more
+            connection.close()
+            return
+        protocol.connection_made(transport)
+        connected.set_result((transport, protocol))
+    transport.receive()

@@ -1,0 +1,534 @@
+"""The runtime without an event loop: blocking sockets and plain threads, which gevent may make greenlets of.
+
+A client's code runs in whichever thread needs it, one at a time: in the threads that call the client, each of which
+carries its own call and sleeps where the call waits; in one thread for the client's own tasks and timers; in one thread
+per connection that receives. A lock (the monitor) is held by the one that runs and given up at every wait, so the SDK's
+coroutines find what they have on asyncio: nobody else runs between two waits.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import heapq
+import itertools
+import logging
+import threading
+import time
+from asyncio import CancelledError
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from ringmq.client.errors import ClientClosedError
+from ringmq.client.runtime import Future, current
+from ringmq.client.socket_transport import connect_socket
+
+log = logging.getLogger("ringmq.client")
+
+CLOSE_WAIT_S = 1.0
+TIMERS_KEPT = 100
+
+T = TypeVar("T")
+
+
+class ThreadFuture(Generic[T]):
+    """A result that will be there; see `runtime.Future`. To be touched by who holds the monitor."""
+
+    __slots__ = ("_callbacks", "_cancelled", "_done", "_exception", "_result")
+
+    def __init__(self) -> None:
+        self._callbacks: list[Callable[[Any], object]] = []
+        self._done = self._cancelled = False
+        self._result: Any = None
+        self._exception: BaseException | None = None
+
+    def done(self) -> bool:
+        return self._done
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def cancel(self) -> bool:
+        if self._done:
+            return False
+        self._cancelled = True
+        self._finish()
+        return True
+
+    def result(self) -> T:
+        if self._cancelled:
+            raise CancelledError
+        if self._exception is not None:
+            raise self._exception
+        result: T = self._result
+        return result
+
+    def exception(self) -> BaseException | None:
+        if self._cancelled:
+            raise CancelledError
+        return self._exception
+
+    def set_result(self, result: T, /) -> None:
+        self._result = result
+        self._finish()
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self._exception = exception
+        self._finish()
+
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
+        if self._done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._done:
+            yield self
+        return self.result()
+
+    def _finish(self) -> None:
+        self._done = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)
+
+
+class ThreadTask(ThreadFuture[T]):
+    """A coroutine on its way. `wake` is called when it can make a step; who carries it then calls `step`."""
+
+    __slots__ = ("_coroutine", "_loop", "_must_cancel", "_waiting_for", "wake")
+
+    def __init__(
+        self, loop: ThreadLoop, coroutine: Coroutine[Any, Any, T], wake: Callable[[ThreadTask[Any]], None]
+    ) -> None:
+        super().__init__()
+        self._loop = loop
+        self._coroutine = coroutine
+        self._waiting_for: ThreadFuture[Any] | None = None
+        self._must_cancel = False
+        self.wake = wake
+
+    def cancel(self) -> bool:
+        if self._done:
+            return False
+        if self._waiting_for is None or not self._waiting_for.cancel():
+            self._must_cancel = True
+        return True
+
+    def step(self) -> None:
+        """Run up to the next wait."""
+        loop, self._waiting_for = self._loop, None
+        before, loop.current_task = loop.current_task, self
+        try:
+            if self._must_cancel:
+                self._must_cancel = False
+                waited = self._coroutine.throw(CancelledError())
+            else:
+                waited = self._coroutine.send(None)
+        except StopIteration as ended:
+            self.set_result(ended.value)
+        except CancelledError:
+            super().cancel()
+        except BaseException as error:
+            self.set_exception(error)
+        else:
+            self._waiting_for = waited
+            if self._must_cancel and waited.cancel():
+                self._must_cancel = False
+            waited.add_done_callback(self._note_ready)
+        finally:
+            loop.current_task = before
+
+    def _note_ready(self, _: object) -> None:
+        self.wake(self)
+
+
+class ThreadTimer:
+    """See `runtime.Timer`."""
+
+    __slots__ = ("_loop", "callback")
+
+    def __init__(self, loop: ThreadLoop, callback: Callable[[], object]) -> None:
+        self._loop = loop
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        if self.callback is not None:
+            self.callback = None
+            self._loop.note_cancelled_timer()
+
+
+class _Timeout:
+    """See `runtime.timeout`."""
+
+    def __init__(self, loop: ThreadLoop, seconds: float | None) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._timer: ThreadTimer | None = None
+        self._expired = False
+
+    async def __aenter__(self) -> Self:
+        if self._seconds is not None:
+            self._task = self._loop.current_task
+            self._timer = self._loop.call_at(self._loop.time() + self._seconds, self._expire)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._expired and isinstance(exc, CancelledError):
+            raise TimeoutError from exc
+
+    def _expire(self) -> None:
+        self._expired = True
+        if self._task is not None:
+            self._task.cancel()
+
+
+class ThreadLoop:
+    """One client's runtime, from `open` to `close`. `run` carries a call of the application in its own thread."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._monitor = threading.Lock()
+        self._chores = threading.Condition(self._monitor)
+        self._calls_ended = threading.Condition(self._monitor)
+        self._calls: set[ThreadTask[Any]] = set()
+        self._soon: deque[Callable[[], object]] = deque()
+        self._ready: deque[ThreadTask[Any]] = deque()
+        self._timers: list[tuple[float, int, ThreadTimer]] = []
+        self._numbers = itertools.count()
+        self._threads: set[threading.Thread] = set()
+        self._cancelled_timers = 0
+        self._is_open = False
+        self._chores_thread: threading.Thread | None = None
+        self.current_task: ThreadTask[Any] | None = None
+
+    # ---- from outside ----
+
+    def open(self) -> None:
+        """Start the thread for tasks and timers."""
+        self._is_open = True
+        self.start_thread(self._do_chores, "tasks")
+
+    def close(self) -> None:
+        """Let calls of other threads come to their end, then stop."""
+        with self._monitor:
+            if not self._is_open:
+                return
+            self._is_open = False
+            self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
+            for call in self._calls:
+                call.cancel()
+            self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
+            self._chores.notify()
+            threads = self._threads - {threading.current_thread()}
+        deadline = time.monotonic() + CLOSE_WAIT_S
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def run(self, conversation: Coroutine[Any, Any, T]) -> T:
+        """Carry `conversation` to its end in this thread. An interrupt (Ctrl-C) leaves it to the client's own thread,
+        cancelled. Raises ClientClosedError unless open."""
+        wakes = threading.Condition(self._monitor)
+        ready = True
+
+        def wake(_: ThreadTask[Any]) -> None:
+            nonlocal ready
+            ready = True
+            wakes.notify()
+
+        task = ThreadTask(self, conversation, wake)
+        with self.entered():
+            if not self._is_open:
+                conversation.close()
+                raise ClientClosedError("the client is not started or is closed")
+            self._calls.add(task)
+            try:
+                while not task.done():
+                    if ready:
+                        ready = False
+                        task.step()
+                        self._run_soon()
+                    else:
+                        wakes.wait()
+                if task.cancelled() and not self._is_open:
+                    raise ClientClosedError("the client was closed")
+                return task.result()
+            except BaseException:
+                self._abandon(task, ready=ready)
+                raise
+            finally:
+                self._calls.discard(task)
+                if not self._is_open:
+                    self._calls_ended.notify_all()
+
+    def begin(self, conversation: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Carry `conversation` to its first wait in this thread; it goes on in the client's own."""
+        outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def tell(task: ThreadFuture[T]) -> None:
+            error: BaseException | None = CancelledError() if task.cancelled() else task.exception()
+            if error is None:
+                outcome.set_result(task.result())
+            else:
+                outcome.set_exception(error)
+
+        task = ThreadTask(self, conversation, self._ready.append)
+        task.add_done_callback(tell)
+        with self.entered():
+            if not self._is_open:
+                conversation.close()
+                raise ClientClosedError("the client is not started or is closed")
+            task.step()
+            self._run_soon()
+        return outcome
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """`function(*args)`, which does not wait, as the one that runs. Works on a closed client, too."""
+        with self.entered():
+            return function(*args)
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """This thread is the one that runs. What was due "soon" is done, or handed to the client's thread, before it
+        leaves."""
+        outer = current.loop
+        if outer is self:
+            raise RuntimeError(
+                f"{self._name}: called from inside the client's own code (an interceptor or hook), which must not wait"
+            )
+        with self._monitor:
+            current.loop = self
+            try:
+                yield
+            finally:
+                current.loop = outer
+                if self._soon or self._ready:
+                    self._chores.notify()
+
+    # ---- what conversations use, by way of `runtime` ----
+
+    def time(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic()
+
+    def create_future(self) -> ThreadFuture[Any]:
+        """A future."""
+        return ThreadFuture()
+
+    def create_task(self, conversation: Coroutine[Any, Any, T]) -> ThreadTask[T]:
+        """A conversation in the client's own thread."""
+        task: ThreadTask[T] = ThreadTask(self, conversation, self._ready.append)
+        self._ready.append(task)
+        return task
+
+    def call_soon(self, callback: Callable[[], object], /) -> None:
+        """Call before the one that runs now waits or leaves."""
+        self._soon.append(callback)
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> ThreadTimer:
+        """Call in the client's own thread at a time of `time()`."""
+        timer = ThreadTimer(self, callback)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        if self._timers[0][2] is timer:
+            self._chores.notify()
+        return timer
+
+    def note_cancelled_timer(self) -> None:
+        """Cancelled timers stay until they are due; when they are most of all, they go."""
+        self._cancelled_timers += 1
+        if self._cancelled_timers > max(TIMERS_KEPT, len(self._timers) // 2):
+            self._timers = [entry for entry in self._timers if entry[2].callback is not None]
+            heapq.heapify(self._timers)
+            self._cancelled_timers = 0
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for a time."""
+        over: ThreadFuture[None] = ThreadFuture()
+        timer = self.call_at(self.time() + seconds, lambda: None if over.done() else over.set_result(None))
+        try:
+            await over
+        finally:
+            timer.cancel()
+
+    async def gather(self, awaitables: tuple[Awaitable[Any], ...], *, return_exceptions: bool) -> list[Any]:
+        """See `runtime.gather`."""
+        tasks = [self._ensure_task(awaitable) for awaitable in awaitables]
+        first_error: ThreadFuture[None] = ThreadFuture()
+
+        def note(task: ThreadFuture[Any]) -> None:
+            failed = task.cancelled() or task.exception() is not None
+            if not first_error.done() and (all(t.done() for t in tasks) or (failed and not return_exceptions)):
+                first_error.set_result(None)
+
+        for task in tasks:
+            task.add_done_callback(note)
+        try:
+            if tasks:
+                await first_error
+        except CancelledError:
+            for task in tasks:
+                task.cancel()
+            raise
+        if return_exceptions:
+            return [CancelledError() if t.cancelled() else t.exception() or t.result() for t in tasks]
+        for task in tasks:
+            if task.done() and (task.cancelled() or task.exception() is not None):
+                task.result()
+        return [task.result() for task in tasks]
+
+    async def wait(self, tasks: list[Future[Any]], timeout_s: float | None) -> None:
+        """See `runtime.wait`."""
+        over: ThreadFuture[None] = ThreadFuture()
+
+        def note(_: object) -> None:
+            if not over.done() and all(task.done() for task in tasks):
+                over.set_result(None)
+
+        for task in tasks:
+            task.add_done_callback(note)
+        try:
+            async with self.timeout(timeout_s):
+                await over
+        except TimeoutError:
+            pass
+
+    def shield(self, task: Future[T]) -> ThreadFuture[T]:
+        """See `runtime.shield`."""
+        outer: ThreadFuture[T] = ThreadFuture()
+
+        def pass_on(inner: Future[T]) -> None:
+            if outer.done():
+                return
+            if inner.cancelled():
+                outer.cancel()
+            elif (error := inner.exception()) is not None:
+                outer.set_exception(error)
+            else:
+                outer.set_result(inner.result())
+
+        task.add_done_callback(pass_on)
+        return outer
+
+    def timeout(self, seconds: float | None) -> _Timeout:
+        """See `runtime.timeout`."""
+        return _Timeout(self, seconds)
+
+    def call_outside(self, function: Callable[..., Any], *args: Any) -> ThreadFuture[Any]:
+        """See `runtime.call_outside`."""
+        future: ThreadFuture[Any] = ThreadFuture()
+
+        def work() -> None:
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = function(*args)
+            except BaseException as raised:
+                error = raised
+            with self.entered():
+                if future.done():
+                    return
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+
+        self.start_thread(work, "application")
+        return future
+
+    async def create_connection(
+        self, protocol_factory: Callable[[], Any], host: str, port: int, *, ssl: Any, server_hostname: str | None
+    ) -> tuple[Any, Any]:
+        """Connect a blocking socket; (transport, protocol). The connection has a thread of its own from here on."""
+        connected: ThreadFuture[tuple[Any, Any]] = ThreadFuture()
+        protocol = protocol_factory()
+
+        def work() -> None:
+            connect_socket(self, protocol, (host, port), ssl, server_hostname, connected)
+
+        self.start_thread(work, f"{host}:{port}")
+        return await connected
+
+    # ---- threads ----
+
+    @property
+    def is_in_chores(self) -> bool:
+        """Whether the client's own thread runs: it has others to serve and must not wait for one of them."""
+        return threading.current_thread() is self._chores_thread
+
+    @contextmanager
+    def left(self) -> Iterator[None]:
+        """Let others run while this thread waits for the system."""
+        task, self.current_task = self.current_task, None
+        self._monitor.release()
+        try:
+            yield
+        finally:
+            self._monitor.acquire()
+            self.current_task = task
+
+    def start_thread(self, work: Callable[[], None], what: str) -> None:
+        """Do `work` in a daemon thread."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception:
+                log.exception("a thread of %s ended", self._name)
+            finally:
+                self._threads.discard(thread)
+
+        thread = threading.Thread(target=run, name=f"ringmq {self._name} {what}", daemon=True)
+        self._threads.add(thread)
+        thread.start()
+
+    def _do_chores(self) -> None:
+        """Steps of tasks and due timers, until the loop is closed."""
+        self._chores_thread = threading.current_thread()
+        with self.entered():
+            while self._is_open or self._calls:
+                self._run_soon()
+                self._run_due_timers()
+                for _ in range(len(self._ready)):
+                    self._ready.popleft().step()
+                if not self._ready and not self._soon:
+                    self._chores.wait(max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None)
+
+    def _run_soon(self) -> None:
+        while self._soon:
+            self._soon.popleft()()
+        if self._ready:
+            self._chores.notify()
+
+    def _run_due_timers(self) -> None:
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            timer = heapq.heappop(self._timers)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is None:
+                self._cancelled_timers -= 1
+            else:
+                callback()
+
+    def _ensure_task(self, awaitable: Awaitable[T]) -> ThreadFuture[T]:
+        if isinstance(awaitable, ThreadFuture):
+            return awaitable
+
+        async def wait() -> T:
+            return await awaitable
+
+        return self.create_task(awaitable if isinstance(awaitable, Coroutine) else wait())
+
+    def _abandon(self, task: ThreadTask[Any], *, ready: bool) -> None:
+        """An interrupted call comes to its end in the client's own thread."""
+        if not task.done():
+            task.wake = self._ready.append
+            if ready:
+                self._ready.append(task)
+            task.cancel()
