@@ -13,6 +13,7 @@ from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
 from ringmq.client import producer as async_producer
 from ringmq.client.cluster import StoreFolder
+from ringmq.client.errors import ClientClosedError
 from ringmq.client.offsets import ConsumeFrom
 from ringmq.client.producer import SendResult
 from ringmq.client.queue_reader import PullOptions
@@ -162,7 +163,12 @@ class Consumer(_Blocking[async_consumer.Consumer]):
         self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX, timeout_ms: int | None = None
     ) -> list[MessageExt]:
         """Up to `max_messages` of one queue; empty after `timeout_ms` without any, or when closed."""
-        return self._loop.run(self._client.poll(max_messages, timeout_ms))
+        try:
+            return self._loop.run(self._client.poll(max_messages, timeout_ms))
+        except ClientClosedError:
+            if self._client.closed:
+                return []
+            raise
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages; returns how many were open."""

@@ -143,6 +143,11 @@ class Consumer:
         await self._client.close()
         self._inbox.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     # ---- reading ----
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:

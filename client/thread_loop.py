@@ -244,10 +244,7 @@ class ThreadLoop:
             wakes.notify()
 
         task = ThreadTask(self, conversation, wake)
-        with self.entered():
-            if not self._is_open:
-                conversation.close()
-                raise ClientClosedError("the client is not started or is closed")
+        with self._opened(conversation):
             self._calls.add(task)
             try:
                 while not task.done():
@@ -281,10 +278,7 @@ class ThreadLoop:
 
         task = ThreadTask(self, conversation, self._ready.append)
         task.add_done_callback(tell)
-        with self.entered():
-            if not self._is_open:
-                conversation.close()
-                raise ClientClosedError("the client is not started or is closed")
+        with self._opened(conversation):
             task.step()
             self._run_soon()
         return outcome
@@ -487,6 +481,17 @@ class ThreadLoop:
         thread = threading.Thread(target=run, name=f"ringmq {self._name} {what}", daemon=True)
         self._threads.add(thread)
         thread.start()
+
+    @contextmanager
+    def _opened(self, conversation: Coroutine[Any, Any, Any]) -> Iterator[None]:
+        """`entered` for a conversation, which ends at once where that is refused."""
+        if current.loop is self:
+            conversation.close()
+        with self.entered():
+            if not self._is_open:
+                conversation.close()
+                raise ClientClosedError("the client is not started or is closed")
+            yield
 
     def _do_chores(self) -> None:
         """Steps of tasks and due timers, until the loop is closed."""

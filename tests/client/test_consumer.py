@@ -20,9 +20,18 @@ from ringmq.client import (
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
+from tests.client.awaited import AwaitedConsumer, AwaitedProducer
 from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, pulled, refuse
 
 Eventually = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True, params=["asyncio", "blocking"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs over both transports."""
+    if request.param == "blocking":
+        monkeypatch.setitem(globals(), "Producer", AwaitedProducer)
+        monkeypatch.setitem(globals(), "Consumer", AwaitedConsumer)
 
 
 def fill(cluster: FakeCluster, topic: str, queue_id: int, count: int, tags: str = "t") -> None:

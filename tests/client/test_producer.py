@@ -20,9 +20,17 @@ from ringmq.client import (
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
+from tests.client.awaited import AwaitedProducer
 from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, refuse
 
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+
+
+@pytest.fixture(autouse=True, params=["asyncio", "blocking"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs over both transports."""
+    if request.param == "blocking":
+        monkeypatch.setitem(globals(), "Producer", AwaitedProducer)
 
 
 def sends(broker: FakeBroker) -> list[RemotingCommand]:

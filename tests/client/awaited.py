@@ -1,0 +1,72 @@
+"""The blocking clients under asyncio's names, each call in a thread: one test-suite for both transports."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from ringmq.client import blocking
+
+AT_ONCE = frozenset({"ack", "assignment", "pause", "resume"})  # not awaited in either
+
+
+class Awaited:
+    """A blocking client whose calls are awaited."""
+
+    kind: Callable[..., Any]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.blocking = self.kind(*args, **options)
+        self._threads = ThreadPoolExecutor(64)
+
+    async def __aenter__(self) -> Self:
+        await self._in_thread(self.blocking.start)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._in_thread(self.blocking.close)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            found = getattr(self.blocking, name)
+        except AttributeError:
+            return getattr(self.blocking._client, name)
+        return found if name in AT_ONCE else partial(self._in_thread, found)
+
+    async def _in_thread(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **options))
+
+
+class AwaitedProducer(Awaited):
+    """See `Awaited`."""
+
+    kind = blocking.Producer
+
+    def start(self) -> None:
+        self.blocking.start()
+
+
+class AwaitedConsumer(Awaited):
+    """See `Awaited`."""
+
+    kind = blocking.Consumer
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        messages = await self.poll(1)
+        if not messages:
+            raise StopAsyncIteration
+        return messages[0]
+
+    async def batches(self, max_messages: int = 256) -> AsyncIterator[Any]:
+        while messages := await self.poll(max_messages):
+            yield messages

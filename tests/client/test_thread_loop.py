@@ -1,0 +1,290 @@
+"""The runtime without an event loop: its waits mean what asyncio's mean, its threads keep out of each other's way."""
+
+import _thread
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from ringmq.client import (
+    BrokerError,
+    ClientClosedError,
+    ConnectError,
+    ConnectionSettings,
+    Interceptor,
+    Message,
+    RetryPolicy,
+    SendError,
+    blocking,
+    runtime,
+    socket_transport,
+)
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.thread_loop import ThreadLoop
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from tests.client.fake_broker import Deed, FakeBroker
+from tests.client.test_gevent import SlowCluster
+from tests.client.threaded_cluster import threaded_cluster
+
+Drive = Callable[[Callable[[], Awaitable[Any]]], Any]
+
+
+@pytest.fixture(params=["asyncio", "threads"])
+def drive(request: pytest.FixtureRequest) -> Iterator[Drive]:
+    """Runs a conversation in one of the two runtimes."""
+
+    async def within(body: Callable[[], Awaitable[Any]]) -> Any:
+        return await body()
+
+    if request.param == "asyncio":
+        yield lambda body: asyncio.run(within(body))
+        return
+    loop = ThreadLoop("test")
+    loop.open()
+    yield lambda body: loop.run(within(body))
+    loop.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("ringmq test")]
+
+
+async def later(value: int, seconds: float = 0.01) -> int:
+    await runtime.sleep(seconds)
+    if value < 0:
+        raise ValueError(str(value))
+    return value
+
+
+def test_gather_keeps_the_order_and_passes_errors_on(drive: Drive) -> None:
+    async def body() -> None:
+        assert await runtime.gather(later(1, 0.05), later(2), later(3, 0)) == [1, 2, 3]
+        assert await runtime.gather() == []
+        with pytest.raises(ValueError, match="-2"):
+            await runtime.gather(later(1, 5), later(-2))
+        some = await runtime.gather(later(1), later(-2), return_exceptions=True)
+        assert some[0] == 1
+        assert isinstance(some[1], ValueError)
+        assert await runtime.each(later, range(20), 3) == list(range(20))
+
+    drive(body)
+
+
+def test_a_time_out_ends_its_block_only(drive: Drive) -> None:
+    async def body() -> None:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with runtime.timeout(0.05):
+                await runtime.sleep(20)
+        async with runtime.timeout(20):
+            await runtime.sleep(0.01)
+        async with runtime.timeout(None):
+            await runtime.sleep(0)
+        assert 0.05 <= time.monotonic() - began < 10
+
+    drive(body)
+
+
+def test_cancelling_reaches_the_wait_and_shielded_work_goes_on(drive: Drive) -> None:
+    async def body() -> None:
+        seen: list[str] = []
+
+        async def work() -> str:
+            await runtime.sleep(0.1)
+            seen.append("done")
+            return "result"
+
+        async def wait_for(task: runtime.Task[str]) -> str:
+            try:
+                return await runtime.shield(task)
+            finally:
+                seen.append("left")
+
+        inner = runtime.create_task(work())
+        outer = runtime.create_task(wait_for(inner))
+        await runtime.sleep(0.01)
+        outer.cancel()
+        await runtime.wait([outer])
+        assert outer.cancelled()
+        assert seen == ["left"]
+        assert await inner == "result"
+        await runtime.wait([runtime.create_task(later(1, 20))], timeout=0.02)
+        before_start = runtime.create_task(later(1))
+        before_start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await before_start
+
+    drive(body)
+
+
+def test_events_and_locks(drive: Drive) -> None:
+    async def body() -> None:
+        event, lock, order = runtime.Event(), runtime.Lock(), []
+
+        async def one(number: int) -> None:
+            await event.wait()
+            async with lock:
+                order.append(number)
+                await runtime.sleep(0)
+                order.append(number)
+
+        tasks = [runtime.create_task(one(number)) for number in range(5)]
+        await runtime.sleep(0.01)
+        assert order == []
+        event.set()
+        tasks[2].cancel()
+        await runtime.wait(tasks)
+        assert order[::2] == order[1::2]
+        assert len(order) >= 8
+        async with lock:
+            assert event.is_set()
+
+    drive(body)
+
+
+def test_application_code_may_take_its_time(drive: Drive) -> None:
+    async def body() -> None:
+        async def asynchronous(value: int) -> int:
+            return await later(value)
+
+        asked = runtime.create_task(runtime.call_outside(time.sleep, 0.2))  # the span of slow application code
+        began = time.monotonic()
+        await runtime.sleep(0.01)
+        assert time.monotonic() - began < 0.19
+        await asked
+        assert await runtime.call_outside(asynchronous, 7) == 7
+        with pytest.raises(ZeroDivisionError):
+            await runtime.call_outside(divmod, 1, 0)
+
+    drive(body)
+
+
+def test_requests_go_out_and_come_back(drive: Drive) -> None:
+    with threaded_cluster(topics={"T": 2}) as cluster:
+
+        async def body() -> None:
+            client = RemotingClient(ConnectionSettings(connect_timeout_ms=2000))
+            fields = {"topic": "T"}
+            answers = await runtime.gather(
+                *(client.call(cluster.namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, fields) for _ in range(50))
+            )
+            assert len({answer.body for answer in answers}) == 1
+            assert len(cluster.name_server.peers) == 1
+            with pytest.raises(BrokerError, match="no topic route"):
+                await client.call(cluster.namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "9999"})
+            with pytest.raises(ConnectError):
+                await client.call("127.0.0.1:1", RequestCode.HEART_BEAT)
+            await client.close()
+
+        cluster.auto_create = False
+        drive(body)
+
+
+def test_many_threads_have_requests_in_flight_on_one_connection() -> None:
+    with threaded_cluster(kind=SlowCluster, topics={"T": 2}) as cluster, blocking.Producer(cluster.namesrv) as producer:
+        producer.send(Message("T", b"first"))
+        results: list[Any] = []
+        threads = [
+            threading.Thread(target=lambda n=n: results.append(producer.send(Message("T", b"%d" % n))))
+            for n in range(20)
+        ]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert time.monotonic() - began < 20 * 0.3 / 2
+        assert len({result.message_id for result in results}) == 20
+        assert len(cluster.broker.peers) == 1
+
+
+def test_an_interrupt_leaves_the_client_whole() -> None:
+    with threaded_cluster(topics={"T": 2}) as cluster, blocking.Consumer("T", cluster.namesrv, "g") as consumer:
+        threading.Timer(0.3, _thread.interrupt_main).start()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(timeout_ms=20_000)
+        with blocking.Producer(cluster.namesrv) as producer:
+            producer.send(Message("T", b"x"))
+        assert [m.body for m in consumer.poll(timeout_ms=20_000)] == [b"x"]
+
+
+def test_what_other_threads_wait_for_ends_with_the_client() -> None:
+    def silent(_: FakeBroker, request: RemotingCommand) -> Deed | None:
+        return Deed.SILENCE if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else None
+
+    with threaded_cluster() as cluster:
+        cluster.rules.append(silent)
+        questions = blocking.Cluster(cluster.namesrv, timeout_ms=60_000)
+        questions.start()
+        errors: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                questions.queues(["T"])
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        deadline = time.monotonic() + 10
+        while not cluster.name_server.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC) and time.monotonic() < deadline:
+            time.sleep(0.01)  # poll
+        questions.close()
+        thread.join(10)
+        assert len(errors) == 1
+        with pytest.raises(ClientClosedError):
+            questions.queues(["T"])
+
+
+def test_an_interceptor_that_calls_its_own_client_is_told_so() -> None:
+    class Nested(Interceptor):
+        def before_send(self, group: str, messages: Sequence[Message]) -> object:
+            return producer.send(Message("T", b"again"))
+
+    with threaded_cluster(topics={"T": 2}) as cluster:
+        settings = ConnectionSettings(interceptors=(Nested(),))
+        producer = blocking.Producer(cluster.namesrv, settings=settings)
+        with producer, pytest.raises(RuntimeError, match="must not wait"):
+            producer.send(Message("T", b"x"))
+
+
+def test_a_server_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_transport, "STALL_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as stalled:
+        address = f"127.0.0.1:{stalled.getsockname()[1]}"
+
+        async def body() -> None:
+            client = RemotingClient()
+            request = RemotingCommand.request(RequestCode.HEART_BEAT, {}, bytes(14 << 20))
+            with pytest.raises(ConnectError, match="took nothing"):
+                await client.invoke(address, request, 20_000)
+
+        loop = ThreadLoop("stalled")
+        loop.open()
+        loop.run(body())
+        loop.close()
+
+
+def test_a_send_begun_goes_on_by_itself() -> None:
+    from ringmq.client.send_request import BodyRules, prepare_message
+
+    with threaded_cluster(topics={"T": 2}) as cluster:
+        producer = blocking.Producer(cluster.namesrv, retry=RetryPolicy(attempts=1))
+        producer.start()
+        requests = [prepare_message(Message("T", b"x"), str, 0, BodyRules()) for _ in range(20)]
+        begun = [producer.begin_request(request) for request in requests]
+        producer.close()
+        assert [future.result(0).status.name for future in begun] == ["OK"] * 20
+        with pytest.raises(ClientClosedError):
+            producer.begin_request(requests[0])
+
+
+def test_errors_reach_the_thread_that_called() -> None:
+    with threaded_cluster(topics={"T": 2}) as cluster:
+        cluster.rules.append(lambda broker, request: Deed.HANG_UP if request.code == 310 else None)
+        policy = RetryPolicy(attempts=2, budget_ms=2000)
+        with blocking.Producer(cluster.namesrv, retry=policy) as producer, pytest.raises(SendError) as caught:
+            producer.send(Message("T", b"x"))
+        assert caught.value.attempts == 2
