@@ -47,7 +47,7 @@ def first_index(low: int, high: int, is_behind: Callable[[int], bool]) -> int:
     return low
 
 
-def _units_in_file(path: Path, first_offset: int) -> tuple[int, Unit | None]:
+def _units_in_file(path: str, first_offset: int) -> tuple[int, Unit | None]:
     """Return the number of leading valid units of a file and the last of them.
 
     Gallops from the start with small reads: a start looks at every queue there is, most of them short, and mapping
@@ -117,8 +117,8 @@ class ConsumeQueue:
     def _first_unit(self) -> Unit | None:
         start = self.files.min_offset
         try:
-            with self.files.path(start).open("rb", buffering=0) as file:
-                commit_log_offset, size, tags_code = layout.CONSUME_QUEUE_UNIT.unpack(file.read(UNIT_BYTES))
+            raw = self.files.head(start, UNIT_BYTES)
+            commit_log_offset, size, tags_code = layout.CONSUME_QUEUE_UNIT.unpack(raw)
         except (KeyError, FileNotFoundError, struct.error):
             return None  # no file, gone, or shorter than a unit
         return Unit(start // UNIT_BYTES, commit_log_offset, size, tags_code) if size > 0 else None
@@ -220,7 +220,7 @@ class ConsumeQueue:
     def trusted_end(self) -> tuple[int, int]:
         """Like `recovered_end`, by search: units written in one boot are valid up to the end, zero behind it."""
         for start in reversed(self.files.starts):
-            count, unit = _units_in_file(self.files.path(start), start // UNIT_BYTES)
+            count, unit = _units_in_file(self.files.path_text(start), start // UNIT_BYTES)
             if unit is not None:
                 return start // UNIT_BYTES + count, -1 if self._is_filler(unit) else unit.end
         return self.files.min_offset // UNIT_BYTES, -1

@@ -17,6 +17,7 @@ _UNESCAPES = {
     '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'",
 }  # fmt: skip
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")
+_QUOTED = re.compile(r'"([^"\\]*)"')
 _WHITE = " \t\r\n"
 DEPTH_MAX = 64
 
@@ -132,6 +133,11 @@ class _Reader:
         return self.bare()
 
     def string(self) -> str:
+        self.skip_white()
+        simple = _QUOTED.match(self.text, self.at)  # nearly all of them
+        if simple is not None:
+            self.at = simple.end()
+            return simple[1]
         self.expect('"')
         parts = []
         while True:

@@ -66,6 +66,7 @@ class MessageStore:
 
     def __init__(self, config: StoreConfig, map_capacity: int = 256) -> None:
         self.config = config
+        self._root = str(config.root)
         self.cache = MappedFileCache(map_capacity)
         self.commit_log = CommitLog(config, self.cache)
         self.index = IndexStore(config.root / layout.INDEX, config.index_slots, config.index_entries)
@@ -91,13 +92,14 @@ class MessageStore:
         if not layout.is_folder_name(topic) or queue_id < 0:
             return None
         found: AnyQueue
-        plain = Path(f"{self.config.root}/{layout.CONSUME_QUEUE}/{topic}/{queue_id}")
-        batch = Path(f"{self.config.root}/{layout.BATCH_CONSUME_QUEUE}/{topic}/{queue_id}")
-        if plain.is_dir():
-            found = ConsumeQueue(plain, topic, queue_id, self.config.consume_queue_file_bytes, self.cache)
-        elif batch.is_dir():
+        plain = f"{self._root}/{layout.CONSUME_QUEUE}/{topic}/{queue_id}"
+        batch = f"{self._root}/{layout.BATCH_CONSUME_QUEUE}/{topic}/{queue_id}"
+        # plain text, not pathlib: a start asks this of every queue there is
+        if os.path.isdir(plain):  # noqa: PTH112
+            found = ConsumeQueue(Path(plain), topic, queue_id, self.config.consume_queue_file_bytes, self.cache)
+        elif os.path.isdir(batch):  # noqa: PTH112
             size = self.config.batch_consume_queue_file_bytes
-            found = BatchConsumeQueue(batch, topic, queue_id, size, self.cache)
+            found = BatchConsumeQueue(Path(batch), topic, queue_id, size, self.cache)
         else:
             return None
         self._queues[(topic, queue_id)] = found

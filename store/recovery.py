@@ -310,7 +310,8 @@ def _scan_files(store: MessageStore, result: RecoveredStore, start: int, state: 
         if end < len(mapped):
             return offset
         if state.reason not in (records.BLANK, records.END):
-            border = store.next_border(offset, queues_end) if result.mode == CLEAN else None
+            damaged = result.mode == CLEAN and offset < queues_end  # at the end of the log there is none to look for
+            border = store.next_border(offset, queues_end) if damaged else None
             if border is not None:
                 result.reasons.append(f"the record at {offset} is damaged ({records.REASONS[state.reason]}), it stays")
                 offset = border

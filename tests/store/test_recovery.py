@@ -207,6 +207,18 @@ def test_damage_after_a_clean_stop_does_not_cut_the_log(basic_copy: Path, expect
     assert "damaged" in result.reasons[0]
 
 
+def test_no_queue_is_searched_for_what_stands_behind_the_end_of_a_clean_log(
+    basic_copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With thousands of queues that search would be the longest part of a start."""
+
+    def search(store: MessageStore, offset: int, readable_offset: int) -> int | None:
+        raise AssertionError(f"a border behind {offset} was looked for, the queues end at {readable_offset}")
+
+    monkeypatch.setattr(MessageStore, "next_border", search)
+    assert recover(basic_config(basic_copy)).mode == recovery.CLEAN
+
+
 def test_log_files_behind_a_hole_are_set_aside(crashed_copy: Copy) -> None:
     root = crashed_copy("crash-kill9")
     path = root / "commitlog" / f"{786432:020d}"
