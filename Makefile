@@ -34,6 +34,11 @@ bench-matrix: ## topics x body size x consumers x policy on a master and a slave
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "matrix" $(BIN)/python -m ringmq.loadtest.matrix $(MATRIX_ARGS)
 
+.PHONY: bench-growth
+bench-growth: ## what more topics, queues, connections, log, groups and time cost; GROWTH_ARGS="--only topics,queues"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "growth" $(BIN)/python -m ringmq.loadtest.growth $(GROWTH_ARGS)
+
 .PHONY: bench-spark
 bench-spark: ## the Spark bridge against Parquet, the stock client and the native loader; SPARK_BENCH_ARGS="--rounds 3"
 	@.ci/stage "set up" .ci/bootstrap test

@@ -4,48 +4,41 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ringmq.loadtest.markdown import Column, markdown_table
 from ringmq.loadtest.matrix_cells import BODY_BYTES, POLICIES, TOPICS
 
 Document = Mapping[str, Any]
 COLUMNS = (
-    ("msg/s", "messages_per_s", "{:,.0f}"),
-    ("consumed/s", "consumed_per_s", "{:,.0f}"),
-    ("mean ms", "mean", "{:.2f}"),
-    ("p99 ms", "p99", "{:.2f}"),
-    ("p99.9 ms", "p99_9", "{:.2f}"),
-    ("CPU master", "master_cpu", "{:.2f}"),
-    ("CPU slave", "slave_cpu", "{:.2f}"),
-    ("memory MiB", "memory_mib", "{:.0f}"),
-    ("disk MB/s", "disk_mb_per_s", "{:.0f}"),
-    ("wait ms a write", "disk_wait_ms", "{:.1f}"),
-    ("loopback MB/s", "loopback_mb_per_s", "{:.0f}"),
+    Column("msg/s", "messages_per_s"),
+    Column("consumed/s", "consumed_per_s"),
+    Column("mean ms", "mean", "{:.2f}", 1e-3),
+    Column("p99 ms", "p99", "{:.2f}", 1e-3),
+    Column("p99.9 ms", "p99_9", "{:.2f}", 1e-3),
+    Column("CPU master", "master_cpu", "{:.2f}"),
+    Column("CPU slave", "slave_cpu", "{:.2f}"),
+    Column("memory MiB", "memory_mib"),
+    Column("disk MB/s", "disk_mb_per_s"),
+    Column("wait ms a write", "disk_wait_ms", "{:.1f}"),
+    Column("loopback MB/s", "loopback_mb_per_s"),
 )
-LATENCIES = ("mean", "p99", "p99_9")  # kept in us, shown in ms
 COLORS = ("#c0392b", "#2c6fbb", "#2e8b57")
 
 
 def table(cells: Sequence[Document]) -> str:
     """One line per cell."""
-    head = ["body", "mode", "policy", "topics", *(title for title, _, _ in COLUMNS), "correct"]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    head = ["body", "mode", "policy", "topics", *(column.title for column in COLUMNS), "correct"]
+    lines = []
     for cell in cells:
         mode = "produce, consume" if cell["consume"] else "produce"
         words = [_size(cell["body_bytes"]), mode, cell["policy"], str(cell["topics"])]
-        words += [_value(cell["values"], name, form) for _, name, form in COLUMNS]
+        words += [column.text(cell["values"]) for column in COLUMNS]
         words.append("yes" if cell["correct"] else f"**no**: {cell['note']}")
-        lines.append("| " + " | ".join(words) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append(words)
+    return markdown_table(head, lines)
 
 
 def _size(body_bytes: int) -> str:
     return f"{body_bytes} B" if body_bytes < 1024 else f"{body_bytes // 1024} KiB"
-
-
-def _value(values: Mapping[str, float], name: str, form: str) -> str:
-    value = values.get(name)
-    if value is None:
-        return "-"
-    return form.format(value / 1000 if name in LATENCIES else value)
 
 
 def write_plots(cells: Sequence[Document], path: Path) -> None:

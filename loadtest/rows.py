@@ -128,7 +128,6 @@ def send_row(row: str, command: str, **options: object) -> Run:
         report = context.run(
             target,
             command,
-            topic=context.topic(row),
             create=True,
             check=True,
             read_back=True,
@@ -136,7 +135,7 @@ def send_row(row: str, command: str, **options: object) -> Run:
             settle_ms=SETTLED_MS,
             warmup=context.warmup_s,
             seconds=context.seconds,
-            **{"messages": context.messages_max, **options},
+            **{"topic": context.topic(row), "messages": context.messages_max, **options},
         )
         measurement = send_measurement(report, in_time=target.name == RINGMQ)
         best = max(context.best_rate.get(target.name, 0.0), measurement.values["messages_per_s"])

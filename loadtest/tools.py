@@ -73,15 +73,16 @@ def arguments_of(options: dict[str, object]) -> list[str]:
 class Loader:
     """Runs ringmq-load against one broker."""
 
-    def __init__(self, tools: Tools, port: int, pin: int | None = None) -> None:
+    def __init__(self, tools: Tools, port: int, pin: int | None = None, timeout_s: float = RUN_TIMEOUT_S) -> None:
         self._tools = tools
         self._port = port
         self._pin = pin
+        self._timeout_s = timeout_s
 
     def run(self, command: str, **options: object) -> Report:
         """Run one command; its report, with `ok` false when something went wrong. `ToolError` when it did not run."""
         words = [str(self._tools.load), command, *arguments_of({"port": self._port, "pin": self._pin, **options})]
-        return run_json(words, RUN_TIMEOUT_S, accept=(0, CHECKED))
+        return run_json(words, self._timeout_s, accept=(0, CHECKED))
 
 
 def run_json(words: Sequence[str], timeout_s: float, accept: Sequence[int] = (0,)) -> Report:

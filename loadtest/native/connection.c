@@ -11,7 +11,7 @@ enum { TX_MAX = 1 << 20, RX_MIN = 1 << 16 };
 int connection_open(struct connection *c, uint32_t index, const struct engine_config *config, const struct scenario *s)
 {
     *c = (struct connection){.fd = -1, .index = index, .depth = config->depth};
-    if (s->frame_max == 0)
+    if (s->frame_max == 0 || index >= config->connections)
         return c->fd = tcp_connect(config->host, config->port);
     size_t wanted = (size_t)s->frame_max * config->depth;
     c->tx_cap = wanted < TX_MAX ? wanted : TX_MAX;

@@ -28,6 +28,8 @@ struct engine {
     uint64_t due_next; /* open loop: number of the next request over all connections */
     double interval_ns; /* open loop */
     int window_open, stopping;
+    struct hist stretch; /* of the interval at hand */
+    uint64_t stretch_begin_ns, stretch_messages;
     struct rusage usage_begin;
 };
 
@@ -114,7 +116,7 @@ static uint64_t start_of(struct engine *e, struct connection *c, uint64_t now)
 /* Writes as many requests as the connection may have on its way, and sends them together. */
 static void fill(struct engine *e, struct connection *c, uint64_t now)
 {
-    if (c->sending || c->fd < 0 || e->stopping || e->scenario->frame_max == 0)
+    if (c->sending || c->fd < 0 || e->stopping || c->slots == NULL)
         return;
     c->tx_len = c->tx_sent = 0;
     while (c->tx_len + e->scenario->frame_max <= c->tx_cap && e->result->frames_sent < e->frames_limit) {
@@ -181,7 +183,12 @@ static void take_answer(struct engine *e, struct connection *c, const struct ans
     r->answers++;
     if (messages > 0)
         r->messages += (uint64_t)messages;
-    hist_add(&r->latency, now > slot->start_ns ? now - slot->start_ns : 0);
+    uint64_t took_ns = now > slot->start_ns ? now - slot->start_ns : 0;
+    hist_add(&r->latency, took_ns);
+    if (e->config->interval_s > 0) {
+        hist_add(&e->stretch, took_ns);
+        e->stretch_messages += messages > 0 ? (uint64_t)messages : 0;
+    }
 }
 
 static void drop(struct engine *e, struct connection *c, const char *why)
@@ -190,7 +197,7 @@ static void drop(struct engine *e, struct connection *c, const char *why)
         return;
     close(c->fd);
     c->fd = -1;
-    uint32_t lost = e->scenario->frame_max ? c->depth - c->free_count : 0;
+    uint32_t lost = c->slots ? c->depth - c->free_count : 0;
     e->outstanding -= lost;
     e->result->unanswered += lost;
     e->result->disconnects++;
@@ -250,10 +257,40 @@ static void on_sent(struct engine *e, struct connection *c, const struct io_urin
         mark_dirty(e, c);
 }
 
+static void begin_stretch(struct engine *e, uint64_t now)
+{
+    hist_init(&e->stretch);
+    e->stretch_begin_ns = now;
+    e->stretch_messages = 0;
+}
+
+/* Keeps the figures of the interval that ends now and begins the next one. */
+static void end_stretch(struct engine *e, uint64_t now)
+{
+    struct engine_result *r = e->result;
+    if (r->interval_count < INTERVALS_MAX && now > e->stretch_begin_ns)
+        r->intervals[r->interval_count++] = (struct interval){
+            .at_s = (double)(e->stretch_begin_ns - e->window_begin_ns) / 1e9,
+            .seconds = (double)(now - e->stretch_begin_ns) / 1e9,
+            .messages = e->stretch_messages,
+            .p50_us = (double)hist_percentile(&e->stretch, 50) / 1e3,
+            .p99_us = (double)hist_percentile(&e->stretch, 99) / 1e3,
+            .p99_9_us = (double)hist_percentile(&e->stretch, 99.9) / 1e3,
+            .max_us = (double)e->stretch.max / 1e3,
+        };
+    begin_stretch(e, now);
+}
+
+static uint64_t stretch_end_ns(const struct engine *e)
+{
+    return e->stretch_begin_ns + (uint64_t)(e->config->interval_s * 1e9);
+}
+
 static void open_window(struct engine *e)
 {
     e->window_open = 1;
     e->window_begin_ns = now_ns();
+    begin_stretch(e, e->window_begin_ns);
     getrusage(RUSAGE_SELF, &e->usage_begin);
     if (e->config->watch != NULL)
         watch_begin(e->config->watch);
@@ -268,6 +305,8 @@ static void close_window(struct engine *e, uint64_t end_ns)
     if (e->config->watch != NULL)
         watch_end(e->config->watch);
     e->window_open = 0;
+    if (e->config->interval_s > 0 && e->stretch.count)
+        end_stretch(e, end_ns);
     e->result->window_s = (double)(end_ns - e->window_begin_ns) / 1e9;
     e->result->user_s = seconds_of(usage.ru_utime) - seconds_of(e->usage_begin.ru_utime);
     e->result->system_s = seconds_of(usage.ru_stime) - seconds_of(e->usage_begin.ru_stime);
@@ -316,6 +355,11 @@ static uint64_t advance(struct engine *e, uint64_t now)
     if (!e->window_open && now >= begin)
         open_window(e);
     uint64_t next = e->window_open ? e->stop_ns : begin;
+    if (e->window_open && e->config->interval_s > 0) {
+        if (now >= stretch_end_ns(e))
+            end_stretch(e, now);
+        next = stretch_end_ns(e) < next ? stretch_end_ns(e) : next;
+    }
     if (e->interval_ns != 0) {
         release_due(e, now);
         uint64_t due = due_time(e, e->due_next);
@@ -395,11 +439,12 @@ static int start(struct engine *e)
         snprintf(r->trouble, sizeof r->trouble, "io_uring_setup: %s", strerror(-rc));
         return rc;
     }
-    e->connections = calloc(config->connections, sizeof *e->connections);
-    e->dirty = calloc(config->connections, sizeof *e->dirty);
+    uint32_t all = config->connections + config->idle;
+    e->connections = calloc(all, sizeof *e->connections);
+    e->dirty = calloc(all, sizeof *e->dirty);
     if (e->connections == NULL || e->dirty == NULL)
         return -ENOMEM;
-    for (uint32_t i = 0; i < config->connections; i++) {
+    for (uint32_t i = 0; i < all; i++) {
         rc = connection_open(&e->connections[i], i, config, e->scenario);
         if (rc < 0) {
             snprintf(r->trouble, sizeof r->trouble, "connect to %s:%d: %s", config->host, config->port, strerror(-rc));
@@ -407,7 +452,7 @@ static int start(struct engine *e)
         }
         r->connected = r->still_open = i + 1;
     }
-    for (uint32_t i = 0; i < config->connections; i++) {
+    for (uint32_t i = 0; i < all; i++) {
         arm_recv(e, &e->connections[i], 0);
         mark_dirty(e, &e->connections[i]);
     }

@@ -8,7 +8,7 @@
 #include "watch.h"
 #include "wire.h"
 
-enum { CODES_MAX = 32, DEPTH_MAX = 65535, CONNECTIONS_MAX = 20000 };
+enum { CODES_MAX = 32, DEPTH_MAX = 65535, CONNECTIONS_MAX = 20000, INTERVALS_MAX = 4096 };
 
 /* One request on its way. The scenario owns tag, lane and want. */
 struct slot {
@@ -39,8 +39,10 @@ struct engine_config {
     const char *host;
     int port;
     uint32_t connections, depth;
+    uint32_t idle; /* further connections that say nothing */
     double warmup_s, seconds; /* seconds 0: until `messages` are sent or the scenario is done */
     uint64_t messages; /* 0: no limit */
+    double interval_s; /* 0: the window as a whole only */
     double rate; /* messages/s of an open loop; 0: closed loop */
     struct watch *watch; /* NULL: nobody */
     double drain_s; /* how long to wait for late answers, and for any answer at all */
@@ -51,11 +53,20 @@ struct code_count {
     uint64_t count;
 };
 
+/* A stretch of the window. */
+struct interval {
+    double at_s, seconds; /* begin since the window's begin, length */
+    uint64_t messages;
+    double p50_us, p99_us, p99_9_us, max_us;
+};
+
 struct engine_result {
     /* Within the measured window, that is after the warm-up and before the stop. */
     uint64_t answers, messages, bytes_in, bytes_out;
     double window_s, user_s, system_s;
     struct hist latency, lag; /* lag: open loop, how late the loader itself was */
+    struct interval intervals[INTERVALS_MAX]; /* the first INTERVALS_MAX of them */
+    uint32_t interval_count;
     /* Over the whole run. */
     uint64_t frames_sent, all_messages, bad_answers, unanswered, disconnects;
     uint32_t connected, still_open;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { LANES_MAX = 1024, TOPIC_ROOM = 160 };
+enum { LANES_MAX = 16384, TOPIC_ROOM = 160 };
 
 /* One topic has the name itself, several have it with -0, -1, ... behind. */
 struct lanes {

@@ -12,6 +12,8 @@
 #include "options.h"
 #include "report.h"
 
+enum { FILES_BESIDE = 32 }; /* that a run needs beside its connections */
+
 static struct send_scenario sending;
 static struct pull_scenario pulling;
 static struct engine_result result;
@@ -40,7 +42,7 @@ static int pin_to(int cpu)
 static struct engine_config config_of(const struct options *o)
 {
     return (struct engine_config){
-        .host = o->host, .port = (int)o->port, .connections = o->connections, .depth = o->depth,
+        .host = o->host, .port = (int)o->port, .connections = o->connections, .depth = o->depth, .idle = o->idle, .interval_s = o->interval,
         .warmup_s = o->warmup, .seconds = o->seconds, .messages = o->messages, .rate = o->rate, .drain_s = o->drain,
         .watch = &watched,
     };
@@ -72,6 +74,7 @@ static void print_head(const struct options *o)
     printf("{\"scenario\":\"%s\",\"host\":\"%s\",\"port\":%u,\"topic\":\"%s\",", o->command, o->host, o->port,
            o->topic);
     printf("\"topics\":%u,\"queues\":%u,", o->topics, o->queues);
+    printf("\"groups\":%u,\"idle\":%u,", o->groups, o->idle);
     printf("\"connections\":%u,\"depth\":%u,\"size\":%u,\"batch\":%u,\"rate\":%.1f,\"run_id\":\"%08X\",", o->connections,
            o->depth, o->size, o->batch, o->rate, o->run_id);
     printf("\"serialization\":\"%s\",", o->json ? "JSON" : "ROCKETMQ");
@@ -119,7 +122,8 @@ static int run_send(const struct options *o)
     print_head(o);
     report_run(stdout, &result);
     report_watch(stdout, &watched);
-    printf("\"acked\":%llu,", (unsigned long long)sending.acked);
+    printf("\"acked\":%llu,\"acked_crc_sum\":%llu,", (unsigned long long)sending.acked,
+           (unsigned long long)sending.acked_crc_sum);
     report_check(stdout, &check, &sending);
     printf(",\"ok\":%s}\n", ok ? "true" : "false");
     control_close(&control);
@@ -177,12 +181,12 @@ static int run_consume(const struct options *o)
     struct scenario scenario;
     pulling = (struct pull_scenario){
         .lanes = lanes_of(o), .group = o->group, .max_messages = o->count, .json = o->json, .kind = PULL_FOLLOW,
-        .idle_ns = (uint64_t)(o->idle_ms * 1e6), .subscription_in_pull = 1,
+        .idle_ns = (uint64_t)(o->idle_ms * 1e6), .subscription_in_pull = 1, .groups = o->groups, .commit = o->commit,
     };
     pull_init(&pulling, &scenario);
     struct engine_config config = config_of(o);
     config.messages = 0;
-    config.depth = (lanes_count(&pulling.lanes) + o->connections - 1) / o->connections;
+    config.depth = (pull_lanes(&pulling) + o->connections - 1) / o->connections;
     int rc = engine_run(&config, &scenario, &result);
     if (rc < 0)
         return fail("run", rc, result.trouble);
@@ -204,7 +208,7 @@ static int run_idle(const struct options *o)
     int rc = engine_run(&config, &scenario, &result);
     if (rc < 0)
         return fail("run", rc, result.trouble);
-    int ok = result.still_open == o->connections;
+    int ok = result.still_open == o->connections + o->idle;
     print_head(o);
     report_run(stdout, &result);
     report_watch(stdout, &watched);
@@ -325,6 +329,11 @@ int main(int argc, char **argv)
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
+        if (files.rlim_max < o.connections + o.idle + FILES_BESIDE) {
+            fprintf(stderr, "ringmq-load: %u connections need as many open files and %d more, the hard limit is %llu "
+                    "(ulimit -Hn)\n", o.connections + o.idle, FILES_BESIDE, (unsigned long long)files.rlim_max);
+            return 1;
+        }
     }
     while (o.run_id == 0)
         if (getrandom(&o.run_id, sizeof o.run_id, 0) != sizeof o.run_id)

@@ -28,16 +28,19 @@ const char OPTIONS_HELP[] =
     "  --topic LoadTest --topics 1      several topics are NAME-0, NAME-1, ...\n"
     "  --queues 4 --group load_group --broker-name broker\n"
     "  --connections 1 --depth 1        closed loop: requests on their way per connection\n"
-    "  --rate 0                         messages/s of an open loop; latency counts from the intended time\n"
+    "  --idle 0                         further connections that say nothing\n"
+    "  --rate 0                         messages/s (consume: pulls/s) of an open loop; latency counts from the intended time\n"
     "  --size 200 --batch 32 --count 32 bytes of a body, messages of a batch, messages of a pull\n"
     "  --seconds 5 | --messages N       length of the measured part\n"
     "  --warmup 0 --drain 10            seconds before it, seconds to wait for late answers\n"
+    "  --interval S                     also report every S seconds of it by themselves\n"
     "  --create                         create the topic first\n"
     "  --check --check-keys 64 --settle-ms 1000 --read-back\n"
     "                                   after sending: queue maxima, index, and everything read back\n"
     "  --json                           JSON headers instead of binary ones\n"
     "  --subscription-in-pull           instead of a heartbeat before the pulls\n"
     "  --idle-ms 3000                   consume: the end\n"
+    "  --groups 1 --commit              consume: several groups GROUP-0, GROUP-1, ..., each reads everything; pulls commit offsets\n"
     "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
     "  --run-id HEX                     8 digits in UNIQ_KEY and KEYS (default: random)\n"
     "  --watch PID,PID                  also report the processor time of these processes\n"
@@ -62,6 +65,8 @@ static const struct known known[] = {
     {"--port", WHOLE, AT(port), 1, 65535},
     {"--topics", WHOLE, AT(topics), 1, LANES_MAX},
     {"--queues", WHOLE, AT(queues), 1, LANES_MAX},
+    {"--groups", WHOLE, AT(groups), 1, LANES_MAX},
+    {"--idle", WHOLE, AT(idle), 0, CONNECTIONS_MAX},
     {"--connections", WHOLE, AT(connections), 1, CONNECTIONS_MAX},
     {"--depth", WHOLE, AT(depth), 1, DEPTH_MAX},
     {"--size", WHOLE, AT(size), BODY_MIN, 4194304},
@@ -75,12 +80,14 @@ static const struct known known[] = {
     {"--warmup", REAL, AT(warmup), 0, 86400},
     {"--rate", REAL, AT(rate), 0, 1e9},
     {"--drain", REAL, AT(drain), 0, 3600},
+    {"--interval", REAL, AT(interval), 0.01, 3600},
     {"--settle-ms", REAL, AT(settle_ms), 0, 3600000},
     {"--idle-ms", REAL, AT(idle_ms), 1, 3600000},
     {"--pin", WHOLE, AT(pin), 0, 1023},
     {"--json", FLAG, AT(json), 0, 0},
     {"--create", FLAG, AT(create), 0, 0},
     {"--check", FLAG, AT(check), 0, 0},
+    {"--commit", FLAG, AT(commit), 0, 0},
     {"--read-back", FLAG, AT(read_back), 0, 0},
     {"--subscription-in-pull", FLAG, AT(subscription_in_pull), 0, 0},
 };
@@ -122,7 +129,7 @@ int options_parse(struct options *o, int argc, char **argv)
 {
     *o = (struct options){
         .host = "127.0.0.1", .topic = "LoadTest", .group = "load_group", .broker_name = "broker", .port = 10911,
-        .topics = 1, .queues = 4, .connections = 1, .depth = 1, .size = 200, .batch = 32, .count = 32, .keys = 64,
+        .topics = 1, .queues = 4, .groups = 1, .connections = 1, .depth = 1, .size = 200, .batch = 32, .count = 32, .keys = 64,
         .seconds = -1, .drain = 10, .settle_ms = 1000, .idle_ms = 3000, .pin = -1,
     };
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
@@ -142,8 +149,14 @@ int options_parse(struct options *o, int argc, char **argv)
         if (k->kind != FLAG)
             i++;
     }
-    if (o->topics * o->queues > LANES_MAX) {
-        fprintf(stderr, "ringmq-load: --topics %u with --queues %u each: at most %d in all\n", o->topics, o->queues, LANES_MAX);
+    if ((uint64_t)o->topics * o->queues * o->groups > LANES_MAX) {
+        fprintf(stderr, "ringmq-load: --topics %u with --queues %u each, --groups %u: at most %d in all\n", o->topics,
+                o->queues, o->groups, LANES_MAX);
+        return -1;
+    }
+    if (o->connections + o->idle > CONNECTIONS_MAX) {
+        fprintf(stderr, "ringmq-load: --connections %u and --idle %u: at most %d in all\n", o->connections, o->idle,
+                CONNECTIONS_MAX);
         return -1;
     }
     if (o->seconds < 0 && strcmp(o->command, "consume") == 0)

@@ -6,11 +6,11 @@
 
 struct options {
     const char *command, *host, *topic, *group, *broker_name, *watch;
-    uint32_t port, topics, queues, connections, depth, size, batch, count, keys, run_id;
+    uint32_t port, topics, queues, groups, connections, idle, depth, size, batch, count, keys, run_id;
     uint64_t messages, assume;
-    double seconds, warmup, rate, drain, settle_ms, idle_ms;
+    double seconds, warmup, rate, drain, settle_ms, idle_ms, interval;
     int pin; /* CPU, -1: none */
-    int json, create, check, read_back, subscription_in_pull;
+    int json, create, check, read_back, subscription_in_pull, commit;
 };
 
 /* Fills `o`; 0, or -1 after saying on standard error which option is wrong and why. 1: help was asked for. */

@@ -4,13 +4,33 @@
 #include "crc32.h"
 #include "scenarios.h"
 
-enum { SYS_SUSPEND = 2, SYS_SUBSCRIPTION = 4, FRAME_ROOM = 4096, ANSWER_ROOM = 5 << 20 };
+enum { SYS_COMMIT = 1, SYS_SUSPEND = 2, SYS_SUBSCRIPTION = 4, FRAME_ROOM = 4096, ANSWER_ROOM = 5 << 20 };
+
+uint32_t pull_lanes(const struct pull_scenario *p)
+{
+    return lanes_count(&p->lanes) * (p->groups ? p->groups : 1);
+}
+
+/* The lane of a place in the row of all groups. */
+static uint32_t lane_of(const struct pull_scenario *p, uint32_t place)
+{
+    return place % lanes_count(&p->lanes);
+}
+
+/* Writes the group of a place into `out` (TOPIC_ROOM bytes) and returns it. */
+static const char *group_of(const struct pull_scenario *p, uint32_t place, char *out)
+{
+    if (p->groups <= 1)
+        return p->group;
+    snprintf(out, TOPIC_ROOM, "%s-%u", p->group, place / lanes_count(&p->lanes));
+    return out;
+}
 
 /* Full speed: the queues in turn, each range of max_messages, from the start again when the end is near. */
 static int choose_any(struct pull_scenario *p, struct slot *slot)
 {
-    for (uint32_t tries = 0; tries < lanes_count(&p->lanes); tries++) {
-        uint32_t q = p->turn++ % lanes_count(&p->lanes);
+    for (uint32_t tries = 0; tries < pull_lanes(p); tries++) {
+        uint32_t q = p->turn++ % pull_lanes(p);
         if (p->max[q] - p->min[q] < p->max_messages)
             continue;
         if (p->next[q] + p->max_messages > p->max[q])
@@ -27,8 +47,8 @@ static int choose_any(struct pull_scenario *p, struct slot *slot)
 /* Read back, follow: a queue that is neither finished nor asked already. */
 static int choose_unread(struct pull_scenario *p, struct slot *slot)
 {
-    for (uint32_t tries = 0; tries < lanes_count(&p->lanes); tries++) {
-        uint32_t q = p->turn++ % lanes_count(&p->lanes);
+    for (uint32_t tries = 0; tries < pull_lanes(p); tries++) {
+        uint32_t q = p->turn++ % pull_lanes(p);
         if (p->in_flight[q] || p->next[q] >= p->max[q])
             continue;
         p->in_flight[q] = 1;
@@ -46,15 +66,17 @@ static uint32_t pull_write(void *self, uint32_t connection, struct slot *slot, u
     (void)connection;
     if (!(p->kind == PULL_FULL_SPEED ? choose_any(p, slot) : choose_unread(p, slot)))
         return 0;
-    char topic[TOPIC_ROOM], queue[12], offset[24], count[12], flag[12];
-    snprintf(queue, sizeof queue, "%u", lane_queue(&p->lanes, slot->lane));
+    char topic[TOPIC_ROOM], group[TOPIC_ROOM], queue[12], offset[24], count[12], flag[12];
+    uint32_t lane = lane_of(p, slot->lane);
+    snprintf(queue, sizeof queue, "%u", lane_queue(&p->lanes, lane));
     snprintf(offset, sizeof offset, "%llu", (unsigned long long)slot->tag);
     snprintf(count, sizeof count, "%u", p->max_messages);
     int flags = p->subscription_in_pull ? SYS_SUBSCRIPTION : SYS_SUSPEND;
-    snprintf(flag, sizeof flag, "%d", p->kind == PULL_FOLLOW ? flags | SYS_SUSPEND : flags);
+    flags |= (p->kind == PULL_FOLLOW ? SYS_SUSPEND : 0) | (p->commit ? SYS_COMMIT : 0);
+    snprintf(flag, sizeof flag, "%d", flags);
     struct ext ext[] = {
-        {"consumerGroup", p->group}, {"topic", lane_topic(&p->lanes, slot->lane, topic)}, {"queueId", queue}, {"queueOffset", offset},
-        {"maxMsgNums", count}, {"sysFlag", flag}, {"commitOffset", "0"}, {"suspendTimeoutMillis", p->kind == PULL_FOLLOW ? "1000" : "15000"},
+        {"consumerGroup", group_of(p, slot->lane, group)}, {"topic", lane_topic(&p->lanes, lane, topic)}, {"queueId", queue}, {"queueOffset", offset},
+        {"maxMsgNums", count}, {"sysFlag", flag}, {"commitOffset", p->commit ? offset : "0"}, {"suspendTimeoutMillis", p->kind == PULL_FOLLOW ? "1000" : "15000"},
         {"subVersion", "1"}, {"expressionType", "TAG"}, {"maxMsgBytes", "262144"},
         {"subscription", p->subscription_in_pull ? "*" : ""},
     };
@@ -69,13 +91,13 @@ static int read_back(struct pull_scenario *p, const struct slot *slot, const str
     struct record record;
     for (size_t at = 0; at < answer->body_len; at += record.size) {
         if (wire_record(answer->body + at, answer->body_len - at, &record) < 0) {
-            p->finished = lanes_count(&p->lanes);
+            p->finished = pull_lanes(p);
             return -EBADMSG;
         }
         uint32_t crc = crc32_of(record.body, record.body_len);
         if ((crc & 0x7fffffffu) != record.body_crc)
             p->wrong_crc++;
-        if (record.queue_offset != slot->tag + (uint64_t)count || record.queue_id != lane_queue(&p->lanes, slot->lane))
+        if (record.queue_offset != slot->tag + (uint64_t)count || record.queue_id != lane_queue(&p->lanes, lane_of(p, slot->lane)))
             p->wrong_offset++;
         p->crc_sum += crc;
         count++;
@@ -86,7 +108,7 @@ static int read_back(struct pull_scenario *p, const struct slot *slot, const str
     p->last_ns = now_ns();
     p->first_ns = p->first_ns ? p->first_ns : p->last_ns;
     if (count == 0)
-        p->finished = lanes_count(&p->lanes); /* success without a message would be asked for ever */
+        p->finished = pull_lanes(p); /* success without a message would be asked for ever */
     return count > 0 ? count : -EBADMSG;
 }
 
@@ -118,11 +140,11 @@ static int pull_done(void *self)
     struct pull_scenario *p = self;
     if (p->kind == PULL_FULL_SPEED)
         return 0;
-    if (p->finished >= lanes_count(&p->lanes))
+    if (p->finished >= pull_lanes(p))
         return 1;
     if (p->kind == PULL_FOLLOW)
         return p->first_ns != 0 && now_ns() - p->last_ns >= p->idle_ns;
-    for (uint32_t q = 0; q < lanes_count(&p->lanes); q++)
+    for (uint32_t q = 0; q < pull_lanes(p); q++)
         if (p->in_flight[q] || p->next[q] < p->max[q])
             return 0;
     return 1;
@@ -131,7 +153,7 @@ static int pull_done(void *self)
 int pull_init(struct pull_scenario *p, struct scenario *out)
 {
     uint64_t messages = 0;
-    for (uint32_t q = 0; q < lanes_count(&p->lanes); q++) {
+    for (uint32_t q = 0; q < pull_lanes(p); q++) {
         if (p->kind == PULL_FOLLOW)
             p->max[q] = UINT64_MAX;
         p->next[q] = p->min[q];

@@ -43,6 +43,16 @@ void report_run(FILE *out, const struct engine_result *r)
         report_latency(out, "lag_us", &r->lag);
         fputc(',', out);
     }
+    if (r->interval_count) {
+        fprintf(out, "\"intervals\":[");
+        for (uint32_t i = 0; i < r->interval_count; i++) {
+            const struct interval *v = &r->intervals[i];
+            fprintf(out, "%s{\"at_s\":%.3f,\"seconds\":%.3f,\"messages\":%llu,\"p50\":%.3f,\"p99\":%.3f,\"p99_9\":%.3f,"
+                    "\"max\":%.3f}", i ? "," : "", v->at_s, v->seconds, (unsigned long long)v->messages, v->p50_us, v->p99_us,
+                    v->p99_9_us, v->max_us);
+        }
+        fprintf(out, "],");
+    }
     fprintf(out, "\"errors\":{");
     for (uint32_t i = 0; i < r->code_count; i++)
         fprintf(out, "%s\"%d\":%llu", i ? "," : "", r->codes[i].code, (unsigned long long)r->codes[i].count);

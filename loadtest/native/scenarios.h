@@ -39,13 +39,18 @@ struct pull_scenario {
     enum pull_kind kind; /* but for full speed, the CRC of every body is checked, and one pull is on its way per queue */
     uint64_t idle_ns;
     int subscription_in_pull; /* else a heartbeat must have announced the subscription */
-    uint64_t min[LANES_MAX], max[LANES_MAX], next[LANES_MAX];
+    uint32_t groups; /* of PULL_FOLLOW, each reads everything; 0 counts as 1 */
+    int commit; /* pulls commit what was read before */
+    uint64_t min[LANES_MAX], max[LANES_MAX], next[LANES_MAX]; /* by group, then lane */
     int in_flight[LANES_MAX];
     uint32_t turn, finished;
     uint64_t read, crc_sum; /* messages and sum of CRC-32 */
     uint64_t first_ns, last_ns; /* when messages came */
     uint64_t wrong_crc, wrong_offset, short_answers;
 };
+
+/* How many pulls may be on their way at once: lanes times groups. */
+uint32_t pull_lanes(const struct pull_scenario *p);
 
 /* min and max must be set (to follow: min). -ENODATA when no queue holds a message. */
 int pull_init(struct pull_scenario *p, struct scenario *out);

@@ -1,0 +1,1 @@
+"""How cost grows with topics, queues, connections, backlog, groups, slow consumers and time."""

@@ -1,0 +1,244 @@
+"""What the scenarios share: a broker for each point, what it costs while it is loaded, room on the disk, open files."""
+
+import contextlib
+import json
+import resource
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from ringmq.loadtest.markdown import Column
+from ringmq.loadtest.measurement import RINGMQ, Goal, Measurement
+from ringmq.loadtest.process_stats import private_bytes
+from ringmq.loadtest.rows import MIB, Context, send_row
+from ringmq.loadtest.targets import RingmqTarget
+from ringmq.loadtest.tools import Report, arguments_of
+
+RECORD_BYTES = 460  # of a message of 200 B in log, queue and index, about
+RESERVE_BYTES = 2 << 30  # of the disk, always left free
+FILES_BESIDE = 4096  # that a broker may need beside its connections
+CONSUMER_TIMEOUT_S = 900.0
+
+
+class GrowthError(RuntimeError):
+    """A scenario cannot be run here; the message says what it needs."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run at one place of the axis."""
+
+    at: float
+    measurement: Measurement
+
+
+@dataclass
+class Bench:
+    """Lengths and sizes of a run."""
+
+    context: Context
+    settings: Mapping[str, str | int | bool] = field(default_factory=dict)
+    backlog_bytes: int = 0
+    soak_s: float = 3600.0
+    soak_rate: float = 0.0
+    """Messages/s; 0: half of the best rate."""
+    say: Callable[[str], None] = print
+
+    @property
+    def folder(self) -> Path:
+        """Of the broker at hand."""
+        return self.context.folder / RINGMQ
+
+    @property
+    def store(self) -> Path:
+        """Its store."""
+        return self.folder / "store"
+
+    def start(
+        self, settings: Mapping[str, str | int | bool] = MappingProxyType({}), *, keep: bool = False
+    ) -> RingmqTarget:
+        """A broker, on an empty store unless told to keep it."""
+        return RingmqTarget(self.folder, {**self.settings, **settings}, self.context.cpus, keep=keep)
+
+    @contextlib.contextmanager
+    def broker(self, **settings: str | int | bool) -> Iterator[RingmqTarget]:
+        """A broker on an empty store, which is removed."""
+        with contextlib.closing(self.start(settings)) as target:
+            yield target
+
+    def quick_check(self, target: RingmqTarget, topic: str, **lanes: object) -> Report:
+        """Reads everything back."""
+        return self.context.loader(target.port).run("verify", topic=topic, **lanes)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One table. `run` measures the points of `values` in order, the first one is what others are compared with."""
+
+    name: str
+    title: str
+    axis: str
+    values: tuple[float, ...]
+    run: Callable[[Bench, Sequence[float]], Iterator[Point]]
+    columns: tuple[Column, ...]
+    goals: Mapping[float, tuple[Goal, ...]] = field(default_factory=dict)
+    """By point; LAST: whichever is the last."""
+    once: bool = False
+    """Too long to be repeated in every round."""
+
+
+LAST = float("inf")
+RATE_COLUMNS = (
+    Column("msg/s", "messages_per_s"),
+    Column("of the first", "kept", "{:.2f}"),
+    Column("p50 us", "p50"),
+    Column("p99 us", "p99"),
+    Column("p99.9 us", "p99_9"),
+)
+COST_COLUMNS = (
+    Column("private MiB", "private_mib", "{:.1f}"),
+    Column("CPU us a message", "cpu_us", "{:.2f}"),
+)
+
+
+class MemoryWatch:
+    """Looks at the private memory of processes while a block runs. MiB by seconds since its begin."""
+
+    def __init__(self, pids: Callable[[], Mapping[int, str]], every_s: float = 1.0) -> None:
+        self._pids = pids
+        self._every_s = every_s
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+        self._began = time.monotonic()
+        self.samples: list[tuple[float, float]] = []
+
+    def _look(self) -> None:
+        mib = private_bytes(self._pids())["total"] / MIB
+        self.samples.append((time.monotonic() - self._began, mib))
+
+    def _look_on(self) -> None:
+        while not self._end.wait(self._every_s):
+            self._look()
+
+    def __enter__(self) -> Self:
+        self._began = time.monotonic()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        self._thread.join()
+        if error is None:
+            self._look()
+
+    @property
+    def largest_mib(self) -> float:
+        """The largest sample."""
+        return max(mib for _, mib in self.samples)
+
+
+def cpu_us(report: Report) -> float:
+    """Processor time of the broker per message, all processes together."""
+    used = sum(process["user_s"] + process["system_s"] for process in report["watched"].values())
+    return float(1e6 * used / max(report["messages"], 1))
+
+
+def sends(bench: Bench, target: RingmqTarget, name: str, **options: object) -> Measurement:
+    """A closed loop of sends with everything read back, and what it cost."""
+    with MemoryWatch(target.pids) as memory:
+        measured = send_row(name, "send", **options)(bench.context, target)
+    values = {**measured.values, "private_mib": memory.largest_mib, "cpu_us": cpu_us(dict(measured.raw))}
+    return replace(measured, values=values)
+
+
+class Consumer:
+    """`ringmq-load consume` beside other load; `report` waits for its end."""
+
+    def __init__(self, bench: Bench, target: RingmqTarget, topic: str, **options: object) -> None:
+        words = arguments_of({"port": target.port, "topic": topic, **options})
+        self._process = subprocess.Popen(
+            [str(bench.context.tools.load), "consume", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def report(self) -> Report:
+        """What it read, once nothing has come for its idle time, or its seconds are over."""
+        out, said = self._process.communicate(timeout=CONSUMER_TIMEOUT_S)
+        if not out:
+            raise GrowthError(f"a consumer ended with {self._process.returncode}: {said.strip()[-500:]}")
+        report: Report = json.loads(out)
+        return report
+
+    def kill(self) -> None:
+        """End it if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+@contextlib.contextmanager
+def consumer(bench: Bench, target: RingmqTarget, topic: str, **options: object) -> Iterator[Consumer]:
+    """A consumer of `topic` that does not outlive the block."""
+    found = Consumer(bench, target, topic, **options)
+    try:
+        yield found
+    finally:
+        found.kill()
+
+
+def faults(sent: Report, read: Report, groups: int = 1) -> list[str]:
+    """What consumers of everything did not get as it was sent: lost, doubled, changed, out of order."""
+    wrong = []
+    if not read["ok"]:
+        wrong.append(f"consumers: {read['errors']} {read['remark']} {read['trouble']}".strip())
+    if read["read"] != groups * sent["acked"]:
+        wrong.append(f"consumed {read['read']} of {groups * sent['acked']}")
+    if read["read_crc_sum"] != groups * sent["acked_crc_sum"] % (1 << 64):
+        wrong.append("what was consumed differs from what was sent")
+    return wrong
+
+
+def need_room(bench: Bench, wanted_bytes: int, what: str) -> None:
+    """Raise GrowthError unless the disk has so much to spare."""
+    bench.context.folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(bench.context.folder).free - RESERVE_BYTES
+    if free < wanted_bytes:
+        raise GrowthError(
+            f"{what} needs {wanted_bytes / 1e9:.1f} GB of disk under {bench.context.folder}, {max(free, 0) / 1e9:.1f} "
+            f"GB are free beside a reserve of {RESERVE_BYTES / 1e9:.1f} GB: make room, or choose a smaller size"
+        )
+
+
+def need_files(connections: int) -> None:
+    """Raise the limit of open files as far as it goes; GrowthError when so many connections are too many for it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    wanted = connections + FILES_BESIDE
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise GrowthError(
+            f"{connections} connections need {wanted} open files in broker and loader each, the hard limit is {hard}: "
+            "raise it (ulimit -Hn, LimitNOFILE), or choose fewer connections"
+        )
+
+
+def queue_kib(store: Path, queues: int) -> tuple[float, float]:
+    """KiB of disk per queue: blocks of queue files, blocks of the folders they stand in."""
+    files = folders = 0
+    for path in [store / "consumequeue", *(store / "consumequeue").rglob("*")]:
+        blocks = path.stat().st_blocks * 512
+        if path.is_dir():
+            folders += blocks
+        else:
+            files += blocks
+    return files / 1024 / queues, folders / 1024 / queues

@@ -1,0 +1,238 @@
+"""The two scenarios that take one broker a long way: a backlog that grows, and a soak."""
+
+import contextlib
+import math
+import shutil
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ringmq.loadtest.growth.bench import (
+    COST_COLUMNS,
+    LAST,
+    RATE_COLUMNS,
+    Bench,
+    GrowthError,
+    MemoryWatch,
+    Point,
+    Scenario,
+    consumer,
+    cpu_us,
+    faults,
+    need_room,
+    queue_kib,
+    sends,
+)
+from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, LOAD
+from ringmq.loadtest.markdown import Column
+from ringmq.loadtest.measurement import Goal, Measurement
+from ringmq.loadtest.targets import RingmqTarget
+from ringmq.loadtest.tools import Loader, Report
+
+BACKLOG_BODY_BYTES = 1024
+BACKLOG_RECORD_BYTES = 1290  # of such a message in log, queue and index, about
+BACKLOG_QUEUES = 16
+SOAK_INTERVALS = 60
+SOAK_DISK_BYTES = 12 << 30  # that the log of a soak may take before its oldest files go
+SOAK_IDLE_MS = 10_000
+DISK_RATIO_MAX = 84  # above 85 % files go by force
+
+
+def backlog(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+    """Sends, reads of the oldest messages and a start after kill -9, with more and more GB of log behind."""
+    need_room(bench, int(1.1e9 * max(values)) + bench.context.messages_max * 460 * len(values), "backlog")
+    target = bench.start()
+    topic = bench.context.topic("backlog")
+    try:
+        held = 0
+        for value in values:
+            wanted = max(1, int(value * 1e9) // BACKLOG_RECORD_BYTES - held)
+            filled = _fill(bench, target, topic, wanted)
+            held += filled["acked"]
+            target, measured = _backlog_point(bench, target, topic)
+            if not filled["ok"]:
+                measured = replace(measured, ok=False, note=f"filling: {filled['errors']} {filled['trouble']}")
+            yield Point(value, measured)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            target.close()
+
+
+def _fill(bench: Bench, target: RingmqTarget, topic: str, messages: int) -> Report:
+    return bench.context.loader(target.port).run(
+        "batch",
+        topic=topic,
+        queues=BACKLOG_QUEUES,
+        create=True,
+        connections=8,
+        depth=2,
+        size=BACKLOG_BODY_BYTES,
+        messages=messages,
+    )
+
+
+def _backlog_point(bench: Bench, target: RingmqTarget, topic: str) -> tuple[RingmqTarget, Measurement]:
+    pull = bench.context.loader(target.port).run(
+        "pull", topic=topic, queues=BACKLOG_QUEUES, connections=16, depth=4, count=32, seconds=bench.context.seconds
+    )
+    measured = sends(bench, target, "live", queues=8, **LOAD)
+    files_kib, _ = queue_kib(bench.store, BACKLOG_QUEUES)
+    target.kill()
+    again = bench.start(keep=True)
+    values = {
+        **measured.values,
+        "pulled_per_s": float(pull["messages_per_s"]),
+        "pull_p99": float(pull["latency_us"]["p99"]),
+        "queue_file_kib": files_kib,
+        "start_s": again.start_seconds,
+    }
+    note = measured.note if pull["ok"] else f"pulls: {pull['errors']} {pull['trouble']}"
+    return again, replace(measured, values=values, ok=measured.ok and bool(pull["ok"]), note=note)
+
+
+def backlog_values(folder_free_bytes: int, wanted_gb: float) -> tuple[float, ...]:
+    """1, 2, 4, ... GB up to what is wanted; 0: up to 50 GB, or three quarters of what the disk has."""
+    top = wanted_gb or min(50.0, math.floor(0.75 * folder_free_bytes / 1e9))
+    steps = [float(1 << n) for n in range(16) if 1 << n < top]
+    return (*steps, top)
+
+
+def soak(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+    """Half of the best rate for a long time, everything consumed and compared; a point per interval.
+
+    The log is bounded by retention: old files go when the disk is fuller than at the begin by SOAK_DISK_BYTES.
+    """
+    need_room(bench, SOAK_DISK_BYTES, "soak")
+    settings = soak_settings(*shutil.disk_usage(bench.context.folder)[:2])
+    topic, lanes = bench.context.topic("soak"), {"queues": 8}
+    with bench.broker(**settings) as target:
+        loader = bench.context.loader(target.port)
+        loader.run("create", topic=topic, **lanes)
+        rate = bench.soak_rate or _best_rate(bench, target) / 2
+        bench.say(f"  soak: {rate:,.0f} messages/s for {bench.soak_s:,.0f} s")
+        every_s = bench.soak_s / len(values)
+        options = {"connections": CONSUMER_CONNECTIONS, "idle_ms": SOAK_IDLE_MS, "commit": True, **lanes}
+        with (
+            consumer(bench, target, topic, **options) as reader,
+            MemoryWatch(target.pids, min(10.0, every_s / 4)) as memory,
+        ):
+            sent = _soak_sends(bench, target, topic, rate, every_s)
+            read = reader.report()
+        yield from soak_points(sent, read, memory.samples, values)
+
+
+def soak_settings(total_bytes: int, used_bytes: int) -> dict[str, str | int | bool]:
+    """Old files go one by one once the disk holds SOAK_DISK_BYTES more than now. GrowthError when it is too full."""
+    percent = math.floor(100 * used_bytes / total_bytes) + max(1, math.ceil(100 * SOAK_DISK_BYTES / total_bytes))
+    if percent > DISK_RATIO_MAX:
+        raise GrowthError(
+            f"a soak needs a disk that is at most {DISK_RATIO_MAX} % full when it holds {SOAK_DISK_BYTES / 1e9:.0f} GB "
+            f"more, this one would be {percent} % full: make room"
+        )
+    # by force, since an hour is the youngest age that lets a file go otherwise
+    return {
+        "diskMaxUsedSpaceRatio": max(10, percent),
+        "diskSpaceCleanForciblyRatio": max(30, percent),
+        "deleteFileBatchMax": 2,
+    }
+
+
+def _best_rate(bench: Bench, target: RingmqTarget) -> float:
+    """Closed loop beside a consumer, as the soak itself."""
+    topic, lanes = bench.context.topic("best"), {"queues": 8}
+    bench.context.loader(target.port).run("create", topic=topic, **lanes)
+    with consumer(bench, target, topic, connections=CONSUMER_CONNECTIONS, idle_ms=1000, **lanes) as reader:
+        measured = sends(bench, target, "best", topic=topic, **lanes, **LOAD)
+        reader.report()
+    if not measured.ok:
+        raise GrowthError(f"the best rate of the soak is not known: {measured.note}")
+    return measured.values["messages_per_s"]
+
+
+def _soak_sends(bench: Bench, target: RingmqTarget, topic: str, rate: float, every_s: float) -> Report:
+    context, length_s = bench.context, bench.soak_s
+    loader = Loader(context.tools, target.port, context.loader_cpu, timeout_s=length_s + 120)
+    names = target.pids()
+    load: dict[str, object] = {"connections": 64, "depth": 256, "size": 200, "rate": rate, "queues": 8}
+    watch = ",".join(map(str, names))
+    return loader.run("send", topic=topic, seconds=length_s, interval=every_s, watch=watch, **load)
+
+
+def soak_points(
+    sent: Report, read: Report, samples: Sequence[tuple[float, float]], values: Sequence[float]
+) -> Iterator[Point]:
+    """A point per interval of the send report; the last one also says what became of the whole.
+
+    `grown_mib` and `p99_9_ratio` compare the medians of the last and the first third.
+    """
+    wrong = faults(sent, read)
+    stretches = sent["intervals"][: len(values)]
+    found = []
+    for value, stretch in zip(values, stretches, strict=False):
+        at_s, end_s = stretch["at_s"], stretch["at_s"] + stretch["seconds"]
+        memory = [mib for when, mib in samples if at_s <= when <= end_s]
+        found.append(
+            {
+                "minutes": value,
+                "messages_per_s": stretch["messages"] / max(stretch["seconds"], 1e-9),
+                **{name: float(stretch[name]) for name in ("p50", "p99", "p99_9", "max")},
+                **({"private_mib": max(memory)} if memory else {}),
+            }
+        )
+    third = max(1, len(found) // 3)
+    first, last = found[:third], found[-third:]
+    found[-1] |= {
+        "grown_mib": _median(last, "private_mib") - _median(first, "private_mib"),
+        "p99_9_ratio": _median(last, "p99_9") / max(_median(first, "p99_9"), 1e-9),
+        "errors": float(sum(sent["errors"].values()) + sent["unanswered"] + sent["disconnects"] + sent["bad_answers"]),
+        "lost": float(abs(sent["acked"] - read["read"])),
+        "cpu_us": cpu_us(sent),
+    }
+    ok = bool(sent["ok"]) and not wrong
+    for value, at in zip(values, found, strict=False):
+        yield Point(value, Measurement(at, ok=ok, note="; ".join(wrong), raw=sent if at is found[-1] else {}))
+
+
+def _median(points: Sequence[dict[str, float]], name: str) -> float:
+    values = [point[name] for point in points if name in point]
+    return statistics.median(values) if values else 0.0
+
+
+def soak_values(seconds: float) -> tuple[float, ...]:
+    """The ends of the intervals, in minutes."""
+    return tuple(round(seconds / 60 * number / SOAK_INTERVALS, 4) for number in range(1, SOAK_INTERVALS + 1))
+
+
+BACKLOG = Scenario(
+    "backlog",
+    "64 connections, 16 in flight, 200 B, and pulls of the oldest messages, behind a log of 1 KiB messages",
+    "GB of log",
+    (),
+    backlog,
+    (
+        *RATE_COLUMNS,
+        Column("pulled/s", "pulled_per_s"),
+        Column("pull p99 us", "pull_p99"),
+        *COST_COLUMNS,
+        Column("file KiB a queue", "queue_file_kib"),
+        Column("start s", "start_s", "{:.2f}"),
+    ),
+    once=True,
+)
+SOAK = Scenario(
+    "soak",
+    "64 connections at half of the best rate, 200 B, everything consumed",
+    "minutes",
+    (),
+    soak,
+    (*RATE_COLUMNS, Column("max us", "max"), *COST_COLUMNS),
+    {
+        LAST: (
+            Goal("grown_mib", "absolute", at_most=8.0),
+            Goal("p99_9_ratio", "absolute", at_most=1.25),
+            Goal("errors", "absolute", at_most=0.0),
+            Goal("lost", "absolute", at_most=0.0),
+        )
+    },
+    once=True,
+)

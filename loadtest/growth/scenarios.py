@@ -1,0 +1,206 @@
+"""The short scenarios: each point has a broker of its own on an empty store."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ringmq.loadtest.growth.bench import (
+    COST_COLUMNS,
+    RATE_COLUMNS,
+    RECORD_BYTES,
+    Bench,
+    Point,
+    Scenario,
+    consumer,
+    faults,
+    need_files,
+    need_room,
+    queue_kib,
+    sends,
+)
+from ringmq.loadtest.markdown import Column
+from ringmq.loadtest.measurement import Goal, Measurement
+from ringmq.loadtest.process_stats import private_bytes
+from ringmq.loadtest.targets import RingmqTarget
+
+LOAD = {"connections": 64, "depth": 16, "size": 200}
+ACTIVE_MAX = 1000
+QUEUES_OF_A_TOPIC = 8
+CONSUMER_CONNECTIONS = 8
+SLOW_PULLS_PER_S = 20  # of one slow consumer, 32 messages each
+CONSUMER_IDLE_MS = 2000
+
+
+def topics(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+    """64 connections with 16 in flight over more and more topics of 4 queues."""
+    need_room(bench, bench.context.messages_max * RECORD_BYTES, "topics")
+    for value in values:
+        with bench.broker() as target:
+            yield Point(value, sends(bench, target, "topics", topics=int(value), queues=4, **LOAD))
+
+
+def connections(bench: Bench, values: Sequence[float], depth: int) -> Iterator[Point]:
+    """More and more connections, of which at most 1,000 send; the others say nothing."""
+    need_room(bench, bench.context.messages_max * RECORD_BYTES, "connections")
+    need_files(int(max(values)))
+    for value in values:
+        active = min(int(value), ACTIVE_MAX)
+        load = {**LOAD, "connections": active, "idle": int(value) - active, "depth": depth}
+        with bench.broker() as target:
+            yield Point(value, sends(bench, target, "connections", queues=8, **load))
+
+
+def queues(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+    """More and more queues, 8 to a topic: what each costs by itself, sends over all of them, start after kill -9."""
+    need_room(bench, bench.context.messages_max * RECORD_BYTES, "queues")
+    for value in values:
+        count = max(1, int(value) // QUEUES_OF_A_TOPIC)
+        each = int(value) // count
+        target = bench.start()
+        try:
+            target, measured = _queues_point(bench, target, {"topics": count, "queues": each})
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                target.close()
+        yield Point(value, measured)
+
+
+def _queues_point(bench: Bench, target: RingmqTarget, lanes: dict[str, object]) -> tuple[RingmqTarget, Measurement]:
+    loader = bench.context.loader(target.port)
+    topic = bench.context.topic("queues")
+    total = int(str(lanes["topics"])) * int(str(lanes["queues"]))
+    sends(bench, target, "before", queues=8, **{**LOAD, "messages": 20_000})  # what the load itself needs is there now
+    before = private_bytes(target.pids())["total"]
+    loader.run("create", topic=topic, **lanes)
+    one_each = loader.run("send", topic=topic, messages=total, connections=1, depth=16, **lanes)
+    grown = private_bytes(target.pids())["total"] - before
+    files_kib, folders_kib = queue_kib(bench.store, total)
+    measured = sends(bench, target, "queues", topic=topic, **lanes, **LOAD)
+    acked = one_each["acked"] + measured.raw["acked"]
+    target.kill()
+    again = bench.start(keep=True)
+    back = bench.quick_check(again, topic, **lanes)
+    whole = bool(back["ok"]) and back["read"] == acked
+    values = {
+        **measured.values,
+        "queue_kib": grown / 1024 / total,
+        "queue_file_kib": files_kib,
+        "queue_folder_kib": folders_kib,
+        "start_s": again.start_seconds,
+    }
+    note = measured.note if whole else f"after kill -9 {back['read']} of {acked} were there"
+    return again, replace(measured, values=values, ok=measured.ok and whole, note=note)
+
+
+def groups(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+    """Sends while 1 to 16 groups read everything and commit their offsets."""
+    need_room(bench, bench.context.messages_max * RECORD_BYTES, "groups")
+    for value in values:
+        topic, lanes = bench.context.topic("groups"), {"queues": 8}
+        with bench.broker() as target:
+            bench.context.loader(target.port).run("create", topic=topic, **lanes)
+            reading = {"groups": int(value), "commit": True, "connections": CONSUMER_CONNECTIONS}
+            with consumer(bench, target, topic, idle_ms=CONSUMER_IDLE_MS, **reading, **lanes) as readers:
+                measured = sends(bench, target, "groups", topic=topic, **lanes, **LOAD)
+                read = readers.report()
+        wrong = faults(dict(measured.raw), read, int(value))
+        values_now = {**measured.values, "consumed_per_s": read["read"] / max(read["read_s"], 1e-9)}
+        note = "; ".join(filter(None, [measured.note, *wrong]))
+        yield Point(value, replace(measured, values=values_now, ok=measured.ok and not wrong, note=note))
+
+
+def slow_consumers(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+    """Sends beside consumers that fall further and further behind: 20 pulls a second each, from the beginning on."""
+    need_room(bench, bench.context.messages_max * RECORD_BYTES, "slow consumers")
+    for value in values:
+        topic, lanes = bench.context.topic("slow"), {"queues": 8}
+        with bench.broker() as target, contextlib.ExitStack() as stack:
+            bench.context.loader(target.port).run("create", topic=topic, **lanes)
+            readers = None
+            if value:
+                reading = {"groups": int(value), "connections": int(value), "rate": SLOW_PULLS_PER_S * value}
+                seconds = bench.context.warmup_s + bench.context.seconds
+                readers = stack.enter_context(consumer(bench, target, topic, seconds=seconds, **reading, **lanes))
+            measured = sends(bench, target, "slow", topic=topic, **lanes, **LOAD)
+            read = readers.report() if readers else None
+        found = dict(measured.values)
+        note, ok = measured.note, measured.ok
+        if read is not None:
+            found["consumed_per_s"] = read["read"] / max(read["read_s"], 1e-9)
+            found["behind"] = max(0.0, measured.raw["acked"] - read["read"] / value)
+            if not read["ok"]:
+                note, ok = f"{note} consumers: {read['errors']} {read['remark']} {read['trouble']}".strip(), False
+        yield Point(value, replace(measured, values=found, ok=ok, note=note))
+
+
+CONSUMED = Column("consumed/s", "consumed_per_s")
+CONNECTION_GOALS = {
+    10_000.0: (Goal("kept", "absolute", at_least=0.8), Goal("private_mib", "absolute", at_most=400.0)),
+}
+SHORT: tuple[Scenario, ...] = (
+    Scenario(
+        "topics",
+        "64 connections, 16 in flight, 200 B, over topics of 4 queues",
+        "topics",
+        (1, 4, 16, 64, 256),
+        topics,
+        (*RATE_COLUMNS, *COST_COLUMNS),
+        {256.0: (Goal("kept", "absolute", at_least=0.85),)},
+    ),
+    Scenario(
+        "queues",
+        "64 connections, 16 in flight, 200 B, over topics of 8 queues",
+        "queues",
+        (8, 64, 1000, 10_000),
+        queues,
+        (
+            *RATE_COLUMNS,
+            *COST_COLUMNS,
+            Column("memory KiB a queue", "queue_kib", "{:.2f}"),
+            Column("file KiB a queue", "queue_file_kib", "{:.1f}"),
+            Column("folder KiB a queue", "queue_folder_kib", "{:.1f}"),
+            Column("start s", "start_s", "{:.2f}"),
+        ),
+        {
+            10_000.0: (
+                Goal("queue_kib", "absolute", at_most=4.0),
+                Goal("queue_file_kib", "absolute", at_most=4.0),
+                Goal("start_s", "absolute", at_most=5.0),
+            )
+        },
+    ),
+    Scenario(
+        "connections",
+        "connections of which at most 1,000 send, 16 in flight each, 200 B",
+        "connections",
+        (64, 1000, 4000, 10_000),
+        lambda bench, values: connections(bench, values, 16),
+        (*RATE_COLUMNS, *COST_COLUMNS),
+        CONNECTION_GOALS,
+    ),
+    Scenario(
+        "connections-1",
+        "connections of which at most 1,000 send, 1 in flight each, 200 B",
+        "connections",
+        (64, 1000, 4000, 10_000),
+        lambda bench, values: connections(bench, values, 1),
+        (*RATE_COLUMNS, *COST_COLUMNS),
+        CONNECTION_GOALS,
+    ),
+    Scenario(
+        "groups",
+        "64 connections, 16 in flight, 200 B, while groups read everything",
+        "groups",
+        (1, 2, 4, 8, 16),
+        groups,
+        (*RATE_COLUMNS, CONSUMED, *COST_COLUMNS),
+    ),
+    Scenario(
+        "slow-consumers",
+        "64 connections, 16 in flight, 200 B, beside consumers of 20 pulls a second",
+        "slow consumers",
+        (0, 1, 4, 16, 64),
+        slow_consumers,
+        (*RATE_COLUMNS, CONSUMED, Column("behind, each", "behind"), *COST_COLUMNS),
+    ),
+)

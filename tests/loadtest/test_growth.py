@@ -1,0 +1,204 @@
+"""The growth bench: its points, goals, tables and plots, and every scenario once, as small as it goes."""
+
+import json
+import resource
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest.growth import bench as shared
+from ringmq.loadtest.growth import main as growth
+from ringmq.loadtest.growth.bench import LAST, Bench, GrowthError, Point, Scenario, need_files, need_room, queue_kib
+from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak_points, soak_settings, soak_values
+from ringmq.loadtest.growth.report import document, missed, tables, write_plots
+from ringmq.loadtest.growth.scenarios import SHORT
+from ringmq.loadtest.markdown import Column, markdown_table
+from ringmq.loadtest.measurement import Goal, Measurement
+from ringmq.loadtest.rows import Context
+from ringmq.loadtest.tools import build_tools
+
+SMALL = {"topics": (4,), "queues": (16,), "connections": (24,), "groups": (2,), "slow-consumers": (2,)}
+
+
+@pytest.fixture(scope="module")
+def small_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """As short as a bench can be."""
+    context = Context(
+        build_tools(),
+        tmp_path_factory.mktemp("growth"),
+        cpus=[],
+        loader_cpu=None,
+        seconds=0.3,
+        warmup_s=0.05,
+        messages_max=4000,
+        check_keys=4,
+    )
+    settings: dict[str, str | int | bool] = {"mappedFileSizeCommitLog": 16 << 20, "diskMaxUsedSpaceRatio": 95}
+    return Bench(context, settings, soak_s=3.0, soak_rate=500.0, say=lambda text: None)
+
+
+def test_the_promised_goals_stand_at_their_points() -> None:
+    goals = {
+        (scenario.name, at, goal.metric): goal.text()
+        for scenario in (*SHORT, BACKLOG, SOAK)
+        for at, some in scenario.goals.items()
+        for goal in some
+    }
+    assert goals == {
+        ("topics", 256, "kept"): ">=0.85",
+        ("queues", 10_000, "queue_kib"): "<=4",
+        ("queues", 10_000, "queue_file_kib"): "<=4",
+        ("queues", 10_000, "start_s"): "<=5",
+        ("connections", 10_000, "kept"): ">=0.8",
+        ("connections", 10_000, "private_mib"): "<=400",
+        ("connections-1", 10_000, "kept"): ">=0.8",
+        ("connections-1", 10_000, "private_mib"): "<=400",
+        ("soak", LAST, "grown_mib"): "<=8",
+        ("soak", LAST, "p99_9_ratio"): "<=1.25",
+        ("soak", LAST, "errors"): "<=0",
+        ("soak", LAST, "lost"): "<=0",
+    }
+    for scenario in SHORT:
+        assert set(scenario.goals) <= set(scenario.values), scenario.name
+
+
+def test_points_are_compared_with_the_first_one() -> None:
+    points = [Point(at, Measurement({"messages_per_s": rate})) for at, rate in ((1, 200.0), (4, 100.0), (16, 300.0))]
+    assert [point.measurement.values["kept"] for point in growth.with_kept(points)] == [1.0, 0.5, 1.5]
+
+
+def two_points(rates: Sequence[float], goals: dict[float, tuple[Goal, ...]]) -> Scenario:
+    def run(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+        for at, rate in zip(values, rates, strict=True):
+            if not rate:
+                raise GrowthError("no room")
+            yield Point(at, Measurement({"messages_per_s": rate, "p99": 1000.0, "private_mib": 80.0}))
+
+    return Scenario("twice", "two points", "things", (1, 8), run, (Column("msg/s", "messages_per_s"),), goals)
+
+
+def test_tables_goals_and_plots(small_bench: Bench, tmp_path: Path) -> None:
+    scenario = two_points(
+        (100.0, 70.0), {8: (Goal("kept", "absolute", at_least=0.8),), LAST: (Goal("p99", "absolute", at_most=2000),)}
+    )
+    report = document([scenario], growth.run_growth(small_bench, [scenario], 2), small_bench, rounds=2)
+    report = json.loads(json.dumps(report))
+    assert [len(point["summary"]["raw"]) for point in report["scenarios"][0]["points"]] == [2, 2]
+    assert [len(point["goals"]) for point in report["scenarios"][0]["points"]] == [0, 2]
+    text = tables(report, [scenario])
+    assert "| things | msg/s | counts |" in text
+    assert "| 8 | 70 | yes |" in text
+    assert "kept 0.7 (>=0.8: SHORT)" in text
+    assert missed(report) == ["twice at 8: kept"]
+    write_plots(report, tmp_path / "growth.svg")
+    assert (tmp_path / "growth.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_a_scenario_that_cannot_go_on_is_noted_at_its_point(small_bench: Bench) -> None:
+    scenario = two_points((100.0, 0.0), {})
+    report = document([scenario], growth.run_growth(small_bench, [scenario], 1), small_bench, rounds=1)
+    assert missed(report) == ["twice at 8: no run counts"]
+    assert "no room" in tables(report, [scenario])
+
+
+def test_a_table_says_what_was_not_measured() -> None:
+    column = Column("p99 ms", "p99", "{:.2f}", 1e-3)
+    assert markdown_table(["n", column.title], [["1", column.text({"p99": 1234.0})], ["2", column.text({})]]) == (
+        "| n | p99 ms |\n|---|---|\n| 1 | 1.23 |\n| 2 | - |\n"
+    )
+
+
+def test_options_choose_scenarios_and_points(tmp_path: Path) -> None:
+    options = growth.parse(["--only", "topics,soak,backlog", "--values", "topics=64,1", "--backlog-gb", "3"])
+    chosen = {scenario.name: scenario.values for scenario in growth.scenarios_of(options, 10 << 30)}
+    assert chosen["topics"] == (1, 64)
+    assert chosen["backlog"] == (1, 2, 3)
+    assert (len(chosen["soak"]), chosen["soak"][-1]) == (60, 60.0)
+    assert len(growth.scenarios_of(growth.parse([]), 10 << 30)) == len(growth.NAMES)
+    for wrong in (["--only", "nosuch"], ["--values", "soak=1"], ["--values", "topics=x"], ["--rounds", "0"]):
+        with pytest.raises(SystemExit):
+            growth.parse(wrong)
+
+
+def test_a_backlog_is_as_large_as_the_disk_allows() -> None:
+    assert backlog_values(500 << 30, 0)[-2:] == (32, 50)
+    assert backlog_values(int(20e9), 0) == (1, 2, 4, 8, 15)
+    assert backlog_values(0, 0.25) == (0.25,)
+
+
+def test_what_the_machine_does_not_have_is_said_before(small_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(GrowthError, match=r"the run needs 1000000.0 GB of disk"):
+        need_room(small_bench, 10**15, "the run")
+    monkeypatch.setattr(shared.resource, "setrlimit", lambda *ignored: None)
+    monkeypatch.setattr(shared.resource, "getrlimit", lambda which: (1024, 8192))
+    assert resource.RLIMIT_NOFILE is not None
+    need_files(4096)
+    with pytest.raises(GrowthError, match="10000 connections need 14096 open files"):
+        need_files(10_000)
+
+
+def test_blocks_of_queue_files_and_of_their_folders_are_counted_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "consumequeue" / "T" / "0"
+    folder.mkdir(parents=True)
+    with (folder / f"{0:020}").open("wb") as file:
+        file.write(b"x" * 20)
+        file.truncate(6_000_000)
+    files, folders = queue_kib(tmp_path, 1)
+    assert 0 < files < 100  # sparse
+    assert folders == sum(path.stat().st_blocks / 2 for path in (tmp_path / "consumequeue", folder.parent, folder))
+
+
+def test_a_soak_needs_room_on_the_disk() -> None:
+    settings = soak_settings(1000 << 30, 500 << 30)
+    assert settings["diskMaxUsedSpaceRatio"] == 52
+    with pytest.raises(GrowthError, match="84 % full"):
+        soak_settings(100 << 30, 80 << 30)
+
+
+def test_a_soak_is_judged_by_its_thirds_and_by_what_came_out() -> None:
+    stretches = [
+        {"at_s": float(n), "seconds": 1.0, "messages": 100, "p50": 1.0, "p99": 2.0, "p99_9": 10.0 + n, "max": 50.0}
+        for n in range(9)
+    ]
+    sent = {
+        "intervals": stretches, "acked": 900, "acked_crc_sum": 7, "errors": {"2": 3}, "unanswered": 1, "disconnects": 0,
+        "bad_answers": 0, "ok": False, "watched": {}, "messages": 900,
+    }  # fmt: skip
+    read = {"read": 898, "read_crc_sum": 6, "ok": True}
+    samples = [(n + 0.5, 80.0 + n) for n in range(9)]
+    points = list(soak_points(sent, read, samples, soak_values(9)[:9]))
+    assert len(points) == 9
+    last = points[-1].measurement
+    assert not last.ok
+    assert "consumed 898 of 900" in last.note
+    assert (last.values["errors"], last.values["lost"], last.values["grown_mib"]) == (4, 2, 6)
+    assert last.values["p99_9_ratio"] == pytest.approx(17 / 11)
+    read.update(read=900, read_crc_sum=7)
+    assert next(soak_points({**sent, "ok": True}, read, samples, soak_values(9)[:9])).measurement.ok
+
+
+@pytest.mark.parametrize("scenario", [item for item in SHORT if item.name in SMALL], ids=lambda scenario: scenario.name)
+def test_a_scenario_measures_its_points(scenario: Scenario, small_bench: Bench) -> None:
+    values = SMALL[scenario.name]
+    points = list(scenario.run(small_bench, values))
+    assert [point.at for point in points] == list(values)
+    for point in points:
+        assert point.measurement.ok, point.measurement.note
+        shown = {column.name for column in scenario.columns} - {"kept", "consumed_per_s", "behind"}
+        assert shown <= set(point.measurement.values)
+    assert not small_bench.store.exists()
+
+
+def test_a_backlog_is_pulled_and_started_on(small_bench: Bench) -> None:
+    (point,) = list(BACKLOG.run(small_bench, (0.01,)))
+    assert point.measurement.ok, point.measurement.note
+    assert {"pulled_per_s", "pull_p99", "start_s", "private_mib"} <= set(point.measurement.values)
+
+
+def test_a_soak_consumes_everything(small_bench: Bench) -> None:
+    soak = replace(SOAK, values=soak_values(small_bench.soak_s)[:3])
+    points = list(soak.run(small_bench, soak.values))
+    assert points[-1].measurement.ok, points[-1].measurement.note
+    assert (points[-1].measurement.values["errors"], points[-1].measurement.values["lost"]) == (0, 0)
