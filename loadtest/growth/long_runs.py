@@ -34,7 +34,7 @@ BACKLOG_RECORD_BYTES = 1290  # of such a message in log, queue and index, about
 BACKLOG_QUEUES = 16
 SOAK_INTERVALS = 60
 SOAK_DISK_BYTES = 12 << 30  # that the log of a soak may take before its oldest files go
-SOAK_IDLE_MS = 10_000
+SOAK_IDLE_MS = 10_000  # at most
 DISK_RATIO_MAX = 84  # above 85 % files go by force
 
 
@@ -111,7 +111,12 @@ def soak(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
         rate = bench.soak_rate or _best_rate(bench, target) / 2
         bench.say(f"  soak: {rate:,.0f} messages/s for {bench.soak_s:,.0f} s")
         every_s = bench.soak_s / len(values)
-        options = {"connections": CONSUMER_CONNECTIONS, "idle_ms": SOAK_IDLE_MS, "commit": True, **lanes}
+        options = {
+            "connections": CONSUMER_CONNECTIONS,
+            "idle_ms": min(SOAK_IDLE_MS, 500 * bench.soak_s),
+            "commit": True,
+            **lanes,
+        }
         with (
             consumer(bench, target, topic, **options) as reader,
             MemoryWatch(target.pids, min(10.0, every_s / 4)) as memory,
