@@ -14,6 +14,7 @@ from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_nam
 from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.remoting.properties_text import BadProperties, parse_assignment, parse_properties, read_properties_text
 
+DEFAULT_STORE = "~/ringmq-store"
 _PREFIX = "RINGMQ_"
 
 
@@ -38,6 +39,11 @@ def read_config(
     config, more = resolve(settings)
     root, log = _without_tilde(config.store_path_root_dir), _without_tilde(config.store_path_commit_log)
     return replace(config, store_path_root_dir=root, store_path_commit_log=log), [*notices, *more]
+
+
+def default_store(environ: Mapping[str, str]) -> str:
+    """The store where no source names one: the service manager's StateDirectory, else a folder of the user."""
+    return environ.get("STATE_DIRECTORY", "").partition(":")[0] or str(Path(DEFAULT_STORE).expanduser())
 
 
 def read_settings(

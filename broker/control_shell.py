@@ -11,7 +11,7 @@ from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.ports import SUBSCRIPTION_NONE
-from ringmq.broker.run_config import read_run_config, store_config
+from ringmq.broker.run_config import read_run_config, store_config, write_run_config
 from ringmq.broker.slave_role import SlaveRole
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables import load_state
@@ -58,13 +58,17 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
             broker.deletions.add(topic, now_ms())
             broker.offsets.forget_topic(topic)
 
-    def show_limits(changed: BrokerConfig) -> None:
+    def take_over(changed: BrokerConfig) -> None:
+        try:
+            write_run_config(spec.plane_name, changed)  # for a successor of this process
+        except OSError as error:
+            log(f"the changed configuration holds until control is started again: {error}")
         settings.pull_memory_bytes_max = changed.max_transfer_bytes_on_message_in_memory
         settings.pull_memory_count_max = changed.max_transfer_count_on_message_in_memory
         settings.pull_disk_bytes_max = changed.max_transfer_bytes_on_message_in_disk
         settings.pull_disk_count_max = changed.max_transfer_count_on_message_in_disk
 
-    broker.on_config = show_limits
+    broker.on_config = take_over
     name_servers = OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
     role = plane.role(spec.role)
 

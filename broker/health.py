@@ -143,7 +143,11 @@ def _name_servers(config: BrokerConfig, report: ControlReport | None) -> tuple[l
     if report is None:
         return ["no name server has been told of this broker yet"], []
     silent = [server for server in report.name_servers if not server.registered or server.failures]
-    lines = [f"name server {server.address} does not answer ({server.failures} tries)" for server in silent]
+    lines = [
+        f"name server {server.address} "
+        + (f"does not answer ({server.failures} tries)" if server.failures else "has not answered yet")
+        for server in silent
+    ]
     if all(not server.registered for server in report.name_servers):
         return [*lines, "no name server knows this broker"], []
     return [], lines

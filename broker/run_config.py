@@ -9,13 +9,20 @@ from ringmq.ipc.segment import segment_path
 from ringmq.store.config import StoreConfig
 
 
+def run_config_path(plane_name: str) -> Path:
+    """Where the configuration of a running broker stands."""
+    return segment_path(plane_name, "config")
+
+
 def write_run_config(plane_name: str, config: BrokerConfig) -> Path:
-    """Write every property; only the owner may read it."""
-    path = segment_path(plane_name, "config")
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    """Write every property, replacing the file as a whole; only the owner may read it."""
+    path = run_config_path(plane_name)
+    fresh = path.with_name(path.name + ".new")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         json.dump(config.as_properties(), file)
+    fresh.replace(path)
     return path
 
 

@@ -7,7 +7,6 @@ for it, once more from the order on.
 """
 
 import contextlib
-import errno
 import os
 import secrets
 import socket
@@ -20,11 +19,17 @@ from pathlib import Path
 from ringmq.broker import appends, plane_setup
 from ringmq.broker.config import BrokerConfig
 from ringmq.broker.dispatch_shell import leave_failed_marker
+from ringmq.broker.listening import listen, listen_for_slaves, listen_pair, listener_per_reader
 from ringmq.broker.replication_relations import waits_for_replicas
 from ringmq.broker.run_config import store_config, write_run_config
+from ringmq.broker.self_probe import address_to_ask
+from ringmq.broker.service_report import ServiceReport
+from ringmq.broker.start_error import StartError
 from ringmq.broker.tables import load_into
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError
+from ringmq.ipc.kept_sockets import KeptSockets
+from ringmq.ipc.notify import service_manager
 from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
@@ -40,7 +45,6 @@ from ringmq.store.recovery import RecoveredStore, recover
 from ringmq.store.salvage import SalvageError
 from ringmq.store.store_lock import StoreLock
 
-LISTEN_BACKLOG = 1024
 SHM_FREE_MIN_BYTES = 4 << 20
 """Twice what an empty store touches at its start."""
 ROLES = {
@@ -53,14 +57,6 @@ ROLES = {
     "ha-slave": lib.RMQ_ROLE_HA,
 }
 HA_MODULE = "ringmq.ha.worker"
-
-
-class StartError(RuntimeError):
-    """The broker cannot start; the message says what to do. `status` is the exit status."""
-
-    def __init__(self, message: str, status: int = 1) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +72,9 @@ class ServeOptions:
 
 
 def log(text: str) -> None:
-    """One line for the operator, with the time."""
-    print(f"{time.strftime('%H:%M:%S')} ringmq: {text}", file=sys.stderr, flush=True)
+    """One line for the operator, with the time unless the journal adds it."""
+    clock = "" if "JOURNAL_STREAM" in os.environ else f"{time.strftime('%H:%M:%S')} "
+    print(f"{clock}ringmq: {text}", file=sys.stderr, flush=True)
 
 
 def probe_engine() -> None:
@@ -107,70 +104,11 @@ def resolve_host(config: BrokerConfig) -> tuple[str, str]:
         raise StartError(f"brokerIP1 = {host!r} has no address: {error}; give a numeric address") from error
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening TCP socket; StartError names address and cause."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    deadline = time.monotonic() + 1.0
-    while True:
-        try:
-            listener.bind((host, port))
-            break
-        except OSError as error:
-            # A port may stay bound for some ms after kill -9 of its last owner (multishot requests in flight).
-            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
-                listener.close()
-                raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-            time.sleep(0.005)
-    listener.listen(LISTEN_BACKLOG)
-    return listener
-
-
-def listen_pair(host: str, port: int) -> tuple[socket.socket, socket.socket]:
-    """The broker's port and its VIP port (port - 2). Port 0 = any pair that is free."""
-    if port:
-        return listen(host, port), listen(host, port - 2)
-    for _ in range(64):
-        main = listen(host, 0)
-        with contextlib.suppress(StartError):
-            return main, listen(host, main.getsockname()[1] - 2)
-        main.close()
-    raise StartError("no two free ports n and n - 2 were found")
-
-
-def listen_for_slaves(config: BrokerConfig, *, any_port: bool) -> socket.socket:
-    """The HA listener: haListenPort, by default listenPort + 1 (`BrokerStartup`). `any_port`: listenPort was 0, so any
-    free port will do where haListenPort says none."""
-    try:
-        return listen(config.bind_address, config.ha_listen_port or (0 if any_port else config.listen_port + 1))
-    except StartError as error:
-        raise StartError(f"{error}, where slaves would connect; set haListenPort to a free port") from error
-
-
-def listener_per_reader(first: socket.socket, readers: int) -> list[socket.socket]:
-    """`first` and as many sockets on its address as more readers need: the kernel spreads new connections over them.
-
-    With one common socket one reader gets them all. SO_REUSEPORT is set only now, so that another broker's first
-    socket, which is bound without it, is still refused.
-    """
-    listeners = [first]
-    for _ in range(readers - 1):
-        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        more = socket.socket(first.family, socket.SOCK_STREAM)
-        more.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        more.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        more.bind(first.getsockname())
-        more.listen(LISTEN_BACKLOG)
-        listeners.append(more)
-    return listeners
-
-
-def recover_store(config: BrokerConfig) -> RecoveredStore:
-    """Bring the store into a state that the workers can continue; tells what was done."""
+def recover_store(config: BrokerConfig, tell: Callable[[str], None]) -> RecoveredStore:
+    """Bring the store into a state that the workers can continue; logs what was done."""
     began = time.monotonic()
     try:
-        recovered = recover(store_config(config), every_topic=config.broker_role == "SLAVE")
+        recovered = recover(store_config(config), every_topic=config.broker_role == "SLAVE", tell=tell)
     except OSError as error:
         raise StartError(f"{config.store_path_root_dir}: the store cannot be recovered: {error}") from error
     except StoreLoadError as error:
@@ -299,20 +237,23 @@ def readable_end(plane: Plane) -> int:
     return int(min(marks.append_offset, marks.confirm_limit) if limited else marks.append_offset)
 
 
+def all_is_readable(plane: Plane) -> bool:
+    """Dispatch has come to the end of what was recovered, or it cannot."""
+    marks = plane.watermarks
+    return bool(marks.dispatched_offset >= plane.header.readable_from or marks.dispatch_fault)
+
+
 class Announcer:
     """Prints the one line containing `ready` when every worker serves and all that was recovered can be read."""
 
-    def __init__(self, plane: Plane, text: str, announce: Callable[[str], None]) -> None:
-        self._plane = plane
+    def __init__(self, text: str, announce: Callable[[str], None]) -> None:
         self._text = text
         self._announce = announce
         self._done = False
 
-    def tick(self, all_serving: bool) -> None:
+    def tick(self, serving: bool) -> None:
         """Called by the supervisor some times a second."""
-        marks = self._plane.watermarks
-        readable = marks.dispatched_offset >= self._plane.header.readable_from or marks.dispatch_fault
-        if not self._done and all_serving and readable:
+        if not self._done and serving:
             self._done = True
             self._announce(self._text)
 
@@ -333,6 +274,12 @@ class House:
     namesrv: socket.socket | None
 
     @property
+    def all_listeners(self) -> list[socket.socket]:
+        """Every listening socket."""
+        main, vip = self.listeners
+        return [*main, *vip, *(one for one in (self.ha, self.namesrv) if one is not None)]
+
+    @property
     def place(self) -> str:
         """Where clients and name server clients connect to."""
         config = self.config
@@ -342,18 +289,18 @@ class House:
         return f"{text}, name server on {config.broker_ip1}:{self.namesrv.getsockname()[1]}"
 
 
-def open_house(options: ServeOptions) -> House:
+def open_house(options: ServeOptions, kept: KeptSockets) -> House:
     """Lock, listeners, plan. Raises StartError before anything was changed for good."""
     config = options.config
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
     remove_segments(plane_name(root))  # under our lock the page of a broker that was killed would count as live
     host, store_host = resolve_host(config)
-    main, vip = listen_pair(config.bind_address, config.listen_port)
+    main, vip = listen_pair(config.bind_address, config.listen_port, kept)
     port = int(main.getsockname()[1])
     config = replace(config, listen_port=port, broker_ip1=host)
     is_slave = config.broker_role == "SLAVE"
-    ha = None if is_slave else listen_for_slaves(config, any_port=not options.config.listen_port)
+    ha = None if is_slave else listen_for_slaves(config, any_port=not options.config.listen_port, kept=kept)
     config = replace(config, ha_listen_port=port + 1 if ha is None else ha.getsockname()[1])
     cpus = list(options.cpus) or sorted(os.sched_getaffinity(0))
     placement = place(
@@ -365,19 +312,24 @@ def open_house(options: ServeOptions) -> House:
     )
     namesrv = None
     if options.namesrv_port is not None:
-        namesrv = listen(config.bind_address, options.namesrv_port)
+        namesrv = listen(config.bind_address, options.namesrv_port, kept)
         address = f"{config.broker_ip1}:{namesrv.getsockname()[1]}"
         config = replace(config, namesrv_addr=";".join(filter(None, [config.namesrv_addr, address])))
         placement.cpus_by_worker["namesrv"] = placement.cpus_by_worker["control"]
-    listeners = listener_per_reader(main, placement.readers), listener_per_reader(vip, placement.readers)
-    return House(config, root, lock, placement, store_host, listeners, ha, namesrv)
+    readers = placement.readers
+    listeners = listener_per_reader(main, readers, kept), listener_per_reader(vip, readers, kept)
+    house = House(config, root, lock, placement, store_host, listeners, ha, namesrv)
+    for address in kept.close_rest():
+        log(f"the service manager had kept a listener on {address}: it is not wanted any more, closed")
+    kept.keep(house.all_listeners)
+    return house
 
 
-def open_store(house: House) -> tuple[Plane, list[WorkerSpec]]:
-    """What an order wants done to the closed store, recovery, shared memory. Raises StartError."""
+def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[WorkerSpec]]:
+    """What an order wants done to the closed store, recovery, shared memory. `tell` what is being done. StartError."""
     config, root = house.config, house.root
     follow_order(config)
-    recovered = recover_store(config)
+    recovered = recover_store(config, tell)
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
         plane = make_plane(config, root, recovered, house.placement, house.store_host)
@@ -399,17 +351,22 @@ def follow_order(config: BrokerConfig) -> None:
         ) from error
 
 
-def run_store(house: House, announce: Callable[[str], None], before: Supervisor | None) -> tuple[Supervisor, int]:
+def run_store(
+    house: House, report: ServiceReport, announce: Callable[[str], None], before: Supervisor | None
+) -> tuple[Supervisor, int]:
     """From the opening of the store to its closing: the supervisor that has run, and the exit status."""
-    plane, specs = open_store(house)
+    with report.patience():
+        plane, specs = open_store(house, report.recovering)
+    report.watch(plane)
     supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (house.lock.descriptor,), log)
-    text = f"ready: {house.place}, store {house.root}"
-    announcer = Announcer(plane, text, announce)
+    announcer = Announcer(f"ready: {house.place}, store {house.root}", announce)
 
     def tick(all_serving: bool) -> None:
         if before is not None and before.stop_asked:  # told while the store was closed
             supervisor.stop()
-        announcer.tick(all_serving)
+        serving = all_serving and all_is_readable(plane)
+        announcer.tick(serving)
+        report.tick(time.monotonic_ns() // 1_000_000, serving=serving, stopping=supervisor.stop_asked)
 
     status = finish(plane, house.root, supervisor.run(tick))
     supervisor.close()
@@ -423,11 +380,14 @@ def serve(options: ServeOptions) -> int:
 
     A worker may ask for the store to be closed and opened again: same process, lock and listeners, new workers.
     """
+    manager = service_manager()
+    kept = KeptSockets.of_this_process(manager)
     probe_engine()
-    house = open_house(options)
-    supervisor, status = run_store(house, options.announce, None)
+    house = open_house(options, kept)
+    report = ServiceReport(manager, house.config, address_to_ask(house.listeners[0][0]), house.place, log)
+    supervisor, status = run_store(house, report, options.announce, None)
     while supervisor.restart_wanted:
-        supervisor, status = run_store(house, log, supervisor)  # who waits for the announcement has gone on
+        supervisor, status = run_store(house, report, log, supervisor)  # who waits for the announcement has gone on
     house.lock.close()
     return status
 

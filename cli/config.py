@@ -1,4 +1,4 @@
-"""`ringmq config`: check a file, show the values in use, print the reference page."""
+"""`ringmq config`: check a file, show the values in use, hand them to a running broker, print the reference page."""
 
 from __future__ import annotations
 
@@ -97,6 +97,22 @@ def show(config_file: Path | None, assignments: tuple[str, ...], changed: bool, 
     if changed:
         rows = [row for row in rows if row["value"] != row["default"]]
     print_rows(output, rows, ["name", "value", "place", "live"])
+
+
+@config.command()
+@click.option("-c", "--config", "config_file", type=_FILE, help="broker.conf.")
+@click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="As for `ringmq broker`; repeatable.")
+@click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Store of the running broker.")
+@output_option
+def reload(config_file: Path | None, assignments: tuple[str, ...], store: Path | None, output: str) -> None:
+    """Hand a changed configuration to the broker that runs on this machine, and say what became of each key.
+
+    Give the options that the broker was started with. Exit status 0: all of it is in force; 3: some keys need a
+    restart, the others are in force; 1: nothing was changed.
+    """
+    from ringmq.cli.config_reload import reload_broker
+
+    sys.exit(reload_broker(config_file, assignments, store, output))
 
 
 @config.command()

@@ -10,8 +10,6 @@ import click
 
 from ringmq.cli.arguments import pairs
 
-DEFAULT_STORE = "~/ringmq-store"
-
 _shared = (
     click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Store folder (storePathRootDir)."),
     click.option("--port", type=click.IntRange(0, 65535), help="Broker port (listenPort); 0 = any free."),
@@ -62,6 +60,7 @@ def _run_group(
     namesrv_port: int,
     slaves: int,
 ) -> int:
+    from ringmq.broker.config_sources import DEFAULT_STORE
     from ringmq.cli.serve_group import run_group, slave_store
 
     named = pairs(assignments, "--set").get("storePathRootDir")
@@ -109,9 +108,10 @@ def _run(
         raise click.ClickException(NATIVE_HINT)
     try:
         from ringmq.broker.config import ConfigError
-        from ringmq.broker.config_sources import read_config
-        from ringmq.broker.server import ServeOptions, StartError, log
+        from ringmq.broker.config_sources import default_store, read_config
+        from ringmq.broker.server import ServeOptions, log
         from ringmq.broker.server import serve as serve_broker
+        from ringmq.broker.start_error import StartError
         from ringmq.store.store_lock import StoreLockedError
     except ImportError as error:
         raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error
@@ -126,7 +126,7 @@ def _run(
         for notice in notices:
             log(notice)
         if not config.store_path_root_dir:
-            config = replace(config, store_path_root_dir=str(Path(DEFAULT_STORE).expanduser()))
+            config = replace(config, store_path_root_dir=default_store(os.environ))
         options = ServeOptions(config, namesrv_port, _cpu_numbers(cpus), announce=lambda text: click.echo(text))
         status = serve_broker(options)
     except (ConfigError, StoreLockedError) as error:

@@ -17,12 +17,16 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
+from ringmq.ipc.kept_sockets import KeptSockets, ListeningSocket
+from ringmq.ipc.notify import service_manager
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.core import RouteRegistry
 from ringmq.namesrv.handlers import NamesrvHandlers
 from ringmq.namesrv.kv import KvConfig, load_kv, save_kv
+from ringmq.namesrv.service_report import report
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.errors import FrameError, RemotingError
@@ -63,6 +67,11 @@ class NamesrvServer:
     def connection_count(self) -> int:
         """Open connections."""
         return len(self._connections)
+
+    @property
+    def listeners(self) -> Sequence[ListeningSocket]:
+        """The listening sockets, which are the loop's own."""
+        return () if self._server is None else self._server.sockets
 
     async def start(self, listener: socket.socket | None = None) -> int:
         """Listen, on a socket that is there already or on the configured address; the port. Raises `OSError`."""
@@ -209,15 +218,22 @@ class _Connection(asyncio.Protocol):
 
 
 async def run(config: NamesrvConfig) -> None:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM or SIGINT, and tell the service manager, where there is one."""
+    manager = service_manager()
+    kept = KeptSockets.of_this_process(manager)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     server = NamesrvServer(config)
-    port = await server.start()
+    port = await server.start(kept.take(config.bind_address, config.listen_port))
+    kept.close_rest()
+    kept.keep(server.listeners)
     print(f"ringmq namesrv ready on {config.bind_address}:{port}", flush=True)
+    reporter = asyncio.create_task(report(manager, server.handlers.registry, config.bind_address, port))
     await stop.wait()
+    reporter.cancel()
+    manager.stopping("stopping")
     await server.close()
 
 

@@ -90,11 +90,12 @@ def recover(
     window_bytes: int = REDISPATCH_WINDOW_BYTES,
     every_topic: bool = False,
     clock: Callable[[], float] = time.perf_counter,
+    tell: Callable[[str], None] = lambda what: None,
 ) -> RecoveredStore:
     """Load and repair the store; the caller holds its lock. Idempotent: a recovery that dies is simply run again.
 
     `every_topic`: records of topics that are in no configuration get their queues, too. On a slave those are topics
-    whose settings have not come yet, elsewhere deleted ones.
+    whose settings have not come yet, elsewhere deleted ones. `tell` is called with what is being done.
 
     Raises StoreLoadError when the files cannot be a store of this configuration, OSError as it comes.
     """
@@ -106,6 +107,7 @@ def recover(
         _drop_caches(config)
         stages.end("drop caches")
     store = MessageStore(config)
+    tell("opening log files and queues")
     _load_log(store)
     result.checkpoint = read_checkpoint(root)
     result.min_offset = store.commit_log.min_offset
@@ -116,8 +118,9 @@ def recover(
     stages.end("load queues")
     start = _scan_start(store, result, window_bytes)
     stages.end("find start")
-    _scan(store, result, start, every_topic=every_topic)
+    _scan(store, result, start, every_topic=every_topic, tell=tell)
     stages.end("scan log")
+    tell("putting queues and index right")
     result.cut_bytes = cut_log(store.commit_log.files, result.append_offset, result.reasons)
     stages.end("cut log")
     truncate_queues(store, result.queues, result.append_offset, wipe_tails=result.mode == CHECKPOINT)
@@ -263,7 +266,13 @@ def _known_topics(root: Path) -> set[str] | None:
 
 
 def _scan(
-    store: MessageStore, result: RecoveredStore, start: int, *, every_topic: bool = False, limit: int = NO_LIMIT
+    store: MessageStore,
+    result: RecoveredStore,
+    start: int,
+    *,
+    every_topic: bool = False,
+    limit: int = NO_LIMIT,
+    tell: Callable[[str], None] = lambda what: None,
 ) -> None:
     table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
     if table == ffi.NULL:
@@ -274,7 +283,7 @@ def _scan(
         row.queue_max, row.queue_end, row.is_batch = queue.max_offset, queue.physical_end, int(queue.is_batch)
     state = ffi.new("struct rmq_log_recovery *")
     lib.rmq_log_recovery_init(state, table)
-    append = _scan_files(store, result, start, state, limit)
+    append = _scan_files(store, result, start, state, limit, tell)
     torn = state.last_properties_state
     was_readable = result.mode == CLEAN or (result.mode == SAME_BOOT and state.last_offset < _queues_end(result))
     keep = state.last_offset < 0 or torn == 0 or was_readable
@@ -288,7 +297,9 @@ def _scan(
     _take_rows(table, result, None if every_topic else _known_topics(store.config.root))
 
 
-def _scan_files(store: MessageStore, result: RecoveredStore, start: int, state: Any, limit: int) -> int:
+def _scan_files(
+    store: MessageStore, result: RecoveredStore, start: int, state: Any, limit: int, tell: Callable[[str], None]
+) -> int:
     """Scan file after file; returns the end of the last valid record (or the blank that ends the newest file).
 
     Records that end above `limit` are left out.
@@ -301,6 +312,7 @@ def _scan_files(store: MessageStore, result: RecoveredStore, start: int, state: 
     offset = start
     while offset < limit and (found := files.find(offset)) is not None:
         file_start, mapped = found
+        tell(f"reading the log, {offset - start >> 20} of at most {files.end_offset - start >> 20} MiB")
         data, end = ffi.from_buffer(mapped), min(len(mapped), limit - file_start)
         check_crc = int(store.config.check_crc_on_recover)
         at = lib.rmq_log_recovery_scan(state, data, offset - file_start, end, file_start, check_crc)

@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from ringmq.broker.server import StartError, listen, listener_per_reader
+from ringmq.broker.listening import listen, listener_per_reader
+from ringmq.broker.start_error import StartError
 
 
 def accepted(listener: socket.socket) -> int:

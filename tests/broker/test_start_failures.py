@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def test_while_a_store_recovers_the_page_of_its_last_broker_does_not_count(
     plane.publish_watermarks()
     seen = []
 
-    def recover(_: BrokerConfig) -> None:
+    def recover(_: BrokerConfig, tell: Callable[[str], None]) -> None:
         seen.append((store_is_locked(tmp_path), read_watermarks(tmp_path).live))
         raise StartError("far enough")
 

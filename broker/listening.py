@@ -1,0 +1,85 @@
+"""The broker's listening sockets: made, or taken over from the service manager that has kept them over a restart."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import time
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.start_error import StartError
+from ringmq.ipc.kept_sockets import KeptSockets
+from ringmq.ipc.notify import ServiceManager
+
+LISTEN_BACKLOG = 1024
+NOTHING_KEPT = KeptSockets(ServiceManager({}), [])
+
+
+def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT) -> socket.socket:
+    """A listening TCP socket; StartError names address and cause."""
+    taken = kept.take(host, port)
+    if taken is not None:
+        return taken
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    deadline = time.monotonic() + 1.0
+    while True:
+        try:
+            listener.bind((host, port))
+            break
+        except OSError as error:
+            # A port may stay bound for some ms after kill -9 of its last owner (multishot requests in flight).
+            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                listener.close()
+                raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+            time.sleep(0.005)
+    listener.listen(LISTEN_BACKLOG)
+    return listener
+
+
+def listen_pair(host: str, port: int, kept: KeptSockets = NOTHING_KEPT) -> tuple[socket.socket, socket.socket]:
+    """The broker's port and its VIP port (port - 2). Port 0 = any pair that is free."""
+    if port:
+        return listen(host, port, kept), listen(host, port - 2, kept)
+    for _ in range(64):
+        main = listen(host, 0)
+        with contextlib.suppress(StartError):
+            return main, listen(host, main.getsockname()[1] - 2)
+        main.close()
+    raise StartError("no two free ports n and n - 2 were found")
+
+
+def listen_for_slaves(config: BrokerConfig, *, any_port: bool, kept: KeptSockets = NOTHING_KEPT) -> socket.socket:
+    """The HA listener: haListenPort, by default listenPort + 1 (`BrokerStartup`). `any_port`: listenPort was 0, so any
+    free port will do where haListenPort says none."""
+    port = config.ha_listen_port or (0 if any_port else config.listen_port + 1)
+    try:
+        return listen(config.bind_address, port, kept)
+    except StartError as error:
+        raise StartError(f"{error}, where slaves would connect; set haListenPort to a free port") from error
+
+
+def listener_per_reader(first: socket.socket, readers: int, kept: KeptSockets = NOTHING_KEPT) -> list[socket.socket]:
+    """`first` and as many sockets on its address as more readers need: the kernel spreads new connections over them.
+
+    With one common socket one reader gets them all. SO_REUSEPORT is set only now, so that another broker's first
+    socket, which is bound without it, is still refused.
+    """
+    listeners = [first]
+    host, port = first.getsockname()[:2]
+    for _ in range(readers - 1):
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        taken = kept.take(host, port)
+        listeners.append(_one_more(first) if taken is None else taken)
+    return listeners
+
+
+def _one_more(first: socket.socket) -> socket.socket:
+    more = socket.socket(first.family, socket.SOCK_STREAM)
+    more.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    more.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    more.bind(first.getsockname())
+    more.listen(LISTEN_BACKLOG)
+    return more

@@ -1,0 +1,113 @@
+"""The broker asks itself, as a client would: one send that waits for nobody, or a pull where sends are refused."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from dataclasses import dataclass
+
+from ringmq.ha.broker_line import BrokerLine
+from ringmq.remoting.client_headers import PullMessageRequestHeader, SendMessageRequestHeader
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.names import BENCHMARK_TOPIC
+from ringmq.remoting.request_headers import encode_short_send_header
+
+TOPIC = BENCHMARK_TOPIC
+"""The one system topic that every broker has, that clients may send to, and that nobody waits on."""
+TIMEOUT_MS = 3000
+GROUP = "SELF_TEST_C_GROUP"
+NAME_VALUE, PAIR_END = "\x01", "\x02"
+SUBSCRIPTION_INSIDE = 0x4
+"""PullSysFlag: the request says itself what is subscribed; it is not held."""
+SERVED = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+    ResponseCode.NO_PERMISSION,  # the broker may not be read by its configuration
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOutcome:
+    """What came of it."""
+
+    is_served: bool
+    text: str
+    """Why it was not served, or why the send was not taken; empty where both is well."""
+
+
+def probe(address: str, *, may_send: bool) -> ProbeOutcome:
+    """One question or two to the broker at `address` (host:port), each with a timeout."""
+    line = BrokerLine(address)
+    try:
+        refused = ""
+        if may_send:
+            answer = line.ask(_send_command(), TIMEOUT_MS)
+            if answer.code == ResponseCode.SUCCESS:
+                return ProbeOutcome(True, "")
+            refused = f"a send is answered {answer.code}: {answer.remark}"
+        answer = line.ask(_pull_command(), TIMEOUT_MS)
+    except (OSError, RemotingError) as error:
+        return ProbeOutcome(False, f"no answer on {address}: {error or type(error).__name__}")
+    finally:
+        line.close()
+    if answer.code in SERVED:
+        return ProbeOutcome(True, refused)
+    return ProbeOutcome(False, f"a pull is answered {answer.code}: {answer.remark}")
+
+
+class SelfProbe:
+    """One probe on a thread of its own; `outcome` is None until it has ended."""
+
+    def __init__(self, address: str, *, may_send: bool) -> None:
+        self.outcome: ProbeOutcome | None = None
+        self._address, self._may_send = address, may_send
+        threading.Thread(target=self._run, name="self probe", daemon=True).start()
+
+    def _run(self) -> None:
+        self.outcome = probe(self._address, may_send=self._may_send)
+
+
+def address_to_ask(listener: socket.socket) -> str:
+    """Where this machine reaches what listens there."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _send_command() -> RemotingCommand:
+    header = SendMessageRequestHeader(
+        producer_group="SELF_TEST_P_GROUP",
+        topic=TOPIC,
+        default_topic=TOPIC,
+        default_topic_queue_nums=1,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=time.time_ns() // 1_000_000,
+        flag=0,
+        properties=f"WAIT{NAME_VALUE}false{PAIR_END}",
+        reconsume_times=0,
+        unit_mode=False,
+        batch=False,
+    )
+    return RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, encode_short_send_header(header), b"started")
+
+
+def _pull_command() -> RemotingCommand:
+    header = PullMessageRequestHeader(
+        consumer_group=GROUP,
+        topic=TOPIC,
+        queue_id=0,
+        queue_offset=0,
+        max_msg_nums=1,
+        sys_flag=SUBSCRIPTION_INSIDE,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+    )
+    return RemotingCommand.request(RequestCode.PULL_MESSAGE, header.encode())

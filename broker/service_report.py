@@ -1,0 +1,149 @@
+"""What the service manager is told while the broker runs: when it is ready, how it is, that its workers live.
+
+Ready is more than "every worker serves": what was recovered can be read, the name servers have been tried, and the
+broker has answered a question of its own. Signs of life follow the slowest worker: they stop when one has not turned
+its loop for a quarter of the watchdog's time, and the manager ends the broker when that time is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.health import Heartbeats, Readiness, readiness, workers
+from ringmq.broker.self_probe import ProbeOutcome, SelfProbe
+from ringmq.ipc.notify import ServiceManager
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker import STATE_SERVING
+
+LOOK_EVERY_MS = 1000
+SIGNS_PER_LIMIT = 4
+REASONS_SHOWN = 4
+START_GRACE_MS = 60_000
+"""A worker that is coming up may take longer: it opens files, and processes start slowly on a busy machine."""
+
+
+class ServiceReport:
+    """Owned by the main process, over all openings of its store."""
+
+    def __init__(
+        self, manager: ServiceManager, config: BrokerConfig, address: str, place: str, log: Callable[[str], None]
+    ) -> None:
+        """`address`: where the broker asks itself. `place`: what it is and where, for the status line."""
+        self._manager = manager
+        self._config = config
+        self._address = address
+        self._place = place
+        self._log = log
+        self._probe: SelfProbe | None = None
+        self._failed: ProbeOutcome | None = None
+        self._ready = False
+        self._stopping = False
+        self._look_ms = 0
+        self._sign_ms = 0
+        self._told: frozenset[str] = frozenset()
+        self._beats = Heartbeats()
+        self._plane: Plane | None = None
+
+    def watch(self, plane: Plane) -> None:
+        """The store is open (again)."""
+        self._plane = plane
+        self._beats = Heartbeats()
+        self._look_ms = 0
+
+    def recovering(self, what: str) -> None:
+        """What the recovery of the store does now."""
+        self._manager.status(f"recovering the store: {what}")
+
+    def patience(self) -> AbstractContextManager[None]:
+        """Around the opening of the store, which may take minutes."""
+        return self._manager.patience()
+
+    def tick(self, now_ms: int, *, serving: bool, stopping: bool) -> None:
+        """Called some times a second; `serving`: every worker does, and all that was recovered can be read."""
+        if not self._manager.is_there or self._plane is None:
+            return
+        if stopping:
+            if not self._stopping:
+                self._stopping = True
+                self._manager.stopping("stopping: what was taken in is appended, flushed and dispatched")
+            if now_ms - self._sign_ms >= LOOK_EVERY_MS:
+                self._sign_ms = now_ms
+                self._manager.alive()  # workers that hang now are killed by the supervisor
+            return
+        self._give_sign(now_ms)
+        if not self._ready:
+            self._get_ready(now_ms, serving=serving)
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + LOOK_EVERY_MS
+            self._manager.status(self._status())
+
+    def _get_ready(self, now_ms: int, *, serving: bool) -> None:
+        if not serving:
+            return
+        if self._probe is None:
+            if self._failed is None or now_ms >= self._look_ms:
+                self._probe = SelfProbe(self._address, may_send=self._config.broker_role != "SLAVE")
+            return
+        outcome = self._probe.outcome
+        if outcome is None:
+            return
+        self._probe = None
+        if outcome.is_served:
+            self._ready = True
+            self._manager.ready(self._status())
+            self._log(f"ready for clients{f', but {outcome.text}' if outcome.text else ''}")
+            return
+        if self._failed is None or self._failed.text != outcome.text:
+            self._log(f"not ready: {outcome.text}")
+        self._failed = outcome
+
+    def _status(self) -> str:
+        assert self._plane is not None
+        text = status_text(self._place, readiness(self._plane, self._config), is_ready=self._ready)
+        return f"{text}; {self._failed.text}" if self._failed is not None and not self._ready else text
+
+    def _give_sign(self, now_ms: int) -> None:
+        assert self._plane is not None
+        limit_ms = self._manager.watchdog_ms
+        self._beats.observe(self._plane, now_ms)
+        if not limit_ms:
+            return
+        grace = {w.name: 0 if w.state == STATE_SERVING else START_GRACE_MS for w in workers(self._plane) if w.pid}
+        seen = self._beats.ages_ms(now_ms)
+        ages = {name: max(0, seen[name] - grace_ms) for name, grace_ms in grace.items()}
+        silent = frozenset(name for name, age in ages.items() if age >= limit_ms // 2)
+        for name in sorted(silent - self._told):
+            self._log(silence_text(name, ages[name], limit_ms))
+        self._told = silent
+        if is_sign_due(ages, now_ms - self._sign_ms, limit_ms):
+            self._sign_ms = now_ms
+            self._manager.alive()
+
+
+def is_sign_due(ages_ms: Mapping[str, int], since_sign_ms: int, limit_ms: int) -> bool:
+    """Whether to feed the watchdog: the slowest of the running workers has turned within a quarter of its limit."""
+    part_ms = limit_ms // SIGNS_PER_LIMIT
+    return since_sign_ms >= part_ms // 2 and max(ages_ms.values(), default=0) < part_ms
+
+
+def silence_text(name: str, age_ms: int, limit_ms: int) -> str:
+    """For the operator, before the watchdog bites."""
+    return (
+        f"worker {name} has not turned its loop for {age_ms / 1000:.0f} s; "
+        f"the service manager ends the broker when that lasts for about {limit_ms / 1000:.0f} s"
+    )
+
+
+def status_text(place: str, state: Readiness, *, is_ready: bool) -> str:
+    """The line of `systemctl status`: what it does, and what is not as it should be."""
+    if not state.serving:
+        word = "starting" if not is_ready else "not all workers serve"
+    elif not is_ready:
+        word = "asking itself"
+    else:
+        word = "serving" if state.writable else "serving reads"
+    reasons = state.reasons[:REASONS_SHOWN]
+    more = len(state.reasons) - len(reasons)
+    return "; ".join([f"{word}: {place}", *reasons, *([f"and {more} more"] if more > 0 else [])])

@@ -1,0 +1,9 @@
+"""Why a broker cannot start, for the operator."""
+
+
+class StartError(RuntimeError):
+    """The broker cannot start; the message says what to do. `status` is the exit status."""
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status

@@ -1,0 +1,90 @@
+"""`ringmq config reload`: the running broker is found by its store, asked what it uses, and told what it can change."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ringmq.cli.output import print_rows
+from ringmq.client.errors import RingmqError
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.properties_text import format_properties, parse_properties
+
+TIMEOUT_MS = 10_000
+NEEDS_RESTART_STATUS = 3
+LIVE, RESTART = "changed live", "needs a restart"
+
+
+def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store: Path | None, output: str) -> int:
+    """Compare, change, report; the exit status. ClickException when nothing was changed."""
+    from ringmq.broker.config import ConfigError
+    from ringmq.broker.config_sources import default_store, read_config
+
+    try:
+        wanted, notices = read_config(config_file, assignments, os.environ)
+    except ConfigError as error:
+        raise click.ClickException(f"{error}; nothing was changed") from error
+    for notice in notices:
+        click.echo(notice, err=True)
+    root = store or Path(wanted.store_path_root_dir or default_store(os.environ))
+    address = _address_of(root)
+    try:
+        found = asyncio.run(_hand_over(address, wanted))
+    except (RingmqError, OSError) as error:
+        raise click.ClickException(f"the broker on {address} did not take the changes: {error}") from error
+    _print(found, output)
+    return 0 if all(change.live for change in found) else NEEDS_RESTART_STATUS
+
+
+def _address_of(root: Path) -> str:
+    """Where the broker listens that has this store open."""
+    from ringmq.broker.run_config import read_run_config, run_config_path
+    from ringmq.ipc.segment import plane_name
+
+    try:
+        running = read_run_config(run_config_path(plane_name(root)))
+    except FileNotFoundError as error:
+        raise click.ClickException(f"no broker runs on the store {root}") from error
+    except OSError as error:
+        raise click.ClickException(f"{error}; run this as the user of the broker") from error
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(running.bind_address, running.bind_address)
+    return f"[{host}]:{running.listen_port}" if ":" in host else f"{host}:{running.listen_port}"
+
+
+async def _hand_over(address: str, wanted: Any) -> list[Any]:
+    from ringmq.broker.config_reload import differences
+
+    client = RemotingClient()
+    try:
+        answer = await client.call(address, RequestCode.GET_BROKER_CONFIG, {}, timeout_ms=TIMEOUT_MS)
+        running = {line.name: line.value for line in parse_properties(answer.body.decode())}
+        found = differences(wanted, running)
+        live: Mapping[str, str] = {change.name: change.wanted for change in found if change.live}
+        if live:
+            body = format_properties(live).encode()
+            await client.call(address, RequestCode.UPDATE_BROKER_CONFIG, {}, body, timeout_ms=TIMEOUT_MS)
+        return found
+    finally:
+        await client.close()
+
+
+def _print(found: list[Any], output: str) -> None:
+    rows = [{**dataclasses.asdict(change), "outcome": LIVE if change.live else RESTART} for change in found]
+    if output == "json":
+        print_rows(output, rows, [])
+        return
+    for row in rows:
+        click.echo(f"{row['name']}: {row['running'] or '(empty)'} -> {row['wanted'] or '(empty)'}: {row['outcome']}")
+    restart = sum(not change.live for change in found)
+    click.echo(
+        f"{len(found) - restart} keys changed live, {restart} need a restart"
+        if found
+        else "the broker runs with this configuration: nothing to change"
+    )

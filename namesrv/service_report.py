@@ -1,0 +1,64 @@
+"""What the service manager is told about a name server: it answers a route request of its own, now and again.
+
+The first answer makes it ready, each later one feeds the watchdog: a loop that hangs, or a listener that nobody accepts
+from, is seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from ringmq.ipc.notify import ServiceManager
+from ringmq.namesrv.core import RouteRegistry
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.names import AUTO_CREATE_TOPIC
+from ringmq.remoting.namesrv_headers import GetRouteInfoRequestHeader
+
+log = logging.getLogger("ringmq.namesrv")
+
+ASK_EVERY_S = 5.0
+ASK_TIMEOUT_S = 3.0
+SIGNS_PER_LIMIT = 4
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+async def report(manager: ServiceManager, registry: RouteRegistry, host: str, port: int) -> None:
+    """Until cancelled; nothing where there is no manager. `host` and `port`: where the server listens."""
+    if not manager.is_there:
+        return
+    pause_s = min(ASK_EVERY_S, manager.watchdog_ms / 1000 / SIGNS_PER_LIMIT) if manager.watchdog_ms else ASK_EVERY_S
+    is_ready = False
+    while True:
+        try:
+            await asyncio.wait_for(ask_for_a_route(WILDCARDS.get(host, host), port), ASK_TIMEOUT_S)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            log.warning("a route request to itself was not answered: %s", error or type(error).__name__)
+            manager.status(f"it does not answer on {host}:{port}: {error or type(error).__name__}")
+        else:
+            text = status_text(registry, f"{host}:{port}")
+            if is_ready:
+                manager.alive()
+                manager.status(text)
+            else:
+                is_ready = True
+                manager.ready(text)
+        await asyncio.sleep(pause_s)
+
+
+def status_text(registry: RouteRegistry, address: str) -> str:
+    """The line of `systemctl status`."""
+    return f"serving on {address}: {len(registry.live)} brokers, {len(registry.topics)} topics"
+
+
+async def ask_for_a_route(host: str, port: int) -> None:
+    """One request over a connection of its own; any whole answer will do. OSError, IncompleteReadError."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        header = GetRouteInfoRequestHeader(topic=AUTO_CREATE_TOPIC)
+        writer.write(encode_frame(RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.encode())))
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        await reader.readexactly(length)
+    finally:
+        writer.close()

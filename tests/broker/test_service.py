@@ -1,0 +1,172 @@
+"""A broker under a service manager: ready after its own question, signs of life, listeners over a restart."""
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner, Result
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config_reload import Difference, differences
+from ringmq.broker.health import Readiness
+from ringmq.broker.service_report import is_sign_due, status_text
+from ringmq.cli.main import main
+from ringmq.store import markers
+from tests.drill.settings import SMALL_STORE
+from tests.fake_service_manager import FakeServiceManager
+from tests.raw_client import RawClient
+from tests.waiting import wait_until
+
+WATCHDOG_MS = 4000
+
+
+class Service:
+    """A broker on fixed ports that is started again and again on one store."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.manager = FakeServiceManager(folder, WATCHDOG_MS)
+        self.store, self.log, self.port = folder / "store", folder / "log", port
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, *more: str) -> dict[str, str]:
+        """Until READY, which is returned."""
+        command = [sys.executable, "-m", "ringmq.cli.main", "broker", "--store", str(self.store)]
+        command += ["--port", str(self.port)]
+        settings: dict[str, object] = {**SMALL_STORE}
+        command += [word for item in settings.items() for word in ("--set", "=".join(map(str, item)))]
+        self.process = self.manager.spawn([*command, *more], self.log)
+        return self.manager.wait_for(lambda message: "READY" in message, 60)
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def service(tmp_path: Path, free_port_pair: int) -> Iterator[Service]:
+    one = Service(tmp_path, free_port_pair)
+    yield one
+    if one.process is not None and one.process.poll() is None:
+        one.process.kill()
+        one.process.wait(10)
+    one.manager.close()
+
+
+@pytest.fixture
+def free_port_pair() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_ready_restart_and_readers(service: Service) -> None:
+    ready = service.start("--set", "ringmqReaders=2")
+    assert ready["STATUS"].startswith(f"serving: broker broker-a on 127.0.0.1:{service.port}")
+    assert len(service.manager.store) == 5, "two for each reader and one for slaves"
+    assert service.stop() == 0
+    service.manager.wait_for(lambda message: "STOPPING" in message)
+
+    answered: list[int] = []
+    client = RawClient(service.address, 60)  # refused without the manager: nobody runs
+    thread = threading.Thread(target=lambda: answered.append(client.send("Kept", b"waited").code))
+    thread.start()
+    service.start("--set", "ringmqReaders=2")
+    thread.join(60)
+    assert answered == [0], "a connection made while the broker was down is served"
+    assert len(service.manager.store) == 5, "the same sockets"
+    client.close()
+    assert service.stop() == 0
+
+    service.start("--set", "ringmqReaders=1")
+    service.manager.hear(0.2)
+    assert len(service.manager.store) == 3, "what no reader listens on is closed"
+    for _ in range(20):
+        with RawClient(service.address) as one:
+            assert one.send("Kept", b"again").code == 0
+    assert "is not wanted any more" in service.log.read_text()
+    assert service.stop() == 0
+
+
+def test_ready_to_read_where_sends_are_refused(service: Service) -> None:
+    ready = service.start("--set", "brokerPermission=4", "--namesrv", "127.0.0.1:1")
+    assert "serving reads" in ready["STATUS"]
+    assert "brokerPermission" in ready["STATUS"]
+    assert "name server 127.0.0.1:1 does not answer" in ready["STATUS"]
+    wanted = ["brokerPermission=6", "flushDiskType=SYNC_FLUSH", "namesrvAddr=127.0.0.1:1", f"listenPort={service.port}"]
+    wanted += [f"{name}={value}" for name, value in SMALL_STORE.items()]
+    done = reload_config(service.store, *wanted)
+    assert done.exit_code == 3, done.output
+    assert "brokerPermission: 4 -> 6: changed live" in done.output
+    assert "flushDiskType: ASYNC_FLUSH -> SYNC_FLUSH: needs a restart" in done.output
+    assert service.process is not None
+    control = next(one for one in psutil.Process(service.process.pid).children() if "control" in one.cmdline())
+    control.kill()
+    with RawClient(service.address, 60) as client:  # the first answer may say that control was restarted
+        wait_until(lambda: client.send("Kept", b"taken now").code == 0, "control's successor takes sends", 60)
+    rest = [text for text in wanted if not text.startswith("flush")]
+    done = reload_config(service.store, *rest)
+    assert (done.exit_code, "nothing to change" in done.output) == (0, True), done.output
+    done = reload_config(service.store, "brokerPermission=99")
+    assert (done.exit_code, "0..7" in done.output) == (1, True), done.output
+
+
+def reload_config(store: Path, *assignments: str) -> Result:
+    words = [word for assignment in assignments for word in ("--set", assignment)]
+    return CliRunner().invoke(main, ["config", "reload", "--store", str(store), *words])
+
+
+def test_reload_leaves_out_what_a_start_chooses() -> None:
+    running = replace(BrokerConfig(), listen_port=4711, broker_ip1="10.0.0.1", ha_listen_port=4712).as_properties()
+    assert differences(replace(BrokerConfig(), listen_port=0), running) == []
+    moved = replace(BrokerConfig(), listen_port=4000)
+    assert differences(moved, running) == [Difference("listenPort", "4711", "4000", False)]
+
+
+def test_a_hung_worker_ends_the_signs_of_life(service: Service) -> None:
+    service.start()
+    assert service.process is not None
+    flush = next(one for one in psutil.Process(service.process.pid).children() if "flush" in one.cmdline())
+    flush.suspend()
+    began = time.monotonic()
+    deadline = began + WATCHDOG_MS / 1000
+    last = began
+    while time.monotonic() < deadline:
+        service.manager.hear(0.1)
+        if any("WATCHDOG" in message for message in service.manager.said):
+            last = time.monotonic()
+        service.manager.said.clear()
+    assert last - began < WATCHDOG_MS / 1000 / 2, "systemd would bite within one and a half times its limit"
+    assert "worker flush has not turned its loop for 2 s" in service.log.read_text()
+    flush.resume()
+    service.manager.wait_for(lambda message: "WATCHDOG" in message)
+    assert service.stop() == 0
+    assert not markers.has_abort(service.store)
+
+
+def test_signs_follow_the_slowest() -> None:
+    assert is_sign_due({"read-0": 10, "flush": 900}, since_sign_ms=1000, limit_ms=4000)
+    assert not is_sign_due({"read-0": 10, "flush": 1000}, since_sign_ms=1000, limit_ms=4000)
+    assert not is_sign_due({"read-0": 10}, since_sign_ms=100, limit_ms=4000), "not with every tick"
+
+
+def test_status_texts() -> None:
+    well = Readiness(True, [])
+    assert status_text("broker a", well, is_ready=True) == "serving: broker a"
+    assert status_text("broker a", well, is_ready=False) == "asking itself: broker a"
+    refused = Readiness(False, ["the disk is full"], writable=False)
+    assert status_text("broker a", refused, is_ready=True) == "serving reads: broker a; the disk is full"
+    down = Readiness(False, list("abcdef"), serving=False)
+    assert status_text("broker a", down, is_ready=True) == "not all workers serve: broker a; a; b; c; d; and 2 more"
