@@ -44,6 +44,11 @@ bench-spark: ## the Spark bridge against Parquet, the stock client and the nativ
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.spark_bench $(SPARK_BENCH_ARGS)
 
+.PHONY: bench-sdk
+bench-sdk: ## our Python SDK beside PyPI's rocketmq 0.4.4, one process each, one broker; SDK_BENCH_ARGS="--rounds 3"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.sdk_compare $(SDK_BENCH_ARGS)
+
 .PHONY: drill
 drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS="--seed 7 --async"
 	@.ci/stage "set up" .ci/bootstrap test

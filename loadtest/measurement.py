@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-STOCK, RINGMQ, CEILING = "stock", "ringmq", "ceiling"
-Reference = Literal["stock", "ceiling", "absolute"]
+STOCK, RINGMQ, CEILING, PEER = "stock", "ringmq", "ceiling", "peer"  # peer: the other Python client
+Reference = Literal["stock", "ceiling", "peer", "absolute"]
 
 
 @dataclass(frozen=True)

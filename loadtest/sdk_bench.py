@@ -1,4 +1,4 @@
-"""Sends with the Python SDK as fast as one process can; prints one JSON object."""
+"""Sends or consumes with the Python SDK as fast as one process can; prints one JSON object."""
 
 import argparse
 import asyncio
@@ -6,7 +6,7 @@ import json
 import time
 import zlib
 
-from ringmq.client import Message, Producer
+from ringmq.client import ConsumeFrom, Consumer, Message, Producer, blocking
 
 BATCH = 20
 BATCHES_IN_FLIGHT = 16
@@ -86,15 +86,60 @@ async def measure(namesrv: str, topic: str, mode: str, seconds: float) -> dict[s
     }
 
 
+def measure_one(namesrv: str, topic: str, seconds: float) -> dict[str, float]:
+    """One message at a time with the blocking client, each answered before the next."""
+    source = Counted(topic)
+    with blocking.Producer(namesrv, "sdk_bench") as producer:
+
+        def send_until(deadline: float) -> None:
+            while time.monotonic() < deadline:
+                producer.send(source.message())
+
+        send_until(time.monotonic() + seconds / 5)
+        warm, begin = source.count, time.monotonic()
+        send_until(begin + seconds)
+        elapsed = time.monotonic() - begin
+    count = source.count - warm
+    rate = count / elapsed
+    return {"messages": count, "messages_per_s": rate, "all_messages": source.count, "crc_sum": source.crc_sum}
+
+
+async def measure_consume(namesrv: str, topic: str, messages: int, seconds: float) -> dict[str, float]:
+    """A new group from the topic's first message on: after the first, until `messages` or the end of the time."""
+    count = size = first = 0
+    group = f"sdk_bench_{topic}_{time.time_ns()}"
+    async with Consumer(topic, namesrv, group, consume_from=ConsumeFrom.FIRST) as consumer:
+        begin = last = time.monotonic()
+        while count < messages and last - begin < seconds:
+            batch = await consumer.poll(timeout_ms=10_000)
+            if not batch:
+                break
+            size += sum(len(message.body) for message in batch)
+            count += len(batch)
+            last = time.monotonic()
+            if not first:
+                begin, first = last, count
+    elapsed = last - begin
+    rate = (count - first) / elapsed if elapsed else 0.0
+    return {"messages": count, "messages_per_s": rate, "all_messages": count, "bytes": size}
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--namesrv", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--mode", choices=sorted(MODES), default="batch")
+    parser.add_argument("--mode", choices=[*sorted(MODES), "one", "consume"], default="batch")
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--messages", type=int, default=0, help="how many there are to consume")
     options = parser.parse_args()
-    print(json.dumps(asyncio.run(measure(options.namesrv, options.topic, options.mode, options.seconds))))
+    if options.mode == "one":
+        report = measure_one(options.namesrv, options.topic, options.seconds)
+    elif options.mode == "consume":
+        report = asyncio.run(measure_consume(options.namesrv, options.topic, options.messages, options.seconds))
+    else:
+        report = asyncio.run(measure(options.namesrv, options.topic, options.mode, options.seconds))
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

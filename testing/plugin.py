@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def ringmq_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator["LocalBroker"]:
     """A RingMQ broker with its name server, started once for the session and stopped behind it."""
-    from ringmq.testing.local_broker import BrokerMissingError, LocalBroker
+    from ringmq.testing.local_broker import BrokerFailedError, BrokerMissingError, LocalBroker
 
     config = request.config
     namesrv = config.getoption("--ringmq-namesrv") or config.getini("ringmq_namesrv")
@@ -51,6 +51,8 @@ def ringmq_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
             if _missing_rule(config) == "skip":
                 pytest.skip(str(error))
             pytest.fail(f"{error}\n(`ringmq_missing = skip` skips such tests)", pytrace=False)
+        except BrokerFailedError as error:
+            pytest.fail(str(error), pytrace=False)
     config.stash[_BROKER] = broker
     yield broker
     del config.stash[_BROKER]
