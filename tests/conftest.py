@@ -57,5 +57,5 @@ def shared_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Behind the folders that share servers nobody needs them: what follows measures time and memory."""
-    if POOL in item.session.stash and (nextitem is None or nextitem.path.parent.name not in SHARING_FOLDERS):
+    if POOL in item.session.stash and (nextitem is None or group_of(nextitem.path) != SHARING_GROUP):
         item.session.stash[POOL].close()
