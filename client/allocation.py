@@ -1,21 +1,30 @@
 """Which member of a consumer group reads which queue. No IO.
 
-The rule is that of RocketMQ's default `AllocateMessageQueueAveragely`: all members sort the queues (topic, broker
-name, queue id) and the client ids alike, and each takes its own contiguous share; the first members take one more
-when it does not divide evenly. Members of other languages in the same group arrive at the same answer.
+A strategy gets this client's id, a topic's queues and the ids of all members, and gives this client's share. The
+members know nothing else of each other: each sorts queues (topic, broker name, queue id) and client ids as Java does
+and comes to the same answer, members of other languages included, as long as all use the same strategy. The rules are
+those of RocketMQ's `AllocateMessageQueueAveragely` (its default), `...AveragelyByCircle`, `...ByConfig` and
+`...ConsistentHash`.
 """
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 
 from ringmq.remoting.message_queue import MessageQueue
 
+AllocationStrategy = Callable[[str, Sequence[MessageQueue], Iterable[str]], list[MessageQueue]]
+"""(client id, queues of one topic, ids of all members) -> the client's queues; none when it is no member."""
+
+VIRTUAL_NODES = 10
+
 
 def allocate_averagely(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
-    """The queues of `client_id`; empty when the broker's member list does not hold it (it then owns nothing)."""
-    members = sorted(set(client_ids), key=_java_order)
+    """A contiguous share for each; the first members take one more when it does not divide evenly."""
+    members = _in_order(client_ids)
     if client_id not in members:
         return []
-    ordered = sorted(queues, key=lambda q: (_java_order(q.topic), _java_order(q.broker_name), q.queue_id))
+    ordered = sorted(queues, key=_queue_order)
     index = members.index(client_id)
     share, remainder = divmod(len(ordered), len(members))
     if share == 0 and index >= remainder:
@@ -24,6 +33,51 @@ def allocate_averagely(client_id: str, queues: Sequence[MessageQueue], client_id
     return ordered[start : start + share + (1 if index < remainder else 0)]
 
 
+def allocate_by_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
+    """Queues are dealt out one by one, so that each member gets some of every broker."""
+    members = _in_order(client_ids)
+    if client_id not in members:
+        return []
+    return sorted(queues, key=_queue_order)[members.index(client_id) :: len(members)]
+
+
+def allocate_by_hash(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
+    """Consistent hashing: few queues move when a member comes or goes; shares are less even."""
+    members = _in_order(client_ids)
+    if client_id not in members:
+        return []
+    ring = {_md5_head(f"{member}-{node}"): member for member in members for node in range(VIRTUAL_NODES)}
+    points = sorted(ring)
+
+    def owner(queue: MessageQueue) -> str:
+        text = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+        return ring[points[bisect_left(points, _md5_head(text)) % len(points)]]
+
+    return [queue for queue in sorted(queues, key=_queue_order) if owner(queue) == client_id]
+
+
+def allocate_by_config(wanted: Iterable[MessageQueue]) -> AllocationStrategy:
+    """A strategy that takes the queues `wanted`, whoever else is there: who shares them out is the caller."""
+    fixed = frozenset(wanted)
+
+    def allocate(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
+        return [queue for queue in sorted(queues, key=_queue_order) if queue in fixed]
+
+    return allocate
+
+
+def _in_order(client_ids: Iterable[str]) -> list[str]:
+    return sorted(set(client_ids), key=_java_order)
+
+
+def _queue_order(queue: MessageQueue) -> tuple[bytes, bytes, int]:
+    return _java_order(queue.topic), _java_order(queue.broker_name), queue.queue_id
+
+
 def _java_order(text: str) -> bytes:
     """Java compares strings by UTF-16 code unit, Python by code point; they differ above U+FFFF."""
     return text.encode("utf-16-be", "surrogatepass")
+
+
+def _md5_head(text: str) -> int:
+    return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
