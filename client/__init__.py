@@ -13,6 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ringmq.client.allocation import (
+        AllocationStrategy,
+        allocate_averagely,
+        allocate_by_circle,
+        allocate_by_config,
+        allocate_by_hash,
+    )
+    from ringmq.client.consume_retry import ConsumeRetry, RejectMessage, RetryLater
     from ringmq.client.consumer import Consumer
     from ringmq.client.errors import (
         BrokerError,
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
         TlsError,
     )
     from ringmq.client.interceptors import Interceptor
+    from ringmq.client.local_offsets import OffsetFileError
     from ringmq.client.offsets import ConsumeFrom
     from ringmq.client.producer import Producer, SendResult, SendStatus
     from ringmq.client.queue_reader import PullOptions
@@ -33,11 +42,13 @@ if TYPE_CHECKING:
     from ringmq.client.security.tls import TlsSettings
     from ringmq.client.send_request import BodyRules, compose_message
     from ringmq.client.settings import ConnectionSettings
+    from ringmq.client.subscriptions import Sql92
     from ringmq.remoting.flags import Compression
     from ringmq.remoting.message import Message, MessageExt
     from ringmq.remoting.message_queue import MessageQueue
 
 __all__ = [
+    "AllocationStrategy",
     "BodyRules",
     "BrokerError",
     "ClientClosedError",
@@ -45,28 +56,47 @@ __all__ = [
     "ConnectError",
     "ConnectionSettings",
     "ConsumeFrom",
+    "ConsumeRetry",
     "Consumer",
     "Credentials",
     "Interceptor",
     "Message",
     "MessageExt",
     "MessageQueue",
+    "OffsetFileError",
     "Producer",
     "PullOptions",
+    "RejectMessage",
     "RequestTimeoutError",
+    "RetryLater",
     "RetryPolicy",
     "RingmqError",
     "RouteError",
     "SendError",
     "SendResult",
     "SendStatus",
+    "Sql92",
     "TlsError",
     "TlsSettings",
+    "allocate_averagely",
+    "allocate_by_circle",
+    "allocate_by_config",
+    "allocate_by_hash",
     "compose_message",
 ]
 
 # Loaded when it is named: who needs one rule of the SDK, as each of Spark's workers does, should not load all of it.
 _HOME = {
+    "AllocationStrategy": "ringmq.client.allocation",
+    "allocate_averagely": "ringmq.client.allocation",
+    "allocate_by_circle": "ringmq.client.allocation",
+    "allocate_by_config": "ringmq.client.allocation",
+    "allocate_by_hash": "ringmq.client.allocation",
+    "ConsumeRetry": "ringmq.client.consume_retry",
+    "RejectMessage": "ringmq.client.consume_retry",
+    "RetryLater": "ringmq.client.consume_retry",
+    "OffsetFileError": "ringmq.client.local_offsets",
+    "Sql92": "ringmq.client.subscriptions",
     "Consumer": "ringmq.client.consumer",
     "BrokerError": "ringmq.client.errors",
     "ClientClosedError": "ringmq.client.errors",

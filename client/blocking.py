@@ -5,15 +5,22 @@ may be used from several threads, and from greenlets when gevent patched the pro
 """
 
 import concurrent.futures
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
 from ringmq.client import producer as async_producer
+from ringmq.client.allocation import AllocationStrategy, allocate_averagely
 from ringmq.client.cluster import StoreFolder
+from ringmq.client.consume_retry import ConsumeRetry
 from ringmq.client.errors import ClientClosedError
+from ringmq.client.handler_runner import HandlerRunner
 from ringmq.client.offsets import ConsumeFrom
 from ringmq.client.producer import SendResult
 from ringmq.client.queue_reader import PullOptions
@@ -21,11 +28,14 @@ from ringmq.client.retry import RetryPolicy
 from ringmq.client.runtime import each
 from ringmq.client.send_request import BodyRules, SendRequest
 from ringmq.client.settings import ConnectionSettings
+from ringmq.client.subscriptions import Sql92, Topics
 from ringmq.client.thread_loop import ThreadLoop
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
 __all__ = ["Cluster", "Consumer", "Producer"]
+
+log = logging.getLogger("ringmq.client")
 
 QUESTIONS_MAX = 64  # name servers and brokers should not get thousands at once
 
@@ -124,18 +134,25 @@ class Producer(_Blocking[async_producer.Producer]):
 
 
 class Consumer(_Blocking[async_consumer.Consumer]):
-    """Blocking twin of `ringmq.client.Consumer`: `for message in consumer`."""
+    """Blocking twin of `ringmq.client.Consumer`: `for message in consumer`, or `consumer.run(handler)`."""
 
     def __init__(
         self,
-        topics: str | Iterable[str] | Mapping[str, str],
+        topics: Topics | None,
         namesrv: str | Sequence[str] = "127.0.0.1:9876",
         group: str = "ringmq_consumer",
         *,
         auto_ack: bool = True,
+        ordered: bool = False,
+        broadcast: bool = False,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
         timestamp_ms: int = 0,
         options: PullOptions | None = None,
+        allocate: AllocationStrategy = allocate_averagely,
+        offset_file: str | Path | None = None,
+        on_assigned: async_consumer.QueueListener | None = None,
+        on_revoked: async_consumer.QueueListener | None = None,
+        drain_timeout_ms: int = async_consumer.DRAIN_TIMEOUT_MS,
         settings: ConnectionSettings | None = None,
     ) -> None:
         client = async_consumer.Consumer(
@@ -143,12 +160,78 @@ class Consumer(_Blocking[async_consumer.Consumer]):
             namesrv,
             group,
             auto_ack=auto_ack,
+            ordered=ordered,
+            broadcast=broadcast,
             consume_from=consume_from,
             timestamp_ms=timestamp_ms,
             options=options,
+            allocate=allocate,
+            offset_file=offset_file,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+            drain_timeout_ms=drain_timeout_ms,
             settings=settings,
         )
         super().__init__(client, f"consumer {group}")
+
+    def close(self, drain_timeout_ms: int | None = None) -> None:
+        """Stop reading, let handlers that run finish, commit, leave the group; see the asyncio consumer's `close`."""
+        if self._client.closed:
+            return
+        try:
+            self._loop.run(self._client.close(drain_timeout_ms))
+        finally:
+            self._loop.close()
+
+    def run(
+        self,
+        handler: Callable[[MessageExt], object],
+        *,
+        concurrency: int = async_consumer.CONCURRENCY,
+        timeout_ms: int | None = None,
+        retry: ConsumeRetry | None = None,
+    ) -> None:
+        """Call `handler(message)` in `concurrency` threads until the consumer is closed; see the asyncio consumer's
+        `run`.
+
+        A handler that is over `timeout_ms` has failed, but nobody can end it: its thread is busy until it returns, and
+        its message may be handled again meanwhile. Ctrl-C waits for handlers as `close` does.
+        """
+        if inspect.iscoroutinefunction(handler):
+            raise TypeError("a blocking consumer needs a plain function as handler")
+        runner = self._loop.call(self._client.new_runner, handler, concurrency, timeout_ms, retry)
+        watch = self._loop.call(self._loop.create_task, runner.watch(overdue=True))
+        threads = [
+            threading.Thread(target=self._handle, args=(runner, handler), name=f"ringmq handler {n}", daemon=True)
+            for n in range(concurrency)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._loop.run(runner.ended())
+        except ClientClosedError:
+            if not self._client.closed:
+                raise
+        except BaseException:
+            self._loop.call(runner.stop)
+            self._loop.run(runner.drain(self._client.drain_timeout_ms / 1000))
+            raise
+        finally:
+            self._loop.call(watch.cancel)
+            self._loop.call(self._client.drop_runner)
+
+    def _handle(self, runner: HandlerRunner, handler: Callable[[MessageExt], object]) -> None:
+        """One thread's work."""
+        try:
+            while (delivery := self._loop.run(runner.next())) is not None:
+                failure: BaseException | None = None
+                try:
+                    handler(delivery.message)
+                except BaseException as error:
+                    failure = error
+                self._loop.run(runner.finish(delivery, failure))
+        except ClientClosedError:
+            log.debug("%s: closed before its last handler had ended", threading.current_thread().name)
 
     def __iter__(self) -> Iterator[MessageExt]:
         for batch in self.batches():
@@ -183,6 +266,30 @@ class Consumer(_Blocking[async_consumer.Consumer]):
         """The queues that this member reads now."""
 
         return self._loop.call(self._client.assignment)
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The topic's readable queues."""
+        return self._loop.run(self._client.queues(topic))
+
+    def assign(self, queues: Iterable[MessageQueue], expression: str | Sql92 = "*") -> None:
+        """Read exactly these queues from now on."""
+        self._loop.run(self._client.assign(queues, expression))
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Neither pull nor hand out messages of these queues until `resume`."""
+        self._loop.call(self._client.pause, queues)
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with paused queues."""
+        self._loop.call(self._client.resume, queues)
+
+    def paused(self) -> list[MessageQueue]:
+        """The assigned queues that are paused."""
+        return self._loop.call(self._client.paused)
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """The group's committed offset of a queue."""
+        return self._loop.run(self._client.committed(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading an assigned queue at `offset`."""

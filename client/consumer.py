@@ -1,77 +1,137 @@
-"""Receiving: `async with Consumer(...) as consumer: async for message in consumer: ...`.
+"""Receiving: `async with Consumer(...) as consumer: async for message in consumer: ...`, or `await
+consumer.run(handler)`.
 
 A consumer is one member of a group. The group's members share the queues of the subscribed topics; each message goes to
 one of them and, as long as it is not acknowledged, again to whoever owns its queue next (at least once).
 """
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ringmq.client.errors import ClientClosedError
+from ringmq.client.allocation import AllocationStrategy, allocate_averagely
+from ringmq.client.consume_retry import ConsumeRetry
+from ringmq.client.consume_stats import ConsumeStats
+from ringmq.client.consumer_admin import AdminDesk
+from ringmq.client.errors import ClientClosedError, RouteError
 from ringmq.client.group_member import Assignment, GroupMember
+from ringmq.client.handler_runner import HandlerContext, HandlerRules, HandlerRunner
 from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.identity import new_client_id, now_ms
-from ringmq.client.inbox import Inbox
+from ringmq.client.inbox import Delivery, Inbox
 from ringmq.client.interceptors import run_quietly
+from ringmq.client.local_offsets import LocalOffsetFile, LocalOffsets, OffsetFileError, default_offset_file
+from ringmq.client.lock_keeper import LockKeeper
 from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
 from ringmq.client.received import queue_of
-from ringmq.client.remoting_client import RemotingClient
-from ringmq.client.runtime import Event, Task, create_task, gather, sleep, timeout
+from ringmq.client.remoting_client import Later, RemotingClient
+from ringmq.client.runtime import Task, call_outside, create_task, gather, sleep
 from ringmq.client.settings import ConnectionSettings
+from ringmq.client.subscriptions import Sql92, Topics, subscription, subscriptions
+from ringmq.client.waiting import Signal, call_listener
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
+from ringmq.remoting.consumer_bodies import (
+    PROP_CONSUME_ORDERLY,
+    PROP_CONSUME_TYPE,
+    PROP_CONSUMER_START_TIMESTAMP,
+    PROP_NAMESERVER_ADDR,
+    PROP_THREADPOOL_CORE_SIZE,
+)
+from ringmq.remoting.heartbeat import (
+    BROADCASTING,
+    CLUSTERING,
+    CONSUME_ACTIVELY,
+    CONSUME_PASSIVELY,
+    ConsumerData,
+    HeartbeatData,
+)
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.remoting.names import InvalidName, check_group, check_topic, retry_topic
-from ringmq.remoting.subscription import BadSubscription, SubscriptionData, build_subscription
 
 log = logging.getLogger("ringmq.client")
 
 COMMIT_INTERVAL_S = 5.0
 BATCH_MESSAGES_MAX = 256
+CONCURRENCY = 16
+DRAIN_TIMEOUT_MS = 10_000
+
+QueueListener = Callable[[list[MessageQueue]], object]
+"""A function or coroutine function that is told of queues."""
 
 
 class Consumer:
     """One member of a consumer group. Use it on one event loop, as an async context manager.
 
-    `topics` maps a topic to its tag expression ("*", "TagA || TagB"), or names topics to be read whole.
-    With `auto_ack` (the default) a message counts as processed when the next one is asked for; without it, `ack`
-    says so. What is committed is the highest offset of each queue below which everything is acknowledged: every 5 s,
-    when a queue is given away, by `commit` and by `close`.
-    `consume_from` (with `timestamp_ms`) holds where the group has never committed anything.
+    `topics` maps a topic to its expression (tags: "*", "TagA || TagB"; or `Sql92`), or names topics to be read whole.
+    None subscribes to nothing: `assign` says which queues are read, whoever else is in the group. With `auto_ack`
+    (the default) a message counts as processed when the next one is asked for; without it, `ack` says so; under `run`
+    it is the handler's return. What is committed is the highest offset of each queue below which everything is
+    acknowledged: every 5 s, when a queue is given away, by `commit` and by `close`. `consume_from` (with
+    `timestamp_ms`) holds where the group has never committed anything.
+
+    `ordered` reads a queue only with its lock, and `run` handles one message of a queue at a time. `broadcast` gives
+    every member every message; its offsets are kept in `offset_file` (by default where stock keeps them on this
+    host). `allocate` says how members share queues. `on_assigned` is called with queues before they are read,
+    `on_revoked` before their last commit. `close` waits `drain_timeout_ms` for handlers.
     """
 
     def __init__(
         self,
-        topics: str | Iterable[str] | Mapping[str, str],
+        topics: Topics | None,
         namesrv: str | Sequence[str] = "127.0.0.1:9876",
         group: str = "ringmq_consumer",
         *,
         auto_ack: bool = True,
+        ordered: bool = False,
+        broadcast: bool = False,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
         timestamp_ms: int = 0,
         options: PullOptions | None = None,
+        allocate: AllocationStrategy = allocate_averagely,
+        offset_file: str | Path | None = None,
+        on_assigned: QueueListener | None = None,
+        on_revoked: QueueListener | None = None,
+        drain_timeout_ms: int = DRAIN_TIMEOUT_MS,
         settings: ConnectionSettings | None = None,
     ) -> None:
+        if topics is None and ordered:
+            raise ValueError("ordered consumption needs subscribed topics: assigned queues have no locks")
+        if offset_file is not None and not broadcast:
+            raise ValueError("offset_file is for broadcast=True: other groups keep their offsets at the broker")
         self.group = group
         self.client_id = new_client_id()
-        self._subscriptions = _subscriptions(topics, group)
+        self._manual = topics is None
+        if topics is not None and not topics:
+            raise ValueError("a consumer needs at least one topic, or None and `assign`")
+        with_retry = topics is not None and not broadcast
+        self._subscriptions = subscriptions(topics or {}, group, now_ms(), with_retry=with_retry)
         self._name_server_addresses = parse_name_servers(namesrv)
         self._auto_ack = auto_ack
+        self._ordered = ordered
+        self._broadcast = broadcast
         self._consume_from = consume_from
         self._timestamp_ms = timestamp_ms
         self._options = options or PullOptions()
+        self._allocate = None if broadcast else allocate
+        self._offset_file = LocalOffsetFile(Path(offset_file or default_offset_file(group))) if broadcast else None
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self.drain_timeout_ms = drain_timeout_ms
         self._settings = settings or ConnectionSettings()
         self._interceptors = self._settings.interceptors
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._handed_over: list[MessageExt] = []  # to be acknowledged when the next ones are asked for
         self._tasks: list[Task[None]] = []
-        self._assigned = Event()
+        self._membership: Task[None] | None = None
+        self._assigned = False
+        self._locks: LockKeeper | None = None
+        self._runner: HandlerRunner | None = None
         self._started = False
         self._closed = False
 
@@ -87,61 +147,64 @@ class Consumer:
         await self.close()
 
     async def start(self) -> None:
-        """Join the group. Returns when a first assignment was computed (it may be empty)."""
+        """Join the group. Returns when a first assignment was computed (it may be empty). Raises `OffsetFileError`
+        for a broadcasting member's file and `BrokerError` for an SQL92 expression that a broker does not take."""
         if self._started:
             return
         if self._closed:
             raise ClientClosedError("a closed consumer cannot be started again; make a new one")
-        self._client = RemotingClient(self._settings, on_server_request=self._on_server_request)
-        timeout_ms = self._settings.request_timeout_ms
-        self._routes = RouteTable(NameServers(self._client, self._name_server_addresses, timeout_ms))
-        self._heartbeats = Heartbeats(self._client, self._routes, self._describe)
-        self._offsets = QueueOffsets(self._client, self._routes, timeout_ms)
-        self._inbox = Inbox()
-        self._context = ReaderContext(
-            self.group,
-            self._client,
-            self._routes,
-            self._offsets,
-            self._inbox,
-            self._options,
-            StartRule(self._consume_from, self._timestamp_ms, now_ms()),
-            self._heartbeats.send_to,
-        )
-        self._member = GroupMember(
-            self.group,
-            self.client_id,
-            self._client,
-            self._routes,
-            self._heartbeats,
-            lambda: list(self._subscriptions),
-            self._take_assignment,
-        )
+        if self._offset_file is not None:
+            self._offset_file.open()
+        self._started_ms = now_ms()
+        self._stats = ConsumeStats(time.monotonic())
+        self._first_assignment = Signal()
+        self._open_connections()
+        self._open_inbox()
         self._started = True
+        try:
+            await self._member.check_expressions(self._subscriptions.values())
+        except BaseException:
+            await self.close(0)
+            raise
         self._tasks = [
-            create_task(self._member.run()),
-            create_task(self._routes.keep_fresh()),
-            create_task(self._heartbeats.keep_sending()),
-            create_task(self._keep_committing()),
+            create_task(self._routes.keep_fresh(), name="ringmq routes"),
+            create_task(self._heartbeats.keep_sending(), name="ringmq heartbeats"),
+            create_task(self._keep_committing(), name="ringmq commits"),
         ]
-        await self._assigned.wait()
+        if self._locks is not None:
+            self._tasks.append(create_task(self._locks.run(), name="ringmq locks"))
+        if not self._manual:
+            self._membership = create_task(self._member.run(), name="ringmq membership")
+            while not self._assigned:
+                await self._first_assignment.wait()
 
-    async def close(self) -> None:
-        """Stop reading, commit what is acknowledged, leave the group. Loops over the consumer end."""
+    async def close(self, drain_timeout_ms: int | None = None) -> None:
+        """Stop reading, let handlers that run finish (for `drain_timeout_ms`, by default the consumer's), commit what
+        is acknowledged, unlock, leave the group. Loops over the consumer end."""
         if not self._started:
             return
         self._started, self._closed = False, True
-        for task in self._tasks:
-            task.cancel()
-        await gather(*self._tasks, return_exceptions=True)
+        if self._membership is not None:
+            await self._stop_tasks([self._membership])
         readers = list(self._readers.values())
-        await gather(*(reader.stop() for reader in readers))
-        await self._commit_quietly(readers)
+        if self._runner is not None:
+            self._runner.stop()
+        await gather(*(reader.stop_pulling() for reader in readers))
+        self._inbox.close()
+        if self._runner is not None:
+            timeout_ms = self.drain_timeout_ms if drain_timeout_ms is None else drain_timeout_ms
+            late = await self._runner.drain(timeout_ms / 1000)
+            if late:
+                log.warning("group %s: %d handlers had not ended after %d ms", self.group, late, timeout_ms)
+        await self._stop_tasks(self._tasks)
+        await self._give_up(readers)
         self._readers.clear()
         await self._heartbeats.close()
-        await self._member.leave()
+        if not self._manual:
+            await self._member.leave()
         await self._client.close()
-        self._inbox.close()
+        if self._offset_file is not None:
+            self._offset_file.close()
 
     @property
     def closed(self) -> bool:
@@ -149,6 +212,61 @@ class Consumer:
         return self._closed
 
     # ---- reading ----
+
+    async def run(
+        self,
+        handler: Callable[[MessageExt], object],
+        *,
+        concurrency: int = CONCURRENCY,
+        timeout_ms: int | None = None,
+        retry: ConsumeRetry | None = None,
+    ) -> None:
+        """Call `handler(message)`, up to `concurrency` at a time, until the consumer is closed. A cancelled `run`
+        ends when the handlers have ended, after `drain_timeout_ms` at the latest.
+
+        A handler that returns has processed its message; what it raises (or a run longer than `timeout_ms`) has the
+        message tried again by `retry`. Coroutine functions run on the loop, plain functions in threads. Ordered
+        consumers handle one message of a queue at a time, and a failed one again before the next.
+        """
+        runner = self.new_runner(handler, concurrency, timeout_ms, retry)
+        try:
+            await runner.run()
+        except BaseException:
+            await runner.drain(self.drain_timeout_ms / 1000)
+            raise
+        finally:
+            self.drop_runner()
+
+    def new_runner(
+        self,
+        handler: Callable[[MessageExt], object],
+        concurrency: int,
+        timeout_ms: int | None,
+        retry: ConsumeRetry | None,
+    ) -> HandlerRunner:
+        """What `run` runs; the blocking consumer carries it in threads of its own."""
+        self._check_started()
+        if self._runner is not None:
+            raise RuntimeError("the consumer has a handler already")
+        rules = HandlerRules(concurrency, timeout_ms, retry or ConsumeRetry(), self._ordered, self._broadcast)
+        context = HandlerContext(
+            self.group,
+            self._client,
+            self._routes,
+            self._inbox,
+            self._stats,
+            self._interceptors,
+            self._locks,
+            self._ack_delivery,
+            lambda shelf: self._lose_lock(shelf.queue),
+        )
+        self._runner = HandlerRunner(handler, rules, context)
+        return self._runner
+
+    def drop_runner(self) -> None:
+        """Another handler may come; a consumer that closes keeps its last one until it has drained."""
+        if not self._closed:
+            self._runner = None
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
         return self
@@ -174,13 +292,7 @@ class Consumer:
             self._handed_over = []
         messages = self._inbox.take_nowait(max_messages)
         if not messages:
-            try:
-                async with timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    while not messages and not self._inbox.closed:
-                        await self._inbox.wait()
-                        messages = self._inbox.take_nowait(max_messages)
-            except TimeoutError:
-                return []
+            messages = await self._wait_for_messages(max_messages, timeout_ms)
         for interceptor in self._interceptors if messages else ():
             interceptor.before_consume(self.group, messages)
         if self._auto_ack:
@@ -204,14 +316,60 @@ class Consumer:
         """Commit what is acknowledged now. Raises the first `RingmqError`; the rest was tried all the same."""
         self._check_started()
         errors = await commit_all(list(self._readers.values()))
+        await self._save_offsets()
         if errors:
             raise errors[0]
 
-    # ---- positions ----
+    # ---- queues and positions ----
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The topic's readable queues as the name server knows them now. Raises `RouteError` for an unknown topic."""
+        self._check_started()
+        route = await self._routes.fetch(topic)
+        if route is None:
+            raise RouteError(f"topic {topic} is not registered")
+        return list(route.read_queues)
+
+    async def assign(self, queues: Iterable[MessageQueue], expression: str | Sql92 = "*") -> None:
+        """Read exactly these queues from now on; those that were read before go on where they are. Only for consumers
+        without subscribed topics. The expression of a topic is set when it is first assigned."""
+        self._check_started()
+        if not self._manual:
+            raise ValueError("assign() is for consumers made with topics=None; this one's queues come from its group")
+        wanted = dict.fromkeys(queues, False)
+        for topic in {queue.topic for queue in wanted}:
+            readable = await self.queues(topic)
+            missing = [queue for queue in wanted if queue.topic == topic and queue not in readable]
+            if missing:
+                raise RouteError(f"topic {topic} has no readable {missing[0]}")
+            if topic not in self._subscriptions:
+                self._subscriptions[topic] = subscription(topic, expression, now_ms())
+        await self._heartbeats.send_to_all()
+        await self._take_assignment(wanted)
 
     def assignment(self) -> list[MessageQueue]:
         """The queues that this member reads now, in order."""
         return sorted(self._readers)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Neither pull nor hand out messages of these queues until `resume`, or until they are given away. Raises
+        KeyError when one is not assigned."""
+        for reader in [self._readers[queue] for queue in queues]:
+            reader.pause()
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on with paused queues; the others stay as they are."""
+        for reader in [self._readers[queue] for queue in queues]:
+            reader.resume()
+
+    def paused(self) -> list[MessageQueue]:
+        """The assigned queues that are paused, in order."""
+        return sorted(queue for queue, reader in self._readers.items() if reader.shelf.paused)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's committed offset of a queue; None when there is none."""
+        self._check_started()
+        return await self._offsets.committed(self.group, queue)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading an assigned queue at `offset`. Raises KeyError when the queue is not assigned."""
@@ -234,19 +392,112 @@ class Consumer:
 
     # ---- inside ----
 
+    def _open_connections(self) -> None:
+        timeout_ms = self._settings.request_timeout_ms
+        self._client = RemotingClient(self._settings, on_server_request=self._on_server_request)
+        self._routes = RouteTable(NameServers(self._client, self._name_server_addresses, timeout_ms))
+        self._heartbeats = Heartbeats(self._client, self._routes, self._describe)
+        if self._offset_file is not None:
+            self._offsets: QueueOffsets = LocalOffsets(self._client, self._routes, timeout_ms, self._offset_file)
+        else:
+            self._offsets = QueueOffsets(self._client, self._routes, timeout_ms)
+        if self._ordered and not self._broadcast:
+            self._locks = LockKeeper(self._client, self._routes, self.group, self.client_id, self._lose_lock)
+        self._member = GroupMember(
+            self.group,
+            self.client_id,
+            self._client,
+            self._routes,
+            self._heartbeats,
+            lambda: list(self._subscriptions),
+            self._take_assignment,
+            self._allocate,
+        )
+        self._desk = AdminDesk(
+            self.group,
+            self._client,
+            self._readers,
+            self._subscriptions,
+            self._stats,
+            self._locks,
+            self._properties,
+            lambda: self._runner,
+        )
+
+    def _open_inbox(self) -> None:
+        options = self._options
+        self._inbox = Inbox(
+            exclusive=self._ordered,
+            count_max=options.inbox_max,
+            bytes_max=options.inbox_bytes_max,
+        )
+        self._context = ReaderContext(
+            self.group,
+            self._client,
+            self._routes,
+            self._offsets,
+            self._inbox,
+            options,
+            StartRule(self._consume_from, self._timestamp_ms, self._started_ms),
+            self._heartbeats.send_to,
+            self._stats,
+            self._locks,
+            own_subscription=self._manual,
+        )
+
+    async def _stop_tasks(self, tasks: list[Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await gather(*tasks, return_exceptions=True)
+
+    async def _wait_for_messages(self, max_messages: int, timeout_ms: int | None) -> list[MessageExt]:
+        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        while not self._inbox.closed:
+            left_s = None if deadline is None else deadline - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                break
+            await self._inbox.wait(left_s)
+            messages = self._inbox.take_nowait(max_messages)
+            if messages:
+                return messages
+        return []
+
     async def _take_assignment(self, assignment: Assignment) -> None:
         """Give up the queues that are no longer ours, with a last commit, then begin with the new ones."""
-        revoked = [self._readers.pop(queue) for queue in list(self._readers) if queue not in assignment]
-        await gather(*(reader.stop() for reader in revoked))
-        await self._commit_quietly(revoked)
+        revoked = [reader for queue, reader in self._readers.items() if queue not in assignment]
+        if revoked:
+            await gather(*(reader.stop_pulling() for reader in revoked))
+            if self._runner is not None and self._locks is not None:
+                timeout_s = self.drain_timeout_ms / 1000
+                await gather(*(self._runner.wait_idle(reader.shelf, timeout_s) for reader in revoked))
+            await self._give_up(revoked)
+        new: list[QueueReader] = []
         for queue, appeared_late in assignment.items():
             if queue not in self._readers:
-                reader = QueueReader(
-                    queue, self._subscriptions[queue.topic], self._context, appeared_late=appeared_late
-                )
+                subscribed = self._subscriptions[queue.topic]
+                reader = QueueReader(queue, subscribed, self._context, appeared_late=appeared_late)
                 self._readers[queue] = reader
+                new.append(reader)
+                if self._locks is not None:
+                    self._locks.want(queue)
+        if new and self._on_assigned is not None:
+            await call_listener(self._on_assigned, sorted(reader.queue for reader in new))
+        for reader in new:
+            if not reader.reading:  # the listener may have begun by a seek
                 reader.start()
-        self._assigned.set()
+        self._assigned = True
+        self._first_assignment.wake()
+
+    async def _give_up(self, readers: list[QueueReader]) -> None:
+        """The last commit of queues that are read no more."""
+        if readers and self._on_revoked is not None:
+            await call_listener(self._on_revoked, sorted(reader.queue for reader in readers))
+        await self._commit_quietly(readers)
+        for reader in readers:
+            self._readers.pop(reader.queue, None)
+            self._inbox.discard(reader.shelf)
+        if self._locks is not None:
+            await self._locks.give_back(reader.queue for reader in readers)
 
     async def _keep_committing(self) -> None:
         while True:
@@ -256,41 +507,53 @@ class Consumer:
     async def _commit_quietly(self, readers: list[QueueReader]) -> None:
         for error in await commit_all(readers):
             log.warning("group %s: an offset could not be committed: %s", self.group, error)
+        try:
+            await self._save_offsets()
+        except OffsetFileError as error:
+            log.error("group %s: %s", self.group, error)
 
-    def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
+    async def _save_offsets(self) -> None:
+        if self._offset_file is not None:
+            await call_outside(self._offset_file.save)
+
+    def _ack_delivery(self, delivery: Delivery) -> bool:
+        reader = self._readers.get(delivery.shelf.queue)
+        return reader is not None and not delivery.stale and reader.ack(delivery.message.queue_offset)
+
+    def _lose_lock(self, queue: MessageQueue) -> None:
+        reader = self._readers.get(queue)
+        if reader is not None:
+            reader.lose_lock()
+
+    def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | Later | None:
         if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             log.debug("%s says that the members of %s changed", address, request.ext_fields.get("consumerGroup"))
             self._member.trigger()
             return RemotingCommand.response_to(request, 0)
-        return None
+        return self._desk.serve(address, request)
 
     def _describe(self) -> HeartbeatData:
         consumer = ConsumerData(
             self.group,
+            consume_type=CONSUME_ACTIVELY if self._manual else CONSUME_PASSIVELY,
+            message_model=BROADCASTING if self._broadcast else CLUSTERING,
             consume_from_where=self._consume_from.value,
             subscriptions=list(self._subscriptions.values()),
         )
         return HeartbeatData(self.client_id, consumers=[consumer])
 
+    def _properties(self) -> dict[str, str]:
+        """What running info tells of the consumer itself."""
+        return {
+            PROP_NAMESERVER_ADDR: ";".join(self._name_server_addresses),
+            PROP_CONSUME_TYPE: CONSUME_ACTIVELY if self._manual else CONSUME_PASSIVELY,
+            PROP_CONSUME_ORDERLY: str(self._ordered).lower(),
+            PROP_THREADPOOL_CORE_SIZE: str(0 if self._runner is None else self._runner.rules.concurrency),
+            PROP_CONSUMER_START_TIMESTAMP: str(self._started_ms),
+            "messageModel": BROADCASTING if self._broadcast else CLUSTERING,
+            "consumeFromWhere": self._consume_from.value,
+        }
+
     def _check_started(self) -> None:
         if not self._started:
             raise ClientClosedError("the consumer is not started or is closed")
-
-
-def _subscriptions(topics: str | Iterable[str] | Mapping[str, str], group: str) -> dict[str, SubscriptionData]:
-    """By topic, with the group's retry topic, which every member of a clustering group subscribes to."""
-    wanted = {topics: "*"} if isinstance(topics, str) else topics
-    expressions = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted, "*")
-    if not expressions:
-        raise ValueError("a consumer needs at least one topic")
-    version = now_ms()
-    try:
-        check_group(group)
-        for topic in expressions:
-            check_topic(topic)
-        subscriptions = {t: build_subscription(t, e, sub_version=version) for t, e in expressions.items()}
-        retry = retry_topic(group)
-        subscriptions[retry] = build_subscription(retry, "*", sub_version=version)
-    except (InvalidName, BadSubscription) as error:
-        raise ValueError(str(error)) from error
-    return subscriptions

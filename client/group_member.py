@@ -6,20 +6,22 @@ members changed (40), when a connection broke, and every 20 s. What the broker d
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
-from ringmq.client.allocation import allocate_averagely
+from ringmq.client.allocation import AllocationStrategy
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
 from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.name_servers import RouteTable
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.routes import TopicRoute
-from ringmq.client.runtime import Event, gather, timeout
+from ringmq.client.runtime import gather
+from ringmq.client.waiting import Signal
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.errors import BadBody
-from ringmq.remoting.heartbeat import decode_consumer_ids
+from ringmq.remoting.heartbeat import decode_consumer_ids, encode_client_config
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.names import is_retry_topic
+from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData
 
 log = logging.getLogger("ringmq.client")
 
@@ -31,7 +33,8 @@ Assignment = dict[MessageQueue, bool]
 
 
 class GroupMember:
-    """One client's place in one group. `on_assignment` is called, and awaited, with each new assignment."""
+    """One client's place in one group. `on_assignment` is called, and awaited, with each new assignment. `allocate`
+    shares the queues out; without it every queue is ours (broadcasting)."""
 
     def __init__(
         self,
@@ -42,7 +45,9 @@ class GroupMember:
         heartbeats: Heartbeats,
         topics: Callable[[], list[str]],
         on_assignment: Callable[[Assignment], Awaitable[None]],
+        allocate: AllocationStrategy | None,
     ) -> None:
+        self._allocate = allocate
         self._group = group
         self._client_id = client_id
         self._client = client
@@ -50,7 +55,8 @@ class GroupMember:
         self._heartbeats = heartbeats
         self._topics = topics
         self._on_assignment = on_assignment
-        self._again = Event()
+        self._again = Signal()
+        self._asked_again = False
         self._greeted: set[str] = set()  # brokers that have our heartbeat on the present connection
         self._owned: dict[str, list[MessageQueue]] = {}
         self._seen_at_start: set[MessageQueue] | None = None
@@ -58,7 +64,8 @@ class GroupMember:
 
     def trigger(self) -> None:
         """Look at the members again, soon."""
-        self._again.set()
+        self._asked_again = True
+        self._again.wake()
 
     async def run(self) -> None:
         """Keep the assignment up to date for ever; the owner cancels it."""
@@ -68,15 +75,12 @@ class GroupMember:
             except Exception:  # a fault of ours must not end the membership silently
                 log.exception("rebalance of group %s failed; trying again", self._group)
                 complete = False
-            try:
-                async with timeout(REBALANCE_INTERVAL_S if complete else MISSING_TOPIC_INTERVAL_S):
-                    await self._again.wait()
-            except TimeoutError:
-                pass
+            if not self._asked_again:
+                await self._again.wait(REBALANCE_INTERVAL_S if complete else MISSING_TOPIC_INTERVAL_S)
 
     async def rebalance(self) -> bool:
         """One round. False when a topic has no route yet or somebody did not answer, so that another one comes soon."""
-        self._again.clear()
+        self._asked_again = False
         complete = True
         routes: list[TopicRoute] = []
         for topic in self._topics():
@@ -89,16 +93,28 @@ class GroupMember:
         if self._seen_at_start is None:
             self._seen_at_start = {queue for route in routes for queue in route.read_queues}
         for route in routes:
+            if self._allocate is None:
+                self._owned[route.topic] = list(route.read_queues)
+                continue
             try:
                 members = await self._members(route)
             except RingmqError as error:
                 log.info("members of group %s on topic %s: %s", self._group, route.topic, error)
                 complete = False
                 continue
-            self._owned[route.topic] = allocate_averagely(self._client_id, route.read_queues, members)
+            self._owned[route.topic] = self._allocate(self._client_id, route.read_queues, members)
         queues = [queue for topic in self._topics() for queue in self._owned.get(topic, [])]
         await self._on_assignment({queue: queue not in self._seen_at_start for queue in queues})
         return complete
+
+    async def check_expressions(self, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Have brokers judge expressions that are theirs to read (46). Raises `BrokerError` when one does not take
+        it."""
+        for wanted in subscriptions:
+            route = None if wanted.expression_type == EXPRESSION_TAG else await self._route(wanted.topic)
+            for address in sorted(() if route is None else route.all_addresses()):
+                body = encode_client_config(self._client_id, self._group, wanted)
+                await self._client.call(address, RequestCode.CHECK_CLIENT_CONFIG, body=body)
 
     async def leave(self) -> None:
         """Tell every broker that we go, so that the others take over at once."""
@@ -124,9 +140,8 @@ class GroupMember:
     async def _greet(self, addresses: set[str]) -> None:
         """Heartbeat before asking for members: a list without us would take all our queues away."""
         missing = [address for address in addresses if address not in self._greeted]
-        for address, accepted in zip(
-            missing, await gather(*(self._heartbeats.send_to(a) for a in missing)), strict=True
-        ):
+        answers = await gather(*(self._heartbeats.send_to(a) for a in missing))
+        for address, accepted in zip(missing, answers, strict=True):
             if accepted:
                 self._greeted.add(address)
 
@@ -145,4 +160,4 @@ class GroupMember:
 
     def _note_disconnected(self, address: str) -> None:
         self._greeted.discard(address)
-        self._again.set()
+        self.trigger()

@@ -1,6 +1,6 @@
-"""Reading one queue: long-polling pulls one after another, flow control, acknowledgements.
+"""Reading one queue: long-polling pulls one after another into the inbox, and its commits.
 
-A reader exists while its queue is assigned to this consumer. It alone owns the queue's `AckWindow`.
+A reader exists while its queue is assigned to this consumer. `PullCore` decides, this module waits and sends.
 """
 
 import logging
@@ -11,51 +11,28 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from ringmq.client.ack_window import AckWindow
-from ringmq.client.errors import BrokerError, RequestTimeoutError, RingmqError, RouteError
+from ringmq.client.consume_stats import ConsumeStats
+from ringmq.client.errors import RingmqError, RouteError
+from ringmq.client.identity import now_ms
 from ringmq.client.inbox import Inbox, Shelf
+from ringmq.client.lock_keeper import LockKeeper
 from ringmq.client.name_servers import RouteTable
 from ringmq.client.offsets import QueueOffsets, StartRule
-from ringmq.client.received import read_messages
+from ringmq.client.pull_core import MISSING_MEMBER_PAUSE_S, Help, Outcome, PullCore, PullOptions
 from ringmq.client.remoting_client import RemotingClient
-from ringmq.client.retry import backoff_ms
-from ringmq.client.runtime import Event, Lock, Task, create_task, gather, shield, sleep, wait
-from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.flags import PullSysFlag
+from ringmq.client.runtime import Lock, Task, create_task, gather, sleep
+from ringmq.client.waiting import Signal, finish
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.remoting.route import MASTER_ID
 from ringmq.remoting.subscription import SubscriptionData
 
+__all__ = ["PullOptions", "QueueReader", "ReaderContext", "commit_all"]
+
 log = logging.getLogger("ringmq.client")
-
-FLOW_CONTROL_PAUSE_S = 0.02  # what RocketMQ's client waits after 215
-EMPTY_ANSWER_PAUSE_S = 0.05  # a server that answers "nothing" at once instead of holding is not asked in a tight loop
-HELD_AT_LEAST_S = 0.005
-MISSING_MEMBER_PAUSE_S = 0.5  # before the name server is asked for a member that a broker names
-UNKNOWN_SUBSCRIPTION_CODES = frozenset(
-    {
-        ResponseCode.SUBSCRIPTION_NOT_EXIST,
-        ResponseCode.SUBSCRIPTION_NOT_LATEST,
-        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PullOptions:
-    """Bounds per queue. Times in ms. `unacked_max` bounds what is delivered and not acknowledged."""
-
-    batch_count: int = 32
-    suspend_ms: int = 15_000
-    timeout_ms: int = 30_000
-    buffered_max: int = 1000
-    buffered_bytes_max: int = 16 << 20
-    unacked_max: int = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What all readers of a consumer share."""
+    """What all readers of a consumer share. `locks` are those of an ordered consumer."""
 
     group: str
     client: RemotingClient
@@ -65,6 +42,9 @@ class ReaderContext:
     options: PullOptions
     start_rule: StartRule
     send_heartbeat: Callable[[str], Awaitable[bool]]  # to a broker that does not know our subscription
+    stats: ConsumeStats
+    locks: LockKeeper | None = None
+    own_subscription: bool = False
 
 
 class QueueReader:
@@ -75,207 +55,179 @@ class QueueReader:
     ) -> None:
         self.queue = queue
         self.subscription = subscription
-        self.window: AckWindow | None = None  # None until the start offset is known
+        self.shelf = Shelf(queue, self._note_room)
+        self.last_pull_ms = 0
+        self._core = PullCore(
+            context.group, queue, subscription, context.options, own_subscription=context.own_subscription
+        )
         self._context = context
         self._appeared_late = appeared_late
-        self._shelf = Shelf(self._note_room)
-        self._room = Event()
-        self._next_offset = -1
-        self._suggested_broker_id = MASTER_ID
-        self._failures = 0
+        self._room = Signal()
         self._task: Task[None] | None = None
         self._commit_turn = Lock()
-        self._unacked_warned = False
+
+    @property
+    def window(self) -> AckWindow | None:
+        """Acknowledgements; None until the start offset is known."""
+        return self._core.window
+
+    @property
+    def reading(self) -> bool:
+        """Between `start` and `stop`."""
+        return self._task is not None
 
     def start(self, offset: int | None = None) -> None:
         """Begin to read at `offset`, or where the group left off."""
         if offset is not None:
-            self._set_position(offset)
+            self._core.set_position(offset)
         self._task = create_task(self._run(), name=f"read {self.queue}")
 
-    async def stop(self) -> None:
-        """Read no more; what is buffered is dropped. The window stays for a last commit."""
+    async def stop_pulling(self) -> None:
+        """Read no more; what is buffered is dropped, what was given out may still be acknowledged."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await gather(task, return_exceptions=True)
-        self._context.inbox.discard(self._shelf)
+        self._context.inbox.clear(self.shelf)
+
+    async def stop(self) -> None:
+        """Read no more; what was given out is of no more interest. The window stays for a last commit."""
+        await self.stop_pulling()
+        self._context.inbox.discard(self.shelf)
 
     async def seek(self, offset: int) -> None:
         """Go on reading at `offset`; messages delivered before can no longer be acknowledged."""
         await self.stop()
         self.start(offset)
 
+    def pause(self) -> None:
+        """Pull no more and give out nothing until `resume`."""
+        self._context.inbox.pause(self.shelf)
+
+    def resume(self) -> None:
+        """Go on."""
+        self._context.inbox.resume(self.shelf)
+        self._note_room()
+
+    def lose_lock(self) -> None:
+        """Another member may have read on: begin again where the group is, once the lock is ours."""
+        self._core.forget()
+        self._context.inbox.discard(self.shelf)
+        if self._task is not None:
+            self._task.cancel()  # its pull may be held for long
+            self.start()
+
     def ack(self, offset: int) -> bool:
         """Acknowledge one message; False when it is not open."""
-        acked = self.window is not None and self.window.ack(offset)
+        window = self._core.window
+        acked = window is not None and window.ack(offset)
         if acked:
             self._note_room()
         return acked
 
     async def commit(self) -> bool:
-        """Tell the broker how far the group is; False when that did not change. Raises `RingmqError`."""
+        """Keep how far we are; False when that did not change. Raises `RingmqError`. One at a time: a broker serves
+        requests in parallel, and an older offset still under way could overwrite a newer one."""
         async with self._commit_turn:
-            offset = None if self.window is None else self.window.take_commit()
-            if self.window is None or offset is None:
+            window = self._core.window
+            offset = None if window is None else window.take_commit()
+            if window is None or offset is None:
                 return False
-            call = create_task(self._context.offsets.commit(self._context.group, self.queue, offset))
-            try:
-                await shield(call)
-                return True
-            except BaseException:
-                # a broker serves requests in parallel: an older offset still under way could overwrite a newer one
-                await wait([call])
-                if call.cancelled() or call.exception() is not None:
-                    self.window.commit_failed()
-                raise
+            await finish(self._commit(window, offset))
+            return True
 
-    # ---- the loop ----
+    # ---- inside ----
+
+    async def _commit(self, window: AckWindow, offset: int) -> None:
+        try:
+            await self._context.offsets.commit(self._context.group, self.queue, offset)
+        except BaseException:
+            window.commit_failed()
+            raise
 
     async def _run(self) -> None:
+        core, locks = self._core, self._context.locks
         while True:
             try:
-                if self.window is None:
-                    await self._find_start()
-                await self._wait_for_room()
-                await self._pull_once()
-                self._failures = 0
+                if locks is not None and not locks.held(self.queue):
+                    await locks.wait_held(self.queue)
+                epoch = self.shelf.epoch
+                if core.window is None:
+                    await self._find_start(epoch)
+                elif self._has_room():
+                    await self._pull_once(epoch)
+                else:
+                    await self._room.wait()
             except RingmqError as error:
-                await self._recover(error)
+                await self._heed(core.failed(error, random.random()), error)
             except Exception:
                 log.exception("reading %s failed; trying again", self.queue)
                 await sleep(1.0)
 
-    async def _find_start(self) -> None:
+    async def _find_start(self, epoch: int) -> None:
         context = self._context
         start, committed = await context.offsets.start(
             context.group, self.queue, context.start_rule, appeared_late=self._appeared_late
         )
-        self._next_offset = start
-        self.window = AckWindow(start, committed)
-
-    async def _wait_for_room(self) -> None:
-        while not self._has_room():
-            self._room.clear()
-            await self._room.wait()
+        if epoch == self.shelf.epoch:
+            self._core.begin(start, committed)
 
     def _has_room(self) -> bool:
-        options, shelf = self._context.options, self._shelf
-        assert self.window is not None
-        if self.window.open_count - shelf.count >= options.unacked_max:
-            if not self._unacked_warned:
-                self._unacked_warned = True
-                log.warning("%s: %d messages are not acknowledged; no more are read", self.queue, options.unacked_max)
+        inbox, shelf = self._context.inbox, self.shelf
+        if shelf.paused or not self._core.has_room(shelf.count, shelf.bytes_held):
             return False
-        return shelf.count < options.buffered_max and shelf.bytes_held < options.buffered_bytes_max
+        if inbox.full:
+            inbox.tell_room(shelf)
+        return not inbox.full
 
     def _note_room(self) -> None:
-        self._room.set()
+        self._room.wake()
 
-    async def _pull_once(self) -> None:
-        context, options, offset = self._context, self._context.options, self._next_offset
+    async def _pull_once(self, epoch: int) -> None:
+        context, offset = self._context, self._core.next_offset
         address = self._address()
         asked_at = time.monotonic()
-        request = RemotingCommand.request(
-            RequestCode.PULL_MESSAGE,
-            {
-                "consumerGroup": context.group,
-                "topic": self.queue.topic,
-                "queueId": str(self.queue.queue_id),
-                "queueOffset": str(offset),
-                "maxMsgNums": str(options.batch_count),
-                "sysFlag": str(int(PullSysFlag.SUSPEND)),
-                "commitOffset": "0",
-                "suspendTimeoutMillis": str(options.suspend_ms),
-                "subscription": self.subscription.sub_string,
-                "subVersion": str(self.subscription.sub_version),
-                "expressionType": self.subscription.expression_type,
-            },
-        )
-        answer = await context.client.invoke(address, request, options.timeout_ms)
-        held = time.monotonic() - asked_at >= HELD_AT_LEAST_S
-        await self._take_answer(address, answer, offset, held=held)
-
-    async def _take_answer(self, address: str, answer: RemotingCommand, offset: int, *, held: bool) -> None:
-        assert self.window is not None
-        code = answer.code
-        self._heed_suggestion(answer)
-        if code == ResponseCode.SUCCESS:
-            next_offset = self._header_offset(address, answer)
-            messages = read_messages(answer.body, self.queue, offset, self.subscription)
-            self.window.deliver([message.queue_offset for message in messages], next_offset)
-            self._next_offset = next_offset
-            if messages:
-                self._context.inbox.put(self._shelf, messages)
-        elif code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
-            next_offset = self._header_offset(address, answer)
-            if next_offset > offset:
-                self.window.deliver((), next_offset)
-                self._next_offset = next_offset
-            elif not held:
-                await self._find_suggested()
-                await sleep(EMPTY_ANSWER_PAUSE_S)
-        elif code == ResponseCode.PULL_OFFSET_MOVED:
-            next_offset = self._header_offset(address, answer)
-            log.warning("%s: offset %d does not exist, going on at %d", self.queue, offset, next_offset)
-            self._context.inbox.discard(self._shelf)
-            self._set_position(next_offset)
-            if next_offset == offset and not held:
-                await sleep(EMPTY_ANSWER_PAUSE_S)
-        elif code == ResponseCode.FLOW_CONTROL:
-            await sleep(FLOW_CONTROL_PAUSE_S)
-        else:
-            raise BrokerError(address, code, answer.remark)
-
-    def _heed_suggestion(self, answer: RemotingCommand) -> None:
-        """Every answer to a pull says which member of the broker's group to ask next."""
-        suggested = (answer.ext_fields or {}).get("suggestWhichBrokerId", "")
-        if suggested.isdecimal():
-            self._suggested_broker_id = int(suggested)
+        self.last_pull_ms = now_ms()
+        answer = await context.client.invoke(address, self._core.request(), context.options.timeout_ms)
+        if epoch != self.shelf.epoch:
+            return  # the position has changed meanwhile
+        now = time.monotonic()
+        outcome = self._core.take(address, answer, offset, held_s=now - asked_at)
+        if outcome.moved:
+            context.inbox.discard(self.shelf)
+        if outcome.messages:
+            context.stats.note_pulled(self.queue.topic, now, now - asked_at, len(outcome.messages))
+            context.inbox.put(self.shelf, outcome.messages)
+        elif outcome.pause_s:
+            await self._find_suggested()
+            await sleep(outcome.pause_s)
 
     async def _find_suggested(self) -> None:
         """A slave that has nothing sends us to its master: one that our route lacks is new, or back."""
         route = self._context.routes.known(self.queue.topic)
         members = {} if route is None else route.addresses.get(self.queue.broker_name, {})
-        if self._suggested_broker_id in members:
-            return
-        await sleep(MISSING_MEMBER_PAUSE_S)
-        await self._context.routes.fetch(self.queue.topic)
-
-    def _header_offset(self, address: str, answer: RemotingCommand) -> int:
-        try:
-            return int(answer.ext_fields["nextBeginOffset"])
-        except (KeyError, ValueError):
-            raise BrokerError(address, answer.code, "pull answer without nextBeginOffset") from None
-
-    def _set_position(self, offset: int) -> None:
-        self._next_offset = offset
-        if self.window is None:
-            self.window = AckWindow(offset)
-        else:
-            self.window.seek(offset)
+        if self._core.suggested_broker_id not in members:
+            await sleep(MISSING_MEMBER_PAUSE_S)
+            await self._context.routes.fetch(self.queue.topic)
 
     def _address(self) -> str:
         route = self._context.routes.known(self.queue.topic)
-        address = None if route is None else route.read_address(self.queue.broker_name, self._suggested_broker_id)
+        suggested = self._core.suggested_broker_id
+        address = None if route is None else route.read_address(self.queue.broker_name, suggested)
         if address is None:
             raise RouteError(f"broker {self.queue.broker_name} of topic {self.queue.topic} is not registered")
         return address
 
-    async def _recover(self, error: RingmqError) -> None:
-        """After a failed pull: make the broker know us, or look where it is now, and wait a little."""
-        self._suggested_broker_id = MASTER_ID
-        self._failures += 1
-        if isinstance(error, BrokerError) and error.code in UNKNOWN_SUBSCRIPTION_CODES:
-            log.info("%s: %s; sending a heartbeat", self.queue, error)
-            await self._context.send_heartbeat(error.address)
-        elif not isinstance(error, RequestTimeoutError):
-            log.warning("%s: %s", self.queue, error)
+    async def _heed(self, outcome: Outcome, error: RingmqError) -> None:
+        context = self._context
+        if outcome.help is Help.HEARTBEAT:
+            await context.send_heartbeat(getattr(error, "address", ""))
+        elif outcome.help is Help.ROUTE:
             try:
-                await self._context.routes.fetch(self.queue.topic)
+                await context.routes.fetch(self.queue.topic)
             except RingmqError as refused:
                 log.info("route of topic %s could not be refreshed: %s", self.queue.topic, refused)
-        await sleep(backoff_ms(self._failures, random.random()) / 1000)
+        await sleep(outcome.pause_s)
 
 
 async def commit_all(readers: Iterable[QueueReader]) -> list[RingmqError]:

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from ringmq.client.connection import BrokerConnection, open_connection
@@ -20,8 +21,15 @@ log = logging.getLogger("ringmq.client")
 
 OPAQUE_MASK = 0x7FFFFFFF
 
-ServerRequestHandler = Callable[[str, RemotingCommand], RemotingCommand | None]
-"""(address, request) of a server -> our answer, or None."""
+
+class Later(Enum):
+    """Instead of an answer: it follows by `RemotingClient.answer`."""
+
+    LATER = 0
+
+
+ServerRequestHandler = Callable[[str, RemotingCommand], RemotingCommand | Later | None]
+"""(address, request) of a server -> our answer, or None: the code is not supported."""
 
 
 @dataclass(slots=True)
@@ -131,6 +139,12 @@ class RemotingClient:
             self.before_request(address, request)
         return encode_frame(request)
 
+    def answer(self, address: str, response: RemotingCommand) -> None:
+        """Answer a request of the server at `address`; nothing happens when its connection has gone meanwhile."""
+        connection = self.open_connection_to(address)
+        if connection is not None:
+            connection.write(encode_frame(response))
+
     def go_away(self, address: str) -> None:
         """The server is leaving: new requests get a new connection, those in flight are waited for."""
         endpoint = self._endpoints.get(address)
@@ -187,7 +201,7 @@ class RemotingClient:
         if self._on_server_request is not None:
             answer = self._on_server_request(connection.address, request)
             if answer is not None:
-                return answer
+                return None if answer is Later.LATER else answer
         return RemotingCommand.response_to(
             request,
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,

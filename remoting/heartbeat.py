@@ -115,6 +115,11 @@ def subscription_from_json(value: dict[str, Any]) -> SubscriptionData:
         raise json_body.bad_body(f"SubscriptionData does not read: {error}", "subscriptionDataSet") from error
 
 
+def encode_client_config(client_id: str, group: str, subscription: SubscriptionData) -> bytes:
+    """The body of CHECK_CLIENT_CONFIG."""
+    return json_body.write_body({"clientId": client_id, "group": group, "subscriptionData": subscription.to_json()})
+
+
 @dataclass(slots=True)
 class LockBatch:
     """The request body of LOCK_BATCH_MQ and UNLOCK_BATCH_MQ."""

@@ -1,6 +1,7 @@
 """The blocking clients under asyncio's names, each call in a thread: one test-suite for both transports."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any, Self
 
 from ringmq.client import blocking
 
-AT_ONCE = frozenset({"ack", "assignment", "pause", "resume"})  # not awaited in either
+AT_ONCE = frozenset({"ack", "assignment", "pause", "paused", "resume"})  # not awaited in either
 
 
 class Awaited:
@@ -57,6 +58,16 @@ class AwaitedConsumer(Awaited):
     """See `Awaited`."""
 
     kind = blocking.Consumer
+
+    async def run(self, handler: Callable[..., Any], **options: Any) -> None:
+        """Async handlers run on the test's loop, while the consumer's threads wait for them."""
+        loop = asyncio.get_running_loop()
+
+        def wait_for(message: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(handler(message), loop).result()
+
+        plain = wait_for if inspect.iscoroutinefunction(handler) else handler
+        await self._in_thread(self.blocking.run, plain, **options)
 
     def __aiter__(self) -> Self:
         return self

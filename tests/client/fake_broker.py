@@ -17,9 +17,10 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.flags import PullSysFlag
 from ringmq.remoting.frame import FrameDecoder
-from ringmq.remoting.heartbeat import HeartbeatData, encode_consumer_ids
+from ringmq.remoting.heartbeat import HeartbeatData, LockBatch, encode_consumer_ids, encode_locked
 from ringmq.remoting.message import MessageExt, encode_message
 from ringmq.remoting.message_id import encode_offset_id
+from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.route import BrokerData, QueueData, TopicRouteData
 
@@ -60,6 +61,8 @@ class FakeBroker:
     queues: dict[tuple[str, int], list[MessageExt]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     parked: list[tuple[Peer, RemotingCommand]] = field(default_factory=list)
+    locks: dict[tuple[str, MessageQueue], str] = field(default_factory=dict)  # (group, queue) -> client id
+    answers: list[RemotingCommand] = field(default_factory=list)  # what clients answered to `ask`
     opaques: "itertools.count[int]" = field(default_factory=itertools.count)
 
     @property
@@ -82,6 +85,13 @@ class FakeBroker:
                     opaque=next(self.opaques),
                     oneway=True,
                 )
+                peer.transport.write(encode_frame(request))
+
+    def ask(self, group: str, code: int, ext_fields: dict[str, str], body: bytes = b"") -> None:
+        """Send a request to a group's members; what they answer comes into `answers`."""
+        for peer in self.peers:
+            if group in peer.groups:
+                request = RemotingCommand.request(code, ext_fields, body, opaque=next(self.opaques))
                 peer.transport.write(encode_frame(request))
 
     def hang_up(self) -> None:
@@ -113,7 +123,9 @@ class _Protocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for command in self.decoder.feed(data):
-            if not command.is_response:
+            if command.is_response:
+                self.broker.answers.append(command)
+            else:
                 self.broker.requests.append(command)
                 self.broker.cluster.serve(self.broker, self.peer, command)
 
@@ -198,6 +210,8 @@ class FakeCluster:
             RequestCode.GET_MAX_OFFSET: lambda b, r: ok(r, offset=len(b.queues[_queue(r)])),
             RequestCode.GET_MIN_OFFSET: lambda b, r: ok(r, offset=0),
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
+            RequestCode.LOCK_BATCH_MQ: self._lock,
+            RequestCode.UNLOCK_BATCH_MQ: self._unlock,
         }
         code = request.code
         if code == RequestCode.HEART_BEAT:
@@ -270,6 +284,22 @@ class FakeCluster:
         broker.committed[fields["consumerGroup"], *_queue(request)] = int(fields["commitOffset"])
         return ok(request)
 
+    def _lock(self, broker: FakeBroker, request: RemotingCommand) -> RemotingCommand:
+        batch = LockBatch.decode(request.body)
+        held = [
+            queue
+            for queue in batch.queues
+            if broker.locks.setdefault((batch.consumer_group, queue), batch.client_id) == batch.client_id
+        ]
+        return ok(request, encode_locked(held))
+
+    def _unlock(self, broker: FakeBroker, request: RemotingCommand) -> RemotingCommand:
+        batch = LockBatch.decode(request.body)
+        for queue in batch.queues:
+            if broker.locks.get((batch.consumer_group, queue)) == batch.client_id:
+                del broker.locks[batch.consumer_group, queue]
+        return ok(request)
+
     def _search(self, broker: FakeBroker, request: RemotingCommand) -> RemotingCommand:
         queue = broker.queues[_queue(request)]
         wanted = int(request.ext_fields["timestamp"])
@@ -278,7 +308,8 @@ class FakeCluster:
 
     def _pull(self, broker: FakeBroker, peer: Peer, request: RemotingCommand, hold: bool) -> RemotingCommand | Deed:
         fields = request.ext_fields
-        if fields["consumerGroup"] not in peer.groups:
+        own = int(fields["sysFlag"]) & PullSysFlag.SUBSCRIPTION
+        if fields["consumerGroup"] not in peer.groups and not own:
             return refuse(request, ResponseCode.SUBSCRIPTION_NOT_EXIST, "the consumer's group info not exist")
         queue, offset = broker.queues[_queue(request)], int(fields["queueOffset"])
         if offset > len(queue):

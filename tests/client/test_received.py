@@ -1,12 +1,9 @@
 """From stored bytes to what the application sees; and the inbox between pulls and the application."""
 
-import asyncio
-
 import pytest
 
 from ringmq.client import Compression, Message, MessageExt, MessageQueue
 from ringmq.client.compression import compress_body
-from ringmq.client.inbox import Inbox, Shelf
 from ringmq.client.received import queue_of, read_messages
 from ringmq.remoting.batch import encode_batch
 from ringmq.remoting.message import encode_message
@@ -61,38 +58,3 @@ def test_messages_from_the_retry_topic_carry_their_first_topic() -> None:
 def test_what_is_cut_off_is_not_delivered() -> None:
     whole = encode_message(stored(b"a", 0))
     assert len(read_messages(whole + whole[:-3], QUEUE, 0, ALL)) == 1
-
-
-def test_inbox_serves_shelves_in_turn_and_counts() -> None:
-    inbox, taken = Inbox(), []
-    one, two = Shelf(lambda: taken.append(1)), Shelf(lambda: taken.append(2))
-    inbox.put(one, [stored(b"aa", i) for i in range(3)])
-    inbox.put(two, [stored(b"b", 9)])
-    inbox.put(one, [stored(b"aa", 3)])
-    assert (one.count, one.bytes_held) == (4, 8)
-    found = [[m.queue_offset for m in inbox.take_nowait(2)] for _ in range(5)]
-    assert found == [[0, 1], [2], [9], [3], []]
-    assert (one.count, one.bytes_held, taken) == (0, 0, [1, 1, 2, 1])
-
-
-def test_inbox_forgets_a_shelf() -> None:
-    inbox = Inbox()
-    one, two = Shelf(lambda: None), Shelf(lambda: None)
-    inbox.put(one, [stored()])
-    inbox.put(two, [stored(offset=5)])
-    inbox.discard(one)
-    assert [m.queue_offset for m in inbox.take_nowait(9)] == [5]
-
-
-async def test_inbox_wakes_who_waits() -> None:
-    inbox, shelf = Inbox(), Shelf(lambda: None)
-    waiters = [asyncio.create_task(inbox.wait()) for _ in range(2)]
-    await asyncio.sleep(0)
-    inbox.put(shelf, [stored()])
-    await asyncio.wait_for(asyncio.gather(*waiters), 5)
-    inbox.take_nowait(1)
-    waiter = asyncio.create_task(inbox.wait())
-    await asyncio.sleep(0)
-    assert not waiter.done()
-    inbox.close()
-    await asyncio.wait_for(waiter, 5)

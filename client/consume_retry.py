@@ -1,0 +1,115 @@
+"""What becomes of a message whose handler failed, decided without IO.
+
+Rules of RocketMQ's push consumer (`ConsumeMessageConcurrentlyService.processConsumeResult`,
+`ConsumeMessageOrderlyService.checkReconsumeTimes`): a concurrent consumer gives the message back to the broker (36),
+which delivers it again after a delay, or moves it to the group's dead letters after too many times; where the broker
+does not take it, the client tries again itself. An ordered consumer tries the same message again, with its queue
+waiting behind it. A broadcasting one drops it.
+"""
+
+from dataclasses import dataclass
+
+from ringmq.client.retry import backoff_ms
+from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
+from ringmq.remoting.message import MessageExt
+
+DELAY_LEVEL_MAX = 18
+DEAD_LETTER_LEVEL = -1
+RECONSUME_TIMES_MAX = 16
+
+
+class RetryLater(Exception):
+    """Raised by a handler: deliver the message again after the broker's delay level 1 to 18 (1s 5s 10s 30s 1m ...
+    2h)."""
+
+    def __init__(self, delay_level: int) -> None:
+        if not 1 <= delay_level <= DELAY_LEVEL_MAX:
+            raise ValueError(f"delay_level must be 1 to {DELAY_LEVEL_MAX}, not {delay_level}")
+        super().__init__(f"again after delay level {delay_level}")
+        self.delay_level = delay_level
+
+
+class RejectMessage(Exception):
+    """Raised by a handler: this message will never do. It goes to the group's dead letters at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeRetry:
+    """How failed messages are tried again. Times in ms.
+
+    `max_reconsume_times`: after so many repetitions the broker moves the message to `%DLQ%group`; None is stock's
+    default, 16 for concurrent consumption and no end for ordered. `delay_level` 0 lets the broker choose by the
+    number of failures (10 s, 30 s, 1 min ... 2 h). `local_first_ms` to `local_max_ms`, doubling, is the pause where
+    the broker takes nothing back. `suspend_ms` is how long an ordered queue waits after a failure.
+    """
+
+    max_reconsume_times: int | None = None
+    delay_level: int = 0
+    local_first_ms: int = 5000
+    local_max_ms: int = 60_000
+    suspend_ms: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.max_reconsume_times is not None and self.max_reconsume_times < 0:
+            raise ValueError(f"max_reconsume_times must not be negative, is {self.max_reconsume_times}")
+        if not 0 <= self.delay_level <= DELAY_LEVEL_MAX:
+            raise ValueError(f"delay_level must be 0 to {DELAY_LEVEL_MAX}, not {self.delay_level}")
+        for name in ("local_first_ms", "local_max_ms", "suspend_ms"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+
+    def local_pause_s(self, failures_here: int) -> float:
+        """Before the repetition that follows `failures_here` failures in this client."""
+        return backoff_ms(failures_here, 0.0, self.local_first_ms, self.local_max_ms) / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SendBack:
+    """Give the message to the broker; where it does not take it, try again here."""
+
+    delay_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class TryHere:
+    """Try again in this client after a pause."""
+
+    pause_s: float
+
+
+class Drop:
+    """It counts as processed."""
+
+
+Verdict = SendBack | TryHere | Drop
+
+
+def after_failure(
+    message: MessageExt, error: BaseException, retry: ConsumeRetry, *, ordered: bool, broadcast: bool
+) -> Verdict:
+    """What to do about `message`, whose handler raised `error`. `message.reconsume_times` does not count this time."""
+    rejected = isinstance(error, RejectMessage)
+    if broadcast and (rejected or not ordered):
+        return Drop()
+    if rejected:
+        return SendBack(DEAD_LETTER_LEVEL)
+    if ordered:
+        limit = retry.max_reconsume_times
+        if limit is not None and message.reconsume_times >= limit:
+            return Drop() if broadcast else SendBack(DEAD_LETTER_LEVEL)
+        return TryHere(retry.suspend_ms / 1000)
+    return SendBack(error.delay_level if isinstance(error, RetryLater) else retry.delay_level)
+
+
+def send_back_fields(message: MessageExt, group: str, delay_level: int, retry: ConsumeRetry) -> dict[str, str]:
+    """The ext fields of CONSUMER_SEND_MSG_BACK."""
+    limit = retry.max_reconsume_times
+    return ConsumerSendMsgBackRequestHeader(
+        offset=message.commit_log_offset,
+        group=group,
+        delay_level=delay_level,
+        origin_msg_id=message.msg_id,
+        origin_topic=message.topic,
+        unit_mode=False,
+        max_reconsume_times=RECONSUME_TIMES_MAX if limit is None else limit,
+    ).encode()

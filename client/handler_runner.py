@@ -1,0 +1,303 @@
+"""Consumption by a handler: so many at a time, acknowledged when it returns, tried again when it raises.
+
+`consume_retry` decides what becomes of a failed message; this module calls, waits and asks the broker.
+"""
+
+import asyncio
+import heapq
+import inspect
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ringmq.client.consume_retry import ConsumeRetry, Drop, SendBack, TryHere, after_failure, send_back_fields
+from ringmq.client.consume_stats import ConsumeStats
+from ringmq.client.errors import BrokerError, RingmqError, RouteError
+from ringmq.client.inbox import Delivery, Inbox, Shelf
+from ringmq.client.interceptors import Interceptor, run_quietly
+from ringmq.client.lock_keeper import LockKeeper
+from ringmq.client.name_servers import RouteTable
+from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.runtime import Task, call_outside, create_task, sleep, timeout, wait
+from ringmq.client.waiting import Signal
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.message import MessageExt
+
+log = logging.getLogger("ringmq.client")
+
+SEND_BACK_TIMEOUT_MS = 5000
+UNSUPPORTED_FOR_S = 60.0  # a broker that does not know send-back is not asked again so soon
+LEFT_AFTER_S = 1.0  # for cancelled handlers to end
+TURN_MESSAGES = 32  # handled by one worker before others of the event loop have a turn
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerRules:
+    """How a handler is called. `timeout_ms` None waits for ever."""
+
+    concurrency: int
+    timeout_ms: int | None
+    retry: ConsumeRetry
+    ordered: bool
+    broadcast: bool
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise ValueError(f"concurrency must be positive, not {self.concurrency}")
+        if self.timeout_ms is not None and self.timeout_ms < 1:
+            raise ValueError(f"timeout_ms must be positive or None, not {self.timeout_ms}")
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerContext:
+    """What a runner needs of its consumer. `ack` says whether the message was open; `lose_lock` is told of a queue
+    whose lock has expired."""
+
+    group: str
+    client: RemotingClient
+    routes: RouteTable
+    inbox: Inbox
+    stats: ConsumeStats
+    interceptors: tuple[Interceptor, ...]
+    locks: LockKeeper | None
+    ack: Callable[[Delivery], bool]
+    lose_lock: Callable[[Shelf], None]
+
+
+class HandlerRunner:
+    """What comes into the inbox goes to `handler(message)`, from `run` to `stop`. Blocking clients carry the handler in
+    threads of their own, between `next` and `finish`."""
+
+    def __init__(self, handler: Callable[[MessageExt], object], rules: HandlerRules, context: HandlerContext) -> None:
+        self.rules = rules
+        self._handler = handler
+        self._context = context
+        self._stopping = False
+        self._cancelled = False
+        self._workers: list[Task[None]] = []
+        self._running: dict[Delivery, float] = {}  # since when
+        self._idle = Signal()
+        self._waiting: list[tuple[float, int, Delivery]] = []  # a heap: to be tried again
+        self._numbers = itertools.count()
+        self._sooner = Signal()
+        self._unsupported: dict[str, float] = {}  # broker name -> when to ask it again
+
+    async def run(self) -> None:
+        """Until `stop`. A caller that is cancelled has to `drain`. Coroutine functions are called on the loop, plain
+        ones in threads, which nobody can end: one that takes too long is left alone."""
+        pool: ThreadPoolExecutor | None = None
+        call: Callable[[MessageExt], Awaitable[object]] = self._handler  # type: ignore[assignment]
+        if not inspect.iscoroutinefunction(self._handler):
+            pool = ThreadPoolExecutor(self.rules.concurrency, thread_name_prefix="ringmq handler")
+            call = in_pool(self._handler, pool)
+        if self.rules.timeout_ms is not None:
+            call = in_time(call, self.rules.timeout_ms / 1000)
+        self._workers = [create_task(self._work(call), name="ringmq handler") for _ in range(self.rules.concurrency)]
+        watch = create_task(self.watch(overdue=False), name="ringmq retries")
+        try:
+            await wait(self._workers)
+            for worker in self._workers:
+                if not worker.cancelled():
+                    worker.result()  # raises a fault of ours
+        finally:
+            self.stop()
+            watch.cancel()
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def stop(self) -> None:
+        """Take no more messages."""
+        self._stopping = True
+        self._context.inbox.wake()
+        self._idle.wake()
+
+    async def ended(self) -> None:
+        """Until it was stopped and no handler is waited for."""
+        while not self._stopping or (self._running and not self._cancelled):
+            await self._idle.wait()
+
+    async def drain(self, timeout_s: float) -> int:
+        """Wait for handlers that run; after `timeout_s` they are left, cancelled where they can be. Returns how many
+        those were."""
+        await self._wait_until(lambda: not self._running, timeout_s)
+        late = len(self._running)
+        self._cancelled = True
+        self._idle.wake()
+        for worker in self._workers:
+            worker.cancel()
+        await wait(self._workers, LEFT_AFTER_S)
+        return late
+
+    async def wait_idle(self, shelf: Shelf, timeout_s: float) -> None:
+        """Until no handler runs for the queue, or the time is over."""
+        await self._wait_until(lambda: all(delivery.shelf is not shelf for delivery in self._running), timeout_s)
+
+    async def handle_directly(self, message: MessageExt) -> BaseException | None:
+        """Call the handler for one message outside the queues; what it raised."""
+        try:
+            await call_outside(self._handler, message)
+        except Exception as error:
+            return error
+        return None
+
+    async def next(self) -> Delivery | None:
+        """A message to be handled now, as soon as there is one; None when there will be no more. `finish` must
+        follow."""
+        inbox, context = self._context.inbox, self._context
+        while not self._stopping:
+            delivery = inbox.claim()
+            if delivery is None:
+                if inbox.closed:
+                    return None
+                await inbox.wait()
+                continue
+            shelf = delivery.shelf
+            if context.locks is not None and not context.locks.held(shelf.queue):
+                context.lose_lock(shelf)
+                continue
+            self._running[delivery] = time.monotonic()
+            try:
+                for interceptor in context.interceptors:
+                    interceptor.before_consume(context.group, [delivery.message])
+            except Exception as error:
+                await self.finish(delivery, error)
+                continue
+            return delivery
+        return None
+
+    async def finish(self, delivery: Delivery, failure: BaseException | None) -> None:
+        """The handler has returned, or raised `failure`. Has no effect when its time was over before."""
+        since = self._running.pop(delivery, None)
+        if since is None:
+            return
+        context, message, now = self._context, delivery.message, time.monotonic()
+        self._idle.wake()
+        context.stats.note_handled(delivery.shelf.queue.topic, now, now - since, failed=failure is not None)
+        for interceptor in context.interceptors:
+            run_quietly(interceptor.after_consume, context.group, [message], failure)
+        if failure is None:
+            self._done(delivery)
+        else:
+            await self._failed(delivery, failure)
+
+    async def watch(self, *, overdue: bool) -> None:
+        """Put failed messages back when their pause is over, for ever; the owner cancels it. With `overdue` handlers
+        over their time have failed, too."""
+        limit_s = self.rules.timeout_ms / 1000 if overdue and self.rules.timeout_ms is not None else None
+        while True:
+            now = time.monotonic()
+            while self._waiting and self._waiting[0][0] <= now:
+                self._context.inbox.put_back(heapq.heappop(self._waiting)[2])
+            pause_s = self._waiting[0][0] - now if self._waiting else None
+            if limit_s is not None:
+                for delivery in [found for found, since in self._running.items() if now - since >= limit_s]:
+                    await self.finish(delivery, TimeoutError())
+                pause_s = min(limit_s / 4, 1.0, *(() if pause_s is None else (pause_s,)))
+            await self._sooner.wait(pause_s)
+
+    # ---- inside ----
+
+    async def _work(self, call: Callable[[MessageExt], Awaitable[object]]) -> None:
+        turn = 0
+        while (delivery := await self.next()) is not None:
+            failure: BaseException | None = None
+            try:
+                await call(delivery.message)
+            except asyncio.CancelledError as error:
+                if self._cancelled:
+                    self._running.pop(delivery, None)
+                    raise
+                failure = error  # something that the handler waited for was cancelled
+            except Exception as error:
+                failure = error
+            await self.finish(delivery, failure)
+            turn += 1
+            if turn % TURN_MESSAGES == 0:
+                await sleep(0)
+
+    async def _wait_until(self, condition: Callable[[], bool], timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition() and (left_s := deadline - time.monotonic()) > 0:
+            await self._idle.wait(left_s)
+
+    def _done(self, delivery: Delivery) -> None:
+        self._context.ack(delivery)
+        self._context.inbox.release(delivery)
+
+    async def _failed(self, delivery: Delivery, error: BaseException) -> None:
+        message, rules = delivery.message, self.rules
+        verdict = after_failure(message, error, rules.retry, ordered=rules.ordered, broadcast=rules.broadcast)
+        log.warning(
+            "group %s: message %s of %s (offset %d, repetition %d) failed: %s",
+            self._context.group,
+            message.msg_id,
+            delivery.shelf.queue,
+            message.queue_offset,
+            message.reconsume_times,
+            f"no end after {rules.timeout_ms} ms" if isinstance(error, TimeoutError) else repr(error),
+            exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
+        )
+        if delivery.stale:
+            return
+        if isinstance(verdict, SendBack):
+            if await self._send_back(message, verdict.delay_level):
+                verdict = Drop()
+            else:
+                verdict = TryHere(rules.retry.local_pause_s(message.reconsume_times + 1))
+        if isinstance(verdict, TryHere):
+            message.reconsume_times += 1
+            self._put_back_after(delivery, verdict.pause_s)
+        else:
+            self._done(delivery)
+
+    async def _send_back(self, message: MessageExt, delay_level: int) -> bool:
+        """Give the message to its broker, which delivers it again; False when it does not take it."""
+        context, broker = self._context, message.broker_name
+        if self._unsupported.get(broker, 0.0) > time.monotonic():
+            return False
+        fields = send_back_fields(message, context.group, delay_level, self.rules.retry)
+        try:
+            route = context.routes.known(message.topic)
+            address = None if route is None else route.master_address(broker)
+            if address is None:
+                raise RouteError(f"no master of broker {broker} is registered")
+            await context.client.call(
+                address, RequestCode.CONSUMER_SEND_MSG_BACK, fields, timeout_ms=SEND_BACK_TIMEOUT_MS
+            )
+        except RingmqError as error:
+            if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                self._unsupported[broker] = time.monotonic() + UNSUPPORTED_FOR_S
+            log.warning("group %s: message %s is tried again here: %s", context.group, message.msg_id, error)
+            return False
+        return True
+
+    def _put_back_after(self, delivery: Delivery, pause_s: float) -> None:
+        due = time.monotonic() + pause_s
+        heapq.heappush(self._waiting, (due, next(self._numbers), delivery))
+        self._sooner.wake()
+
+
+def in_pool(
+    handler: Callable[[MessageExt], object], pool: ThreadPoolExecutor
+) -> Callable[[MessageExt], Awaitable[object]]:
+    """`handler`, called in a thread of `pool`."""
+
+    def call(message: MessageExt) -> Awaitable[object]:
+        return asyncio.get_running_loop().run_in_executor(pool, handler, message)
+
+    return call
+
+
+def in_time(
+    call: Callable[[MessageExt], Awaitable[object]], timeout_s: float
+) -> Callable[[MessageExt], Awaitable[object]]:
+    """`call`, cancelled with a TimeoutError after `timeout_s`."""
+
+    async def limited(message: MessageExt) -> object:
+        async with timeout(timeout_s):
+            return await call(message)
+
+    return limited

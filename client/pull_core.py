@@ -1,0 +1,196 @@
+"""Reading one queue, decided without IO: what to ask next, what an answer means, what to do after a failure.
+
+The shell (`queue_reader`) sends the requests and waits where it is told to.
+"""
+
+import logging
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ringmq.client.ack_window import AckWindow
+from ringmq.client.errors import BrokerError, RequestTimeoutError, RingmqError
+from ringmq.client.received import read_messages
+from ringmq.client.retry import backoff_ms
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.flags import PullSysFlag
+from ringmq.remoting.message import MessageExt
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.route import MASTER_ID
+from ringmq.remoting.subscription import SubscriptionData
+
+log = logging.getLogger("ringmq.client")
+
+FLOW_CONTROL_PAUSE_S = 0.02  # what RocketMQ's client waits after 215
+EMPTY_ANSWER_PAUSE_S = 0.05  # a server that answers "nothing" at once instead of holding is not asked in a tight loop
+HELD_AT_LEAST_S = 0.005
+MISSING_MEMBER_PAUSE_S = 0.5  # before the name server is asked for a member that a broker names
+UNKNOWN_SUBSCRIPTION_CODES = frozenset(
+    {
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PullOptions:
+    """Bounds. Times in ms. Per queue: `buffered_max` messages and `buffered_bytes_max` wait for the application,
+    `unacked_max` are delivered and not acknowledged. Over all queues: `inbox_max` messages and `inbox_bytes_max` wait.
+    A pull that is under way when a bound is reached may go over it by what it brings."""
+
+    batch_count: int = 32
+    suspend_ms: int = 15_000
+    timeout_ms: int = 30_000
+    buffered_max: int = 1000
+    buffered_bytes_max: int = 16 << 20
+    unacked_max: int = 100_000
+    inbox_max: int = 100_000
+    inbox_bytes_max: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+
+
+class Help(Enum):
+    """What the shell does before the next pull."""
+
+    NONE = 0
+    HEARTBEAT = 1  # the broker does not know our subscription
+    ROUTE = 2  # the broker may be elsewhere now
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a pull: messages for the inbox; whether what is buffered is void; how long to wait, and for what."""
+
+    messages: list[MessageExt] = field(default_factory=list)
+    moved: bool = False
+    pause_s: float = 0.0
+    help: Help = Help.NONE
+
+
+class PullCore:
+    """One queue's position. `own_subscription` sends the expression with each pull, for readers that no heartbeat
+    speaks for."""
+
+    def __init__(
+        self,
+        group: str,
+        queue: MessageQueue,
+        subscription: SubscriptionData,
+        options: PullOptions,
+        *,
+        own_subscription: bool = False,
+    ) -> None:
+        self.queue = queue
+        self.subscription = subscription
+        self.window: AckWindow | None = None  # None until the start offset is known
+        self.next_offset = -1
+        self.suggested_broker_id = MASTER_ID
+        self._options = options
+        self._failures = 0
+        self._unacked_warned = False
+        flags = PullSysFlag.SUSPEND | (PullSysFlag.SUBSCRIPTION if own_subscription else PullSysFlag(0))
+        self._fields = {
+            "consumerGroup": group,
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            "maxMsgNums": str(options.batch_count),
+            "sysFlag": str(int(flags)),
+            "commitOffset": "0",
+            "suspendTimeoutMillis": str(options.suspend_ms),
+            "subscription": subscription.sub_string,
+            "subVersion": str(subscription.sub_version),
+            "expressionType": subscription.expression_type,
+        }
+
+    def begin(self, offset: int, committed_offset: int | None) -> None:
+        """The start offset is known."""
+        self.next_offset = offset
+        self.window = AckWindow(offset, committed_offset)
+
+    def forget(self) -> None:
+        """The start offset has to be found again."""
+        self.window = None
+
+    def set_position(self, offset: int) -> None:
+        """Go on at `offset`."""
+        self.next_offset = offset
+        if self.window is None:
+            self.window = AckWindow(offset)
+        else:
+            self.window.seek(offset)
+
+    def has_room(self, buffered: int, buffered_bytes: int) -> bool:
+        """Whether to pull, by what of the queue the inbox holds."""
+        options = self._options
+        assert self.window is not None
+        if self.window.open_count - buffered >= options.unacked_max:
+            if not self._unacked_warned:
+                self._unacked_warned = True
+                log.warning("%s: %d messages are not acknowledged; no more are read", self.queue, options.unacked_max)
+            return False
+        return buffered < options.buffered_max and buffered_bytes < options.buffered_bytes_max
+
+    def request(self) -> RemotingCommand:
+        """The next pull."""
+        return RemotingCommand.request(RequestCode.PULL_MESSAGE, {**self._fields, "queueOffset": str(self.next_offset)})
+
+    def take(self, address: str, answer: RemotingCommand, offset: int, *, held_s: float) -> Outcome:
+        """The answer of `address` to the pull at `offset`, `held_s` after the question. Raises `BrokerError`."""
+        assert self.window is not None
+        held = held_s >= HELD_AT_LEAST_S
+        suggested = (answer.ext_fields or {}).get("suggestWhichBrokerId", "")
+        if suggested.isdecimal():  # every answer to a pull says which member of the broker's group to ask next
+            self.suggested_broker_id = int(suggested)
+        code = answer.code
+        if code == ResponseCode.FLOW_CONTROL:
+            self._failures = 0
+            return Outcome(pause_s=FLOW_CONTROL_PAUSE_S)
+        if code == ResponseCode.SUCCESS:
+            next_offset = self._header_offset(address, answer)
+            messages = read_messages(answer.body, self.queue, offset, self.subscription)
+            self.window.deliver([message.queue_offset for message in messages], next_offset)
+            self.next_offset = next_offset
+            outcome = Outcome(messages)
+        elif code in (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY):
+            next_offset = self._header_offset(address, answer)
+            outcome = Outcome()
+            if next_offset > offset:
+                self.window.deliver((), next_offset)
+                self.next_offset = next_offset
+            elif not held:
+                outcome.pause_s = EMPTY_ANSWER_PAUSE_S
+        elif code == ResponseCode.PULL_OFFSET_MOVED:
+            next_offset = self._header_offset(address, answer)
+            log.warning("%s: offset %d does not exist, going on at %d", self.queue, offset, next_offset)
+            self.set_position(next_offset)
+            pause_s = EMPTY_ANSWER_PAUSE_S if next_offset == offset and not held else 0.0
+            outcome = Outcome(moved=True, pause_s=pause_s)
+        else:
+            raise BrokerError(address, code, answer.remark)
+        self._failures = 0
+        return outcome
+
+    def failed(self, error: RingmqError, jitter: float) -> Outcome:
+        """After a failed pull: make the broker know us, or look where it is now, and wait a little."""
+        self.suggested_broker_id = MASTER_ID
+        self._failures += 1
+        pause_s = backoff_ms(self._failures, jitter) / 1000
+        if isinstance(error, BrokerError) and error.code in UNKNOWN_SUBSCRIPTION_CODES:
+            log.info("%s: %s; sending a heartbeat", self.queue, error)
+            return Outcome(pause_s=pause_s, help=Help.HEARTBEAT)
+        if isinstance(error, RequestTimeoutError):
+            return Outcome(pause_s=pause_s)
+        log.warning("%s: %s", self.queue, error)
+        return Outcome(pause_s=pause_s, help=Help.ROUTE)
+
+    def _header_offset(self, address: str, answer: RemotingCommand) -> int:
+        try:
+            return int(answer.ext_fields["nextBeginOffset"])
+        except (KeyError, ValueError):
+            raise BrokerError(address, answer.code, "pull answer without nextBeginOffset") from None

@@ -1,0 +1,74 @@
+"""Waits of a consumer that asyncio has no name for, made of `runtime`'s: signals, work that is finished in any case,
+listeners."""
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from ringmq.client.runtime import Future, call_outside, create_future, create_task, current, shield, wait
+
+log = logging.getLogger("ringmq.client")
+
+T = TypeVar("T")
+
+
+class Signal:
+    """Waiters, woken by number in the order in which they came. A wake that nobody waits for is lost."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: deque[Future[None]] = deque()
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Until woken; False when the time was over first."""
+        waiter: Future[None] = create_future()
+        self._waiters.append(waiter)
+        try:
+            if timeout_s is None:
+                await waiter
+            else:
+                await wait([waiter], timeout_s)
+        except BaseException:
+            if waiter.done() and not waiter.cancelled():
+                self.wake(1)  # the wake had come just before: it is another one's
+            raise
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+        return waiter.done()
+
+    def wake(self, count: int | None = None) -> None:
+        """Wake `count` waiters, or all."""
+        waiters, woken = self._waiters, 0
+        while waiters and (count is None or woken < count):
+            waiter = waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                woken += 1
+
+
+async def finish(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end even when the caller is cancelled; the cancellation follows then."""
+    task = create_task(work)
+    try:
+        return await shield(task)
+    except BaseException:
+        await wait([task])
+        raise
+
+
+async def call_listener(listener: Callable[..., object], *args: object) -> None:
+    """Call a listener of the application, which may use the client: at once on asyncio's loop, in a thread of its own
+    otherwise; what it returns is awaited. Errors are logged."""
+    try:
+        if current.loop is None or inspect.iscoroutinefunction(listener):
+            result = listener(*args)
+            if isinstance(result, Awaitable):
+                await result
+        else:
+            await call_outside(listener, *args)
+    except Exception:
+        log.exception("%s failed", getattr(listener, "__qualname__", listener))

@@ -1,0 +1,529 @@
+"""Consumption by handlers, ordered queues, broadcasting, pauses, assigned queues: against a fake broker."""
+
+import asyncio
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringmq.client import (
+    BrokerError,
+    ConsumeFrom,
+    Consumer,
+    ConsumeRetry,
+    Interceptor,
+    MessageExt,
+    MessageQueue,
+    PullOptions,
+    RejectMessage,
+    RouteError,
+    Sql92,
+)
+from ringmq.client.settings import ConnectionSettings
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.flags import PullSysFlag
+from ringmq.remoting.heartbeat import BROADCASTING, CONSUME_ACTIVELY, HeartbeatData
+from tests.client.awaited import AwaitedConsumer
+from tests.client.fake_broker import FakeBroker, FakeCluster, ok, refuse
+
+Eventually = Callable[..., Any]
+FAST = ConsumeRetry(local_first_ms=5, local_max_ms=10, suspend_ms=5)
+
+
+ONLY_ASYNCIO = pytest.mark.parametrize("transport", ["asyncio"], indirect=True)
+
+
+@pytest.fixture(autouse=True, params=["asyncio", "blocking"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs over both transports, but for those about cancellation."""
+    if request.param == "blocking":
+        monkeypatch.setitem(globals(), "Consumer", AwaitedConsumer)
+
+
+def fill(cluster: FakeCluster, topic: str, queue_id: int, count: int, tags: str = "t") -> None:
+    for i in range(count):
+        cluster.broker.store(
+            MessageExt(topic, b"%d" % i, {"TAGS": tags}, queue_id=queue_id, commit_log_offset=1000 * queue_id + i)
+        )
+
+
+def consumer_of(cluster: FakeCluster, topics: Any = "T", group: str = "g", **options: Any) -> Consumer:
+    return Consumer(topics, cluster.namesrv, group, consume_from=ConsumeFrom.FIRST, **options)
+
+
+async def run_until(consumer: Consumer, done: Callable[[], object], handler: Any, **options: Any) -> None:
+    """Handlers run until `done()`, then the consumer is closed and `run` has to return."""
+    async with asyncio.timeout(20):
+        running = asyncio.create_task(consumer.run(handler, **options))
+        while not done():
+            await asyncio.sleep(0.005)  # poll
+        await consumer.close()
+        await running
+
+
+async def test_so_many_handlers_run_at_a_time_and_their_return_acknowledges() -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster, consumer_of(cluster) as consumer:
+        fill(cluster, "T", 0, 40)
+        fill(cluster, "T", 1, 40)
+        seen: list[bytes] = []
+        running = most = 0
+
+        async def handle(message: MessageExt) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0.002)  # span
+            running -= 1
+            seen.append(message.body)
+
+        await run_until(consumer, lambda: len(seen) == 80, handle, concurrency=5)
+        assert most == 5
+        assert cluster.broker.committed == {("g", "T", 0): 40, ("g", "T", 1): 40}
+
+
+async def test_plain_functions_run_in_threads() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        fill(cluster, "T", 0, 6)
+        threads: set[str] = set()
+        bodies: list[bytes] = []
+
+        def handle(message: MessageExt) -> None:
+            threads.add(threading.current_thread().name)
+            time.sleep(0.02)  # span
+            bodies.append(message.body)
+
+        await run_until(consumer, lambda: len(bodies) == 6, handle, concurrency=3)
+        assert threading.current_thread().name not in threads
+        assert len(threads) > 1
+        assert cluster.broker.committed["g", "T", 0] == 6
+
+
+async def test_a_failed_message_goes_back_to_its_broker() -> None:
+    back: list[dict[str, str]] = []
+
+    def take_back(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.CONSUMER_SEND_MSG_BACK:
+            return None
+        back.append(request.ext_fields)
+        return ok(request)
+
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        cluster.rules.append(take_back)
+        fill(cluster, "T", 0, 10)
+        handled: list[int] = []
+
+        async def handle(message: MessageExt) -> None:
+            handled.append(message.queue_offset)
+            if message.queue_offset == 3:
+                raise ValueError("three")
+            if message.queue_offset == 4:
+                raise RejectMessage
+            if message.queue_offset == 5:
+                await asyncio.sleep(60)  # span
+
+        def done() -> bool:
+            return len(handled) == 10 and len(back) == 3
+
+        await run_until(consumer, done, handle, timeout_ms=50, retry=ConsumeRetry(max_reconsume_times=2))
+        assert {(f["offset"], f["delayLevel"], f["maxReconsumeTimes"]) for f in back} == {
+            ("3", "0", "2"),
+            ("4", "-1", "2"),
+            ("5", "0", "2"),
+        }
+        assert cluster.broker.committed["g", "T", 0] == 10
+
+
+async def test_where_the_broker_takes_nothing_back_the_client_tries_again_itself() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        fill(cluster, "T", 0, 5)
+        tries: dict[int, list[int]] = defaultdict(list)
+
+        async def handle(message: MessageExt) -> None:
+            tries[message.queue_offset].append(message.reconsume_times)
+            if message.queue_offset == 2 and len(tries[2]) < 4:
+                raise ValueError("not yet")
+
+        await run_until(consumer, lambda: len(tries[2]) == 4 and len(tries) == 5, handle, retry=FAST)
+        assert tries[2] == [0, 1, 2, 3]
+        assert len(cluster.broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 1, "it does not know the request"
+        assert cluster.broker.committed["g", "T", 0] == 5
+
+
+@ONLY_ASYNCIO
+async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_worker_lives() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        fill(cluster, "T", 0, 3)
+        seen: list[int] = []
+
+        async def handle(message: MessageExt) -> None:
+            seen.append(message.queue_offset)
+            if seen == [0]:
+                raise asyncio.CancelledError
+
+        await run_until(consumer, lambda: len(seen) == 4, handle, concurrency=1, retry=FAST)
+        assert sorted(seen) == [0, 0, 1, 2]
+
+
+async def test_close_waits_for_handlers_that_run_and_commits_what_they_did() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 100)
+        consumer = consumer_of(cluster)
+        await consumer.start()
+        begun, ended = [], []
+
+        async def handle(message: MessageExt) -> None:
+            begun.append(message.queue_offset)
+            await asyncio.sleep(0.1)  # span
+            ended.append(message.queue_offset)
+
+        running = asyncio.create_task(consumer.run(handle, concurrency=4))
+        while len(begun) < 4:
+            await asyncio.sleep(0.005)  # poll
+        await consumer.close()
+        await asyncio.wait_for(running, 5)
+        assert begun == ended == [0, 1, 2, 3]
+        assert cluster.broker.committed["g", "T", 0] == 4
+
+
+@ONLY_ASYNCIO
+async def test_close_leaves_a_handler_that_does_not_end_in_time() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 3)
+        consumer = consumer_of(cluster)
+        await consumer.start()
+        begun, cancelled = [], []
+
+        async def handle(message: MessageExt) -> None:
+            begun.append(message.queue_offset)
+            try:
+                await asyncio.sleep(60)  # span
+            except asyncio.CancelledError:
+                cancelled.append(message.queue_offset)
+                raise
+
+        running = asyncio.create_task(consumer.run(handle, concurrency=1))
+        while not begun:
+            await asyncio.sleep(0.005)  # poll
+        await asyncio.wait_for(consumer.close(drain_timeout_ms=30), 5)
+        await asyncio.wait_for(running, 5)
+        assert begun == cancelled == [0]
+        assert cluster.broker.committed.get(("g", "T", 0), 0) == 0
+
+
+async def test_interceptors_see_what_handlers_get() -> None:
+    seen: list[tuple[str, int]] = []
+
+    class Watch(Interceptor):
+        def before_consume(self, group: str, messages: Any) -> None:
+            seen.append(("before", messages[0].queue_offset))
+
+        def after_consume(self, group: str, messages: Any, error: BaseException | None) -> None:
+            seen.append(("after" if error is None else "failed", messages[0].queue_offset))
+
+    settings = ConnectionSettings(interceptors=(Watch(),))
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, settings=settings) as consumer:
+        fill(cluster, "T", 0, 2)
+
+        async def handle(message: MessageExt) -> None:
+            seen.append(("handle", message.queue_offset))
+            if message.queue_offset == 1 and message.reconsume_times == 0:
+                raise ValueError("once")
+
+        await run_until(consumer, lambda: len(seen) == 9, handle, concurrency=1, retry=FAST)
+    first = [("before", 0), ("handle", 0), ("after", 0)]
+    assert seen == [*first, ("before", 1), ("handle", 1), ("failed", 1), ("before", 1), ("handle", 1), ("after", 1)]
+
+
+@ONLY_ASYNCIO
+async def test_a_cancelled_run_ends_when_its_handlers_have_ended(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        fill(cluster, "T", 0, 10)
+        begun, ended = [], []
+
+        async def handle(message: MessageExt) -> None:
+            begun.append(message.queue_offset)
+            await asyncio.sleep(0.05)  # span
+            ended.append(message.queue_offset)
+
+        running = asyncio.create_task(consumer.run(handle, concurrency=2))
+        await eventually(lambda: len(begun) == 2)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert begun == ended == [0, 1]
+        assert [m.queue_offset for m in await consumer.poll(1, timeout_ms=1000)] == [2]
+
+
+# ---- ordered ----
+
+
+async def test_an_ordered_queue_is_handled_one_by_one_and_waits_behind_a_failure() -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster, consumer_of(cluster, ordered=True) as consumer:
+        fill(cluster, "T", 0, 20)
+        fill(cluster, "T", 1, 20)
+        order: dict[int, list[int]] = defaultdict(list)
+        running: set[int] = set()
+
+        async def handle(message: MessageExt) -> None:
+            assert message.queue_id not in running
+            running.add(message.queue_id)
+            await asyncio.sleep(0.001)  # span
+            running.discard(message.queue_id)
+            order[message.queue_id].append(message.queue_offset)
+            if message.queue_id == 1 and message.queue_offset == 5 and order[1].count(5) < 3:
+                raise ValueError("again")
+
+        await run_until(consumer, lambda: len(order[0]) == 20 and len(order[1]) == 22, handle, retry=FAST)
+        assert order[0] == list(range(20))
+        assert order[1] == [*range(5), 5, 5, *range(5, 20)]
+        assert cluster.broker.committed == {("g", "T", 0): 20, ("g", "T", 1): 20}
+        assert not cluster.broker.locks, "given back at the end"
+        assert not cluster.broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+
+
+async def test_an_ordered_queue_is_not_read_before_its_lock_is_ours() -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster:
+        fill(cluster, "T", 0, 3)
+        fill(cluster, "T", 1, 3)
+        taken = MessageQueue("T", "a", 0)
+        cluster.broker.locks["g", taken] = "another"
+        async with consumer_of(cluster, ordered=True) as consumer:
+            assert {m.queue_id for m in await consumer.poll(timeout_ms=5000)} == {1}
+            assert await consumer.poll(timeout_ms=100) == []
+            cluster.broker.committed["g", "T", 0] = 2  # the other member has read on
+            del cluster.broker.locks["g", taken]
+            messages = await consumer.poll(timeout_ms=5000)
+        assert [(m.queue_id, m.queue_offset) for m in messages] == [(0, 2)]
+
+
+async def test_a_lost_lock_voids_what_was_read(monkeypatch: pytest.MonkeyPatch, eventually: Eventually) -> None:
+    monkeypatch.setattr("ringmq.client.queue_locks.RENEW_INTERVAL_S", 0.05)
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, ordered=True) as consumer:
+        fill(cluster, "T", 0, 10)
+        queue = MessageQueue("T", "a", 0)
+        handled: list[int] = []
+        gate = asyncio.Event()
+
+        async def handle(message: MessageExt) -> None:
+            handled.append(message.queue_offset)
+            if len(handled) == 2:
+                await gate.wait()
+
+        running = asyncio.create_task(consumer.run(handle))
+        await eventually(lambda: len(handled) == 2)
+        cluster.broker.locks["g", queue] = "another"
+        asked = len(cluster.broker.asked(RequestCode.LOCK_BATCH_MQ))
+        await eventually(lambda: len(cluster.broker.asked(RequestCode.LOCK_BATCH_MQ)) > asked + 1)
+        gate.set()
+        cluster.broker.committed["g", "T", 0] = 7
+        del cluster.broker.locks["g", queue]
+        await eventually(lambda: len(handled) == 5)
+        await consumer.close()
+        await running
+        assert handled == [0, 1, 7, 8, 9]
+        assert cluster.broker.committed["g", "T", 0] == 10
+
+
+async def test_a_queue_that_is_given_away_is_finished_committed_and_unlocked_first(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster, consumer_of(cluster, ordered=True) as first:
+        fill(cluster, "T", 0, 50)
+        fill(cluster, "T", 1, 50)
+        handled: dict[int, list[tuple[str, int]]] = defaultdict(list)
+
+        def handler(name: str) -> Any:
+            async def handle(message: MessageExt) -> None:
+                handled[message.queue_id].append((name, message.queue_offset))
+                await asyncio.sleep(0.01)  # span
+
+            return handle
+
+        one = asyncio.create_task(first.run(handler("first")))
+        await eventually(lambda: len(handled[0]) > 3 and len(handled[1]) > 3)
+        async with consumer_of(cluster, ordered=True) as second:
+            other = asyncio.create_task(second.run(handler("second")))
+            await eventually(lambda: len(handled[0]) >= 50 and len(handled[1]) >= 50)
+            await second.close()
+            await other
+        await first.close()
+        await one
+    for queue_id in (0, 1):
+        assert [offset for _, offset in handled[queue_id]] == list(range(50)), "nothing twice, nothing out of order"
+    assert {name for found in handled.values() for name, _ in found} == {"first", "second"}
+
+
+# ---- broadcasting ----
+
+
+async def test_every_broadcasting_member_gets_all_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster:
+        fill(cluster, "T", 0, 5)
+        fill(cluster, "T", 1, 5)
+
+        async def read(name: str, count: int) -> int:
+            got = 0
+            path = tmp_path / name / "offsets.json"
+            async with consumer_of(cluster, broadcast=True, offset_file=path, auto_ack=False) as consumer:
+                assert len(consumer.assignment()) == 2
+                while messages := await consumer.poll(timeout_ms=5000 if got < count else 100):
+                    got += consumer.ack(messages)
+            return got
+
+        assert await asyncio.gather(read("a", 10), read("b", 10)) == [10, 10]
+        fill(cluster, "T", 0, 3)
+        assert await read("a", 3) == 3
+        assert cluster.broker.committed == {}
+        beats = [HeartbeatData.decode(r.body) for r in cluster.broker.asked(RequestCode.HEART_BEAT)]
+        assert {beat.consumers[0].message_model for beat in beats} == {BROADCASTING}
+        assert {s.topic for beat in beats for s in beat.consumers[0].subscriptions} == {"T"}, "no retry topic"
+
+
+async def test_a_broadcasting_member_drops_what_fails(tmp_path: Path) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 5)
+        seen: list[int] = []
+
+        async def handle(message: MessageExt) -> None:
+            seen.append(message.queue_offset)
+            raise ValueError("no")
+
+        async with consumer_of(cluster, broadcast=True, offset_file=tmp_path / "o.json") as consumer:
+            await run_until(consumer, lambda: len(seen) == 5, handle)
+        assert seen == [0, 1, 2, 3, 4]
+        assert not cluster.broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+
+
+# ---- queues ----
+
+
+async def test_a_paused_queue_gives_nothing_until_it_is_resumed() -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster, consumer_of(cluster) as consumer:
+        paused, open_queue = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1)
+        consumer.pause([paused])
+        fill(cluster, "T", 0, 3)
+        fill(cluster, "T", 1, 3)
+        assert consumer.paused() == [paused]
+        assert {m.queue_id for m in await consumer.poll(timeout_ms=5000)} == {1}
+        assert await consumer.poll(timeout_ms=100) == []
+        consumer.resume([paused, open_queue])
+        assert [m.queue_offset for m in await consumer.poll(timeout_ms=5000)] == [0, 1, 2]
+        with pytest.raises(KeyError):
+            consumer.pause([MessageQueue("T", "a", 9)])
+
+
+async def test_no_more_is_pulled_than_the_inbox_may_hold(eventually: Eventually) -> None:
+    options = PullOptions(batch_count=10, inbox_max=15)
+    async with FakeCluster(topics={"T": 4}) as cluster, consumer_of(cluster, options=options) as consumer:
+        for queue_id in range(4):
+            fill(cluster, "T", queue_id, 100)
+        total = 0
+        while total < 400:
+            # each of the four may have had one pull under way when the bound was reached
+            assert consumer._inbox.count <= 15 + 4 * 10
+            messages = await consumer.poll(7, timeout_ms=5000)
+            assert messages
+            total += len(messages)
+
+
+@ONLY_ASYNCIO
+async def test_listeners_are_told_before_reading_and_before_the_last_commit(eventually: Eventually) -> None:
+    events: list[tuple[str, list[int]]] = []
+
+    async with FakeCluster(topics={"T": 2}) as cluster:
+        fill(cluster, "T", 0, 5)
+        fill(cluster, "T", 1, 5)
+
+        async def assigned(queues: list[MessageQueue]) -> None:
+            events.append(("assigned", [q.queue_id for q in queues]))
+            for queue in queues:
+                await consumer.seek(queue, 3)
+
+        def revoked(queues: list[MessageQueue]) -> None:
+            events.append(("revoked", [q.queue_id for q in queues]))
+            consumer.ack(taken)
+
+        consumer = consumer_of(cluster, auto_ack=False, on_assigned=assigned, on_revoked=revoked)
+        taken: list[MessageExt] = []
+        async with consumer:
+            while len(taken) < 4:
+                taken += await consumer.poll(timeout_ms=5000)
+            assert [m.queue_offset for m in taken] == [3, 4, 3, 4]
+            async with consumer_of(cluster):
+                await eventually(lambda: len(consumer.assignment()) == 1)
+        assert events[:2] == [("assigned", [0, 1]), ("revoked", [1])]
+        assert events[-1][0] == "revoked"
+        assert cluster.broker.committed["g", "T", 0] == 5
+
+
+async def test_assigned_queues_are_read_without_the_group(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 4, "U": 1}) as cluster:
+        for queue_id in range(4):
+            fill(cluster, "T", queue_id, 3, tags="x" if queue_id % 2 else "y")
+        fill(cluster, "U", 0, 2)
+        async with consumer_of(cluster, topics=None, auto_ack=False) as consumer:
+            queues = await consumer.queues("T")
+            await consumer.assign(queues[:2], "x")
+            assert consumer.assignment() == queues[:2]
+            messages = await consumer.poll(timeout_ms=5000)
+            assert [m.queue_id for m in messages] == [1, 1, 1]
+            assert await consumer.poll(timeout_ms=50) == []
+            consumer.ack(messages)
+            await consumer.assign([queues[1], *await consumer.queues("U")])
+            assert {m.topic for m in await consumer.poll(timeout_ms=5000)} == {"U"}
+            with pytest.raises(RouteError, match="no readable"):
+                await consumer.assign([MessageQueue("T", "a", 99)])
+            with pytest.raises(RouteError, match="not registered"):
+                await consumer.queues("V")
+        assert cluster.broker.committed["g", "T", 1] == 3
+        pulls = cluster.broker.asked(RequestCode.PULL_MESSAGE)
+        assert all(int(pull.ext_fields["sysFlag"]) & PullSysFlag.SUBSCRIPTION for pull in pulls)
+        assert not cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+        beat = HeartbeatData.decode(cluster.broker.asked(RequestCode.HEART_BEAT)[-1].body)
+        assert beat.consumers[0].consume_type == CONSUME_ACTIVELY
+
+
+async def test_a_broker_that_refuses_an_expression_ends_the_start() -> None:
+    def judge(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.CHECK_CLIENT_CONFIG:
+            return None
+        return refuse(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "a > does not parse")
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(judge)
+        with pytest.raises(BrokerError, match="does not parse"):
+            await consumer_of(cluster, {"T": Sql92("a >")}).start()
+
+
+def test_options_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(ValueError, match="ordered"):
+        Consumer(None, ordered=True)
+    with pytest.raises(ValueError, match="offset_file"):
+        Consumer("T", offset_file="x")
+    with pytest.raises(ValueError, match="buffered_max"):
+        PullOptions(buffered_max=0)
+    with pytest.raises(ValueError, match="must not be empty"):
+        Consumer({"T": Sql92("")})
+
+
+@ONLY_ASYNCIO
+async def test_a_consumer_has_one_handler_with_sound_bounds() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+
+        async def handle(message: MessageExt) -> None: ...
+
+        for wrong in ({"concurrency": 0}, {"timeout_ms": 0}):
+            with pytest.raises(ValueError, match=next(iter(wrong))):
+                await consumer.run(handle, **wrong)
+        first = asyncio.create_task(consumer.run(handle))
+        await asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="handler already"):
+            await consumer.run(handle)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        second = asyncio.create_task(consumer.run(handle))
+        await asyncio.sleep(0)
+        await consumer.close()
+        await asyncio.wait_for(second, 5)

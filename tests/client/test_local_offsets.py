@@ -1,0 +1,76 @@
+"""The offset file of a broadcasting member: stock's format, one member at a time, whole at any moment."""
+
+from pathlib import Path
+
+import pytest
+
+from ringmq.client.local_offsets import (
+    LocalOffsetFile,
+    OffsetFileError,
+    decode_offsets,
+    default_offset_file,
+    encode_offsets,
+)
+from ringmq.remoting.message_queue import MessageQueue
+
+ONE, TWO = MessageQueue("T", "a", 0), MessageQueue("T", "b", 1)
+# as stock's LocalFileOffsetStore.persistAll writes it
+STOCK = b'{\n\t"offsetTable":{{\n\t\t"brokerName":"b",\n\t\t"queueId":1,\n\t\t"topic":"T"\n\t}:7\n\t}\n}'
+
+
+def opened(path: Path) -> LocalOffsetFile:
+    file = LocalOffsetFile(path)
+    file.open()
+    return file
+
+
+def test_the_format_is_stock_s() -> None:
+    assert decode_offsets(STOCK) == {TWO: 7}
+    assert encode_offsets({TWO: 7, ONE: 3}) == (
+        b'{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:3,{"brokerName":"b","queueId":1,"topic":"T"}:7}}'
+    )
+    assert decode_offsets(b'{"offsetTable":{{"brokerName":"b","queueId":1,"topic":"T"}:-1}}') == {}
+    assert default_offset_file("g").parts[-4:-2] + default_offset_file("g").parts[-2:] == (
+        ".rocketmq_offsets",
+        default_offset_file("g").parts[-3],
+        "g",
+        "offsets.json",
+    )
+    assert default_offset_file("g").parts[-3].endswith("@DEFAULT")
+
+
+def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "offsets.json"
+    file = opened(path)
+    file.put(ONE, 3)
+    file.save()
+    written = path.stat().st_mtime_ns
+    file.put(ONE, 3)
+    file.save()
+    assert path.stat().st_mtime_ns == written, "nothing has changed, nothing is written"
+    file.close()
+    assert opened(path).offsets == {ONE: 3}
+    assert not path.with_name("offsets.json.tmp").exists()
+
+
+def test_only_one_member_has_the_file(tmp_path: Path) -> None:
+    first = opened(tmp_path / "offsets.json")
+    with pytest.raises(OffsetFileError, match="offset_file"):
+        opened(tmp_path / "offsets.json")
+    first.close()
+    opened(tmp_path / "offsets.json").close()
+
+
+def test_a_broken_file_falls_back_to_stock_s_copy_or_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_bytes(b'{"offsetTable":{')
+    with pytest.raises(OffsetFileError, match=r"offsets\.json.*remove the file"):
+        opened(path)
+    path.with_name("offsets.json.bak").write_bytes(STOCK)
+    assert opened(path).offsets == {TWO: 7}
+
+
+def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OffsetFileError, match=str(tmp_path / "file")):
+        opened(tmp_path / "file" / "offsets.json")
