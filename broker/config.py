@@ -183,6 +183,17 @@ class BrokerConfig:
     clean_resource_interval: int = number("cleanResourceInterval", 10_000, 10, _DAY_MS)
     delete_file_batch_max: int = number("deleteFileBatchMax", 10, 1, 10_000)
 
+    # metrics
+    metrics_exporter_type: str = choice("metricsExporterType", "PROM", ("PROM", "DISABLE"))
+    """PROM costs nothing before the first connection; stock's default is DISABLE."""
+    metrics_prom_exporter_port: int = number("metricsPromExporterPort", 5557, 0, 65535, note="0 = any free")
+    metrics_prom_exporter_host: str = words("metricsPromExporterHost", "", _HOST, "an address, empty = bindAddress")
+    metrics_label: str = words("metricsLabel", "", r"([a-zA-Z_]\w*:[^:,]*(,|$)){0,32}", "name:value joined by commas")
+    metrics_otel_cardinality_limit: int = number("metricsOtelCardinalityLimit", 50_000, 1, 1_000_000)
+    """Series of one metric; a histogram counts once."""
+    slow_request_ms: int = number("ringmqSlowRequestMs", 1000, 0, 3_600_000, live=True, note="0 = none is told")
+    """Sends that took longer get a line in the log, a few a second."""
+
     # features whose absence must not pass silently
     authentication_enabled: bool = switch("authenticationEnabled", False, only=False, why="ACL is " + _LATER)
     authorization_enabled: bool = switch("authorizationEnabled", False, only=False, why="ACL is " + _LATER)

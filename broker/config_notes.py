@@ -17,6 +17,9 @@ DIFFERENCES = {
     "authorizationEnabled": "same name; not served here yet, so only false",
     "aclEnable": "same name; not served here yet, so only false",
     "enableControllerMode": "same name; not served here yet, so only false",
+    "metricsExporterType": "same name; DISABLE there",
+    "metricsPromExporterPort": "same name; taken, it is any free one here",
+    "metricsPromExporterHost": "same name; empty is brokerIP1 there",
     "storePathCommitLog": "same name; several folders joined by , there",
 }
 """Property of RocketMQ -> how it differs there; properties that are not here mean the same."""
@@ -31,6 +34,7 @@ MEANINGS = {
     "haAllowedReplicas": "which slaves may connect and count",
     "ringmqSlaveSyncPeriod": "how often a slave takes topics, groups and offsets over, in ms",
     "ringmqHaWindowBytes": "sent to a slave and not reported by it yet",
+    "ringmqSlowRequestMs": "sends that took longer get a line in the log, at most ten a second",
     "ringmqReaders": "read workers; 0 = by the number of CPUs",
     "ringmqConnectionsMax": "connections per read worker",
     "ringmqReceiveBufferBytes": "size of one receive buffer",

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ringmq.broker import slow_requests
 from ringmq.broker.control_report import ClientCensus, ControlReport, NameServerState, ReportWriter
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import handle, tick
@@ -28,7 +29,7 @@ from ringmq.broker.staged_writes import StagedWrites
 from ringmq.broker.stats import Totals
 from ringmq.ha.orders import OrderError, news_of
 from ringmq.ipc.plane import InboxRecord, Plane
-from ringmq.native import lib
+from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import decode_payload
 from ringmq.remoting.errors import RemotingError
@@ -88,6 +89,7 @@ class ControlLoop:
         self._blocked_parks = 0
         self._census = ClientCensus(broker.consumers, broker.producers)
         self._report = ReportWriter(plane.name)
+        self._slow_requests = slow_requests.SlowRequests()
 
     # ---- one round ----
 
@@ -194,7 +196,12 @@ class ControlLoop:
         except RemotingError as error:
             self._tell_once(f"junk from {connection.host}: {error}")
             return [*effects, Hangup(connection, record.pending)]
-        return [*effects, *self._handle(request)]
+        effects += self._handle(request)
+        if record.received_mono_ns:
+            latency = self._plane.header.latency[lib.RMQ_ROLE_CONTROL][lib.RMQ_CONTROL_LATENCY_ANSWERED]
+            took_ns = time.monotonic_ns() - record.received_mono_ns
+            lib.rmq_latency_count(ffi.addressof(latency), took_ns, 1)
+        return effects
 
     def _make_queue(self, record: InboxRecord) -> None:
         """A slave's dispatch waits in front of a record whose queue has no entry: its topic's settings come later."""
@@ -260,6 +267,8 @@ class ControlLoop:
         self._guard("staged writes", lambda: self._staged_writes.save_if_due(now_ms))
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
         self._watch_fault()
+        for line in self._slow_requests.told(slow_requests.take(self._plane), now_ms):
+            log(line)
         self._census.turn()
         self._guard("what metrics and health show", lambda: self._report.publish(self._seen(), now_ms))
         return effects

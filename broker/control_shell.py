@@ -67,6 +67,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         settings.pull_memory_count_max = changed.max_transfer_count_on_message_in_memory
         settings.pull_disk_bytes_max = changed.max_transfer_bytes_on_message_in_disk
         settings.pull_disk_count_max = changed.max_transfer_count_on_message_in_disk
+        settings.slow_request_ms = changed.slow_request_ms
 
     broker.on_config = take_over
     name_servers = OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))

@@ -13,10 +13,11 @@ from ringmq.ipc.kept_sockets import KeptSockets
 from ringmq.ipc.notify import ServiceManager
 
 LISTEN_BACKLOG = 1024
+METRICS_PORT = 5557
 NOTHING_KEPT = KeptSockets(ServiceManager({}), [])
 
 
-def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT) -> socket.socket:
+def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT, patience_s: float = 1.0) -> socket.socket:
     """A listening TCP socket; StartError names address and cause."""
     taken = kept.take(host, port)
     if taken is not None:
@@ -24,7 +25,7 @@ def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT) -> socket.soc
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    deadline = time.monotonic() + 1.0
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             listener.bind((host, port))
@@ -59,6 +60,25 @@ def listen_for_slaves(config: BrokerConfig, *, any_port: bool, kept: KeptSockets
         return listen(config.bind_address, port, kept)
     except StartError as error:
         raise StartError(f"{error}, where slaves would connect; set haListenPort to a free port") from error
+
+
+def listen_for_metrics(
+    config: BrokerConfig, *, any_port: bool, kept: KeptSockets = NOTHING_KEPT
+) -> socket.socket | None:
+    """The listener of /metrics, None where there are to be none. Where the usual port is taken, by another broker of
+    this host most likely, any free one serves. `any_port`: listenPort was 0, so nobody counts on the usual one."""
+    if config.metrics_exporter_type == "DISABLE":
+        return None
+    host, port = config.metrics_prom_exporter_host or config.bind_address, config.metrics_prom_exporter_port
+    if port != METRICS_PORT:
+        try:
+            return listen(host, port, kept)
+        except StartError as error:
+            raise StartError(f"{error}, where metrics would be; set metricsPromExporterPort to a free port") from error
+    if not any_port:
+        with contextlib.suppress(StartError):
+            return listen(host, port, kept, patience_s=0.1)
+    return listen(host, 0)
 
 
 def listener_per_reader(first: socket.socket, readers: int, kept: KeptSockets = NOTHING_KEPT) -> list[socket.socket]:

@@ -111,6 +111,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.partial_frame_timeout_ms = config.partial_frame_timeout_ms
     settings.send_queue_bytes_max = config.send_queue_bytes_max
     settings.send_stall_timeout_ms = config.send_stall_timeout_ms
+    settings.slow_request_ms = config.slow_request_ms
     _fill_replication(plane, config)
     plane.watermarks.confirm_policy = confirm_policy_of(config)
 

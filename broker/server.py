@@ -19,7 +19,14 @@ from pathlib import Path
 from ringmq.broker import appends, plane_setup
 from ringmq.broker.config import BrokerConfig
 from ringmq.broker.dispatch_shell import leave_failed_marker
-from ringmq.broker.listening import listen, listen_for_slaves, listen_pair, listener_per_reader
+from ringmq.broker.listening import (
+    METRICS_PORT,
+    listen,
+    listen_for_metrics,
+    listen_for_slaves,
+    listen_pair,
+    listener_per_reader,
+)
 from ringmq.broker.replication_relations import waits_for_replicas
 from ringmq.broker.run_config import store_config, write_run_config
 from ringmq.broker.self_probe import address_to_ask
@@ -55,8 +62,10 @@ ROLES = {
     "namesrv": lib.RMQ_ROLE_NAMESRV,
     "ha": lib.RMQ_ROLE_HA,
     "ha-slave": lib.RMQ_ROLE_HA,
+    "metrics": lib.RMQ_ROLE_METRICS,
 }
 HA_MODULE = "ringmq.ha.worker"
+METRICS_MODULE = "ringmq.broker.exporter.worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,21 +281,25 @@ class House:
     """Main and VIP, one per reader."""
     ha: socket.socket | None
     namesrv: socket.socket | None
+    metrics: socket.socket | None
 
     @property
     def all_listeners(self) -> list[socket.socket]:
         """Every listening socket."""
         main, vip = self.listeners
-        return [*main, *vip, *(one for one in (self.ha, self.namesrv) if one is not None)]
+        return [*main, *vip, *(one for one in (self.ha, self.namesrv, self.metrics) if one is not None)]
 
     @property
     def place(self) -> str:
         """Where clients and name server clients connect to."""
         config = self.config
         text = f"broker {config.broker_name} on {config.broker_ip1}:{config.listen_port}"
-        if self.namesrv is None:
-            return text
-        return f"{text}, name server on {config.broker_ip1}:{self.namesrv.getsockname()[1]}"
+        if self.namesrv is not None:
+            text += f", name server on {config.broker_ip1}:{self.namesrv.getsockname()[1]}"
+        if self.metrics is not None:
+            host, port = self.metrics.getsockname()[:2]
+            text += f", metrics on http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+        return text
 
 
 def open_house(options: ServeOptions, kept: KeptSockets) -> House:
@@ -316,9 +329,14 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
         address = f"{config.broker_ip1}:{namesrv.getsockname()[1]}"
         config = replace(config, namesrv_addr=";".join(filter(None, [config.namesrv_addr, address])))
         placement.cpus_by_worker["namesrv"] = placement.cpus_by_worker["control"]
+    metrics = listen_for_metrics(config, any_port=not options.config.listen_port, kept=kept)
+    if metrics is not None:
+        if config.metrics_prom_exporter_port == METRICS_PORT != metrics.getsockname()[1] and options.config.listen_port:
+            log(f"port {METRICS_PORT} is taken: metrics are on another one; metricsPromExporterPort chooses")
+        placement.cpus_by_worker["metrics"] = placement.cpus_by_worker["control"]
     readers = placement.readers
     listeners = listener_per_reader(main, readers, kept), listener_per_reader(vip, readers, kept)
-    house = House(config, root, lock, placement, store_host, listeners, ha, namesrv)
+    house = House(config, root, lock, placement, store_host, listeners, ha, namesrv, metrics)
     for address in kept.close_rest():
         log(f"the service manager had kept a listener on {address}: it is not wanted any more, closed")
     kept.keep(house.all_listeners)
@@ -335,6 +353,7 @@ def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[W
         plane = make_plane(config, root, recovered, house.placement, house.store_host)
         specs = worker_specs(plane, house.placement, house.listeners, write_run_config(plane.name, config))
         specs = [_with_ha(_with_namesrv(spec, house.namesrv, root), house.ha, config) for spec in specs]
+        specs = [_with_metrics(spec, house.metrics) for spec in specs]
     leave_marks(plane, root, config.broker_name)
     plane.publish_watermarks()
     return plane, specs
@@ -424,6 +443,12 @@ def _with_ha(spec: WorkerSpec, listener: socket.socket | None, config: BrokerCon
     descriptors = () if listener is None else (listener.fileno(),)
     dormant = listener is not None and not waits_for_replicas(config)
     return replace(spec, module=HA_MODULE, listen_fds=descriptors, dormant=dormant)
+
+
+def _with_metrics(spec: WorkerSpec, listener: socket.socket | None) -> WorkerSpec:
+    if spec.name != "metrics" or listener is None:
+        return spec
+    return replace(spec, module=METRICS_MODULE, listen_fds=(listener.fileno(),), dormant=True)
 
 
 def _with_namesrv(spec: WorkerSpec, listener: socket.socket | None, root: Path) -> WorkerSpec:

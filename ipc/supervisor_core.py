@@ -28,6 +28,8 @@ BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000
 START_FAILURES_MAX = 5
 LAST_PHASE = 6
+OPTIONAL = ("metrics",)
+"""Workers whose death, however often, does not end the broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,8 @@ class SupervisorCore:
 
     def all_serving(self) -> bool:
         """Every worker serves, or has not been wanted yet."""
-        return all(worker.state in ("serving", "dormant") for worker in self._workers.values())
+        needed = (worker for name, worker in self._workers.items() if name not in OPTIONAL)
+        return all(worker.state in ("serving", "dormant") for worker in needed)
 
     def is_dormant(self, name: str) -> bool:
         """The worker has not been wanted yet."""
@@ -205,11 +208,12 @@ class SupervisorCore:
         effects: list[Effect] = [Log(f"worker {name} ended with {how}; {self._plan_text(worker, status)}")]
         worker.start_failures += 1 if failed_start else 0
         hopeless = status in EXIT_NOT_RESTARTABLE
-        if hopeless or worker.start_failures >= START_FAILURES_MAX:
+        if name not in OPTIONAL and (hopeless or worker.start_failures >= START_FAILURES_MAX):
             self._exit_status = status if hopeless else EXIT_WORKER_KEEPS_DYING
             worker.state = "ended"
             return effects + self._next_phase(now_ms)
-        delay_ms = min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << worker.start_failures) if failed_start else 0
+        doublings = min(worker.start_failures, START_FAILURES_MAX)
+        delay_ms = min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << doublings) if failed_start else 0
         worker.state, worker.due_ms = "waiting", now_ms + delay_ms
         return effects + self._tick(now_ms)
 

@@ -15,6 +15,7 @@ import psutil
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
+_METRICS = re.compile(r"metrics on (http://\S+)/metrics")
 _READY = re.compile(r"ready: broker \S+ on (\S+):(\d+)(?:, name server on (\S+):(\d+))?")
 
 
@@ -75,6 +76,9 @@ class RunningBroker:
         assert found, f"the ready line is not understood: {line}"
         self.host, self.port = found[1], int(found[2])
         self.namesrv_port = int(found[4] or 0)
+        metrics = _METRICS.search(line)
+        self.metrics_url = metrics[1] if metrics else ""
+        """Of /metrics, /health and /ready; empty when the broker has none."""
 
     @property
     def address(self) -> str:

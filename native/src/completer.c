@@ -1,6 +1,7 @@
 #include "completer.h"
 
 #include "flusher.h"
+#include "latency.h"
 #include "ring.h"
 
 enum {
@@ -87,6 +88,23 @@ static void fill_answer(struct rmq_completer *c, struct rmq_completion *out, con
     }
 }
 
+/* Counts the time of parked entries that end at or below `mark`; answered ones that had not come so far are passed over. */
+static void count_times(struct rmq_completer *c, uint64_t *seen, uint64_t mark, int place, int64_t now_ns)
+{
+    const struct rmq_ring *parked = &c->header->parked;
+    uint64_t head = rmq_load(&parked->head), at = *seen < parked->tail ? parked->tail : *seen;
+    struct rmq_latency *latency = &c->header->latency[RMQ_ROLE_FLUSH][place];
+    struct rmq_latency_run run = {0, 0};
+    for (; at < head; at++) {
+        const struct rmq_parked *entry = rmq_ring_slot(c->plane->base, parked, at);
+        if (entry->completion.commit_log_end > mark)
+            break;
+        rmq_latency_run_add(latency, &run, entry->received_mono_ns, now_ns);
+    }
+    rmq_latency_run_end(latency, &run, now_ns);
+    *seen = at;
+}
+
 /* Each answer has its place, so an entry whose answer is out already (a predecessor died before it gave the entry up) is
  * only given up. */
 uint64_t rmq_completer_run(struct rmq_completer *c)
@@ -94,10 +112,14 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
     struct rmq_plane_header *h = c->header;
     uint64_t tail = h->parked.tail, first = tail, parked = rmq_load(&h->parked.head);
     uint64_t heads[RMQ_PRODUCERS_MAX];
-    int64_t now_ms = tail < parked ? rmq_mono_ms() : 0;
     c->blocked = 0;
     if (tail == parked)
         return 0;
+    int64_t now_ns = rmq_mono_ns(), now_ms = now_ns / 1000000;
+    if (h->settings.sync_flush)
+        count_times(c, &c->flushed_seen, c->marks->flushed_offset, RMQ_FLUSH_LATENCY_FLUSHED, now_ns);
+    if (h->settings.sync_replication)
+        count_times(c, &c->replicated_seen, rmq_load(&c->marks->replicated_offset), RMQ_FLUSH_LATENCY_REPLICATED, now_ns);
     for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
         heads[p] = h->completed[p].head;
     for (; tail < parked; tail++) {
@@ -112,7 +134,9 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
             c->blocked = 1;
             break;
         }
-        fill_answer(c, rmq_ring_slot(c->plane->base, &h->completed[p], heads[p]), entry, code);
+        struct rmq_completion *answer = rmq_ring_slot(c->plane->base, &h->completed[p], heads[p]);
+        fill_answer(c, answer, entry, code);
+        answer->kept_us = entry->received_mono_ns ? rmq_latency_us(now_ns - entry->received_mono_ns) : 0;
         RMQ_CRASH("flush-answer");
         heads[p]++;
     }

@@ -17,6 +17,7 @@ struct rmq_completer {
     struct rmq_watermarks *marks;
     struct rmq_role *role;
     int blocked; /* answers wait for room */
+    uint64_t flushed_seen, replicated_seen; /* positions in the parked ring: the time of those below has been counted */
 };
 
 void rmq_completer_open(struct rmq_completer *completer, struct rmq_plane *plane);

@@ -267,14 +267,28 @@ int rmq_dispatch_write_units(struct rmq_dispatcher *d)
 
 /* --- publishing ------------------------------------------------------------------------------------------- */
 
+static void count_size(struct rmq_queue *queue, uint32_t bytes)
+{
+    static const uint32_t limits[RMQ_SIZE_CLASSES] = {1024, 4096, 524288, 1048576, 2097152, 4194304};
+    for (int i = 0; i < RMQ_SIZE_CLASSES; i++) {
+        if (bytes <= limits[i]) {
+            rmq_store_relaxed(&queue->sizes[i], queue->sizes[i] + 1);
+            return;
+        }
+    }
+    rmq_store_relaxed(&queue->huge_records, queue->huge_records + 1);
+}
+
 static void publish_queue(struct rmq_dispatcher *d, uint32_t slot)
 {
     const struct rmq_dispatch_touch *touch = &d->touches[slot];
     const struct rmq_dispatch_row *last = &d->rows[touch->last - 1];
     struct rmq_queue *queue = rmq_queue_at(d->plane, slot);
     uint64_t bytes = 0;
-    for (uint32_t number = touch->first; number; number = d->rows[number - 1].next)
+    for (uint32_t number = touch->first; number; number = d->rows[number - 1].next) {
         bytes += (uint64_t)d->rows[number - 1].unit.size;
+        count_size(queue, (uint32_t)d->rows[number - 1].unit.size);
+    }
     rmq_store(&queue->last_store_time_ms, (uint64_t)last->store_time_ms);
     rmq_store(&queue->put_bytes, queue->put_bytes + bytes);
     rmq_store(&queue->max_physical_offset, (uint64_t)last->unit.commit_log_offset + (uint64_t)last->unit.size);

@@ -40,6 +40,21 @@
 #define RMQ_ROLE_METRICS 7
 #define RMQ_ROLE_READ 8
 
+/* What a request's time is counted up to, each since it was taken from its socket. One histogram per role and place. */
+#define RMQ_LATENCY_BUCKETS 26       /* 0: below 1 us, i: below 2^i us, the last: the rest, from 2^24 us = 17 s on */
+#define RMQ_LATENCY_PLACES 2
+#define RMQ_READ_LATENCY_QUEUED 0    /* in the request ring */
+#define RMQ_READ_LATENCY_ANSWERED 1  /* its answer is encoded */
+#define RMQ_WRITE_LATENCY_APPENDED 0
+#define RMQ_FLUSH_LATENCY_FLUSHED 0  /* of those that wait for it */
+#define RMQ_FLUSH_LATENCY_REPLICATED 1
+#define RMQ_CONTROL_LATENCY_ANSWERED 0 /* requests that control answers */
+struct rmq_latency {
+    uint64_t sum_ns;
+    uint64_t counts[RMQ_LATENCY_BUCKETS];
+    uint8_t pad[40];
+};
+
 /* confirm_policy: which words bound what consumers may see, bits. */
 #define RMQ_CONFIRM_APPENDED 0 /* ASYNC_FLUSH */
 #define RMQ_CONFIRM_FLUSHED 1  /* SYNC_FLUSH */
@@ -196,7 +211,8 @@ struct rmq_settings {
     uint32_t ha_heartbeat_ms;          /* haSendHeartbeatInterval */
     uint32_t ha_housekeeping_ms;       /* haHousekeepingInterval */
     uint32_t offset_check_in_slave;    /* a slave corrects offsets that are outside its queues */
-    uint8_t reserved[196];
+    uint32_t slow_request_ms;          /* sends that took longer are told to control; 0 = none are. control may change it */
+    uint8_t reserved[192];
 };
 #define RMQ_BROKER_MASTER 0
 #define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends what its master sends, readers refuse sends */
@@ -216,18 +232,20 @@ struct rmq_topic {
 #define RMQ_TOPIC_PULL_COLD 0x4   /* BatchCQ, a broker that may not be read: control answers pulls */
 #define RMQ_TOPIC_BATCH_QUEUE 0x20 /* units go to BatchConsumeQueues (0x10 is control's own: RECOVERED) */
 
+#define RMQ_SIZE_CLASSES 6
 /* One queue; index = queue slot. 128 bytes. First line: control, once. Second line: dispatch. */
 struct rmq_queue {
     uint32_t topic_id;            /*   0 */
     uint32_t queue_id;            /*   4 */
     uint64_t replay_from;         /*   8 records below have their units, or are of an earlier topic of this name */
-    uint8_t pad0[48];             /*  16 */
+    uint64_t huge_records;        /*  16 dispatch: above 4 MiB; so rare that they may share this line */
+    uint8_t pad0[40];             /*  24 */
     uint64_t max_offset;          /*  64 dispatch: next queue offset that is readable nowhere yet */
     uint64_t min_offset;          /*  72 dispatch */
     uint64_t last_store_time_ms;  /*  80 dispatch */
     uint64_t put_bytes;           /*  88 dispatch: since start */
     uint64_t max_physical_offset; /*  96 dispatch: end of the last indexed record */
-    uint8_t pad1[24];             /* 104 */
+    uint32_t sizes[RMQ_SIZE_CLASSES]; /* 104 dispatch: records since start of at most 1 KiB, 4 KiB, 512 KiB, 1, 2, 4 MiB */
 };
 
 /* One consumer group; index = group id (0 never used). Written by control. */
@@ -298,14 +316,15 @@ struct rmq_request {
     uint32_t born_port;
     uint16_t kind;               /* RMQ_APPEND_* */
     uint16_t flags;              /* RMQ_APPEND_FLAG_* */
-    uint8_t reserved[24];
+    int64_t received_mono_ns;    /* 0: nobody counts its time */
+    uint8_t reserved[16];
 };
 #define RMQ_APPEND_SINGLE 1
 #define RMQ_APPEND_BATCH 2       /* body = batch elements; write stores each element's physical offset in its bytes 4..11 */
 #define RMQ_APPEND_FLAG_NO_WAIT 1   /* WAIT=false: answered at append under every policy */
 #define RMQ_APPEND_FLAG_BORN_V6 2
 
-/* The answer to one request, 40 bytes. */
+/* The answer to one request, 48 bytes. */
 struct rmq_completion {
     uint64_t commit_log_offset;  /* first record */
     uint64_t commit_log_end;
@@ -315,6 +334,8 @@ struct rmq_completion {
     int16_t code;                /* RocketMQ response code: 0, 10, 14, 1, 13, 2 */
     uint16_t cause;              /* RMQ_FAULT_* or RMQ_CAUSE_*: for the remark */
     int32_t cause_errno;
+    uint32_t appended_us;        /* since received; 0 where nobody counts */
+    uint32_t kept_us;            /* flushed and replicated, as far as the request waits for it */
 };
 #define RMQ_CAUSE_MESSAGE_SIZE 64
 #define RMQ_CAUSE_BATCH_ELEMENT 65 /* malformed batch body */
@@ -329,12 +350,13 @@ struct rmq_completion {
 #define RMQ_CAUSE_HELD 74          /* write_hold */
 
 /* A parked request: answered by the completer when flushed_offset (sync_flush) and replicated_offset (sync_replication)
- * have reached completion.commit_log_end, or when its time for one of the two is over. 64 bytes.
+ * have reached completion.commit_log_end, or when its time for one of the two is over. 80 bytes.
  * Its answer has a fixed place in the producer's `completed` ring, so that a completer that died between publishing
  * an answer and giving up the entry cannot answer twice. */
 struct rmq_parked {
     struct rmq_completion completion;
     int64_t parked_mono_ms;
+    int64_t received_mono_ns;
     uint64_t completed_position; /* position in completed[producer] */
     uint32_t producer;
     uint32_t reserved;
@@ -429,6 +451,14 @@ struct rmq_ha_link {
     uint8_t reserved[16];
 };
 
+#define RMQ_PULLED_CAPACITY 65536 /* per reader, sparse */
+#define RMQ_PULLED_CELLS 131072
+struct rmq_pulled_table {
+    uint64_t count;              /* entries in use, from the first on */
+    uint64_t overflow;           /* pulls that found no place */
+    uint8_t pad[48];
+};
+
 /* First pages of the plane. */
 struct rmq_plane_header {
     uint64_t magic;    /* "RMQPLANE" */
@@ -470,14 +500,45 @@ struct rmq_plane_header {
     struct rmq_ring commit[RMQ_READERS_MAX];         /* rmq_offset_commit: reader -> control */
     struct rmq_ring inbox;                           /* MPSC byte ring of rmq_inbox_record: anyone -> control */
     struct rmq_ring ha_orders;                       /* rmq_ha_order: control -> ha */
+    struct rmq_ring slow[RMQ_READERS_MAX];           /* rmq_slow_request: reader -> control; full: not told */
     struct rmq_ha_peer ha_peers[RMQ_HA_PEERS_MAX];
     struct rmq_ha_link ha_link;
+    uint64_t pulled_at;          /* struct rmq_pulled [readers_max][RMQ_PULLED_CAPACITY] */
+    uint64_t pulled_cells_at;    /* u32 entry + 1, 0 = free [readers_max][RMQ_PULLED_CELLS] */
+    struct rmq_pulled_table pulled[RMQ_READERS_MAX]; /* reader */
+    uint64_t slow_untold[RMQ_READERS_MAX];           /* reader: slow requests that found their ring full */
+    struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_PLACES]; /* the role itself */
 };
 
 /* control -> ha: one JSON object (ha/orders.py). */
 struct rmq_ha_order {
     uint32_t length;
     char json[1020];
+};
+
+/* reader -> control: a send that took longer than slow_request_ms. Times since it was received. */
+struct rmq_slow_request {
+    int64_t received_wall_ms;
+    uint32_t topic_id;
+    int32_t queue_id;
+    int32_t code;                /* of the request */
+    int16_t answer_code;
+    uint16_t port;
+    uint8_t host[16];            /* network order */
+    uint32_t v6;
+    uint32_t bytes;              /* the frame */
+    uint32_t queued_us, appended_us, kept_us, answered_us;
+};
+#define RMQ_SLOW_SLOTS 64
+
+/* What pulls of one group took of one queue, counted by one reader (pulled.h). 48 bytes. */
+struct rmq_pulled {
+    uint64_t key;                /* group id << 32 | queue slot; may be there twice where a reader died */
+    uint64_t messages;
+    uint64_t bytes;
+    uint64_t next_offset;        /* of the latest pull that found something */
+    int64_t time_mono_ms;        /* of it */
+    uint64_t reserved;
 };
 
 /* reader -> control: an offset committed by a pull. */
@@ -555,8 +616,12 @@ _Static_assert(offsetof(struct rmq_queue, replay_from) == 8, "queue");
 _Static_assert(offsetof(struct rmq_queue, max_offset) == 64, "queue");
 _Static_assert(sizeof(struct rmq_subscription_copy) == 240, "subscription");
 _Static_assert(sizeof(struct rmq_request) == 128, "request");
-_Static_assert(sizeof(struct rmq_completion) == 40, "completion");
-_Static_assert(sizeof(struct rmq_parked) == 64, "parked");
+_Static_assert(sizeof(struct rmq_completion) == 48, "completion");
+_Static_assert(sizeof(struct rmq_parked) == 80, "parked");
+_Static_assert(sizeof(struct rmq_latency) == 256, "latency");
+_Static_assert(sizeof(struct rmq_slow_request) == 64, "slow request");
+_Static_assert(sizeof(struct rmq_pulled) == 48, "pulled");
+_Static_assert(RMQ_PULLED_CELLS == 2 * RMQ_PULLED_CAPACITY, "pulled");
 _Static_assert(sizeof(struct rmq_ring) == 192, "ring");
 _Static_assert(sizeof(struct rmq_inbox_record) == 56, "inbox record");
 _Static_assert(sizeof(struct rmq_verdict) == 32, "verdict");

@@ -80,6 +80,10 @@ static uint64_t lay_out(struct rmq_plane_header *h, const struct rmq_plane_capac
     }
     ring_init(&cursor, &h->inbox, c->inbox_bytes, 1);
     ring_init(&cursor, &h->ha_orders, HA_ORDER_SLOTS, sizeof(struct rmq_ha_order));
+    for (int i = 0; i < RMQ_READERS_MAX; i++)
+        ring_init(&cursor, &h->slow[i], RMQ_SLOW_SLOTS, sizeof(struct rmq_slow_request));
+    h->pulled_at = take(&cursor, (uint64_t)RMQ_READERS_MAX * RMQ_PULLED_CAPACITY * sizeof(struct rmq_pulled));
+    h->pulled_cells_at = take(&cursor, (uint64_t)RMQ_READERS_MAX * RMQ_PULLED_CELLS * sizeof(uint32_t));
     return cursor.at;
 }
 

@@ -239,6 +239,7 @@ int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
     int64_t deadline_ns = rmq_mono_ns() + budget_ns;
     for (;;) {
         int64_t now_ns = rmq_mono_ns();
+        r->now_ns = now_ns;
         r->now_ms = now_ns / 1000000;
         int rc;
         uint32_t work = 0;

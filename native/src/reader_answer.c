@@ -1,6 +1,7 @@
 /* Completions of write and of the completer -> answers. */
 #include <stdio.h>
 
+#include "latency.h"
 #include "reader_state.h"
 
 static const char *element_fault(uint16_t cause)
@@ -103,8 +104,39 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         rmq_output_commit(r, c, rmq_send_answer_put(to, &a));
 }
 
+/* Control writes the line. A full ring has more than it may say at once. */
+static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_pending *p,
+                      const struct rmq_completion *done, int64_t took_ns)
+{
+    struct rmq_ring *ring = &r->header->slow[r->index];
+    if (!rmq_ring_room(ring, ring->head)) {
+        rmq_store_relaxed(&r->header->slow_untold[r->index], r->header->slow_untold[r->index] + 1);
+        return;
+    }
+    struct rmq_slow_request *slow = rmq_ring_slot(r->plane->base, ring, ring->head);
+    *slow = (struct rmq_slow_request){
+        .received_wall_ms = rmq_wall_ms() - took_ns / 1000000,
+        .topic_id = p->topic_id,
+        .queue_id = p->queue_id,
+        .code = p->code,
+        .answer_code = done->code,
+        .port = c->port,
+        .v6 = c->v6,
+        .bytes = p->frame_length,
+        .queued_us = p->queued_us,
+        .appended_us = done->appended_us,
+        .kept_us = done->kept_us,
+        .answered_us = rmq_latency_us(took_ns),
+    };
+    memcpy(slow->host, c->host, sizeof slow->host);
+    rmq_store(&ring->head, ring->head + 1);
+}
+
 static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
 {
+    struct rmq_latency *latency = &r->header->latency[r->role_number][RMQ_READ_LATENCY_ANSWERED];
+    struct rmq_latency_run run = {0, 0};
+    int64_t slow_ns = (int64_t)rmq_load_relaxed(&r->settings->slow_request_ms) * 1000000;
     uint64_t tail = ring->tail, head = rmq_load(&ring->head);
     uint32_t count = (uint32_t)(head - tail);
     for (; tail < head; tail++) {
@@ -117,8 +149,12 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
         struct rmq_connection *c = p->oneway ? NULL : rmq_connection_get(r, p->connection, p->connection_generation);
         if (c)
             answer(r, c, p, done);
+        rmq_latency_run_add(latency, &run, p->received_ns, r->now_ns);
+        if (c && slow_ns && r->now_ns - p->received_ns >= slow_ns)
+            tell_slow(r, c, p, done, r->now_ns - p->received_ns);
         rmq_pending_release(r, p);
     }
+    rmq_latency_run_end(latency, &run, r->now_ns);
     if (count) {
         RMQ_CRASH("reader-completions-answered");
         rmq_store(&ring->tail, tail);

@@ -3,6 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "latency.h"
 #include "pair_marks.h"
 #include "reader_state.h"
 #include "record.h"
@@ -318,6 +319,7 @@ static void fill_request(struct rmq_reader *r, const struct rmq_connection *c, c
     q->reconsume_times = s->reconsume_times;
     q->born_time_ms = s->born_time_ms;
     q->prepared_transaction_offset = 0;
+    q->received_mono_ns = p->received_ns;
     memcpy(q->born_host, c->host, sizeof q->born_host);
     q->born_port = c->port;
     q->kind = s->batch ? RMQ_APPEND_BATCH : RMQ_APPEND_SINGLE;
@@ -336,6 +338,18 @@ static void relocate(struct rmq_reader *r, uint8_t **frame, uint32_t length, str
     memcpy(to, *frame, length);
     *hold = block;
     *frame = to;
+}
+
+/* When it was received: at the beginning of this round, or of the one in which it found no room. */
+static void stamp(struct rmq_reader *r, struct rmq_connection *c, struct rmq_pending *p)
+{
+    p->received_ns = c->stalled_ns ? c->stalled_ns : r->now_ns;
+    p->queued_us = rmq_latency_us(r->now_ns - p->received_ns);
+    if (c->stalled_ns)
+        rmq_latency_count(&r->header->latency[r->role_number][RMQ_READ_LATENCY_QUEUED], r->now_ns - c->stalled_ns, 1);
+    else
+        r->fresh++;
+    c->stalled_ns = 0;
 }
 
 static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, struct send *s, uint8_t *frame,
@@ -368,6 +382,9 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
     p->batch_at = s->batch ? rmq_arena_offset(r, body) : 0;
     p->batch_length = s->batch ? body_length : 0;
     p->queue_id = s->queue_id;
+    p->topic_id = s->topic_id;
+    p->frame_length = length;
+    stamp(r, c, p);
     struct rmq_request *q = rmq_ring_slot(r->plane->base, r->requests, r->request_head);
     fill_request(r, c, s, q, p, extra, body, body_length);
     r->request_head++;
@@ -387,8 +404,10 @@ enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, c
         rmq_answer_error(r, c, h, RMQ_ANSWER_NOT_AVAILABLE, "the broker is shutting down, the store takes no more messages");
         return RMQ_FATE_DONE;
     }
-    if (r->in_flight >= r->in_flight_max || !rmq_ring_room(r->requests, r->request_head))
+    if (r->in_flight >= r->in_flight_max || !rmq_ring_room(r->requests, r->request_head)) {
+        c->stalled_ns = c->stalled_ns ? c->stalled_ns : r->now_ns;
         return RMQ_FATE_STALL;
+    }
     if (!read_properties(r, &s))
         return RMQ_FATE_COLD;
     struct rmq_pending *p = rmq_pending_take(r, RMQ_PENDING_APPEND, c, h);
@@ -406,6 +425,9 @@ void rmq_append_publish(struct rmq_reader *r)
 {
     if (r->request_head == rmq_load_relaxed(&r->requests->head))
         return;
+    if (r->fresh)
+        rmq_latency_count(&r->header->latency[r->role_number][RMQ_READ_LATENCY_QUEUED], rmq_mono_ns() - r->now_ns, r->fresh);
+    r->fresh = 0;
     rmq_store(&r->requests->head, r->request_head);
     RMQ_CRASH("reader-requests-published");
     rmq_role_wake(r->plane, RMQ_ROLE_WRITE);

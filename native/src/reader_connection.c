@@ -132,6 +132,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->had_cold = c->registered = 0; /* list memberships (dirty, in_*) outlive the connection */
     c->listener = (uint8_t)(event->tag & 1);
     c->topic_id = 0;
+    c->stalled_ns = 0;
     c->output = NULL;
     c->head_length = c->frame_bytes = c->filled = 0;
     c->block = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};

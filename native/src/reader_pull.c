@@ -1,4 +1,5 @@
 /* A pull: decode, scan, answer with a header and slices of log pages; or hold it, or leave it to control. */
+#include "pulled.h"
 #include "reader_state.h"
 
 /* Offsets that come with pulls: control drains the ring before it looks at offsets. A full ring loses one commit, the
@@ -84,6 +85,9 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
             rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length);
         r->counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
+        if (result->messages)
+            rmq_pulled_count(r->plane, r->index, p->group_id, p->queue_slot, result->messages, result->bytes,
+                             (uint64_t)result->next_offset, r->now_ms);
     }
     rmq_pull_release(result);
 }

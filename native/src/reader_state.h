@@ -108,6 +108,7 @@ struct rmq_connection {
     uint32_t parked;         /* first parked pull, index + 1 */
     uint32_t parked_count;   /* bounded: one connection must not take every place of its reader */
     uint32_t cold_count;     /* frames that control holds */
+    int64_t stalled_ns;      /* since when its next send waits for room, 0 = does not */
     uint16_t port;
     uint8_t host[16];
     uint8_t *server_frame;   /* chunks of a frame that control sends on its own */
@@ -138,6 +139,9 @@ struct rmq_pending {
     uint16_t uniq_key_length;
     uint16_t reserved;
     int32_t queue_id;
+    uint32_t topic_id;
+    uint32_t queued_us;      /* it waited for room */
+    int64_t received_ns;
     /* cold */
     uint32_t answer_length;
     uint8_t *answer;         /* chunks of the verdict so far */
@@ -178,7 +182,8 @@ struct rmq_reader {
     int64_t stop_deadline_ms;
     int64_t opened_ms;
     uint64_t inbox_barrier;
-    int64_t now_ms;
+    int64_t now_ms, now_ns;  /* of the round */
+    uint64_t fresh;          /* requests of this round that are not published yet and did not wait for room */
     uint64_t counters[20];
 
     /* arena */

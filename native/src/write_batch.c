@@ -4,6 +4,7 @@
 
 #include "batch_body.h"
 #include "bytes.h"
+#include "latency.h"
 #include "ring.h"
 #include "writer.h"
 
@@ -376,9 +377,10 @@ void rmq_writer_encode(struct rmq_writer *w)
 
 /* --- answers ------------------------------------------------------------------------------------------- */
 
-static void fill_completion(const struct rmq_write_plan *plan, struct rmq_completion *out)
+static void fill_completion(const struct rmq_write_plan *plan, uint32_t appended_us, struct rmq_completion *out)
 {
     memset(out, 0, sizeof *out);
+    out->appended_us = appended_us;
     out->pending = plan->request->pending;
     out->producer_generation = plan->request->producer_generation;
     out->code = plan->code;
@@ -391,12 +393,21 @@ static void fill_completion(const struct rmq_write_plan *plan, struct rmq_comple
     out->queue_offset = plan->queue_offset;
 }
 
-static void answer_parked(struct rmq_writer *w, const struct rmq_write_plan *plan, int64_t now_ms)
+/* Times of the batch: one look at the clock, before the answers are out. */
+static uint32_t count_time(struct rmq_writer *w, const struct rmq_write_plan *plan, struct rmq_latency_run *run, int64_t now_ns)
+{
+    int64_t received_ns = plan->request->received_mono_ns;
+    rmq_latency_run_add(&w->header->latency[RMQ_ROLE_WRITE][RMQ_WRITE_LATENCY_APPENDED], run, received_ns, now_ns);
+    return received_ns ? rmq_latency_us(now_ns - received_ns) : 0;
+}
+
+static void answer_parked(struct rmq_writer *w, const struct rmq_write_plan *plan, uint32_t appended_us, int64_t now_ms)
 {
     struct rmq_parked *slot = rmq_ring_slot(w->plane->base, &w->header->parked, w->next.parked_head++);
     memset(slot, 0, sizeof *slot);
-    fill_completion(plan, &slot->completion);
+    fill_completion(plan, appended_us, &slot->completion);
     slot->parked_mono_ms = now_ms;
+    slot->received_mono_ns = plan->request->received_mono_ns;
     slot->completed_position = w->next.parked_count[plan->producer]++;
     slot->producer = plan->producer;
     w->parked++;
@@ -406,20 +417,23 @@ void rmq_writer_answer(struct rmq_writer *w)
 {
     const struct rmq_settings *settings = &w->header->settings;
     uint32_t policy = settings->sync_flush | settings->sync_replication;
-    int64_t now_ms = policy ? rmq_mono_ms() : 0;
+    int64_t now_ns = rmq_mono_ns();
+    struct rmq_latency_run run = {0, 0};
     memset(w->answered, 0, sizeof w->answered);
     w->parked = 0;
     for (uint32_t i = 0; i < w->plans; i++) {
         const struct rmq_write_plan *plan = &w->plan[i];
         if (plan->stale)
             continue;
+        uint32_t appended_us = plan->code ? 0 : count_time(w, plan, &run, now_ns);
         if (!plan->code && waits(plan->request, policy)) {
-            answer_parked(w, plan, now_ms);
+            answer_parked(w, plan, appended_us, now_ns / 1000000);
         } else {
             struct rmq_ring *ring = &w->header->appended[plan->producer];
-            fill_completion(plan, rmq_ring_slot(w->plane->base, ring, w->next.completion_head[plan->producer]++));
+            fill_completion(plan, appended_us, rmq_ring_slot(w->plane->base, ring, w->next.completion_head[plan->producer]++));
             w->answered[plan->producer] = 1;
         }
         RMQ_CRASH("write-answer");
     }
+    rmq_latency_run_end(&w->header->latency[RMQ_ROLE_WRITE][RMQ_WRITE_LATENCY_APPENDED], &run, now_ns);
 }

@@ -1,0 +1,68 @@
+"""One scrape: every family from one look at the plane, as text."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.control_report import read_report
+from ringmq.broker.exporter import engine
+from ringmq.broker.exporter.groups import GroupFamilies
+from ringmq.broker.exporter.tables import Tables
+from ringmq.broker.exporter.text import Page, parse_labels
+from ringmq.broker.exporter.topics import TopicFamilies
+from ringmq.broker.health import Heartbeats, readiness, workers
+from ringmq.broker.run_config import store_config
+from ringmq.ipc.plane import Plane
+from ringmq.store.message_store import MessageStore
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What a scrape gave."""
+
+    text: str
+    series: int
+    seconds: float
+
+
+class Collector:
+    """Of one broker. Not thread-safe."""
+
+    def __init__(self, plane: Plane, config: BrokerConfig, beats: Heartbeats) -> None:
+        self._plane = plane
+        self._config = config
+        self._beats = beats
+        self._tables = Tables(plane)
+        self._store = MessageStore(store_config(config))
+        self._topics = TopicFamilies(self._tables)
+        self._groups = GroupFamilies(self._tables, self._store_time)
+        labels = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": "broker"}
+        self._labels = {**parse_labels(config.metrics_label), **labels}
+        self._last = Scrape("", 0, 0.0)
+
+    def scrape(self) -> Scrape:
+        """Make the page. What it took shows at the next one."""
+        began = time.perf_counter()
+        plane, config = self._plane, self._config
+        now_ms = time.time_ns() // 1_000_000
+        page = Page(self._labels, config.metrics_otel_cardinality_limit)
+        report = read_report(plane.name)
+        engine.add_clients(page, self._tables, report, config)
+        self._topics.add_to(page)
+        self._groups.add_to(page, now_ms)
+        engine.add_requests(page, plane)
+        earliest_ms = self._store.earliest_store_time(plane.confirm_offset())
+        engine.add_log(page, plane, config.store_path_root_dir, earliest_ms, now_ms)
+        engine.add_replication(page, plane, config)
+        ages_ms = self._beats.ages_ms(time.monotonic_ns() // 1_000_000)
+        engine.add_workers(page, list(workers(plane)), ages_ms, readiness(plane, config))
+        page.add("ringmq_series_left_out", [({"metric": name}, count) for name, count in page.left_out.items()])
+        page.add("ringmq_scrape_seconds", self._last.seconds)
+        page.add("ringmq_series", page.series + 1)
+        self._last = Scrape(page.text(), page.series, time.perf_counter() - began)
+        return self._last
+
+    def _store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        return self._store.store_time(topic, queue_id, offset, self._plane.confirm_offset())

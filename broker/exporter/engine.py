@@ -1,0 +1,227 @@
+"""Families of the broker itself: requests by stage, connections, log, replication, workers, health."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.control_report import ControlReport
+from ringmq.broker.exporter.labels import is_system_group, java_bool
+from ringmq.broker.exporter.tables import Tables, live_groups, live_topics
+from ringmq.broker.exporter.text import Page
+from ringmq.broker.health import FAULT_WORDS, Readiness, Worker
+from ringmq.broker.replication_view import ReplicationView, mono_ms
+from ringmq.ha.replica_policy import ReplicaPolicy
+from ringmq.ha.settings import HaSettings
+from ringmq.ipc.plane import Plane
+from ringmq.native import lib
+from ringmq.remoting.codes import version_name
+
+LOCAL_DISK = {"storage_medium": "disk", "storage_type": "local"}
+STAGES = (
+    ("queued", lib.RMQ_ROLE_READ, lib.RMQ_READ_LATENCY_QUEUED),
+    ("appended", lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_LATENCY_APPENDED),
+    ("flushed", lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_LATENCY_FLUSHED),
+    ("replicated", lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_LATENCY_REPLICATED),
+    ("answered", lib.RMQ_ROLE_READ, lib.RMQ_READ_LATENCY_ANSWERED),
+    ("control", lib.RMQ_ROLE_CONTROL, lib.RMQ_CONTROL_LATENCY_ANSWERED),
+)
+STAGE_BOUNDS = tuple(f"{(1 << number) / 1e6:g}" for number in range(lib.RMQ_LATENCY_BUCKETS - 1))
+READ_COUNTERS = {
+    "ringmq_connections": lib.RMQ_READ_CONNECTIONS,
+    "ringmq_connections_accepted_total": lib.RMQ_READ_ACCEPTED,
+    "ringmq_frames_total": lib.RMQ_READ_FRAMES,
+    "ringmq_received_bytes_total": lib.RMQ_READ_BYTES_IN,
+    "ringmq_sent_bytes_total": lib.RMQ_READ_BYTES_OUT,
+    "ringmq_pulls_total": lib.RMQ_READ_PULLS,
+    "ringmq_pulls_held": lib.RMQ_READ_PARKED,
+    "ringmq_control_requests_total": lib.RMQ_READ_COLD,
+    "ringmq_busy_answers_total": lib.RMQ_READ_OVERLOAD,
+    "ringmq_receive_stalls_total": lib.RMQ_READ_STALLS,
+}
+CLOSED = {
+    "client": lib.RMQ_READ_CLOSED_PEER,
+    "frame": lib.RMQ_READ_CLOSED_FRAME,
+    "idle": lib.RMQ_READ_CLOSED_IDLE,
+    "slow": lib.RMQ_READ_CLOSED_SLOW,
+    "partial": lib.RMQ_READ_CLOSED_PARTIAL,
+    "memory": lib.RMQ_READ_CLOSED_MEMORY,
+    "control": lib.RMQ_READ_CLOSED_CONTROL,
+}
+ROLE_COUNTERS = {
+    "ringmq_write_batches_total": (lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_BATCHES),
+    "ringmq_write_requests_total": (lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_REQUESTS),
+    "ringmq_write_refused_total": (lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_REFUSED),
+    "ringmq_write_segment_waits_total": (lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_SEGMENT_WAITS),
+    "ringmq_flush_syncs_total": (lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_SYNCS),
+    "ringmq_flush_timeouts_total": (lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_TIMEOUTS),
+    "ringmq_dispatch_records_total": (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_RECORDS),
+    "ringmq_dispatch_bad_records_total": (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_BAD_RECORDS),
+}
+CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def add_requests(page: Page, plane: Plane) -> None:
+    """Stages and readers' counters."""
+    readers = range(int(plane.header.settings.readers))
+    histograms = []
+    for stage, role, place in STAGES:
+        roles = [role + reader for reader in readers] if role == lib.RMQ_ROLE_READ else [role]
+        words = [plane.header.latency[number][place] for number in roles]
+        counts = [sum(int(word.counts[i]) for word in words) for i in range(lib.RMQ_LATENCY_BUCKETS)]
+        histograms.append(({"stage": stage}, counts, sum(int(word.sum_ns) for word in words) / 1e9))
+    page.add_histograms("ringmq_request_seconds", STAGE_BOUNDS, histograms)
+    page.add("ringmq_slow_requests_untold_total", sum(int(plane.header.slow_untold[reader]) for reader in readers))
+    counters = {reader: plane.role(lib.RMQ_ROLE_READ + reader).counters for reader in readers}
+    for name, number in READ_COUNTERS.items():
+        page.add(name, [({"worker": f"read-{reader}"}, int(counters[reader][number])) for reader in readers])
+    page.add(
+        "ringmq_connections_closed_total",
+        [
+            ({"worker": f"read-{reader}", "reason": reason}, int(counters[reader][number]))
+            for reader in readers
+            for reason, number in CLOSED.items()
+        ],
+    )
+
+
+def add_log(page: Page, plane: Plane, store_path: str, earliest_store_time_ms: int, now_ms: int) -> None:
+    """Watermarks, what the roles count, the disk."""
+    marks, header = plane.watermarks, plane.header
+    readable = plane.confirm_offset()
+    page.add("rocketmq_storage_flush_behind_bytes", [(LOCAL_DISK, _behind(marks.append_offset, marks.flushed_offset))])
+    page.add("rocketmq_storage_dispatch_behind_bytes", [(LOCAL_DISK, _behind(readable, marks.dispatched_offset))])
+    if earliest_store_time_ms > 0:
+        age_ms = max(0, now_ms - earliest_store_time_ms)
+        page.add("rocketmq_storage_message_reserve_time_milliseconds", [(LOCAL_DISK, age_ms)])
+    disk = os.statvfs(store_path)
+    total, free = disk.f_blocks * disk.f_frsize, disk.f_bfree * disk.f_frsize
+    page.add("rocketmq_storage_size_bytes", [(LOCAL_DISK, total - free)])
+    states = {"total": total, "free": free, "available": disk.f_bavail * disk.f_frsize}
+    page.add("ringmq_disk_bytes", [({"state": state}, value) for state, value in states.items()])
+    offsets = {
+        "min": marks.min_offset,
+        "appended": marks.append_offset,
+        "flushed": marks.flushed_offset,
+        "dispatched": marks.dispatched_offset,
+        "readable": readable,
+        "replicated": marks.replicated_offset,
+    }
+    page.add("ringmq_log_offset_bytes", [({"mark": mark}, int(value)) for mark, value in offsets.items()])
+    for name, (role, number) in ROLE_COUNTERS.items():
+        page.add(name, int(plane.role(role).counters[number]))
+    page.add(
+        "ringmq_flush_sync_seconds_total",
+        int(plane.role(lib.RMQ_ROLE_FLUSH).counters[lib.RMQ_FLUSH_SYNC_NS]) / 1e9,
+    )
+    faults = {int(marks.store_fault), int(marks.dispatch_fault)}
+    page.add("ringmq_store_fault", [({"cause": words}, int(fault in faults)) for fault, words in FAULT_WORDS.items()])
+    waiting = sum(_used(header.request[reader]) for reader in range(lib.RMQ_PRODUCERS_MAX))
+    page.add("rocketmq_processor_watermark", [({"processor": "send"}, waiting)])
+    page.add("ringmq_requests_waiting", [({"ring": "write"}, waiting), ({"ring": "parked"}, _used(header.parked))])
+
+
+def add_replication(page: Page, plane: Plane, config: BrokerConfig) -> None:
+    """The policy, who is there, how far."""
+    view = ReplicationView(plane)
+    marks, is_slave = view.marks(), config.broker_role == "SLAVE"
+    settings = HaSettings.from_properties(config.as_properties())
+    policy = ReplicaPolicy.from_settings(settings)
+    role = config.broker_role.lower()
+    level, replicas = config.replication_policy or "by role", config.replica_policy or "by role"
+    page.add("ringmq_replication_policy_info", [({"level": level, "replicas": replicas, "role": role}, 1)])
+    page.add("ringmq_write_held", int(marks.write_hold != 0))
+    if is_slave:
+        link = view.link()
+        page.add("ringmq_master_connected", int(link.state == lib.RMQ_HA_TRANSFER))
+        page.add("ringmq_master_lag_bytes", max(0, link.master_offset - marks.append_offset))
+        return
+    page.add("ringmq_replication_wanted_replicas", policy.need)
+    page.add("ringmq_replication_in_sync_replicas", max(1, marks.in_sync_replicas))
+    page.add("ringmq_replication_state", marks.replication_state)
+    degraded = plane.role(lib.RMQ_ROLE_HA).counters[lib.RMQ_HA_DEGRADED_ENTERED]
+    page.add("ringmq_replication_degraded_total", int(degraded))
+    peers, now = view.peers(), mono_ms()
+    names = [{"slave": peer.address, "broker_id": str(peer.broker_id)} for peer in peers]
+    behind = [max(0, marks.append_offset - peer.reported_offset) for peer in peers]
+    since = [(now - (peer.caught_up_mono_ms or peer.connected_mono_ms)) / 1000 for peer in peers]
+    page.add("ringmq_slave_lag_bytes", zip(names, behind, strict=True))
+    page.add(
+        "ringmq_slave_lag_seconds",
+        [(name, max(0.0, age) if lag else 0.0) for name, lag, age in zip(names, behind, since, strict=True)],
+    )
+    page.add("ringmq_slave_in_sync", [(name, int(peer.in_sync)) for name, peer in zip(names, peers, strict=True)])
+    page.add(
+        "ringmq_slave_bytes_per_second",
+        [(name, peer.bytes_per_second) for name, peer in zip(names, peers, strict=True)],
+    )
+
+
+def add_clients(page: Page, tables: Tables, report: ControlReport | None, config: BrokerConfig) -> None:
+    """What control reports, and the sizes of its tables."""
+    report = report or ControlReport(config.broker_permission)
+    page.add("rocketmq_broker_permission", report.permission)
+    page.add("rocketmq_topic_number", int(live_topics(tables.topics).sum()))
+    page.add("rocketmq_consumer_group_number", int(live_groups(tables.groups).sum()))
+    producers, consumers = [], []
+    for kind in report.clients:
+        labels = {
+            "language": kind.language.lower(),
+            "version": version_name(kind.version).lower(),
+            "protocol_type": "remoting",
+        }
+        if not kind.group:
+            producers.append((labels, kind.count))
+            continue
+        labels["consumer_group"] = kind.group
+        labels["consume_mode"] = CONSUME_MODES.get(kind.consume_type, kind.consume_type.lower())
+        labels["is_system"] = java_bool(is_system_group(kind.group))
+        consumers.append((labels, kind.count))
+    page.add("rocketmq_producer_connections", producers)
+    page.add("rocketmq_consumer_connections", consumers)
+    page.add(
+        "ringmq_name_server_registered",
+        [
+            ({"address": server.address}, int(server.registered and not server.failures))
+            for server in report.name_servers
+        ],
+    )
+
+
+def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], readiness: Readiness) -> None:
+    """Health, and what the processes use."""
+    page.add("ringmq_ready", int(readiness.ready))
+    page.add("ringmq_writable", int(readiness.writable))
+    started = [worker for worker in workers if not worker.is_dormant]
+    page.add("ringmq_worker_up", [({"worker": worker.name}, int(worker.pid != 0)) for worker in started])
+    page.add("ringmq_worker_starts_total", [({"worker": worker.name}, worker.generation) for worker in started])
+    page.add(
+        "ringmq_worker_silent_seconds",
+        [({"worker": worker.name}, ages_ms.get(worker.name, 0) / 1000) for worker in started],
+    )
+    used = list(_process_use(started))
+    page.add("ringmq_worker_cpu_seconds_total", [({"worker": name}, seconds) for name, seconds, _ in used])
+    page.add("ringmq_worker_resident_bytes", [({"worker": name}, size) for name, _, size in used])
+
+
+def _process_use(workers: list[Worker]) -> Iterator[tuple[str, float, int]]:
+    """(worker, CPU seconds, resident bytes) from /proc; a worker that has just ended is left out."""
+    for worker in workers:
+        try:
+            with open(f"/proc/{worker.pid}/stat", "rb") as file:  # noqa: PTH123
+                fields = file.read(4096).rpartition(b")")[2].split()
+        except OSError:
+            continue
+        yield worker.name, (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND, int(fields[21]) * _PAGE_BYTES
+
+
+def _behind(ahead: int, behind: int) -> int:
+    return max(0, int(ahead) - int(behind))
+
+
+def _used(ring: Any) -> int:
+    return max(0, int(ring.head) - int(ring.tail))

@@ -1,0 +1,199 @@
+"""Families by consumer group and topic: lag, what is in flight, what went out.
+
+A pair is shown while its group and topic exist and the group has a committed offset of the topic or a member that
+subscribes to it (stock shows members' subscriptions alone; a group that is down has lag, too). Retry topics are left
+out, as in stock. What was pulled is known since the broker's start; before its first pull a group has all of its lag
+ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringmq.broker.exporter.labels import RETRY_PREFIX, is_system, java_bool, name_of
+from ringmq.broker.exporter.table import METRICS
+from ringmq.broker.exporter.tables import Ints, Tables, live_groups, live_topics
+from ringmq.broker.exporter.text import Page
+from ringmq.native import lib
+
+LAG = (
+    "rocketmq_consumer_lag_messages",
+    "rocketmq_consumer_lag_latency_milliseconds",
+    "rocketmq_consumer_inflight_messages",
+    "rocketmq_consumer_ready_messages",
+    "rocketmq_consumer_queueing_latency_milliseconds",
+)
+OUT = ("rocketmq_messages_out_total", "rocketmq_throughput_out_total")
+LOOKUPS_PER_SCRAPE = 500
+"""Store times read from disk at one scrape, some 30 us each; the others keep their last value."""
+StoreTime = Callable[[str, int, int], int]
+"""(topic, queue id, queue offset) -> ms, at most 0 = unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Which (group, topic) pairs there are, and to which of them each entry of the offset table belongs."""
+
+    keys: Ints
+    of_offset: Ints
+    stamp: tuple[int, int]
+
+
+class StoreTimes:
+    """Times of the messages at which groups wait, by entry of the offset table. A bounded number is read at a time, in
+    turn; an entry whose group has gone on keeps its older time until it is its turn."""
+
+    def __init__(self, read: Callable[[int, int], int], budget: int = LOOKUPS_PER_SCRAPE) -> None:
+        """`read`: (entry, queue offset) -> ms, at most 0 = unknown."""
+        self._read = read
+        self._budget = budget
+        self._offsets = np.zeros(0, np.int64)
+        self._times = np.zeros(0, np.int64)
+        self._next = 0
+
+    def look(self, waiting: NDArray[np.bool_], at: Ints) -> Ints:
+        """For each entry the time of its message at the offset `at`, 0 where it is unknown or nothing waits."""
+        more = len(at) - len(self._offsets)
+        self._offsets = np.concatenate([self._offsets, np.full(more, -1)])
+        self._times = np.concatenate([self._times, np.zeros(more, np.int64)])
+        stale = np.flatnonzero(waiting & (self._offsets != at))
+        turn = np.searchsorted(stale, self._next)
+        chosen = np.concatenate([stale[turn:], stale[:turn]])[: self._budget].tolist()
+        for entry in chosen:
+            self._times[entry] = max(0, self._read(entry, int(at[entry])))
+            self._offsets[entry] = at[entry]
+            self._next = entry + 1
+        return np.where(waiting, self._times, 0)
+
+
+class GroupFamilies:
+    """Keeps the text of labels and the grouping of offsets from scrape to scrape."""
+
+    def __init__(self, tables: Tables, store_time: StoreTime) -> None:
+        self._tables = tables
+        self._pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), (-1, -1))
+        self._prefixes: dict[str, dict[int, str]] = {name: {} for name in (*LAG, *OUT)}
+        self._store_time = store_time
+        self._lag_times, self._ready_times = StoreTimes(self._time_at), StoreTimes(self._time_at)
+
+    def add_to(self, page: Page, now_ms: int) -> None:
+        """Every family of LAG and OUT."""
+        tables = self._tables
+        topics, groups, queues = tables.topics, tables.groups, tables.queues
+        offsets, subscriptions, pulled = tables.offsets, tables.subscriptions, tables.pulled()
+        pairs = self._grouped(offsets, queues, subscriptions)
+        of, count = pairs.of_offset, len(pairs.keys)
+        offsets = offsets[: len(of)]
+        slots = offsets["queue_slot"].astype(np.int64)
+        ends, committed = queues["max_offset"].astype(np.int64)[slots], offsets["offset"]
+        valid = committed >= 0
+        lag = np.where(valid, np.maximum(ends - committed, 0), 0)
+        following = np.maximum(_next_pulled(offsets, pulled), committed)
+        ready = np.where(valid, np.maximum(ends - following, 0), 0)
+        shown = self._shown(pairs.keys, topics, groups, valid, of)
+        ids = pairs.keys[shown]
+        for key in ids.tolist():
+            if key not in self._prefixes[LAG[0]]:
+                self._name(page, LAG, key, topics, groups)
+        sums = {
+            LAG[0]: _total(of, lag, count),
+            LAG[2]: _total(of, lag - ready, count),
+            LAG[3]: _total(of, ready, count),
+        }
+        visible = np.zeros(count + 1, bool)
+        visible[shown] = True
+        seen = visible[of]
+        sums[LAG[1]] = self._ages(self._lag_times, seen & (lag > 0), committed, of, count, now_ms)
+        sums[LAG[4]] = self._ages(self._ready_times, seen & (ready > 0), following, of, count, now_ms)
+        for name in LAG:
+            texts = self._prefixes[name]
+            page.add_prepared(METRICS[name], [texts[key] for key in ids.tolist()], sums[name][shown].tolist())
+        self._add_out(page, pulled, topics, groups, queues)
+
+    def _grouped(self, offsets: NDArray[Any], queues: NDArray[Any], subscriptions: NDArray[Any]) -> _Pairs:
+        stamp = (len(offsets), len(subscriptions))
+        if stamp != self._pairs.stamp:
+            topic = queues["topic_id"].astype(np.int64)[offsets["queue_slot"].astype(np.int64)]
+            keys = offsets["group_id"].astype(np.int64) << 32 | topic
+            more = subscriptions["group_id"].astype(np.int64) << 32 | subscriptions["topic_id"].astype(np.int64)
+            unique, inverse = np.unique(np.concatenate([keys, more]), return_inverse=True)
+            self._pairs = _Pairs(unique, inverse[: len(keys)], stamp)
+        return self._pairs
+
+    def _shown(
+        self, keys: Ints, topics: NDArray[Any], groups: NDArray[Any], valid: NDArray[np.bool_], of: Ints
+    ) -> Ints:
+        group_ids, topic_ids = keys >> 32, keys & 0xFFFFFFFF
+        sound = (group_ids < len(groups)) & (topic_ids < len(topics))
+        group_ids, topic_ids = group_ids * sound, topic_ids * sound
+        has_offset = np.bincount(of, valid, len(keys)) > 0
+        members = (groups["config"] & np.uint64(lib.RMQ_GROUP_HAS_MEMBERS)) != 0
+        live = live_groups(groups)[group_ids] & live_topics(topics)[topic_ids]
+        retry = np.char.startswith(topics["name"][topic_ids], RETRY_PREFIX.encode())
+        shown: Ints = np.flatnonzero(sound & live & (has_offset | members[group_ids]) & ~retry)
+        return shown
+
+    def _ages(self, times: StoreTimes, waiting: NDArray[np.bool_], at: Ints, of: Ints, count: int, now_ms: int) -> Ints:
+        """Per pair the age of the oldest message at which one of its queues waits."""
+        oldest = np.full(count, now_ms, np.int64)
+        found = times.look(waiting, at)
+        known = np.flatnonzero(found)
+        np.minimum.at(oldest, of[known], found[known])
+        return now_ms - oldest
+
+    def _time_at(self, entry: int, offset: int) -> int:
+        queue = self._tables.queues[int(self._tables.offsets["queue_slot"][entry])]
+        return self._store_time(name_of(self._tables.topics[int(queue["topic_id"])]), int(queue["queue_id"]), offset)
+
+    def _add_out(
+        self, page: Page, pulled: NDArray[Any], topics: NDArray[Any], groups: NDArray[Any], queues: NDArray[Any]
+    ) -> None:
+        slots = (pulled["key"] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        group_ids = (pulled["key"] >> np.uint64(32)).astype(np.int64)
+        sound = (slots < len(queues)) & (group_ids < len(groups))
+        pulled, slots, group_ids = pulled[sound], slots[sound], group_ids[sound]
+        topic_ids = queues["topic_id"].astype(np.int64)[slots]
+        keys, of = np.unique(group_ids << 32 | topic_ids, return_inverse=True)
+        live = live_groups(groups)[keys >> 32] & live_topics(topics)[keys & 0xFFFFFFFF]
+        shown = np.flatnonzero(live)
+        for key in keys[shown].tolist():
+            if key not in self._prefixes[OUT[0]]:
+                self._name(page, OUT, key, topics, groups)
+        for name, column in zip(OUT, ("messages", "bytes"), strict=True):
+            totals = _total(of, pulled[column], len(keys))
+            texts = self._prefixes[name]
+            page.add_prepared(METRICS[name], [texts[key] for key in keys[shown].tolist()], totals[shown].tolist())
+
+    def _name(
+        self, page: Page, families: tuple[str, ...], key: int, topics: NDArray[Any], groups: NDArray[Any]
+    ) -> None:
+        group, topic = name_of(groups[key >> 32]), name_of(topics[key & 0xFFFFFFFF])
+        labels = {"consumer_group": group, "topic": topic, "is_system": is_system(topic, group)}
+        if families is LAG:
+            labels["is_retry"] = java_bool(False)
+        for name in families:
+            self._prefixes[name][key] = page.prefix(name, labels)
+
+
+def _total(of: Ints, values: Any, count: int) -> Ints:
+    return np.bincount(of, values, count).astype(np.int64)
+
+
+def _next_pulled(offsets: NDArray[Any], pulled: NDArray[Any]) -> Ints:
+    """For each entry of the offset table where its group's next pull begins, -1 = it has not pulled."""
+    result = np.full(len(offsets), -1, np.int64)
+    if not len(pulled) or not len(offsets):
+        return result
+    latest = pulled[np.argsort(pulled["time_mono_ms"], kind="stable")]
+    keys, last = np.unique(latest["key"][::-1], return_index=True)
+    following = latest["next_offset"][::-1][last].astype(np.int64)
+    wanted = offsets["group_id"].astype(np.uint64) << np.uint64(32) | offsets["queue_slot"].astype(np.uint64)
+    at = np.searchsorted(keys, wanted)
+    found = (at < len(keys)) & (keys[np.minimum(at, len(keys) - 1)] == wanted)
+    result[found] = following[at[found]]
+    return result

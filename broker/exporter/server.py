@@ -1,0 +1,150 @@
+"""The HTTP part: /metrics, /health, /ready. `http.server` with bounds: connections, time, size of a request.
+
+A thread per connection, at most CONNECTIONS_MAX; one scrape at a time, and who comes while one is made gets the same
+text. Nothing but GET and HEAD is answered, and what comes with a request is not read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+from ringmq.broker.exporter.text import CONTENT_TYPE
+
+CONNECTIONS_MAX = 16
+REQUEST_TIMEOUT_S = 5.0
+"""Silence on a connection, also between requests."""
+LIFE_MAX_S = 30.0
+"""One request with its answer, whatever comes and goes meanwhile."""
+INDEX = b"RingMQ: /metrics (Prometheus), /health, /ready\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What the paths show."""
+
+    metrics: Callable[[], str]
+    health: Callable[[], tuple[bool, dict[str, Any]]]
+    ready: Callable[[], tuple[bool, dict[str, Any]]]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "RingMQ"
+    sys_version = ""
+    timeout = REQUEST_TIMEOUT_S
+    server: ExporterServer
+    JSON_PATHS: ClassVar[dict[str, str]] = {"/health": "health", "/ready": "ready"}
+
+    def do_GET(self) -> None:
+        """Any path."""
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        """The same without the body."""
+        self._answer(with_body=False)
+
+    def handle_one_request(self) -> None:
+        """A request begins its time anew."""
+        self.server.touch(self.connection)
+        super().handle_one_request()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: whoever sends junk must not fill the log."""
+
+    def _answer(self, *, with_body: bool) -> None:
+        path = self.path.partition("?")[0]
+        pages = self.server.pages
+        status, kind = HTTPStatus.OK, "text/plain; charset=utf-8"
+        if path == "/metrics":
+            body, kind = self.server.metrics_text(), CONTENT_TYPE
+        elif path in self.JSON_PATHS:
+            good, value = getattr(pages, self.JSON_PATHS[path])()
+            body, kind = json.dumps(value).encode() + b"\n", "application/json"
+            status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+        elif path == "/":
+            body = INDEX
+        else:
+            status, body = HTTPStatus.NOT_FOUND, INDEX
+        if self.headers.get("Content-Length") or self.headers.get("Transfer-Encoding"):
+            self.close_connection = True
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if with_body:
+            self.wfile.write(body)
+
+
+class ExporterServer(ThreadingHTTPServer):
+    """Serves a listening socket that somebody else owns."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, listener: socket.socket, pages: Pages) -> None:
+        super().__init__(("", 0), Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.server_name, self.server_port = listener.getsockname()[:2]
+        self.pages = pages
+        self._since: dict[socket.socket, float] = {}
+        self._guard = threading.Lock()
+        self._scrape = threading.Lock()
+        self._text, self._text_number = b"", 0
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Take the connection unless there are enough."""
+        with self._guard:
+            full = len(self._since) >= CONNECTIONS_MAX
+            if not full:
+                self._since[request] = time.monotonic()
+        if full:
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """The connection is over."""
+        with self._guard:
+            self._since.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no event."""
+
+    def touch(self, connection: socket.socket) -> None:
+        """A request begins."""
+        with self._guard:
+            if connection in self._since:
+                self._since[connection] = time.monotonic()
+
+    def close_late(self) -> None:
+        """End what has taken longer than LIFE_MAX_S; call it every second."""
+        limit = time.monotonic() - LIFE_MAX_S
+        with self._guard:
+            late = [connection for connection, since in self._since.items() if since < limit]
+        for connection in late:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def metrics_text(self) -> bytes:
+        """A page that was begun after the call, shared by all who wait for one."""
+        wanted = self._text_number + 1 + self._scrape.locked()
+        with self._scrape:
+            if self._text_number < wanted:
+                self._text = self.pages.metrics().encode()
+                self._text_number += 1
+            return self._text

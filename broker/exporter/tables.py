@@ -1,0 +1,116 @@
+"""The plane's tables as numpy arrays over the shared memory itself: reading a column copies nothing but that column.
+
+Words change while they are read; each is valid by itself. Counts of entries are read before the entries.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringmq.ipc.plane import Plane
+from ringmq.native import ffi, lib
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_WORDS = {"uint64_t": "<u8", "int64_t": "<i8", "uint32_t": "<u4", "int32_t": "<i4", "uint16_t": "<u2"}
+
+
+def struct_dtype(name: str, *fields: str) -> np.dtype[Any]:
+    """Some fields of a C struct, at their places."""
+    kind = ffi.typeof(name)
+    members = dict(kind.fields)
+    formats: list[Any] = []
+    for field in fields:
+        of = members[field].type
+        if of.kind == "array" and of.item.cname == "char":
+            formats.append(f"S{of.length}")
+        elif of.kind == "array":
+            formats.append((_WORDS[of.item.cname], of.length))
+        else:
+            formats.append(_WORDS[of.cname])
+    offsets = [members[field].offset for field in fields]
+    layout: Any = {"names": fields, "formats": formats, "offsets": offsets, "itemsize": ffi.sizeof(kind)}
+    made: np.dtype[Any] = np.dtype(layout)
+    return made
+
+
+class Tables:
+    """Views of one plane. Every property looks anew."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        header = plane.header
+        base = ffi.buffer(plane.struct.base, header.plane_bytes)
+        self._readers = readers = int(header.settings.readers)
+
+        def table(name: str, at: int, count: int, *fields: str) -> NDArray[Any]:
+            return np.frombuffer(base, struct_dtype(name, *fields), count, at)
+
+        self._topics = table(
+            "struct rmq_topic", header.topics_at, header.topic_capacity + 1, "config", "name_length", "name"
+        )
+        self._groups = table(
+            "struct rmq_group", header.groups_at, header.group_capacity + 1, "config", "name_length", "name"
+        )
+        self._queues = table(
+            "struct rmq_queue", header.queues_at, header.queue_capacity,
+            "topic_id", "queue_id", "max_offset", "min_offset", "put_bytes", "sizes", "huge_records",
+        )  # fmt: skip
+        self._offsets = table(
+            "struct rmq_consumer_offset", header.offsets_at, header.offset_capacity, "group_id", "queue_slot", "offset"
+        )
+        self._subscriptions = table(
+            "struct rmq_subscription", header.subscriptions_at, header.subscription_capacity, "group_id", "topic_id"
+        )
+        self._pulled = table(
+            "struct rmq_pulled", header.pulled_at, readers * lib.RMQ_PULLED_CAPACITY,
+            "key", "messages", "bytes", "next_offset", "time_mono_ms",
+        )  # fmt: skip
+
+    @property
+    def topics(self) -> NDArray[Any]:
+        """Index = topic id; 0 is unused."""
+        return self._topics[: int(self._plane.header.topic_count) + 1]
+
+    @property
+    def groups(self) -> NDArray[Any]:
+        """Index = group id; 0 is unused."""
+        return self._groups[: int(self._plane.header.group_count) + 1]
+
+    @property
+    def queues(self) -> NDArray[Any]:
+        """Index = queue slot."""
+        return self._queues[: int(self._plane.header.queue_count)]
+
+    @property
+    def offsets(self) -> NDArray[Any]:
+        """Consumer offsets; entries keep their places."""
+        return self._offsets[: int(self._plane.header.offset_count)]
+
+    @property
+    def subscriptions(self) -> NDArray[Any]:
+        """(group, topic) pairs that were ever subscribed."""
+        return self._subscriptions[: int(self._plane.header.subscription_count)]
+
+    def pulled(self) -> NDArray[Any]:
+        """A copy of the entries of every reader; a (group, queue) pair may be there more than once."""
+        counts = [int(self._plane.header.pulled[reader].count) for reader in range(self._readers)]
+        starts = [reader * int(lib.RMQ_PULLED_CAPACITY) for reader in range(self._readers)]
+        return np.concatenate(
+            [self._pulled[start : start + count] for start, count in zip(starts, counts, strict=True)]
+        )
+
+
+def live_topics(topics: NDArray[Any]) -> Bools:
+    """Which ids are topics now."""
+    live: Bools = ((topics["config"] >> np.uint64(40)) & np.uint64(lib.RMQ_TOPIC_LIVE)) != 0
+    return live
+
+
+def live_groups(groups: NDArray[Any]) -> Bools:
+    """Which ids are groups now."""
+    live: Bools = (groups["config"] & np.uint64(lib.RMQ_GROUP_LIVE)) != 0
+    return live

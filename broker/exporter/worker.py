@@ -1,0 +1,74 @@
+"""Entry point of the metrics worker: `python -m ringmq.broker.exporter.worker metrics SPEC`.
+
+It starts at the first connection and stays. It reads shared memory and the store, asks nobody, and is nicer than the
+workers whose CPU it shares.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.exporter.collect import Collector
+from ringmq.broker.exporter.server import ExporterServer, Pages
+from ringmq.broker.health import Heartbeats, liveness, readiness
+from ringmq.broker.run_config import read_run_config
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec, open_worker
+
+NICENESS = 10
+LOOK_S = 0.25
+"""Between two looks at the other workers; as often as their idle loops turn."""
+
+
+def pages_of(plane: Plane, config: BrokerConfig, beats: Heartbeats) -> Pages:
+    """What the server shows of this broker."""
+    collector = Collector(plane, config, beats)
+
+    def health() -> tuple[bool, dict[str, Any]]:
+        told = liveness(plane, beats, time.monotonic_ns() // 1_000_000)
+        return bool(told["alive"]), told
+
+    def ready() -> tuple[bool, dict[str, Any]]:
+        told = readiness(plane, config)
+        return told.ready, {"broker": config.broker_name, **asdict(told)}
+
+    return Pages(lambda: collector.scrape().text, health, ready)
+
+
+def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
+    """Answer until SIGTERM."""
+    os.nice(NICENESS)
+    role = plane.role(spec.role)
+    beats = Heartbeats()
+    beats.observe(plane, time.monotonic_ns() // 1_000_000)
+    pages = pages_of(plane, read_run_config(Path(spec.config_path)), beats)
+    server = ExporterServer(socket.socket(fileno=os.dup(spec.listen_fds[0])), pages)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": LOOK_S}, daemon=True).start()
+    role.state = STATE_SERVING
+    while not stop.is_set:
+        time.sleep(LOOK_S)  # poll
+        role.progress += 1
+        beats.observe(plane, time.monotonic_ns() // 1_000_000)
+        server.close_late()
+    role.state = STATE_STOPPING
+
+
+def main(arguments: list[str]) -> int:
+    """Run the worker that the arguments describe."""
+    spec = WorkerSpec.from_json(arguments[1])
+    plane, stop = open_worker(spec)
+    serve(spec, plane, stop)
+    sys.stdout.flush()
+    os._exit(0)  # threads of connections may be in the middle of a read
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""One line in the log for a send that took longer than ringmqSlowRequestMs, with the times of its stages.
+
+Readers put such sends into rings of 64; control takes them out four times a second and writes at most LINES_PER_SECOND.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ringmq.ipc.plane import Plane
+from ringmq.native import ffi, lib
+
+LINES_PER_SECOND = 10
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRequest:
+    """struct rmq_slow_request. Times in us since the request was received; 0 = it did not come so far, or waits for
+    nothing there."""
+
+    received_wall_ms: int
+    topic: str
+    queue_id: int
+    code: int
+    answer_code: int
+    client: str
+    size_bytes: int
+    queued_us: int
+    appended_us: int
+    kept_us: int
+    answered_us: int
+
+    def line(self) -> str:
+        """For the log."""
+        when = time.strftime("%H:%M:%S", time.localtime(self.received_wall_ms / 1000))
+        stages = {"queued": self.queued_us, "appended": self.appended_us, "kept": self.kept_us}
+        told = ", ".join(f"{name} {us / 1000:.1f} ms" for name, us in stages.items() if us)
+        return (
+            f"slow send: {self.answered_us / 1000:.1f} ms ({told or 'not appended'}), topic {self.topic}, "
+            f"queue {self.queue_id}, {self.size_bytes} bytes from {self.client}, code {self.code}, "
+            f"answer {self.answer_code}, received {when}.{self.received_wall_ms % 1000:03d}"
+        )
+
+
+class SlowRequests:
+    """What control says of them."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._lines = 0
+        self._silent = 0
+
+    def told(self, requests: Iterator[SlowRequest], now_ms: int) -> Iterator[str]:
+        """The lines to write now; what is too much for this second is counted in a later line."""
+        for request in requests:
+            if now_ms // 1000 != self._second:
+                self._second, self._lines = now_ms // 1000, 0
+            if self._lines >= LINES_PER_SECOND:
+                self._silent += 1
+                continue
+            self._lines += 1
+            more = f"; {self._silent} more were not told" if self._silent else ""
+            self._silent = 0
+            yield request.line() + more
+
+
+def take(plane: Plane) -> Iterator[SlowRequest]:
+    """Empty the readers' rings."""
+    for reader in range(int(plane.header.settings.readers)):
+        ring = plane.header.slow[reader]
+        slots = ffi.cast("struct rmq_slow_request *", plane.struct.base + ring.slots_at)
+        while ring.tail < ring.head:
+            request = _request(plane, slots[ring.tail & (lib.RMQ_SLOW_SLOTS - 1)])
+            ring.tail += 1
+            yield request
+
+
+def _request(plane: Plane, slow: Any) -> SlowRequest:
+    topic = plane.topic(slow.topic_id)
+    name = bytes(ffi.buffer(topic.name, topic.name_length)).decode("utf-8", "replace")
+    host = ipaddress.ip_address(bytes(slow.host)[: 16 if slow.v6 else 4])
+    return SlowRequest(
+        slow.received_wall_ms, name, slow.queue_id, slow.code, slow.answer_code, f"{host}:{slow.port}", slow.bytes,
+        slow.queued_us, slow.appended_us, slow.kept_us, slow.answered_us,
+    )  # fmt: skip

@@ -1,0 +1,13 @@
+/* pulled.h: what each group took of each queue, counted by the reader that answered. Entries fill up from the
+ * first, cells find them; ids are never used again, so entries stay. A reader that was started again goes on counting.
+ */
+#ifndef RMQ_PULLED_H
+#define RMQ_PULLED_H
+#include "plane.h"
+
+/* cdef-begin */
+/* A pull of the group found messages of the queue. */
+void rmq_pulled_count(struct rmq_plane *plane, uint32_t reader, uint32_t group_id, uint32_t queue_slot, uint32_t messages,
+                      uint32_t bytes, uint64_t next_offset, int64_t now_ms);
+/* cdef-end */
+#endif

@@ -1,0 +1,198 @@
+"""What /metrics says of a plane whose contents are known."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringmq.broker.control_report import ClientKind, ControlReport, ReportWriter
+from ringmq.broker.exporter.groups import StoreTimes
+from ringmq.broker.exporter.table import METRICS
+from ringmq.broker.exporter.text import Page, parse_labels
+from ringmq.ipc.plane import Capacity
+from ringmq.native import ffi, lib
+from tests.broker.exporter_kit import families, kit, samples, value
+
+SERIES = 100_000
+SCRAPE_SECONDS_MAX = 0.2
+
+
+def pulled(made: object, group: int, slot: int, messages: int, size: int, following: int, at_ms: int = 1) -> None:
+    lib.rmq_pulled_count(made.plane.struct, 0, group, slot, messages, size, following, at_ms)  # type: ignore[attr-defined]
+
+
+def test_lag_is_what_is_not_consumed_in_flight_what_is_pulled(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        first, second = made.topic("orders", [100, 50])
+        group = made.group("payers")
+        made.plane.offset_put(group, first, 70)
+        made.plane.offset_put(group, second, 50)
+        pulled(made, group, first, 20, 2000, 90)
+        text = made.text()
+        of = {"consumer_group": "payers", "topic": "orders"}
+        assert value(text, "rocketmq_consumer_lag_messages", **of) == 30
+        assert value(text, "rocketmq_consumer_inflight_messages", **of) == 20
+        assert value(text, "rocketmq_consumer_ready_messages", **of) == 10
+        assert value(text, "rocketmq_messages_out_total", **of) == 20
+        assert value(text, "rocketmq_throughput_out_total", **of) == 2000
+        assert value(text, "rocketmq_messages_in_total", topic="orders") == 150
+        assert value(text, "rocketmq_throughput_in_total", topic="orders") == 15_000
+        assert value(text, "rocketmq_message_size_bucket", topic="orders", le="1024.0") == 150
+        assert value(text, "rocketmq_message_size_sum", topic="orders") == 15_000
+
+
+def test_the_latest_pull_of_any_reader_counts(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        (slot,) = made.topic("orders", [100])
+        group = made.group("payers")
+        made.plane.offset_put(group, slot, 10)
+        made.plane.header.settings.readers = 2
+        collector = type(made)(made.plane, tmp_path / "store", {})
+        lib.rmq_pulled_count(made.plane.struct, 0, group, slot, 50, 1, 60, 1000)
+        lib.rmq_pulled_count(made.plane.struct, 1, group, slot, 5, 1, 25, 2000)  # it went back, to another reader
+        text = collector.text()
+        assert value(text, "rocketmq_consumer_inflight_messages", topic="orders") == 15
+        assert value(text, "rocketmq_messages_out_total", topic="orders") == 55
+
+
+def test_members_without_offsets_and_groups_that_are_down_show(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        (slot,) = made.topic("orders", [9])
+        topic_id = made.plane.topic_find("orders")
+        assert topic_id is not None
+        up, down, gone = made.group("up", members=True), made.group("down"), made.group("gone")
+        made.plane.subscription_set(up, topic_id, lib.RMQ_SUBSCRIPTION_ALL, 1, [])
+        made.plane.offset_put(down, slot, 4)
+        made.plane.offset_put(gone, slot, 4)
+        made.plane.group_set(gone, 0)
+        text = made.text()
+        assert value(text, "rocketmq_consumer_lag_messages", consumer_group="up") == 0
+        assert value(text, "rocketmq_consumer_lag_messages", consumer_group="down") == 5
+        assert 'consumer_group="gone"' not in text
+        made.plane.offset_put(up, slot, 1)  # the table has grown: pairs are grouped anew
+        assert value(made.text(), "rocketmq_consumer_lag_messages", consumer_group="up") == 8
+
+
+def test_a_deleted_topic_and_retry_topics_have_no_lag(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        group = made.group("payers")
+        for name in ("deleted", "%RETRY%payers"):
+            (slot,) = made.topic(name, [5])
+            made.plane.offset_put(group, slot, 0)
+        topic_id = made.plane.topic_find("deleted")
+        assert topic_id is not None
+        made.plane.topic_set(topic_id, 0)
+        text = made.text()
+        assert "rocketmq_consumer_lag_messages" not in text
+        assert value(text, "rocketmq_messages_in_total", topic="%RETRY%payers") == 5
+        assert 'topic="deleted"' not in text
+
+
+def test_series_beyond_the_limit_are_counted(tmp_path: Path) -> None:
+    with kit(tmp_path, metricsOtelCardinalityLimit="3") as made:
+        for number in range(8):
+            made.topic(f"t{number}", [1])
+        text = made.text()
+        assert sum(sample.name == "rocketmq_messages_in_total" for sample in samples(text)) == 3
+        assert value(text, "ringmq_series_left_out", metric="rocketmq_messages_in_total") == 5
+        assert value(text, "ringmq_series_left_out", metric="rocketmq_message_size") == 5
+
+
+def test_clients_are_shown_as_stock_shows_them(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        kinds = (ClientKind("", "JAVA", 477, "", 3), ClientKind("payers", "PYTHON", 477, "CONSUME_PASSIVELY", 2))
+        ReportWriter(made.plane.name).publish(ControlReport(6, (), kinds), 0)
+        text = made.text()
+        assert value(text, "rocketmq_producer_connections", language="java", protocol_type="remoting") == 3
+        assert value(text, "rocketmq_consumer_connections", consume_mode="push", consumer_group="payers") == 2
+
+
+def test_names_with_quotes_and_labels_of_the_configuration(tmp_path: Path) -> None:
+    assert parse_labels("zone:a,rack:7,bad") == {"zone": "a", "rack": "7"}
+    page = Page({"zone": 'a"b\\c\nd'}, 10)
+    page.add("ringmq_ready", 1)
+    assert page.text().endswith('ringmq_ready{zone="a\\"b\\\\c\\nd"} 1\n')
+
+
+def test_stages_are_summed_over_readers_into_cumulative_buckets(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        place = made.plane.header.latency[lib.RMQ_ROLE_READ][lib.RMQ_READ_LATENCY_ANSWERED]
+        lib.rmq_latency_count(ffi.addressof(place), 1_500, 4)  # 1.5 us
+        lib.rmq_latency_count(ffi.addressof(place), 3_000_000_000, 1)
+        lib.rmq_latency_count(ffi.addressof(place), -5, 1)
+        text = made.text()
+        name = "ringmq_request_seconds"
+        assert value(text, f"{name}_bucket", stage="answered", le="1e-06") == 1
+        assert value(text, f"{name}_bucket", stage="answered", le="2e-06") == 5
+        assert value(text, f"{name}_bucket", stage="answered", le="4.1943") == 6
+        assert value(text, f"{name}_count", stage="answered") == 6
+        assert value(text, f"{name}_sum", stage="answered") == pytest.approx(3.000006)
+
+
+def test_a_bucket_holds_what_its_bound_says() -> None:
+    for us in (0, 1, 2, 3, 4, 1000, 1 << 20, (1 << 24) - 1, 1 << 24, 1 << 40):
+        bucket = lib.rmq_latency_bucket(us * 1000)
+        assert us < 1 << bucket or bucket == lib.RMQ_LATENCY_BUCKETS - 1
+        assert bucket == 0 or us >= 1 << (bucket - 1)
+    assert lib.rmq_latency_bucket(-1) == 0
+
+
+def test_every_family_is_in_the_table_with_its_labels(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        (slot,) = made.topic("orders", [9])
+        made.plane.offset_put(made.group("payers"), slot, 3)
+        common = {"cluster", "node_id", "node_type"}
+        for name, shapes in families(made.text()).items():
+            expected = common | set(METRICS[name].labels)
+            expected |= {"otel_scope_name"} if name.startswith("rocketmq_") else set()
+            assert shapes == {frozenset(expected)}, name
+
+
+def test_a_group_that_pulls_too_much_is_counted_as_overflow(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        for slot in range(lib.RMQ_PULLED_CAPACITY + 3):
+            pulled(made, 1, slot, 1, 1, 1)
+        pulled(made, 1, 7, 1, 1, 1)
+        table = made.plane.header.pulled[0]
+        assert (table.count, table.overflow) == (lib.RMQ_PULLED_CAPACITY, 3)
+
+
+def test_store_times_are_read_once_and_in_turn_within_a_budget() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def read(entry: int, offset: int) -> int:
+        asked.append((entry, offset))
+        return 1000 + offset
+
+    times = StoreTimes(read, budget=2)
+    waiting, at = np.array([True, True, False, True]), np.array([5, 6, 7, 8])
+    assert times.look(waiting, at).tolist() == [1005, 1006, 0, 0]
+    assert times.look(waiting, at).tolist() == [1005, 1006, 0, 1008]
+    assert times.look(waiting, at).tolist() == [1005, 1006, 0, 1008]
+    assert asked == [(0, 5), (1, 6), (3, 8)]
+    waiting, at = np.array([True] * 5), np.array([9, 9, 9, 9, 9])  # the table has grown
+    assert times.look(waiting, at).tolist() == [1009, 1006, 0, 1008, 1009], "from the one behind the last on"
+    assert asked[3:] == [(4, 9), (0, 9)]
+
+
+def test_a_hundred_thousand_series_are_made_in_time(tmp_path: Path) -> None:
+    """Processor time of this process: the machine of a test has other work, too. The first scrape names the series."""
+    capacity = Capacity(4096, 8192, 1024, 1024, 65_536)
+    with kit(tmp_path, capacity) as made:
+        slots = [made.topic(f"topic-{number}", [1000])[0] for number in range(1000)]
+        groups = [made.group(f"group-{number}") for number in range(16)]
+        for group in groups:
+            for slot in slots:
+                made.plane.offset_put(group, slot, 1000)
+                pulled(made, group, slot, 10, 1000, 1000)
+        first = made.collector.scrape()
+        assert first.series >= SERIES
+        took = []
+        for turn in range(5):
+            for group in groups:
+                made.plane.offset_put(group, slots[turn], 900 + turn)
+            began = time.process_time()
+            made.collector.scrape()
+            took.append(time.process_time() - began)
+        assert min(took) <= SCRAPE_SECONDS_MAX, took

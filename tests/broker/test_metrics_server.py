@@ -1,0 +1,178 @@
+"""The metrics worker of a running broker: asleep until somebody connects, bounded, gone and back without harm."""
+
+import contextlib
+import json
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.exporter import server
+from ringmq.broker.exporter.server import ExporterServer, Pages
+from ringmq.loadtest.running import RunningBroker
+from tests.broker.exporter_kit import samples, value
+from tests.raw_client import RawClient
+from tests.waiting import wait_until
+
+SMALL = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    store = tmp_path_factory.mktemp("metrics") / "store"
+    settings = {**SMALL, "flushDiskType": "SYNC_FLUSH", "ringmqSlowRequestMs": 200}
+    with RunningBroker(store, settings) as running:
+        yield running
+
+
+def get(broker: RunningBroker, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(broker.metrics_url + path, timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_the_worker_starts_at_the_first_connection(broker: RunningBroker) -> None:
+    assert "metrics" not in broker.worker_pids()
+    with RawClient(broker.address) as client:
+        assert client.send("Hello", b"x" * 100).code == 0
+        assert client.pull("Hello", group="early").body
+    status, text = get(broker, "/metrics")
+    assert status == 200
+    assert "metrics" in broker.worker_pids()
+    assert value(text, "rocketmq_messages_in_total", topic="Hello") == 1
+    for stage in ("queued", "appended", "flushed", "answered"):
+        assert value(text, "ringmq_request_seconds_count", stage=stage) == 1, stage
+    sums = [value(text, "ringmq_request_seconds_sum", stage=stage) for stage in ("queued", "appended", "answered")]
+    assert 0 < sums[0] <= sums[1] <= sums[2], "each stage's time begins when the request was received"
+    assert value(text, "ringmq_request_seconds_sum", stage="flushed") >= sums[1]
+    assert value(text, "ringmq_request_seconds_count", stage="replicated") == 0
+    assert value(text, "ringmq_request_seconds_count", stage="control") >= 1, "the topic was made"
+
+
+def test_health_and_readiness(broker: RunningBroker) -> None:
+    wait_until(lambda: get(broker, "/ready")[0] == 200, "it is ready")
+    status, text = get(broker, "/ready")
+    assert (status, json.loads(text)["reasons"]) == (200, [])
+    status, text = get(broker, "/health")
+    workers = json.loads(text)["workers"]
+    assert status == 200 and workers["write"]["state"] == "running" and workers["ha"]["state"] == "dormant"
+
+
+def test_a_broker_that_may_not_be_written_says_so(broker: RunningBroker) -> None:
+    with RawClient(broker.address) as client:
+        assert client.ask(25, {}, b"brokerPermission=4").code == 0
+        wait_until(lambda: get(broker, "/ready")[0] == 503, "the permission shows")
+        told = json.loads(get(broker, "/ready")[1])
+        assert not told["writable"] and told["serving"] and "brokerPermission = 4" in told["reasons"][0]
+        assert client.ask(25, {}, b"brokerPermission=6").code == 0
+        wait_until(lambda: get(broker, "/ready")[0] == 200, "it is ready again")
+
+
+def test_a_slow_send_gets_one_line(broker: RunningBroker) -> None:
+    with RawClient(broker.address) as client:
+        broker.signal_worker("write", signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(client.send, "Hello", b"y" * 500)
+            time.sleep(0.3)  # span
+            broker.signal_worker("write", signal.SIGCONT)
+            assert sending.result(20).code == 0
+    wait_until(lambda: "slow send" in broker.log_tail(), "the line is written")
+    lines = [line for line in broker.log_tail().splitlines() if "slow send" in line]
+    assert len(lines) == 1
+    assert "topic Hello" in lines[0] and "appended" in lines[0] and "kept" in lines[0]
+
+
+def test_other_paths_and_other_methods(broker: RunningBroker) -> None:
+    assert get(broker, "/")[0] == 200
+    assert get(broker, "/metrics/x")[0] == 404
+    request = urllib.request.Request(broker.metrics_url + "/metrics", data=b"x" * 10, method="POST")
+    with pytest.raises(urllib.error.HTTPError, match="501"):
+        urllib.request.urlopen(request, timeout=20)
+    head = urllib.request.Request(broker.metrics_url + "/metrics", method="HEAD")
+    with urllib.request.urlopen(head, timeout=20) as answer:
+        assert answer.read() == b"" and int(answer.headers["Content-Length"]) > 1000
+
+
+@pytest.mark.parametrize(
+    "junk", [b"\0" * 100, b"GET " + b"x" * 70_000, b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"GET\r\n\r\n"]
+)
+def test_junk_costs_its_own_connection_alone(broker: RunningBroker, junk: bytes) -> None:
+    host, port = broker.metrics_url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), 20) as connection:
+        connection.sendall(junk)
+        connection.shutdown(socket.SHUT_WR)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := connection.recv(65_536):
+                answer += chunk
+        assert not answer or b"200 OK" not in answer
+    assert get(broker, "/metrics")[0] == 200
+
+
+def test_a_killed_worker_comes_back_and_the_broker_stays(broker: RunningBroker) -> None:
+    old = broker.signal_worker("metrics", signal.SIGKILL)
+    wait_until(lambda: broker.worker_pids().get("metrics", old) != old, "it is started again")
+    status, text = get(broker, "/metrics")
+    assert status == 200
+    assert value(text, "ringmq_worker_starts_total", worker="metrics") == 2
+    assert len(samples(text)) == value(text, "ringmq_series")
+
+
+def test_a_broker_without_metrics_has_no_listener(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", {**SMALL, "metricsExporterType": "DISABLE"}) as silent:
+        assert silent.metrics_url == ""
+        assert silent.stop() == 0
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ExporterServer, int]]:
+    """The HTTP part alone, two connections at most, in a thread."""
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(server, "LIFE_MAX_S", 0.2)
+    listener = socket.create_server(("127.0.0.1", 0))
+    made: list[int] = []
+
+    def metrics() -> str:
+        made.append(1)
+        return f"scrape {len(made)}\n"
+
+    serving = ExporterServer(listener, Pages(metrics, lambda: (True, {}), lambda: (False, {"reasons": ["no"]})))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(serving.serve_forever, 0.01)
+        yield serving, int(listener.getsockname()[1])
+        serving.shutdown()
+    listener.close()
+
+
+def test_connections_and_their_lives_are_bounded(bare: tuple[ExporterServer, int]) -> None:
+    serving, port = bare
+    held = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(2)]
+    for connection in held:
+        connection.sendall(b"GET /ready HTTP/1.1\r\n\r\n")
+        assert b"503" in connection.recv(4096)
+        connection.sendall(b"GET /slow")  # and never more
+    with socket.create_connection(("127.0.0.1", port), 20) as third:
+        assert third.recv(10) == b"", "there are enough"
+
+    def late_ones_are_closed() -> bool:
+        serving.close_late()
+        return not serving._since
+
+    wait_until(late_ones_are_closed, "unfinished requests are ended")
+    for connection in held:
+        connection.close()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        assert answer.read() == b"scrape 1\n"
