@@ -12,7 +12,9 @@ from cffi import FFI
 
 SOURCE_DIR = Path(__file__).parent / "src"
 BLOCK = re.compile(r"/\* cdef-begin \*/(.*?)/\* cdef-end \*/", re.S)
-HEADERS = [path.name for path in sorted(SOURCE_DIR.glob("*.h"), key=lambda path: (path.name != "layout.h", path.name))]
+FIRST = ["metrics_layout.h", "layout.h"]
+"""The others build on them."""
+HEADERS = FIRST + sorted({path.name for path in SOURCE_DIR.glob("*.h")} - set(FIRST))
 DEFINES = [("_GNU_SOURCE", None)]
 if os.environ.get("RINGMQ_CRASH_POINTS") == "1":
     DEFINES.append(("RMQ_CRASH_POINTS", None))  # test build only: named points where a worker may kill itself

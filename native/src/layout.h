@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "metrics_layout.h"
+
 /* cdef-begin */
 #define RMQ_READERS_MAX 16
 #define RMQ_PRODUCERS_MAX 17 /* request rings: readers 0..15, then control (index 16) */
@@ -39,21 +41,6 @@
 #define RMQ_ROLE_HA 6 /* a master's HA writer, a slave's HA client */
 #define RMQ_ROLE_METRICS 7
 #define RMQ_ROLE_READ 8
-
-/* What a request's time is counted up to, each since it was taken from its socket. One histogram per role and place. */
-#define RMQ_LATENCY_BUCKETS 26       /* 0: below 1 us, i: below 2^i us, the last: the rest, from 2^24 us = 17 s on */
-#define RMQ_LATENCY_PLACES 2
-#define RMQ_READ_LATENCY_QUEUED 0    /* in the request ring */
-#define RMQ_READ_LATENCY_ANSWERED 1  /* its answer is encoded */
-#define RMQ_WRITE_LATENCY_APPENDED 0
-#define RMQ_FLUSH_LATENCY_FLUSHED 0  /* of those that wait for it */
-#define RMQ_FLUSH_LATENCY_REPLICATED 1
-#define RMQ_CONTROL_LATENCY_ANSWERED 0 /* requests that control answers */
-struct rmq_latency {
-    uint64_t sum_ns;
-    uint64_t counts[RMQ_LATENCY_BUCKETS];
-    uint8_t pad[40];
-};
 
 /* confirm_policy: which words bound what consumers may see, bits. */
 #define RMQ_CONFIRM_APPENDED 0 /* ASYNC_FLUSH */
@@ -451,14 +438,6 @@ struct rmq_ha_link {
     uint8_t reserved[16];
 };
 
-#define RMQ_PULLED_CAPACITY 65536 /* per reader, sparse */
-#define RMQ_PULLED_CELLS 131072
-struct rmq_pulled_table {
-    uint64_t count;              /* entries in use, from the first on */
-    uint64_t overflow;           /* pulls that found no place */
-    uint8_t pad[48];
-};
-
 /* First pages of the plane. */
 struct rmq_plane_header {
     uint64_t magic;    /* "RMQPLANE" */
@@ -514,31 +493,6 @@ struct rmq_plane_header {
 struct rmq_ha_order {
     uint32_t length;
     char json[1020];
-};
-
-/* reader -> control: a send that took longer than slow_request_ms. Times since it was received. */
-struct rmq_slow_request {
-    int64_t received_wall_ms;
-    uint32_t topic_id;
-    int32_t queue_id;
-    int32_t code;                /* of the request */
-    int16_t answer_code;
-    uint16_t port;
-    uint8_t host[16];            /* network order */
-    uint32_t v6;
-    uint32_t bytes;              /* the frame */
-    uint32_t queued_us, appended_us, kept_us, answered_us;
-};
-#define RMQ_SLOW_SLOTS 64
-
-/* What pulls of one group took of one queue, counted by one reader (pulled.h). 48 bytes. */
-struct rmq_pulled {
-    uint64_t key;                /* group id << 32 | queue slot; may be there twice where a reader died */
-    uint64_t messages;
-    uint64_t bytes;
-    uint64_t next_offset;        /* of the latest pull that found something */
-    int64_t time_mono_ms;        /* of it */
-    uint64_t reserved;
 };
 
 /* reader -> control: an offset committed by a pull. */
@@ -618,10 +572,6 @@ _Static_assert(sizeof(struct rmq_subscription_copy) == 240, "subscription");
 _Static_assert(sizeof(struct rmq_request) == 128, "request");
 _Static_assert(sizeof(struct rmq_completion) == 48, "completion");
 _Static_assert(sizeof(struct rmq_parked) == 80, "parked");
-_Static_assert(sizeof(struct rmq_latency) == 256, "latency");
-_Static_assert(sizeof(struct rmq_slow_request) == 64, "slow request");
-_Static_assert(sizeof(struct rmq_pulled) == 48, "pulled");
-_Static_assert(RMQ_PULLED_CELLS == 2 * RMQ_PULLED_CAPACITY, "pulled");
 _Static_assert(sizeof(struct rmq_ring) == 192, "ring");
 _Static_assert(sizeof(struct rmq_inbox_record) == 56, "inbox record");
 _Static_assert(sizeof(struct rmq_verdict) == 32, "verdict");
