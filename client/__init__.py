@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         BrokerError,
         ClientClosedError,
         ConnectError,
+        ReplyTimeoutError,
         RequestTimeoutError,
         RingmqError,
         RouteError,
@@ -35,14 +36,17 @@ if TYPE_CHECKING:
     from ringmq.client.interceptors import Interceptor
     from ringmq.client.local_offsets import OffsetFileError
     from ringmq.client.offsets import ConsumeFrom
-    from ringmq.client.producer import Producer, SendResult, SendStatus
+    from ringmq.client.producer import Producer
     from ringmq.client.queue_reader import PullOptions
+    from ringmq.client.request_reply import compose_reply
     from ringmq.client.retry import RetryPolicy
     from ringmq.client.security.credentials import Credentials
     from ringmq.client.security.tls import TlsSettings
     from ringmq.client.send_request import BodyRules, compose_message
+    from ringmq.client.send_result import SendResult, SendStatus
     from ringmq.client.settings import ConnectionSettings
     from ringmq.client.subscriptions import Sql92
+    from ringmq.client.transactions import TransactionProducer, TransactionResult, TransactionState
     from ringmq.remoting.flags import Compression
     from ringmq.remoting.message import Message, MessageExt
     from ringmq.remoting.message_queue import MessageQueue
@@ -67,6 +71,7 @@ __all__ = [
     "Producer",
     "PullOptions",
     "RejectMessage",
+    "ReplyTimeoutError",
     "RequestTimeoutError",
     "RetryLater",
     "RetryPolicy",
@@ -78,11 +83,15 @@ __all__ = [
     "Sql92",
     "TlsError",
     "TlsSettings",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
     "allocate_averagely",
     "allocate_by_circle",
     "allocate_by_config",
     "allocate_by_hash",
     "compose_message",
+    "compose_reply",
 ]
 
 # Loaded when it is named: who needs one rule of the SDK, as each of Spark's workers does, should not load all of it.
@@ -101,6 +110,7 @@ _HOME = {
     "BrokerError": "ringmq.client.errors",
     "ClientClosedError": "ringmq.client.errors",
     "ConnectError": "ringmq.client.errors",
+    "ReplyTimeoutError": "ringmq.client.errors",
     "RequestTimeoutError": "ringmq.client.errors",
     "RingmqError": "ringmq.client.errors",
     "RouteError": "ringmq.client.errors",
@@ -108,8 +118,8 @@ _HOME = {
     "TlsError": "ringmq.client.errors",
     "ConsumeFrom": "ringmq.client.offsets",
     "Producer": "ringmq.client.producer",
-    "SendResult": "ringmq.client.producer",
-    "SendStatus": "ringmq.client.producer",
+    "SendResult": "ringmq.client.send_result",
+    "SendStatus": "ringmq.client.send_result",
     "PullOptions": "ringmq.client.queue_reader",
     "RetryPolicy": "ringmq.client.retry",
     "BodyRules": "ringmq.client.send_request",
@@ -117,6 +127,10 @@ _HOME = {
     "Credentials": "ringmq.client.security.credentials",
     "TlsSettings": "ringmq.client.security.tls",
     "Interceptor": "ringmq.client.interceptors",
+    "TransactionProducer": "ringmq.client.transactions",
+    "TransactionResult": "ringmq.client.transactions",
+    "TransactionState": "ringmq.client.transactions",
+    "compose_reply": "ringmq.client.request_reply",
     "compose_message": "ringmq.client.send_request",
     "Compression": "ringmq.remoting.flags",
     "Message": "ringmq.remoting.message",

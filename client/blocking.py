@@ -11,29 +11,33 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
 from ringmq.client import producer as async_producer
+from ringmq.client import transactions
+from ringmq.client.accumulator import BATCH_BYTES_MAX
 from ringmq.client.allocation import AllocationStrategy, allocate_averagely
 from ringmq.client.cluster import StoreFolder
 from ringmq.client.consume_retry import ConsumeRetry
 from ringmq.client.errors import ClientClosedError
 from ringmq.client.handler_runner import HandlerRunner
 from ringmq.client.offsets import ConsumeFrom
-from ringmq.client.producer import SendResult
+from ringmq.client.producer import QueueSelector
 from ringmq.client.queue_reader import PullOptions
 from ringmq.client.retry import RetryPolicy
 from ringmq.client.runtime import each
 from ringmq.client.send_request import BodyRules, SendRequest
+from ringmq.client.send_result import SendResult
 from ringmq.client.settings import ConnectionSettings
 from ringmq.client.subscriptions import Sql92, Topics
 from ringmq.client.thread_loop import ThreadLoop
+from ringmq.client.transactions import Check, Local, TransactionResult
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
-__all__ = ["Cluster", "Consumer", "Producer"]
+__all__ = ["Cluster", "Consumer", "Producer", "TransactionProducer"]
 
 log = logging.getLogger("ringmq.client")
 
@@ -94,6 +98,8 @@ class Producer(_Blocking[async_producer.Producer]):
         body_rules: BodyRules | None = None,
         in_flight_max: int = async_producer.IN_FLIGHT_REQUESTS_MAX,
         in_flight_bytes_max: int = async_producer.IN_FLIGHT_BYTES_MAX,
+        linger_ms: int = 0,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
         settings: ConnectionSettings | None = None,
     ) -> None:
         client = async_producer.Producer(
@@ -103,13 +109,44 @@ class Producer(_Blocking[async_producer.Producer]):
             body_rules=body_rules,
             in_flight_max=in_flight_max,
             in_flight_bytes_max=in_flight_bytes_max,
+            linger_ms=linger_ms,
+            batch_bytes_max=batch_bytes_max,
             settings=settings,
         )
         super().__init__(client, f"producer {group}")
 
-    def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
+    def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        sharding_key: str | None = None,
+    ) -> SendResult:
         """Send one message and wait until it is stored."""
-        return self._loop.run(self._client.send(message, queue=queue))
+        return self._loop.run(self._client.send(message, queue=queue, selector=selector, sharding_key=sharding_key))
+
+    def request(
+        self,
+        message: Message,
+        timeout_ms: int = async_producer.REQUEST_TIMEOUT_MS,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        sharding_key: str | None = None,
+    ) -> MessageExt:
+        """Send `message` and wait for a consumer's reply."""
+        return self._loop.run(
+            self._client.request(message, timeout_ms, queue=queue, selector=selector, sharding_key=sharding_key)
+        )
+
+    def reply(self, request: Message, body: bytes, properties: dict[str, str] | None = None) -> SendResult:
+        """Answer a message that was received and that somebody waits for."""
+        return self._loop.run(self._client.reply(request, body, properties))
+
+    def recall(self, topic: str, handle: str) -> str:
+        """Take back a delayed message by its `SendResult.recall_handle`."""
+        return self._loop.run(self._client.recall(topic, handle))
 
     def begin_request(self, request: SendRequest) -> concurrent.futures.Future[SendResult]:
         """Send a request that was made before; the future gives what `send` returns or raises."""
@@ -131,6 +168,19 @@ class Producer(_Blocking[async_producer.Producer]):
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The topic's write queues."""
         return self._loop.run(self._client.queues(topic))
+
+
+class TransactionProducer(Producer):
+    """Blocking twin of `ringmq.client.TransactionProducer`: `check` and `local` are plain functions, called in threads
+    of their own, which may use this producer and others."""
+
+    def __init__(self, *args: Any, check: Check, **options: Any) -> None:
+        self._transactional = transactions.TransactionProducer(*args, check=check, **options)
+        _Blocking.__init__(self, self._transactional, f"producer {self._transactional.group}")
+
+    def send_in_transaction(self, message: Message, local: Local) -> TransactionResult:
+        """Store `message` as a half, run `local` with it, publish or drop it."""
+        return self._loop.run(self._transactional.send_in_transaction(message, local))
 
 
 class Consumer(_Blocking[async_consumer.Consumer]):

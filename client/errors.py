@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringmq.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from ringmq.client.producer import SendResult
+    from ringmq.client.send_result import SendResult
 
 
 # What stock's authentication and authorisation say, and which of the client's settings it is about.
@@ -53,6 +53,15 @@ class RequestTimeoutError(RingmqError):
     def __init__(self, address: str, timeout_ms: int) -> None:
         super().__init__(f"{address} did not answer within {timeout_ms} ms")
         self.address = address
+        self.timeout_ms = timeout_ms
+
+
+class ReplyTimeoutError(RingmqError):
+    """A request was stored, and no consumer of `topic` has replied in time."""
+
+    def __init__(self, topic: str, timeout_ms: int) -> None:
+        super().__init__(f"no consumer of topic {topic} replied within {timeout_ms} ms")
+        self.topic = topic
         self.timeout_ms = timeout_ms
 
 

@@ -14,7 +14,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, MessageExt
 
 if TYPE_CHECKING:
-    from ringmq.client.producer import SendResult
+    from ringmq.client.send_result import SendResult
 
 log = logging.getLogger("ringmq.client")
 

@@ -11,12 +11,11 @@ import random
 import time
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import AsyncIterable, Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from ringmq.client.accumulator import BATCH_BYTES_MAX, Accumulator
 from ringmq.client.connection import BrokerConnection, ResponseFuture
 from ringmq.client.errors import (
     BrokerError,
@@ -31,55 +30,44 @@ from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.identity import new_client_id, new_key_generator, now_ms
 from ringmq.client.interceptors import SendScope
 from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
+from ringmq.client.recall import broker_of_handle
 from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.request_reply import WaitingRequests, compose_reply
 from ringmq.client.retry import RetryPolicy, backoff_ms
 from ringmq.client.room import Room
-from ringmq.client.routes import QueueChooser
+from ringmq.client.routes import QueueChooser, queue_of_key
 from ringmq.client.runtime import Task, create_task, gather, sleep
-from ringmq.client.send_request import BodyRules, SendRequest, TopicHeader, prepare_batch, prepare_message
-from ringmq.client.settings import ConnectionSettings
+from ringmq.client.send_request import (
+    BodyRules,
+    SendRequest,
+    TopicHeader,
+    check_message,
+    prepare_batch,
+    prepare_message,
+)
+from ringmq.client.send_result import SendResult, SendStatus, read_result
+from ringmq.client.settings import TIMEOUT_MS_MAX, ConnectionSettings
+from ringmq.remoting import properties as names
+from ringmq.remoting.client_headers import RecallMessageRequestHeader
 from ringmq.remoting.codes import SEND_STORED_CODES, RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.heartbeat import HeartbeatData
-from ringmq.remoting.message import Message
+from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.names import InvalidName, check_group
+
+__all__ = ["Producer", "QueueSelector", "SendResult", "SendStatus"]
+
+QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""Picks the queue of a message from its topic's write queues."""
 
 log = logging.getLogger("ringmq.client")
 
 IN_FLIGHT_REQUESTS_MAX = 1024  # a broker at 10,000/s answers these in 0.1 s, half of what stock lets a send queue
 IN_FLIGHT_BYTES_MAX = 64 << 20
+REQUEST_TIMEOUT_MS = 3000
+ASKED_TOPICS_MAX = 10_000
 ROUTE_PAUSE_S = 0.1  # between looks at a route that has no broker just now
-
-
-class SendStatus(Enum):
-    """The message is stored; all but OK mean that a wait for disk or replicas ran out of time, or had nothing left to
-    wait for (SLAVE_NOT_AVAILABLE)."""
-
-    OK = ResponseCode.SUCCESS
-    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
-    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
-    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
-
-
-@dataclass(frozen=True, slots=True)
-class SendResult:
-    """Where a message (or the first one of a batch) was stored.
-
-    `message_ids` are the UNIQ_KEYs, one per message; `offset_message_ids` name the places in the broker's log.
-    Consumers of a batch see one UNIQ_KEY for all its messages: brokers append the batch's own to each.
-    """
-
-    status: SendStatus
-    queue: MessageQueue
-    queue_offset: int
-    message_ids: tuple[str, ...]
-    offset_message_ids: tuple[str, ...]
-
-    @property
-    def message_id(self) -> str:
-        """The UNIQ_KEY of the (first) message."""
-        return self.message_ids[0]
 
 
 class _Begun(NamedTuple):
@@ -104,6 +92,8 @@ class Producer:
     """Sends messages for one producer group. Use it on one event loop, as an async context manager.
 
     `in_flight_max` and `in_flight_bytes_max` bound what is sent and not answered; a send over the bound waits.
+    With `linger_ms` messages given to `send` wait so long for others of their topic (or until `batch_bytes_max`) and
+    travel in one request; each `send` still returns its own message's result.
     """
 
     def __init__(
@@ -115,6 +105,8 @@ class Producer:
         body_rules: BodyRules | None = None,
         in_flight_max: int = IN_FLIGHT_REQUESTS_MAX,
         in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
+        linger_ms: int = 0,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
         settings: ConnectionSettings | None = None,
     ) -> None:
         try:
@@ -131,6 +123,9 @@ class Producer:
         self._interceptors = self._settings.interceptors
         self._before_request = self._settings.request_hook()
         self._keys = new_key_generator()
+        self._accumulator = Accumulator(linger_ms, batch_bytes_max, self._send_together) if linger_ms else None
+        self._requests = WaitingRequests(self.client_id)
+        self._asked_topics: set[str] = set()  # whose brokers know where our replies go
         self._headers: dict[str, TopicHeader] = {}
         self._choosers: dict[str, QueueChooser] = {}
         self._tasks: list[Task[None]] = []
@@ -151,7 +146,7 @@ class Producer:
         """Begin; connections are made by the first send. To be called on the event loop."""
         if self._started:
             return
-        self._client = RemotingClient(self._settings)
+        self._client = RemotingClient(self._settings, on_server_request=self._on_server_request)
         name_servers = NameServers(self._client, self._name_server_addresses, self._settings.request_timeout_ms)
         self._routes = RouteTable(name_servers)
         self._heartbeats = Heartbeats(self._client, self._routes, self._describe, masters_only=True)
@@ -165,6 +160,8 @@ class Producer:
         """Wait for what is in flight (their time-outs bound it), take leave of the brokers, close."""
         if not self._started:
             return
+        if self._accumulator is not None:
+            await self._accumulator.flush()
         self._started = False
         await self._room.wait_empty()
         for task in self._tasks:
@@ -184,8 +181,25 @@ class Producer:
 
     # ---- sending ----
 
-    async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
-        """Send one message and return where it is stored. Raises `SendError`, or ValueError for a bad message."""
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        sharding_key: str | None = None,
+    ) -> SendResult:
+        """Send one message and return where it is stored. Raises `SendError`, or ValueError for a bad message.
+
+        It goes to `queue`, to the one that `selector` picks from the topic's write queues, or to the one that all
+        messages with `sharding_key` go to while the topic has as many queues; else the queues are taken in turn.
+        """
+        if selector is not None or sharding_key is not None:
+            queue = await self._select(message, queue, selector, sharding_key)
+        if self._accumulator is not None and self._accumulator.takes(message):
+            self._check_started()
+            check_message(message, self._body_rules)
+            return await self._accumulator.send(message, queue)
         return await self._send_one(self._prepared(message, queue))
 
     async def send_request(self, request: SendRequest) -> SendResult:
@@ -221,6 +235,53 @@ class Producer:
         _conclude(request, None)
         await connection.wait_writable()
 
+    async def request(
+        self,
+        message: Message,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        sharding_key: str | None = None,
+    ) -> MessageExt:
+        """Send `message` and wait for the reply of a consumer (its `reply`, or stock's), `timeout_ms` in all.
+
+        Raises `ReplyTimeoutError` when no reply comes, `SendError` when the message could not be stored.
+        """
+        if not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
+            raise ValueError(f"timeout_ms must be 1 to {TIMEOUT_MS_MAX}, not {timeout_ms}")
+        self._check_started()
+        deadline = time.monotonic() + timeout_ms / 1000
+        correlation_id = self._requests.mark(message, timeout_ms)
+        try:
+            await self._make_known(message.topic)
+            await self.send(message, queue=queue, selector=selector, sharding_key=sharding_key)
+            left_s = max(0.0, deadline - time.monotonic())
+            return await self._requests.reply_to(correlation_id, message.topic, timeout_ms, left_s)
+        finally:
+            self._requests.forget(correlation_id)
+
+    async def reply(self, request: Message, body: bytes, properties: dict[str, str] | None = None) -> SendResult:
+        """Answer a message that was received and that somebody waits for (see `request`). Raises ValueError for one
+        that is no request, `SendError` when the asker is gone."""
+        return await self.send(compose_reply(request, body, properties))
+
+    async def recall(self, topic: str, handle: str) -> str:
+        """Take back a delayed message by its `SendResult.recall_handle`, before it is delivered; its UNIQ_KEY.
+
+        Raises `BrokerError` when the broker refuses (it is too late, or recalling is off: `recallMessageEnable`).
+        """
+        self._check_started()
+        broker_name = broker_of_handle(handle)
+        route = await self._routes.for_sending(topic)
+        address = route.master_address(broker_name)
+        if address is None:
+            raise RouteError(f"broker {broker_name} of topic {topic} is not registered", may_pass=True)
+        header = RecallMessageRequestHeader(producer_group=self.group, topic=topic, recall_handle=handle)
+        fields = {**header.encode(), "bname": broker_name}
+        answer = await self._client.call(address, RequestCode.RECALL_MESSAGE, fields, timeout_ms=self._retry.budget_ms)
+        return answer.ext_fields.get("msgId", "")
+
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The topic's write queues, to choose one for `queue=` (messages of one queue keep their order)."""
         self._check_started()
@@ -249,6 +310,41 @@ class Producer:
             raise
         request.queue, request.scope = queue, scope
         return request
+
+    async def _send_together(self, messages: Sequence[Message], queue: MessageQueue | None) -> SendResult:
+        request = self._prepared(messages[0], queue) if len(messages) == 1 else self._prepared_batch(messages, queue)
+        return await self._send_one(request)
+
+    async def _select(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        sharding_key: str | None,
+    ) -> MessageQueue:
+        if queue is not None or (selector is not None and sharding_key is not None):
+            raise ValueError("give one of queue, selector and sharding_key")
+        queues = await self.queues(message.topic)
+        if selector is not None:
+            return selector(queues, message)
+        if not sharding_key:
+            raise ValueError("sharding_key must not be empty")
+        message.properties[names.SHARDING_KEY] = sharding_key
+        return queue_of_key(queues, sharding_key)
+
+    async def _make_known(self, topic: str) -> None:
+        """Every broker of the topic must know this client before a reply can come over it."""
+        if topic not in self._asked_topics:
+            route = await self._routes.for_sending(topic)
+            addresses = {route.master_address(name) for name in route.addresses} - {None}
+            taken = await gather(*(self._heartbeats.send_to(address) for address in addresses if address))
+            if all(taken) and len(self._asked_topics) < ASKED_TOPICS_MAX:
+                self._asked_topics.add(topic)
+
+    def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            return self._requests.take(request)
+        return None
 
     async def _send_one(self, request: SendRequest) -> SendResult:
         begun = self._begin_nowait(request)
@@ -336,7 +432,7 @@ class Producer:
             request.scope.answered(address, answer)
         if answer.code not in SEND_STORED_CODES:
             return BrokerError(address, answer.code, answer.remark)
-        result = _result(request, chosen, answer)
+        result = read_result(request, chosen, answer)
         wants_another = self._retry.another_broker_when_not_store_ok and request.queue is None
         return NotStoreOkError(result) if wants_another and result.status is not SendStatus.OK else result
 
@@ -463,16 +559,3 @@ class Producer:
 def _conclude(request: SendRequest, result: SendResult | None, error: BaseException | None = None) -> None:
     if request.scope is not None:
         request.scope.end(result, error)
-
-
-def _result(request: SendRequest, chosen: MessageQueue, answer: RemotingCommand) -> SendResult:
-    fields = answer.ext_fields
-    queue_id = int(fields.get("queueId", chosen.queue_id))
-    queue = chosen if queue_id == chosen.queue_id else MessageQueue(chosen.topic, chosen.broker_name, queue_id)
-    return SendResult(
-        SendStatus.OK if answer.code == 0 else SendStatus(answer.code),
-        queue,
-        int(fields.get("queueOffset", -1)),
-        request.message_ids,
-        tuple(fields.get("msgId", "").split(",")),
-    )

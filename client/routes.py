@@ -4,7 +4,7 @@ Reading rules of RocketMQ's clients (`MQClientInstance.topicRouteData2TopicPubli
 the queue data allows writing and the broker has an address for id 0; read queues where it allows reading.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ringmq.remoting.flags import Perm
@@ -66,6 +66,16 @@ def route_from_template(topic: str, template: TopicRoute, queue_count_max: int) 
         MessageQueue(topic, q.broker_name, q.queue_id) for q in template.write_queues if q.queue_id < queue_count_max
     )
     return TopicRoute(topic, write, (), template.addresses)
+
+
+def queue_of_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
+    """The queue of all messages with this sharding key, as `SelectMessageQueueByHash` has it: Java's hash of the text,
+    modulo the number of queues."""
+    units = key.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for at in range(0, len(units), 2):
+        hashed = (31 * hashed + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return queues[abs(hashed - (1 << 32) if hashed >> 31 else hashed) % len(queues)]
 
 
 class QueueChooser:

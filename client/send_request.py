@@ -16,7 +16,7 @@ from ringmq.client.name_servers import NEW_TOPIC_QUEUES
 from ringmq.remoting import properties as names
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode
 from ringmq.remoting.command import FLAG_ONEWAY, RemotingCommand, decode_frame
-from ringmq.remoting.flags import Compression
+from ringmq.remoting.flags import Compression, MessageSysFlag
 from ringmq.remoting.message import MAX_BODY_BYTES, Message
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.names import AUTO_CREATE_TOPIC, InvalidName, check_topic
@@ -27,6 +27,9 @@ _ELEMENT: Final = struct.Struct(">iiiii")  # of a batch, as `ringmq.remoting.bat
 _ELEMENT_BYTES: Final = _ELEMENT.size + 2
 _ENTRY: Final = struct.Struct(">hci")  # of a one-letter key
 _BINARY_TYPE: Final = 1 << 24
+DELAY_LEVEL_MAX: Final = 1000  # brokers have 18 unless told otherwise, and take the last one for more
+DELAY_MS_MAX: Final = 400 * 86_400_000  # brokers have bounds of their own (timerMaxDelaySec, 3 days)
+REPLY_TYPE: Final = "reply"  # of property MSG_TYPE
 _MULTI_MESSAGE_PROPERTIES: Final = frozenset({names.DELAY, names.TRAN_MSG}) | names.TIMER_PROPERTIES
 
 
@@ -42,6 +45,7 @@ class SendRequest:
     born_timestamp_ms: int
     message_ids: tuple[str, ...]
     is_batch: bool = False
+    code: int = RequestCode.SEND_MESSAGE_V2
     queue: MessageQueue | None = None  # the caller's choice; None takes the queues in turn
     scope: SendScope | None = None  # of the interceptors, where there are any
 
@@ -64,9 +68,16 @@ def compose_message(
     keys: str | Sequence[str] = (),
     properties: dict[str, str] | None = None,
     flag: int = 0,
+    delay_level: int | None = None,
+    delay_ms: int | None = None,
+    deliver_at_ms: int | None = None,
 ) -> Message:
-    """A message from its parts. Several keys are separated by a blank, so a key holds none. Raises ValueError."""
-    all_properties: dict[str, str] = {}
+    """A message from its parts. Several keys are separated by a blank, so a key holds none.
+
+    At most one of `delay_level` (of the broker's `messageDelayLevel`, from 1), `delay_ms` and `deliver_at_ms` (wall
+    time) says when consumers see it. Raises ValueError.
+    """
+    all_properties = _delay_properties(delay_level, delay_ms, deliver_at_ms)
     key_list = [keys] if isinstance(keys, str) else list(keys)
     if key_list:
         for key in key_list:
@@ -79,6 +90,25 @@ def compose_message(
         names.check_property(name, value)
         all_properties[name] = value
     return Message(topic, body, all_properties, flag)
+
+
+def _delay_properties(level: int | None, delay_ms: int | None, deliver_at_ms: int | None) -> dict[str, str]:
+    given = {
+        name: (property_name, value, limit)
+        for name, property_name, value, limit in (
+            ("delay_level", names.DELAY, level, DELAY_LEVEL_MAX),
+            ("delay_ms", names.TIMER_DELAY_MS, delay_ms, DELAY_MS_MAX),
+            ("deliver_at_ms", names.TIMER_DELIVER_MS, deliver_at_ms, 1 << 62),
+        )
+        if value is not None
+    }
+    if len(given) > 1:
+        raise ValueError(f"a message is delayed by one of {', '.join(given)}, not by all")
+    for name, (property_name, value, limit) in given.items():
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
+            raise ValueError(f"{name} must be 1 to {limit}, not {value!r}")
+        return {property_name: str(value)}
+    return {}
 
 
 def prepare_message(message: Message, next_key: Callable[[int], str], now_ms: int, rules: BodyRules) -> SendRequest:
@@ -96,7 +126,20 @@ def prepare_message(message: Message, next_key: Callable[[int], str], now_ms: in
     _check_body(body, rules)
     if rules.compression is not None and len(body) >= rules.compress_over_bytes:
         body, sys_flag = compress_body(body, rules.compression, rules.compression_level)
-    return SendRequest(message.topic, body, _properties_bytes(properties), message.flag, sys_flag, now_ms, (uniq_key,))
+    if properties.get(names.TRAN_MSG) == "true":
+        sys_flag |= MessageSysFlag.TRANSACTION_PREPARED
+    encoded = _properties_bytes(properties)
+    request = SendRequest(message.topic, body, encoded, message.flag, sys_flag, now_ms, (uniq_key,))
+    if properties.get(names.MSG_TYPE) == REPLY_TYPE:
+        request.code = RequestCode.SEND_REPLY_MESSAGE_V2
+    return request
+
+
+def check_message(message: Message, rules: BodyRules) -> None:
+    """Raises ValueError for what `prepare_message` would refuse: before a message joins others."""
+    _check_topic(message.topic)
+    _check_body(message.body, rules)
+    _properties_bytes(message.properties)
 
 
 def prepare_batch(
@@ -147,7 +190,8 @@ def prepare_batch(
     body = b"".join(parts)
     _check_body(body, rules)
     batch_properties = {names.UNIQ_KEY: next_key(now_ms), names.WAIT: wait}
-    return SendRequest(topic, body, _properties_bytes(batch_properties), 0, 0, now_ms, tuple(ids), is_batch=True)
+    encoded, code = _properties_bytes(batch_properties), RequestCode.SEND_BATCH_MESSAGE
+    return SendRequest(topic, body, encoded, 0, 0, now_ms, tuple(ids), is_batch=True, code=code)
 
 
 class TopicHeader:
@@ -189,7 +233,7 @@ class TopicHeader:
         head = _HEAD.pack(
             4 + header_length + len(body),
             _BINARY_TYPE | header_length,
-            RequestCode.SEND_BATCH_MESSAGE if request.is_batch else RequestCode.SEND_MESSAGE_V2,
+            request.code,
             LanguageCode.PYTHON,
             VERSION_V5_3_3,
             opaque,

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from ringmq.client.blocking import Producer
-from ringmq.client.producer import SendResult, SendStatus
 from ringmq.client.retry import RetryPolicy
 from ringmq.client.send_request import SendRequest
+from ringmq.client.send_result import SendResult, SendStatus
 from ringmq.spark_bridge.write_errors import WriteError
 
 IN_FLIGHT_MAX = 4

@@ -54,6 +54,12 @@ class AwaitedProducer(Awaited):
         self.blocking.start()
 
 
+class AwaitedTransactionProducer(AwaitedProducer):
+    """See `Awaited`."""
+
+    kind = blocking.TransactionProducer
+
+
 class AwaitedConsumer(Awaited):
     """See `Awaited`."""
 

@@ -1,0 +1,120 @@
+"""Messages that wait a little for others of their kind, to travel in one request. No IO but for waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ringmq.client.runtime import Event, Task, create_task, shield, timeout, wait
+from ringmq.client.send_result import SendResult
+from ringmq.remoting import properties as names
+from ringmq.remoting.message import Message
+from ringmq.remoting.message_queue import MessageQueue
+
+BATCH_BYTES_MAX = 256 << 10
+BATCH_MESSAGES_MAX = 1000
+MESSAGE_OVERHEAD_BYTES = 120  # of a message in a batch: its frame, and the properties that are added
+LINGER_MS_MAX = 30_000
+_ALONE = frozenset({names.DELAY, names.TRAN_MSG, names.MSG_TYPE, names.CORRELATION_ID}) | names.TIMER_PROPERTIES
+
+SendTogether = Callable[[Sequence[Message], MessageQueue | None], Awaitable[SendResult]]
+
+
+class _Kind(NamedTuple):
+    """What messages of one request have in common."""
+
+    topic: str
+    queue: MessageQueue | None
+    wait: str
+
+
+@dataclass(eq=False, slots=True)
+class _Gathering:
+    """Messages that will leave together."""
+
+    messages: list[Message] = field(default_factory=list)
+    size_bytes: int = 0
+    is_full: Event = field(default_factory=Event)
+    sending: Task[SendResult] | None = None
+
+
+class Accumulator:
+    """Gathers messages for `linger_ms` or up to `batch_bytes_max`, then sends them by `send`."""
+
+    def __init__(self, linger_ms: int, batch_bytes_max: int, send: SendTogether) -> None:
+        if not 1 <= linger_ms <= LINGER_MS_MAX:
+            raise ValueError(f"linger_ms must be 0 (off) to {LINGER_MS_MAX}, not {linger_ms}")
+        if batch_bytes_max < 1:
+            raise ValueError(f"batch_bytes_max must be positive, not {batch_bytes_max}")
+        self._linger_s = linger_ms / 1000
+        self._batch_bytes_max = batch_bytes_max
+        self._send = send
+        self._open: dict[_Kind, _Gathering] = {}
+        self._under_way: set[Task[SendResult]] = set()
+
+    def takes(self, message: Message) -> bool:
+        """Whether the message may travel with others: neither delayed nor transactional, and small enough."""
+        return (
+            _ALONE.isdisjoint(message.properties)
+            and not message.topic.startswith("%RETRY%")
+            and _size(message) <= self._batch_bytes_max
+        )
+
+    async def send(self, message: Message, queue: MessageQueue | None) -> SendResult:
+        """Send with others; the result is the message's own. Who stops waiting does not take it back."""
+        kind = _Kind(message.topic, queue, message.properties.get(names.WAIT, "true"))
+        size = _size(message)
+        gathering = self._open.get(kind)
+        if gathering is not None and gathering.size_bytes + size > self._batch_bytes_max:
+            self._close(kind, gathering)
+            gathering = None
+        if gathering is None:
+            gathering = self._open[kind] = _Gathering()
+            gathering.sending = create_task(self._send_later(kind, gathering))
+            self._under_way.add(gathering.sending)
+            gathering.sending.add_done_callback(self._under_way.discard)
+        index = len(gathering.messages)
+        gathering.messages.append(message)
+        gathering.size_bytes += size
+        if index + 1 >= BATCH_MESSAGES_MAX or gathering.size_bytes >= self._batch_bytes_max:
+            self._close(kind, gathering)
+        assert gathering.sending is not None
+        return own_result(await shield(gathering.sending), index)
+
+    async def flush(self) -> None:
+        """Send what is gathered now, and wait for everything under way."""
+        for kind, gathering in list(self._open.items()):
+            self._close(kind, gathering)
+        await wait(list(self._under_way))
+
+    def _close(self, kind: _Kind, gathering: _Gathering) -> None:
+        if self._open.get(kind) is gathering:
+            del self._open[kind]
+        gathering.is_full.set()
+
+    async def _send_later(self, kind: _Kind, gathering: _Gathering) -> SendResult:
+        try:
+            async with timeout(self._linger_s):
+                await gathering.is_full.wait()
+        except TimeoutError:
+            self._close(kind, gathering)
+        return await self._send(gathering.messages, kind.queue)
+
+
+def own_result(together: SendResult, index: int) -> SendResult:
+    """One message's part of the result of a batch: its own ids, its own offset."""
+    if len(together.message_ids) == 1:
+        return together
+    ids = together.offset_message_ids
+    return replace(
+        together,
+        queue_offset=together.queue_offset + index,
+        message_ids=(together.message_ids[index],),
+        offset_message_ids=(ids[index],) if index < len(ids) else (),
+    )
+
+
+def _size(message: Message) -> int:
+    names_and_values = sum(len(name) + len(value) + 2 for name, value in message.properties.items())
+    return len(message.body) + names_and_values + MESSAGE_OVERHEAD_BYTES

@@ -1,0 +1,100 @@
+"""Request and reply over topics, RocketMQ's way: a message says who asks and under which number; the answer is a
+message of the cluster's reply topic, which the broker hands to the asker over its own connection (push 326). No IO.
+"""
+
+import logging
+import uuid
+
+from ringmq.client.compression import DecompressionError, decompress_body
+from ringmq.client.errors import ReplyTimeoutError
+from ringmq.client.runtime import Future, create_future, timeout
+from ringmq.client.send_request import REPLY_TYPE
+from ringmq.remoting import properties as names
+from ringmq.remoting.client_headers import ReplyMessageRequestHeader
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.flags import MessageSysFlag, without_compression
+from ringmq.remoting.message import Message, MessageExt
+from ringmq.remoting.names import reply_topic
+from ringmq.remoting.properties import decode_properties
+
+log = logging.getLogger("ringmq.client")
+
+
+def compose_reply(request: Message, body: bytes, properties: dict[str, str] | None = None) -> Message:
+    """The answer to `request`, a message that was received; any producer may send it. Raises ValueError for a message
+    that nobody waits for an answer to."""
+    asked = request.properties
+    for name in (names.REPLY_TO_CLIENT, names.CORRELATION_ID, names.CLUSTER):
+        if not asked.get(name):
+            raise ValueError(f"the message is no request: it has no property {name}")
+    own = {
+        names.MSG_TYPE: REPLY_TYPE,
+        names.CORRELATION_ID: asked[names.CORRELATION_ID],
+        names.REPLY_TO_CLIENT: asked[names.REPLY_TO_CLIENT],
+        names.TTL: asked.get(names.TTL, "0"),
+    }
+    return Message(reply_topic(asked[names.CLUSTER]), body, {**(properties or {}), **own})
+
+
+class WaitingRequests:
+    """The requests of one producer that wait for their replies."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._waiting: dict[str, Future[MessageExt]] = {}
+
+    def mark(self, message: Message, timeout_ms: int) -> str:
+        """Make `message` a request; its correlation id."""
+        correlation_id = str(uuid.uuid4())
+        message.properties[names.CORRELATION_ID] = correlation_id
+        message.properties[names.REPLY_TO_CLIENT] = self._client_id
+        message.properties[names.TTL] = str(timeout_ms)
+        self._waiting[correlation_id] = create_future()
+        return correlation_id
+
+    async def reply_to(self, correlation_id: str, topic: str, timeout_ms: int, left_s: float) -> MessageExt:
+        """Wait `left_s` of the request's `timeout_ms`. Raises ReplyTimeoutError."""
+        try:
+            async with timeout(left_s):
+                return await self._waiting[correlation_id]
+        except TimeoutError:
+            raise ReplyTimeoutError(topic, timeout_ms) from None
+
+    def forget(self, correlation_id: str) -> None:
+        """Nobody waits for it any more."""
+        self._waiting.pop(correlation_id, None)
+
+    def take(self, request: RemotingCommand) -> RemotingCommand:
+        """A reply that a broker pushes; the answer to the broker. One that comes too late is dropped, as by stock."""
+        try:
+            message = read_reply(request)
+        except (RemotingError, DecompressionError) as error:
+            log.warning("a reply that does not read: %s", error)
+            return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, "process reply message fail")
+        waiting = self._waiting.get(message.properties.get(names.CORRELATION_ID, ""))
+        if waiting is None or waiting.done():
+            log.info("a reply came too late: %s", message.properties.get(names.CORRELATION_ID))
+        else:
+            waiting.set_result(message)
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+
+
+def read_reply(request: RemotingCommand) -> MessageExt:
+    """The message in a push 326. Raises RemotingError, DecompressionError."""
+    header = ReplyMessageRequestHeader.decode(request.ext_fields)
+    body, sys_flag = request.body, header.sys_flag
+    if sys_flag & MessageSysFlag.COMPRESSED:
+        body, sys_flag = decompress_body(body, sys_flag), without_compression(sys_flag)
+    return MessageExt(
+        header.topic,
+        body,
+        decode_properties(header.properties or ""),
+        header.flag,
+        queue_id=header.queue_id,
+        sys_flag=sys_flag,
+        born_timestamp_ms=header.born_timestamp,
+        store_timestamp_ms=header.store_timestamp,
+        reconsume_times=header.reconsume_times or 0,
+    )

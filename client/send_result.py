@@ -1,0 +1,58 @@
+"""What came of a send."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ringmq.client.send_request import SendRequest
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.message_queue import MessageQueue
+
+
+class SendStatus(Enum):
+    """The message is stored; all but OK mean that a wait for disk or replicas ran out of time, or had nothing left to
+    wait for (SLAVE_NOT_AVAILABLE)."""
+
+    OK = ResponseCode.SUCCESS
+    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
+    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
+    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """Where a message (or the first one of a batch) was stored.
+
+    `message_ids` are the UNIQ_KEYs, one per message; `offset_message_ids` name the places in the broker's log.
+    Consumers of a batch see one UNIQ_KEY for all its messages: brokers append the batch's own to each.
+    `recall_handle` takes a delayed message back (`Producer.recall`), where the broker gave one.
+    """
+
+    status: SendStatus
+    queue: MessageQueue
+    queue_offset: int
+    message_ids: tuple[str, ...]
+    offset_message_ids: tuple[str, ...]
+    transaction_id: str | None = None
+    recall_handle: str | None = None
+
+    @property
+    def message_id(self) -> str:
+        """The UNIQ_KEY of the (first) message."""
+        return self.message_ids[0]
+
+
+def read_result(request: SendRequest, chosen: MessageQueue, answer: RemotingCommand) -> SendResult:
+    """The result in an answer with one of the codes that mean "stored"; `chosen` is the queue that was asked for."""
+    fields = answer.ext_fields
+    queue_id = int(fields.get("queueId", chosen.queue_id))
+    queue = chosen if queue_id == chosen.queue_id else MessageQueue(chosen.topic, chosen.broker_name, queue_id)
+    return SendResult(
+        SendStatus.OK if answer.code == 0 else SendStatus(answer.code),
+        queue,
+        int(fields.get("queueOffset", -1)),
+        request.message_ids,
+        tuple(fields.get("msgId", "").split(",")),
+        fields.get("transactionId"),
+        fields.get("recallHandle"),
+    )

@@ -1,0 +1,165 @@
+"""Transactional messages: stored as halves that nobody sees, published or dropped by what a local transaction came to.
+
+`TransactionProducer.send_in_transaction` stores the half, runs the local transaction and tells the broker its end.
+Where that does not arrive, the broker asks any producer of the group later (39), which `check` answers from the
+application's own records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ringmq.client.errors import RingmqError
+from ringmq.client.producer import Producer
+from ringmq.client.runtime import Task, call_outside, create_task, gather
+from ringmq.client.send_result import SendResult, SendStatus
+from ringmq.remoting import properties as names
+from ringmq.remoting.client_headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.flags import MessageSysFlag
+from ringmq.remoting.message import Message, MessageExt, decode_message
+from ringmq.remoting.message_id import decode_offset_id
+
+log = logging.getLogger("ringmq.client")
+
+CHECKS_MAX = 64  # at a time; what is not answered now, the broker asks again
+END_TIMEOUT_MS = 3000
+
+
+class TransactionState(Enum):
+    """What a local transaction came to. UNKNOWN: the broker asks later."""
+
+    COMMIT = int(MessageSysFlag.TRANSACTION_COMMIT)
+    ROLLBACK = int(MessageSysFlag.TRANSACTION_ROLLBACK)
+    UNKNOWN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionResult:
+    """`sent` says where the half is; `confirmed` whether the broker has taken `state` (False: it will ask). `error` is
+    what the local transaction raised: its state is UNKNOWN then."""
+
+    sent: SendResult
+    state: TransactionState
+    confirmed: bool
+    error: Exception | None = None
+
+
+Local = Callable[[Message], TransactionState | Awaitable[TransactionState]]
+Check = Callable[[MessageExt], TransactionState | Awaitable[TransactionState]]
+
+
+class TransactionProducer(Producer):
+    """A `Producer` whose group can be asked how its transactions ended. `check` gets a half message and says so; it is
+    a function, called in a thread, or an async function where the client is an asyncio one. All other arguments are
+    those of `Producer`."""
+
+    def __init__(self, *args: Any, check: Check, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._check = check
+        self._checks: set[Task[None]] = set()
+
+    async def send_in_transaction(self, message: Message, local: Local) -> TransactionResult:
+        """Store `message` as a half, run `local` with it, publish or drop it. Raises `SendError` when the half could
+        not be stored: `local` has not run then. A half that was stored without the safety asked for is dropped, and
+        `local` does not run."""
+        properties = message.properties
+        for name in (names.DELAY, *names.TIMER_PROPERTIES):
+            if name in properties:
+                raise ValueError(f"a transactional message cannot be delayed: property {name}")
+        properties[names.TRAN_MSG] = "true"
+        properties[names.PGROUP] = self.group
+        sent = await self.send(message)
+        state, error = TransactionState.ROLLBACK, None
+        if sent.status is SendStatus.OK:
+            try:
+                state = _state(await call_outside(local, message))
+            except Exception as raised:
+                log.warning("local transaction of message %s failed: %s", sent.message_id, raised)
+                state, error = TransactionState.UNKNOWN, raised
+        return TransactionResult(sent, state, await self._end_own(message, sent, state), error)
+
+    async def close(self) -> None:
+        """Wait for checks under way, then as `Producer.close`."""
+        await gather(*self._checks, return_exceptions=True)
+        await super().close()
+
+    async def _end_own(self, message: Message, sent: SendResult, state: TransactionState) -> bool:
+        """Tell the broker how it ended; whether it has taken it. Where not, it asks later."""
+        route = self._routes.known(message.topic)
+        master = None if route is None else route.master_address(sent.queue.broker_name)
+        if master is None or state is TransactionState.UNKNOWN:
+            return False
+        header = EndTransactionRequestHeader(
+            topic=message.topic,
+            producer_group=self.group,
+            tran_state_table_offset=sent.queue_offset,
+            commit_log_offset=decode_offset_id(sent.offset_message_ids[0])[2],
+            commit_or_rollback=state.value,
+            from_transaction_check=False,
+            msg_id=sent.message_id,
+            transaction_id=sent.transaction_id or sent.message_id,
+        )
+        try:
+            await self._client.call(master, RequestCode.END_TRANSACTION, header.encode(), timeout_ms=END_TIMEOUT_MS)
+        except RingmqError as error:  # not said again: brokers publish a half as often as they are told to
+            log.warning("%s of message %s was not confirmed: %s", state.name, sent.message_id, error)
+            return False
+        return True
+
+    def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.CHECK_TRANSACTION_STATE:
+            return super()._on_server_request(address, request)
+        try:
+            header = CheckTransactionStateRequestHeader.decode(request.ext_fields)
+            message, _ = decode_message(request.body)
+        except RemotingError as error:
+            log.warning("%s asks for a transaction and does not read: %s", address, error)
+            return None
+        if message.properties.get(names.PGROUP) != self.group:
+            log.warning("%s asks for a transaction of group %s", address, message.properties.get(names.PGROUP))
+        elif len(self._checks) >= CHECKS_MAX:
+            log.warning("%d transactions are being checked; %s will ask again", CHECKS_MAX, address)
+        else:
+            task = create_task(self._answer_check(address, header, message))
+            self._checks.add(task)
+            task.add_done_callback(self._checks.discard)
+        return None
+
+    async def _answer_check(self, address: str, check: CheckTransactionStateRequestHeader, message: MessageExt) -> None:
+        """Ask the application, tell the broker."""
+        message.topic = message.properties.get(names.REAL_TOPIC, message.topic)
+        unique = message.properties.get(names.UNIQ_KEY) or message.msg_id
+        try:
+            state = _state(await call_outside(self._check, message))
+        except Exception as error:
+            log.warning("check of transactional message %s failed; the broker asks again: %s", unique, error)
+            return
+        header = EndTransactionRequestHeader(
+            topic=message.topic,
+            producer_group=self.group,
+            tran_state_table_offset=check.tran_state_table_offset,
+            commit_log_offset=check.commit_log_offset,
+            commit_or_rollback=state.value,
+            from_transaction_check=True,
+            msg_id=unique,
+            transaction_id=check.transaction_id or unique,
+        )
+        try:
+            await self._client.send_oneway(
+                address, RemotingCommand.request(RequestCode.END_TRANSACTION, header.encode(), oneway=True)
+            )
+        except RingmqError as error:
+            log.warning("%s of message %s did not leave: %s", state.name, unique, error)
+
+
+def _state(told: object) -> TransactionState:
+    if not isinstance(told, TransactionState):
+        raise TypeError(f"a transaction ends in a TransactionState, not in {told!r}")
+    return told

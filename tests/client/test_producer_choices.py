@@ -1,0 +1,210 @@
+"""Where a message goes, when, and with whom: selectors, sharding keys, delays, recall handles, lingering batches."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from ringmq.client import (
+    Message,
+    MessageQueue,
+    Producer,
+    ReplyTimeoutError,
+    RetryPolicy,
+    SendError,
+    compose_message,
+    compose_reply,
+)
+from ringmq.client.accumulator import Accumulator, own_result
+from ringmq.client.recall import broker_of_handle
+from ringmq.client.routes import queue_of_key
+from ringmq.client.send_request import BodyRules, prepare_message
+from ringmq.client.send_result import SendResult, SendStatus
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.flags import MessageSysFlag
+from tests.client.awaited import AwaitedProducer
+from tests.client.fake_broker import Deed, FakeCluster, refuse
+
+QUEUES = tuple(MessageQueue("T", "a", number) for number in range(8))
+
+
+@pytest.fixture(autouse=True, params=["asyncio", "blocking"])
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test runs over both transports."""
+    if request.param == "blocking":
+        monkeypatch.setitem(globals(), "Producer", AwaitedProducer)
+
+
+@pytest.mark.parametrize(
+    ("key", "java_hash"),
+    [
+        ("abc", 96354),
+        ("Aa", 2112),
+        ("BB", 2112),
+        ("polygenelubricants", -(1 << 31)),
+        ("\U0001f600", 0xD83D * 31 + 0xDE00),
+    ],
+)
+def test_sharding_keys_hash_as_in_java(key: str, java_hash: int) -> None:
+    for count in (1, 3, 8):
+        assert queue_of_key(QUEUES[:count], key).queue_id == abs(java_hash) % count
+
+
+async def test_messages_go_where_they_are_sent() -> None:
+    async with FakeCluster(topics={"T": 8}) as cluster, Producer(cluster.namesrv) as producer:
+        for key in ("abc", "Aa", "BB"):
+            result = await producer.send(Message("T", b"x"), sharding_key=key)
+            assert result.queue == queue_of_key(QUEUES, key)
+        assert cluster.broker.queues["T", 2112 % 8][0].properties["__SHARDINGKEY"] == "Aa"
+        chosen = await producer.send(Message("T", b"5"), selector=lambda queues, m: queues[int(m.body)])
+        assert chosen.queue == QUEUES[5]
+        for wrong in (
+            {"queue": QUEUES[0], "sharding_key": "k"},
+            {"selector": lambda queues, m: queues[0], "sharding_key": "k"},
+            {"queue": QUEUES[0], "selector": lambda queues, m: queues[0]},
+        ):
+            with pytest.raises(ValueError, match="one of queue, selector and sharding_key"):
+                await producer.send(Message("T", b"x"), **wrong)
+        with pytest.raises(ValueError, match="must not be empty"):
+            await producer.send(Message("T", b"x"), sharding_key="")
+
+
+@pytest.mark.parametrize(
+    ("options", "properties"),
+    [
+        ({"delay_level": 3}, {"DELAY": "3"}),
+        ({"delay_ms": 1500}, {"TIMER_DELAY_MS": "1500"}),
+        ({"deliver_at_ms": 1_800_000_000_000}, {"TIMER_DELIVER_MS": "1800000000000"}),
+        ({}, {}),
+    ],
+)
+def test_delays_are_properties(options: dict[str, Any], properties: dict[str, str]) -> None:
+    assert compose_message("T", b"", **options).properties == properties
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"delay_level": 0}, "delay_level must be 1 to 1000, not 0"),
+        ({"delay_ms": -1}, "delay_ms must be 1 to"),
+        ({"deliver_at_ms": 1.5}, "deliver_at_ms must be 1 to"),
+        ({"delay_level": 1, "delay_ms": 1}, "one of delay_level, delay_ms"),
+    ],
+)
+def test_wrong_delays_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        compose_message("T", b"", **options)
+
+
+def test_requests_say_what_they_are() -> None:
+    def prepared(message: Message) -> Any:
+        return prepare_message(message, lambda _: "KEY", 0, BodyRules())
+
+    half = prepared(Message("T", b"x", {"TRAN_MSG": "true"}))
+    assert half.sys_flag == MessageSysFlag.TRANSACTION_PREPARED
+    asked = Message("T", b"", {"CORRELATION_ID": "1", "REPLY_TO_CLIENT": "c", "CLUSTER": "C", "TTL": "9"})
+    reply = compose_reply(asked, b"body", {"own": "1"})
+    assert reply.topic == "C_REPLY_TOPIC"
+    assert reply.properties == {
+        "own": "1", "MSG_TYPE": "reply", "CORRELATION_ID": "1", "REPLY_TO_CLIENT": "c", "TTL": "9",
+    }  # fmt: skip
+    assert prepared(reply).code == RequestCode.SEND_REPLY_MESSAGE_V2
+
+
+@pytest.mark.parametrize("handle", ["", "?", "djIgYSBiIGMgZA==", "djEgYQ==", "x" * 5000, "ü"])
+def test_handles_that_are_none_are_refused(handle: str) -> None:
+    with pytest.raises(ValueError, match="recall handle"):
+        broker_of_handle(handle)
+
+
+def test_a_handle_names_its_broker() -> None:
+    assert broker_of_handle("djEgVG9waWMgYnJva2VyLWEgMTcwMDAwMDAwMDAwMCBLRVk=") == "broker-a"
+
+
+# ---- lingering ----
+
+
+def sends(cluster: FakeCluster) -> list[Any]:
+    return [r for r in cluster.broker.requests if r.code in (310, 320)]
+
+
+async def test_messages_that_linger_travel_together() -> None:
+    async with FakeCluster(topics={"T": 1, "U": 1}) as cluster:
+        async with Producer(cluster.namesrv, linger_ms=100) as producer:
+            messages = [Message("T" if number % 2 else "U", b"%d" % number) for number in range(20)]
+            results = await asyncio.gather(*(producer.send(message) for message in messages))
+        assert [r.code for r in sends(cluster)] == [320, 320]
+        assert len({r.message_id for r in results}) == 20
+        for message, result in zip(messages, results, strict=True):
+            assert cluster.broker.queues[message.topic, 0][result.queue_offset].body == message.body
+            assert len(result.offset_message_ids) == 1
+
+
+async def test_a_full_batch_does_not_linger() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        async with Producer(cluster.namesrv, linger_ms=20_000, batch_bytes_max=10_000) as producer:
+            began = time.monotonic()
+            waiting = [asyncio.create_task(producer.send(Message("T", bytes(2000)))) for _ in range(9)]
+            large = await producer.send(Message("T", bytes(20_000)))  # goes alone
+            assert large.status is SendStatus.OK
+            await asyncio.gather(*waiting[:4])
+            assert time.monotonic() - began < 10
+        await asyncio.gather(*waiting)  # closing sends what is left
+        assert len(cluster.broker.queues["T", 0]) == 10
+        assert sorted(r.code for r in sends(cluster)) == [310, 310, 320, 320]
+
+
+async def test_what_may_not_join_others_goes_alone() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        async with Producer(cluster.namesrv, linger_ms=50) as producer:
+            await asyncio.gather(
+                producer.send(compose_message("T", b"1", delay_level=1)),
+                producer.send(compose_message("T", b"2", delay_ms=1)),
+                producer.send(Message("T", b"3")),
+                producer.send(Message("T", b"4"), queue=MessageQueue("T", "a", 0)),
+                producer.send(Message("T", b"5", {"WAIT": "false"})),
+            )
+            with pytest.raises(ValueError, match="topic"):
+                await producer.send(Message("no topic", b"6"))
+        assert [r.code for r in sends(cluster)] == [310] * 5
+
+
+async def test_a_batch_that_fails_fails_for_each() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(lambda broker, request: refuse(request, 13, "no") if request.code == 320 else None)
+        async with Producer(cluster.namesrv, linger_ms=50) as producer:
+            results = await asyncio.gather(
+                *(producer.send(Message("T", b"x")) for _ in range(5)), return_exceptions=True
+            )
+    assert [type(result) for result in results] == [SendError] * 5
+
+
+def test_lingering_has_limits() -> None:
+    for options, words in (({"linger_ms": 30_001}, "linger_ms must be 0"), ({"linger_ms": -1}, "linger_ms must be 0")):
+        with pytest.raises(ValueError, match=words):
+            Producer("127.0.0.1:1", **options)
+    with pytest.raises(ValueError, match="batch_bytes_max must be positive"):
+        Accumulator(1, 0, lambda messages, queue: None)  # type: ignore[arg-type, return-value]
+
+
+def test_each_message_of_a_batch_has_its_own_result() -> None:
+    together = SendResult(SendStatus.OK, QUEUES[0], 100, ("A", "B"), ("X", "Y"))
+    assert own_result(together, 1) == SendResult(SendStatus.OK, QUEUES[0], 101, ("B",), ("Y",))
+
+
+async def test_a_request_without_a_reply_ends_in_time() -> None:
+    async with (
+        FakeCluster(topics={"T": 1}) as cluster,
+        Producer(cluster.namesrv, retry=RetryPolicy(attempts=1)) as producer,
+    ):
+        with pytest.raises(ReplyTimeoutError, match="topic T replied within 100 ms"):
+            await producer.request(Message("T", b"x"), 100)
+        (stored,) = cluster.broker.queues["T", 0]
+        assert {"CORRELATION_ID", "REPLY_TO_CLIENT", "TTL"} <= stored.properties.keys()
+        assert len(cluster.broker.asked(RequestCode.HEART_BEAT)) >= 1
+        cluster.rules.append(lambda broker, request: Deed.HANG_UP if request.code == 310 else None)
+        with pytest.raises(SendError):
+            await producer.request(Message("T", b"x"), 5000)
+        with pytest.raises(ValueError, match="timeout_ms must be 1 to 600000"):
+            await producer.request(Message("T", b"x"), 0)
