@@ -123,6 +123,8 @@ class BrokerConfig:
     mapper_file_size_batch_consume_queue: int = number(
         "mapperFileSizeBatchConsumeQueue", 13_800_000, 46, 1_380_000_000, step=46
     )
+    accept_unserved: bool = switch("ringmqAcceptUnserved", False)
+    """Start on a stock broker's store in which something waits that is not served yet, and leave that alone."""
     max_message_size: int = number("maxMessageSize", 4_194_304, 1, 16_000_000)
     message_index_enable: bool = switch("messageIndexEnable", True)
     max_hash_slot_num: int = number("maxHashSlotNum", 5_000_000, 1, 100_000_000)

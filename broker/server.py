@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 
 from ringmq.broker import appends, plane_setup
@@ -33,6 +34,7 @@ from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
 from ringmq.broker.start_error import StartError
 from ringmq.broker.tables import load_into
+from ringmq.broker.take_over import TakeOverError, take_over_notices
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.kept_sockets import KeptSockets
@@ -50,6 +52,7 @@ from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.recovery import RecoveredStore, recover
 from ringmq.store.salvage import SalvageError
+from ringmq.store.store_format import StoreFormatError, write_format
 from ringmq.store.store_lock import StoreLock
 
 SHM_FREE_MIN_BYTES = 4 << 20
@@ -101,6 +104,19 @@ def take_lock(root: Path) -> StoreLock:
         raise StartError(
             f"{root}: the store's folder cannot be used: {error.strerror}; "
             "choose one that this user may write to (--store, storePathRootDir)"
+        ) from error
+
+
+def take_over(config: BrokerConfig) -> None:
+    """Refuse a store that this broker may not or should not serve; tell what it will leave alone. Changes nothing."""
+    try:
+        for line in take_over_notices(store_config(config), config):
+            log(line)
+    except (TakeOverError, StoreFormatError, StoreLoadError, OSError) as error:
+        raise StartError(str(error)) from error
+    except ConfigFileError as error:
+        raise StartError(
+            f"{error}; repair the file, or move it and its .bak away to start without what they hold"
         ) from error
 
 
@@ -201,6 +217,7 @@ def leave_marks(plane: Plane, root: Path, broker_name: str) -> None:
     try:
         markers.write_boot_marker(root)
         markers.write_abort(root, os.getpid())
+        write_format(root, f"ringmq {version('ringmq')}")
         write_broker_name(root, broker_name)
     except OSError as error:
         remove_segments(plane.name)
@@ -307,6 +324,7 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
     config = options.config
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
+    take_over(config)
     remove_segments(plane_name(root))  # under our lock the page of a broker that was killed would count as live
     host, store_host = resolve_host(config)
     main, vip = listen_pair(config.bind_address, config.listen_port, kept)

@@ -18,6 +18,10 @@ _shared = (
         help="broker.conf with RocketMQ's property names.",
     ),
     click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Set one property; repeatable."),
+    click.option(
+        "--accept-unserved", is_flag=True,
+        help="Start on a stock broker's store in which something waits that is not served here yet.",
+    ),
     click.option("--cpus", default="", metavar="0,1", help="CPUs for the workers; default: those of this process."),
 )  # fmt: skip
 
@@ -37,6 +41,7 @@ def serve(
     port: int | None,
     config_file: Path | None,
     assignments: tuple[str, ...],
+    accept_unserved: bool,
     cpus: str,
     namesrv_port: int,
     slaves: int,
@@ -46,6 +51,7 @@ def serve(
     With --slaves the broker is the master of a group on this machine: each slave has its store beside the master's
     (DIR-slave-1, ...), and everything ends together.
     """
+    assignments = _with_acceptance(assignments, accept_unserved)
     if slaves:
         sys.exit(_run_group(store, port, config_file, assignments, cpus, namesrv_port, slaves))
     _run(store, port, config_file, assignments, cpus, namesrv_port)
@@ -86,12 +92,18 @@ def broker(
     port: int | None,
     config_file: Path | None,
     assignments: tuple[str, ...],
+    accept_unserved: bool,
     cpus: str,
     namesrv: str,
 ) -> None:
     """Run a broker that registers with the given name servers."""
     extra = (f"namesrvAddr={namesrv}",) if namesrv else ()
-    _run(store, port, config_file, (*assignments, *extra), cpus, None)
+    assignments = _with_acceptance((*assignments, *extra), accept_unserved)
+    _run(store, port, config_file, assignments, cpus, None)
+
+
+def _with_acceptance(assignments: tuple[str, ...], accept_unserved: bool) -> tuple[str, ...]:
+    return (*assignments, "ringmqAcceptUnserved=true") if accept_unserved else assignments
 
 
 def _run(
@@ -127,7 +139,7 @@ def _run(
             log(notice)
         if not config.store_path_root_dir:
             config = replace(config, store_path_root_dir=default_store(os.environ))
-        options = ServeOptions(config, namesrv_port, _cpu_numbers(cpus), announce=lambda text: click.echo(text))
+        options = ServeOptions(config, namesrv_port, cpu_numbers(cpus), announce=lambda text: click.echo(text))
         status = serve_broker(options)
     except (ConfigError, StoreLockedError) as error:
         raise click.ClickException(str(error)) from error
@@ -137,7 +149,8 @@ def _run(
     sys.exit(status)
 
 
-def _cpu_numbers(text: str) -> tuple[int, ...]:
+def cpu_numbers(text: str) -> tuple[int, ...]:
+    """The CPUs of a `--cpus` option; empty = no choice."""
     try:
         numbers = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:

@@ -133,6 +133,31 @@ def inspect(
         print_rows("table", table, list(table[0]) if table else ["(none)"])
 
 
+@store.command()
+@_store_options
+def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], output: str) -> None:
+    """Count what a stock broker has left in FOLDER that RingMQ does not serve yet; exit status 1 when there is some.
+
+    A broker refuses to start on such a store unless told --accept-unserved. Ask while no broker runs.
+    """
+    import dataclasses
+
+    from ringmq.store.config_files import ConfigFileError
+    from ringmq.store.mapped_file import StoreLoadError
+    from ringmq.store.unserved import unserved_in
+
+    found, _, _ = _open(folder, config, settings)
+    try:
+        rows = [dataclasses.asdict(entry) for entry in unserved_in(found.config)]
+    except (ConfigFileError, StoreLoadError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    if rows or output == "json":
+        print_rows(output, rows, ["kind", "count", "is_exact", "due_ms", "what"])
+    else:
+        click.echo("nothing waits")
+    sys.exit(1 if rows else 0)
+
+
 def _index_rows(found: Any) -> list[dict[str, Any]]:
     from ringmq.store import inspect as look
     from ringmq.store.mapped_file import StoreLoadError

@@ -1,7 +1,8 @@
 """Names, sizes and byte offsets of the store's files; bytes as in RocketMQ 5.3, big-endian.
 
 Directory map: `commitlog/`, `consumequeue/<topic>/<queueId>/`, `batchconsumequeue/<topic>/<queueId>/`, `index/`,
-`config/`, `checkpoint`, `abort`, `lock`; ours besides: `ringmq.boot`, `ringmq.failed` (see `markers`).
+`config/`, `checkpoint`, `abort`, `lock`; ours besides: `ringmq.boot`, `ringmq.failed`
+(see `markers`), `ringmq.format` (see `store_format`).
 """
 
 import struct
@@ -33,8 +34,14 @@ ABORT = "abort"
 LOCK = "lock"
 BOOT_MARKER = "ringmq.boot"
 FAILED_MARKER = "ringmq.failed"
+FORMAT_MARKER = "ringmq.format"
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
+LMQ_PREFIX = "%LMQ%"
 TRANSACTION_MASK = 0xC
 TRANSACTION_PREPARED = 0x4
 TRANSACTION_COMMIT = 0x8

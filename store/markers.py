@@ -1,6 +1,7 @@
 """Small files that tell the next start how the last run ended.
 
-`abort`         RocketMQ's: there while a broker runs, its process id as text; found at start = unclean exit.
+`abort`         RocketMQ's: there while a broker runs, its process id as text, `ringmq` behind ours; found at start =
+                unclean exit.
 `ringmq.boot`   kernel boot id and the identity of the folder: while both still hold, everything that any process wrote
                 is in the page cache or on disk, however the process ended. A copied store never matches.
 `ringmq.failed` an fsync failed in the last run: cached pages may be clean without being on disk.
@@ -13,6 +14,7 @@ from pathlib import Path
 from ringmq.store import layout
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_OUR_ABORT = b" ringmq"
 
 
 def sync_directory(directory: Path) -> None:
@@ -46,13 +48,22 @@ def has_abort(root: Path) -> bool:
     return (root / layout.ABORT).exists()
 
 
+def is_abort_of_stock(root: Path) -> bool:
+    """Say whether the last owner did not stop cleanly and was no RingMQ."""
+    try:
+        return not (root / layout.ABORT).read_bytes().endswith(_OUR_ABORT)
+    except FileNotFoundError:
+        return False
+
+
 def write_abort(root: Path, pid: int) -> None:
     """Mark the store as running. The mark of a run before is written over where it lies: that works on a full disk."""
+    text = str(pid).encode() + _OUR_ABORT
     with contextlib.suppress(FileNotFoundError), (root / layout.ABORT).open("r+b") as file:
-        file.write(str(pid).encode())
+        file.write(text)
         file.truncate()
         return
-    replace_file(root / layout.ABORT, str(pid).encode())
+    replace_file(root / layout.ABORT, text)
 
 
 def remove_abort(root: Path) -> None:

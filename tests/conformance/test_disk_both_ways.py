@@ -18,8 +18,9 @@ from tests.conformance.servers import BROKER_NAME, Server
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VARIANTS = ("crash-kill9", "crash-torn", "crash-torn-body", "crash-live")
-# Golden files keep the time at which they were recorded, which is past any ordinary retention.
-KEEP = {"fileReservedTime": 87_600}
+# Golden files keep the time at which they were recorded, which is past any ordinary retention; delayed messages and
+# half messages wait in them.
+KEEP = {"fileReservedTime": 87_600, "ringmqAcceptUnserved": True}
 SERVED_FIELDS = (
     *("topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "flag", "bornTimestamp", "storeTimestamp"),
     *("bornHost", "storeHost", "reconsumeTimes", "preparedTransactionOffset", "properties", "bodyCRC"),

@@ -107,7 +107,7 @@ def test_boot_marker_belongs_to_place_and_boot(tmp_path: Path, monkeypatch: pyte
 
 def test_abort_and_failed_markers(tmp_path: Path) -> None:
     markers.write_abort(tmp_path, 4711)
-    assert (tmp_path / "abort").read_text() == "4711" and markers.has_abort(tmp_path)
+    assert (tmp_path / "abort").read_text() == "4711 ringmq" and markers.has_abort(tmp_path)
     markers.remove_abort(tmp_path)
     markers.remove_abort(tmp_path)
     assert not markers.has_abort(tmp_path)

@@ -39,6 +39,7 @@ public final class Judge {
         AdminOps.register();
         ReplicationScenarios.register();
         SlaveReadScenarios.register();
+        TakeOverScenarios.register();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JSONObject request = JSON.parseObject(line);

@@ -1,0 +1,51 @@
+"""Taking over a store that a stock broker has left: what is refused, and what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.store.config import StoreConfig
+from ringmq.store.store_format import check_format
+from ringmq.store.unserved import Unserved, unserved_in
+
+_DUE_MAX_MS = 253_402_300_799_000  # the end of the year 9999: a property may say anything
+
+
+class TakeOverError(Exception):
+    """Something waits in the store that this broker does not serve; the message lists it and says what to do."""
+
+
+def take_over_notices(store: StoreConfig, config: BrokerConfig) -> list[str]:
+    """Lines for the operator about what stays as it is; none for a store of ours.
+
+    Raises TakeOverError where that has not been accepted, StoreFormatError for a newer store. A slave's store is not
+    judged: its master serves it.
+    """
+    check_format(store.root)
+    if config.broker_role == "SLAVE":
+        return []
+    waiting = unserved_in(store)
+    if waiting and not config.accept_unserved:
+        raise TakeOverError(refusal(str(store.root), waiting))
+    return [f"left for a stock broker, not served here: {describe(entry)}" for entry in waiting]
+
+
+def describe(entry: Unserved) -> str:
+    """One line: how many of what, and when the first is due."""
+    if entry.due_ms is None:
+        return str(entry)
+    due = datetime.fromtimestamp(max(0, min(entry.due_ms, _DUE_MAX_MS)) / 1000, UTC)
+    return f"{entry}, the first due at {due:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def refusal(root: str, waiting: Sequence[Unserved]) -> str:
+    """Why the store is not taken over, and the two ways on."""
+    lines = "".join(f"\n  - {describe(entry)}" for entry in waiting)
+    return (
+        f"{root}: a stock broker has left what RingMQ does not serve yet, and nobody would deliver it here:{lines}\n"
+        "Nothing was changed. Let the stock broker deliver it first; or start with --accept-unserved "
+        "(ringmqAcceptUnserved=true): everything else is served, this stays untouched, and a stock broker that gets "
+        "the store back goes on with it"
+    )

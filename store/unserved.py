@@ -1,0 +1,230 @@
+"""What a stock broker has left in a store that we do not serve yet, counted before the store is taken over.
+
+Nothing of it is touched: the topics stay in the log with their queues, and so do the files that say how far stock has
+come (`delayOffset.json`, `timercheck`, `consumerOffset.json`). A stock broker that gets the store back goes on there.
+"""
+
+import contextlib
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ringmq.store import layout, markers
+from ringmq.store.config import StoreConfig
+from ringmq.store.config_files import load_config
+from ringmq.store.message_store import MessageStore
+from ringmq.store.record import Record
+from ringmq.store.recovery import survey
+from ringmq.store.undispatched import undispatched
+
+EVERYTHING = 1 << 62
+READ_RECORDS_MAX = 100_000
+"""Records that are decoded per kind; beyond it units are counted and the number is an upper bound."""
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+_TIMER_CHECK = struct.Struct(">q")  # lastReadTimeMs
+_TIMER_PRECISION_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """One kind of thing that waits. `count` is None where it cannot be told."""
+
+    kind: str
+    what: str
+    count: int | None
+    is_exact: bool = True
+    due_ms: int | None = None
+    """When the first of them is due, ms since the epoch."""
+
+    def __str__(self) -> str:
+        number = "" if self.count is None else f"{self.count} " if self.is_exact else f"up to {self.count} "
+        return number + self.what
+
+
+def unserved_in(config: StoreConfig) -> list[Unserved]:
+    """Everything that waits in a closed store and is not served here; empty for a store of ours.
+
+    Reads the queues of a handful of system topics; where a stock broker was killed also the log behind all queues.
+    Raises ConfigFileError, StoreLoadError and OSError.
+    """
+    store = MessageStore(config)
+    offsets = load_config(config.root, "consumerOffset.json").get("offsetTable", {})
+    tail = _tail_counts(config, store) if markers.is_abort_of_stock(config.root) else {}
+    found = [
+        *_delayed(store, tail),
+        *_timers(store, tail),
+        *_half_messages(store, offsets, tail),
+        *_check_points(store, offsets, tail),
+        *_light_queues(store),
+        *_compacted_topics(config.root),
+        *_static_topics(config.root),
+        *_folders(config.root),
+    ]
+    return [entry for entry in found if entry.count != 0]
+
+
+def _tail_counts(config: StoreConfig, store: MessageStore) -> dict[str, int]:
+    """Records per topic that no queue has yet: a broker that is killed leaves its dispatch behind."""
+    counts: dict[str, int] = {}
+    for (topic, _), records in undispatched(store, survey(config)).items():
+        counts[topic] = counts.get(topic, 0) + len(records)
+    return counts
+
+
+def _bounds(store: MessageStore, topic: str, queue_id: int, first: int) -> tuple[int, int]:
+    """Queue offsets [from, to) that are there and at or behind `first`."""
+    queue = store.queue(topic, queue_id)
+    if queue is None:
+        return 0, 0
+    end = queue.max_offset(EVERYTHING)
+    return min(end, max(first, queue.min_offset(store.commit_log.min_offset, end))), end
+
+
+def _records(store: MessageStore, topic: str, queue_id: int, first: int, end: int) -> Iterator[Record]:
+    queue = store.queue(topic, queue_id)
+    for unit in () if queue is None else queue.units(first, end):
+        record = store.commit_log.record_at(unit.commit_log_offset, EVERYTHING, unit.size)
+        if record is not None:
+            yield record
+
+
+def _queue_ids(store: MessageStore, topic: str) -> list[int]:
+    return [name.queue_id for name in store.queue_names([topic])]
+
+
+def _number(table: Any, key: object, default: int) -> int:
+    """An entry of an offset table, whose keys may be numbers or text."""
+    value = table.get(key, table.get(str(key), default)) if isinstance(table, Mapping) else default
+    return value if isinstance(value, int) else default
+
+
+def _delayed(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]:
+    progress = load_config(store.config.root, "delayOffset.json").get("offsetTable", {})
+    count, due = tail.get(layout.SCHEDULE_TOPIC, 0), []
+    for queue_id in _queue_ids(store, layout.SCHEDULE_TOPIC):
+        first, end = _bounds(store, layout.SCHEDULE_TOPIC, queue_id, _number(progress, queue_id + 1, 0))
+        queue = store.queue(layout.SCHEDULE_TOPIC, queue_id)
+        unit = queue.unit(first) if queue is not None and first < end else None
+        due += [unit.tags_code] if unit is not None else []  # of this topic the code is the time of delivery
+        count += end - first
+    what = f"messages with a delay level ({layout.SCHEDULE_TOPIC})"
+    yield Unserved("delay", what, count, due_ms=min(due, default=None))
+
+
+def _timers(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]:
+    """A message goes out one step behind its TIMER_OUT_MS; a rolled one stands in the queue again, a delete message and
+    its target are none."""
+    topic, root = layout.TIMER_TOPIC, store.config.root
+    first, end = _bounds(store, topic, 0, 0)
+    begin = max(first, end - READ_RECORDS_MAX)
+    read_ms = _timer_read_ms(root)
+    due_by_key: dict[object, int] = {}
+    deleted: set[str] = set()
+    for record in _records(store, topic, 0, begin, end):
+        properties = record.properties
+        out = properties.get("TIMER_OUT_MS", "")
+        if not out.isdigit() or int(out) < read_ms:
+            continue
+        if (target := properties.get("TIMER_DEL_UNIQKEY")) is not None:
+            deleted.add(target)
+            continue
+        real_topic, unique_key = properties.get("REAL_TOPIC", ""), properties.get("UNIQ_KEY")
+        key = record.commit_log_offset if unique_key is None else f"{real_topic}+{unique_key}"
+        due_by_key[key] = min(int(out), due_by_key.get(key, EVERYTHING))
+    due = [at for key, at in due_by_key.items() if key not in deleted]
+    count = len(due) + begin - first + tail.get(topic, 0)
+    what = f"messages with a time of delivery ({topic})"
+    yield Unserved("timer", what, count, is_exact=begin == first and not tail.get(topic), due_ms=min(due, default=None))
+
+
+def _timer_read_ms(root: Path) -> int:
+    """Up to when stock has delivered timers, 0 where it has not said."""
+    try:
+        with (root / layout.CONFIG / "timercheck").open("rb") as file:
+            data = file.read(_TIMER_CHECK.size)
+    except FileNotFoundError:
+        return 0
+    return int(_TIMER_CHECK.unpack(data)[0]) if len(data) == _TIMER_CHECK.size else 0
+
+
+def _half_messages(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -> Iterator[Unserved]:
+    """Half messages behind the transaction group's offset, less those that an op message names."""
+
+    def committed(topic: str) -> int:
+        return _number(offsets.get(f"{topic}@{TRANSACTION_GROUP}", {}), 0, 0)
+
+    first, end = _bounds(store, layout.HALF_TOPIC, 0, committed(layout.HALF_TOPIC))
+    op_first, op_end = _bounds(store, layout.OP_HALF_TOPIC, 0, committed(layout.OP_HALF_TOPIC))
+    begin = max(op_first, op_end - READ_RECORDS_MAX)
+    ended: set[int] = set()
+    for record in _records(store, layout.OP_HALF_TOPIC, 0, begin, op_end):
+        parts = record.body.decode("ascii", "replace").split(",")
+        ended |= {int(part) for part in parts if part.isdigit() and first <= int(part) < end}
+    tail_count = tail.get(layout.HALF_TOPIC, 0)
+    is_exact = begin == op_first and not tail_count and not tail.get(layout.OP_HALF_TOPIC)
+    what = f"half messages whose transaction has not ended ({layout.HALF_TOPIC})"
+    yield Unserved("transaction", what, end - first - len(ended) + tail_count, is_exact)
+
+
+def _check_points(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -> Iterator[Unserved]:
+    """Check points and acks behind the revive group's offset, which is that of the last one handled."""
+    count = 0
+    folder = store.config.root / layout.CONSUME_QUEUE
+    for topic in _names(folder, layout.REVIVE_TOPIC_PREFIX):
+        table = offsets.get(f"{topic}@{REVIVE_GROUP}", {})
+        for queue_id in _queue_ids(store, topic):
+            first, end = _bounds(store, topic, queue_id, _number(table, queue_id, -1) + 1)
+            count += end - first
+    count += sum(number for topic, number in tail.items() if topic.startswith(layout.REVIVE_TOPIC_PREFIX))
+    yield Unserved("pop", f"check points and acks of POP ({layout.REVIVE_TOPIC_PREFIX}*)", count, is_exact=False)
+
+
+def _light_queues(store: MessageStore) -> Iterator[Unserved]:
+    names = _names(store.config.root / layout.CONSUME_QUEUE, layout.LMQ_PREFIX)
+    yield Unserved("light queue", f"light message queues ({layout.LMQ_PREFIX}*): they get no new messages", len(names))
+
+
+def _compacted_topics(root: Path) -> Iterator[Unserved]:
+    text = b""
+    with contextlib.suppress(FileNotFoundError):
+        text = (root / layout.CONFIG / "topics.json").read_bytes()
+    count = 0
+    if b"COMPACTION" in text:  # topics.json may be large, and hardly ever holds the word
+        topics = load_config(root, "topics.json").get("topicConfigTable", {})
+        attributes = [topic.get("attributes") or {} for topic in topics.values()]
+        count = sum(entry.get("cleanup.policy") == "COMPACTION" for entry in attributes)
+    yield Unserved("compaction", "topics that are compacted (cleanup.policy)", count)
+
+
+def _static_topics(root: Path) -> Iterator[Unserved]:
+    table = load_config(root, "topicQueueMapping.json").get("topicQueueMappingInfoMap") or {}
+    yield Unserved("static topic", "topics with mapped queues (topicQueueMapping.json)", len(table))
+
+
+def _folders(root: Path) -> Iterator[Unserved]:
+    """Data in forms that are not read here at all."""
+    rocks = {
+        "consumequeue": "queues that are kept in RocksDB (storeType)",
+        "config/topics": "topics that are kept in RocksDB",
+        "config/rdb": "settings that are kept in RocksDB",
+        "kvStore": "check points of POP in RocksDB",
+    }
+    for folder, what in rocks.items():
+        if (root / folder / "CURRENT").is_file():
+            yield Unserved("rocksdb", f"{what} ({folder})", None)
+    for name in _names(root, "dledger-"):
+        yield Unserved("dledger", f"a log of DLedger ({name})", None)
+    epochs = root / "epochFileCheckpoint"
+    if epochs.is_file() and epochs.stat().st_size:
+        yield Unserved("controller", f"epochs of controller mode ({epochs.name})", None)
+
+
+def _names(folder: Path, prefix: str) -> list[str]:
+    try:
+        return sorted(entry.name for entry in os.scandir(folder) if entry.name.startswith(prefix) and entry.is_dir())
+    except FileNotFoundError:
+        return []

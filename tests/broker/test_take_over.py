@@ -1,0 +1,54 @@
+"""A store is taken over only when that leaves nobody waiting who was not told."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker import take_over
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.server import ServeOptions, StartError, serve
+from ringmq.broker.take_over import TakeOverError, describe, take_over_notices
+from ringmq.store.config import StoreConfig
+from ringmq.store.unserved import Unserved
+
+WAITING = [
+    Unserved("delay", "messages with a delay level", 4, due_ms=1_700_000_000_000),
+    Unserved("rocksdb", "x", None),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreConfig:
+    """A store in which something waits."""
+    monkeypatch.setattr(take_over, "unserved_in", lambda config: WAITING)
+    return StoreConfig(root=tmp_path)
+
+
+def test_what_waits_is_listed_with_the_two_ways_on(store: StoreConfig) -> None:
+    with pytest.raises(TakeOverError) as caught:
+        take_over_notices(store, BrokerConfig())
+    text = str(caught.value)
+    assert "  - 4 messages with a delay level, the first due at 2023-11-14 22:13:20 UTC\n  - x\n" in text
+    assert "--accept-unserved" in text and "stock broker deliver it first" in text
+
+
+def test_accepted_it_is_told_and_left_alone(store: StoreConfig) -> None:
+    lines = take_over_notices(store, BrokerConfig(accept_unserved=True))
+    assert lines == [f"left for a stock broker, not served here: {describe(entry)}" for entry in WAITING]
+
+
+def test_a_slaves_store_is_its_masters_matter(store: StoreConfig) -> None:
+    assert take_over_notices(store, BrokerConfig(broker_role="SLAVE", broker_id=1)) == []
+
+
+@pytest.mark.parametrize("due_ms", [-(1 << 63), (1 << 63) - 1])
+def test_a_due_time_may_be_anything(due_ms: int) -> None:
+    assert "due at" in describe(dataclasses.replace(WAITING[0], due_ms=due_ms))
+
+
+def test_a_newer_store_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
+    (tmp_path / "ringmq.format").write_text("99 ringmq 9.9\n")
+    with pytest.raises(StartError, match=r"format 99, written by ringmq 9\.9"):
+        serve(ServeOptions(BrokerConfig(store_path_root_dir=str(tmp_path), listen_port=0)))
+    assert {path.name for path in tmp_path.iterdir()} == {"ringmq.format", "lock"}

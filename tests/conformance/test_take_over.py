@@ -1,0 +1,71 @@
+"""A stock store in which something waits changes hands: refused, taken over when told to, handed back, delivered."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.judge import Judge
+from tests.conformance.servers import SMALL_FILES, Server
+
+TOPIC = "TakenOver"
+WAIT_S = 30
+SETTINGS = {
+    **SMALL_FILES,
+    "messageDelayLevel": f"1s {WAIT_S}s",
+    "transactionTimeOut": 1000,
+    "transactionCheckInterval": 5000,
+    "transactionOpBatchInterval": 500,
+    "transactionCheckMax": 10_000,  # a slow machine must not use them up
+}
+PROGRESS = ("config/delayOffset.json", "config/timercheck", "timerwheel")
+
+
+def waiting(store: Path) -> dict[str, int]:
+    """`ringmq store unserved`: count by kind."""
+    command = [sys.executable, "-m", "ringmq.cli.main", "store", "unserved", str(store), "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    rows = json.loads(done.stdout)
+    assert done.returncode == (1 if rows else 0), done.stderr
+    return {row["kind"]: row["count"] for row in rows}
+
+
+@pytest.mark.timeout(600)  # four brokers one after another
+def test_what_stock_leaves_waiting_is_refused_kept_and_delivered_after_the_store_is_handed_back(
+    judge: Judge, started: Callable[..., Server]
+) -> None:
+    stock = started("stock", "leaving", settings=SETTINGS)
+    judge.call("fill", stock.namesrv, topic=TOPIC, queues=2, start=1, count=8)
+    assert judge.call("leaveWaiting", stock.namesrv, topic=TOPIC, level=2, seconds=WAIT_S) == 6
+    stock.stop()
+    left = {"delay": 3, "timer": 2, "transaction": 1}
+    assert waiting(stock.store) == left
+    before = {path: path.read_bytes() for path in stock.store.rglob("*") if path.is_file()}
+
+    with pytest.raises(AssertionError, match=r"3 messages with a delay level.*\n.*2 messages.*\n.*1 half message"):
+        started("ringmq", "refused", settings=SETTINGS, store=stock.store)
+    after = {path: path.read_bytes() for path in stock.store.rglob("*") if path.is_file()}
+    assert after == before, "a refusal changes nothing"
+
+    ours = started("ringmq", "accepting", settings={**SETTINGS, "ringmqAcceptUnserved": True}, store=stock.store)
+    served = judge.call("readTopics", ours.namesrv, topics=[TOPIC])
+    assert sorted(message["body"] for message in served) == [f"body {number}" for number in range(1, 9)]
+    judge.call("fill", ours.namesrv, topic=TOPIC, queues=2, start=101, count=8)
+    ours.stop()
+    assert (stock.store / "ringmq.format").read_text().startswith("1 ringmq ")
+    assert waiting(stock.store) == left, "nothing of it was served or lost"
+    for name in PROGRESS:
+        assert (stock.store / name).read_bytes() == before[stock.store / name], name
+
+    back = started("stock", "again", settings=SETTINGS, store=stock.store)
+    bodies = judge.call("awaitBodies", back.namesrv, topic=TOPIC, count=16 + 6, seconds=60)
+    assert [body for body in bodies if not body.startswith("body")] == [
+        *("delayed 0", "delayed 1", "delayed 2", "half", "timed 0", "timed 1")
+    ]
+    assert len(bodies) == 22
+    back.stop()
+    # a half message that is asked for again is stored again: a copy may outlive the commit
+    assert not {"delay", "timer"} & waiting(stock.store).keys()

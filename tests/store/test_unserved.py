@@ -1,0 +1,132 @@
+"""What a stock broker leaves waiting is counted from its queues and progress files, without writing anything."""
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from ringmq.store import layout, markers
+from ringmq.store.config_files import load_config, persist_config
+from ringmq.store.message_store import MessageStore
+from ringmq.store.store_format import FORMAT, StoreFormatError, check_format, read_format, write_format
+from ringmq.store.unserved import unserved_in
+from tests.store.golden_stores import basic_config
+
+REVIVE = "rmq_sys_REVIVE_LOG_GoldCluster"
+
+
+def counts(root: Path) -> dict[str, int | None]:
+    return {entry.kind: entry.count for entry in unserved_in(basic_config(root))}
+
+
+def set_offset(root: Path, key: str, queue_id: int, offset: int) -> None:
+    value = load_config(root, "consumerOffset.json")
+    value["offsetTable"].setdefault(key, {})[queue_id] = offset
+    persist_config(root, "consumerOffset.json", value)
+
+
+def test_the_golden_store_has_what_its_timer_wheel_and_stock_say(golden_basic: Path) -> None:
+    """152 is the sum of the wheel's slots from lastReadTimeMs on; 17 of 21 delayed messages were delivered."""
+    found = unserved_in(basic_config(golden_basic))
+    assert [(entry.kind, entry.count, entry.is_exact) for entry in found] == [
+        ("delay", 4, True),
+        ("timer", 152, True),
+        ("transaction", 8, True),
+    ]
+    assert found[1].due_ms == 1795212491000
+    assert str(found[0]) == "4 messages with a delay level (SCHEDULE_TOPIC_XXXX)"
+
+
+def test_nothing_waits_where_stock_has_delivered_everything(basic_copy: Path) -> None:
+    progress = load_config(basic_copy, "delayOffset.json")
+    progress["offsetTable"] = {1: 17, 2: 2, 3: 1, 5: 2, 9: 1, 18: 3}
+    persist_config(basic_copy, "delayOffset.json", progress)
+    with (basic_copy / "config/timercheck").open("r+b") as file:
+        file.write(struct.pack(">q", 1 << 50))
+    set_offset(basic_copy, "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS", 0, 144)
+    assert counts(basic_copy) == {}
+
+
+def test_half_messages_that_an_op_message_names_do_not_wait(basic_copy: Path) -> None:
+    for topic in ("RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"):
+        set_offset(basic_copy, f"{topic}@CID_RMQ_SYS_TRANS", 0, 0)
+    store = MessageStore(basic_config(basic_copy))
+    ended: set[int] = set()
+    for _, record in store.commit_log.scan(0, 1 << 62):
+        if record.topic == layout.OP_HALF_TOPIC:
+            ended |= {int(part) for part in record.body.decode().split(",") if part}
+    assert len(ended) == 32
+    assert counts(basic_copy)["transaction"] == 144 - len(ended)
+
+
+def test_what_a_killed_stock_broker_has_not_dispatched_is_counted_from_the_log(basic_copy: Path) -> None:
+    queue = basic_copy / "consumequeue" / layout.SCHEDULE_TOPIC / "17" / ("0" * 20)
+    data = queue.read_bytes()
+    queue.write_bytes(data[:20].ljust(len(data), b"\0"))  # two of three units are gone
+    assert counts(basic_copy)["delay"] == 2
+    (basic_copy / "abort").write_text("4711")
+    assert counts(basic_copy)["delay"] == 4
+    markers.write_abort(basic_copy, 4711)
+    assert counts(basic_copy)["delay"] == 2, "what dies as RingMQ has taken none in"
+
+
+def test_check_points_of_pop_are_counted_behind_the_last_one_handled(basic_copy: Path) -> None:
+    shutil.copytree(basic_copy / "consumequeue/GoldA/0", basic_copy / "consumequeue" / REVIVE / "3")
+    assert counts(basic_copy)["pop"] == 196
+    set_offset(basic_copy, f"{REVIVE}@CID_RMQ_SYS_REVIVE_GROUP", 3, 99)
+    assert counts(basic_copy)["pop"] == 96
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "kind", "count"),
+    [
+        ("consumequeue/CURRENT", "MANIFEST-000001", "rocksdb", None),
+        ("config/rdb/CURRENT", "MANIFEST-000001", "rocksdb", None),
+        ("kvStore/CURRENT", "MANIFEST-000001", "rocksdb", None),
+        ("dledger-n0/data/x", "x", "dledger", None),
+        ("epochFileCheckpoint", "1-0", "controller", None),
+        ("consumequeue/%LMQ%a/0/x", "", "light queue", 1),
+        ("config/topicQueueMapping.json", '{"topicQueueMappingInfoMap":{"T":{"topic":"T"}}}', "static topic", 1),
+        (
+            "config/topics.json",
+            '{"topicConfigTable":{"A":{"attributes":{"cleanup.policy":"COMPACTION"}},"B":{"attributes":{}},"C":{}}}',
+            "compaction",
+            1,
+        ),
+    ],
+)
+def test_other_forms_of_data_are_named(tmp_path: Path, path: str, text: str, kind: str, count: int | None) -> None:
+    assert counts(tmp_path) == {}
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(text)
+    assert counts(tmp_path) == {kind: count}
+
+
+def test_progress_files_that_say_nonsense_count_as_no_progress(basic_copy: Path) -> None:
+    (basic_copy / "config/timercheck").write_bytes(b"\x01")
+    persist_config(basic_copy, "delayOffset.json", {"offsetTable": {1: "x", 2: -5}})
+    persist_config(
+        basic_copy, "consumerOffset.json", {"offsetTable": {"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": 7}}
+    )
+    found = counts(basic_copy)
+    assert found["delay"] == 26
+    assert found["timer"] == 154
+    assert found["transaction"] is not None
+
+
+def test_a_format_of_a_newer_ringmq_is_refused(tmp_path: Path) -> None:
+    assert read_format(tmp_path) == 0
+    check_format(tmp_path)
+    write_format(tmp_path, "ringmq 0.1.0")
+    assert (tmp_path / "ringmq.format").read_text() == f"{FORMAT} ringmq 0.1.0\n"
+    inode = (tmp_path / "ringmq.format").stat().st_ino
+    write_format(tmp_path, "ringmq 0.2.0")
+    assert (tmp_path / "ringmq.format").stat().st_ino == inode, "one of the same format leaves it"
+    check_format(tmp_path)
+    (tmp_path / "ringmq.format").write_text("7 ringmq 9.1.0\n")
+    with pytest.raises(StoreFormatError, match=rf"format 7, written by ringmq 9.1.0; .* up to {FORMAT}"):
+        check_format(tmp_path)
+    (tmp_path / "ringmq.format").write_text("\0\0\0")
+    with pytest.raises(StoreFormatError, match="no format number"):
+        check_format(tmp_path)
