@@ -63,7 +63,10 @@ def _value_of(line: PropertyLine) -> tuple[Value | None, list[Problem]]:
 
 
 def effective_values(settings: Iterable[Setting]) -> list[EffectiveValue]:
-    """Each property in the table's order. `settings` (all of known names and possible values): later ones win."""
+    """Each property in the table's order. `settings`: later ones win, names that are no property are passed over.
+
+    Raises ConfigError for an impossible value.
+    """
     last = {setting.name: setting for setting in settings}
     values = []
     for name, (_, entry) in property_table().items():

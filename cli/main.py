@@ -33,6 +33,8 @@ COMMANDS = {
     "config": Entry(
         "ringmq.cli.config", "config", "Check a configuration, show the values in use, list all properties."
     ),
+    "doctor": Entry("ringmq.cli.doctor", "doctor", "Look at this machine and a store: what is well, what to correct."),
+    "debug": Entry("ringmq.cli.debug", "debug", "Collect what an inquiry needs in one archive."),
     "bench": Entry("ringmq.cli.bench", "bench", "Measure a broker."),
 }
 

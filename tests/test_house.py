@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "store": {"native"},
     "ha": {"native", "ipc", "remoting", "store"},
     "broker": {"native", "ipc", "remoting", "store", "ha"},
+    "doctor": {"native", "ipc", "remoting", "store", "broker"},
     "namesrv": {"ipc", "remoting"},
     "client": {"remoting"},
     "cli": {"client", "remoting"},
@@ -24,7 +25,7 @@ MAY_IMPORT = {
 }
 # Imports inside functions only: the command line must print its help without loading any of these.
 MAY_IMPORT_LAZILY = {
-    "cli": {"store", "ipc", "native", "broker", "namesrv", "loadtest"},
+    "cli": {"store", "ipc", "native", "broker", "doctor", "namesrv", "loadtest"},
     "client": {"native"},
     "loadtest": {"spark_bridge", "ipc"},  # what the Spark bench measures; what a killed broker leaves
 }

@@ -7,7 +7,8 @@ import pytest
 
 from ringmq.broker import take_over
 from ringmq.broker.config import BrokerConfig
-from ringmq.broker.server import ServeOptions, StartError, serve
+from ringmq.broker.server import ServeOptions, serve
+from ringmq.broker.start_error import StartError
 from ringmq.broker.take_over import TakeOverError, describe, take_over_notices
 from ringmq.store.config import StoreConfig
 from ringmq.store.unserved import Unserved

@@ -1,0 +1,96 @@
+"""`ringmq doctor`: would a broker run well here, and is this store well?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ringmq.cli.output import output_option
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_shared = (
+    click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Store folder (storePathRootDir)."),
+    click.option("-c", "--config", "config_file", type=_FILE, help="broker.conf."),
+    click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="As for `ringmq broker`."),
+    click.option("--cpus", default="", metavar="0,1", help="CPUs for the workers; default: those of this process."),
+    click.option("--no-disk-trial", is_flag=True, help="Do not measure the disk (3 s, at most 64 MiB written)."),
+)
+
+
+def broker_options(command: Any) -> Any:
+    """Which broker it is about: the options with which it is started."""
+    for option in reversed(_shared):
+        command = option(command)
+    return command
+
+
+@click.command()
+@broker_options
+@click.option("-v", "--verbose", is_flag=True, help="Say of everything what it means.")
+@output_option
+def doctor(
+    store: Path | None,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    cpus: str,
+    no_disk_trial: bool,
+    verbose: bool,
+    output: str,
+) -> None:
+    """Look at this machine and a store: what is well, what to look at, what to correct.
+
+    Give the options with which the broker is (to be) started. Nothing is changed, and a running broker is not
+    disturbed. Exit status 1 when there is something to correct.
+    """
+    from ringmq.doctor.finding import FAIL
+    from ringmq.doctor.render import render
+
+    config, plan_cpus = resolve(store, config_file, assignments, cpus)
+    findings = examine(config, plan_cpus, measure_disk=not no_disk_trial)
+    if output == "json":
+        click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
+    else:
+        width = min(120, shutil.get_terminal_size().columns)
+        for line in render(findings, width, verbose=verbose, paint=_paint):
+            click.echo(line)
+    sys.exit(1 if any(finding.level == FAIL for finding in findings) else 0)
+
+
+def _paint(text: str, colour: str) -> str:
+    return click.style(text, bold=True) if colour == "bold" else click.style(text, fg=colour)
+
+
+def resolve(store: Path | None, config_file: Path | None, assignments: tuple[str, ...], cpus: str) -> tuple[Any, Any]:
+    """The BrokerConfig of these options, its store named, and the CPUs. Raises ClickException."""
+    try:
+        from ringmq.broker.config import ConfigError
+        from ringmq.broker.config_sources import default_store, read_config
+        from ringmq.native import NATIVE_HINT, available
+    except ImportError as error:
+        raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error
+    from ringmq.cli.serve import cpu_numbers
+
+    if not available():
+        raise click.ClickException(NATIVE_HINT)
+    settings = [*assignments, *([f"storePathRootDir={store.resolve()}"] if store is not None else [])]
+    try:
+        config, _ = read_config(config_file, settings, os.environ)
+    except ConfigError as error:
+        raise click.ClickException(f"{error} (ringmq config check says all that is wrong in a file)") from error
+    if not config.store_path_root_dir:
+        config = dataclasses.replace(config, store_path_root_dir=default_store(os.environ))
+    return config, cpu_numbers(cpus)
+
+
+def examine(config: Any, cpus: Any, *, measure_disk: bool) -> list[Any]:
+    """The doctor's findings."""
+    from ringmq.doctor.examine import check, gather
+
+    return check(gather(config, cpus, measure_disk=measure_disk), config)

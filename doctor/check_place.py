@@ -1,0 +1,204 @@
+"""What the facts about disk, ports, name servers and store mean for a broker."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from ringmq.broker.take_over import describe
+from ringmq.doctor.facts import DiskFacts, PeerFacts, PortFacts, StoreFacts
+from ringmq.doctor.finding import FAIL, OK, WARN, Finding, judged, ok
+from ringmq.store.store_format import FORMAT
+
+MIB = 1 << 20
+SYNC_SLOW_MS = 10.0
+SYNC_TAIL_MS = 100.0
+BANDWIDTH_MIN_MIB_PER_S = 100.0
+INODES_MIN = 10_000
+LAG_MAX_BYTES = 256 * MIB
+UNSAFE_FILESYSTEMS = {
+    "tmpfs": "everything is gone at a reboot",
+    "ramfs": "everything is gone at a reboot",
+    "overlay": "the layer of a container: gone with it, and slow",
+    "nfs": "locks and mapped files over a network are not reliable",
+    "nfs4": "locks and mapped files over a network are not reliable",
+    "cifs": "locks and mapped files over a network are not reliable",
+    "9p": "mapped files over a network are not reliable",
+    "fuse": "mapped files depend on the file system's program",
+}
+
+
+def check_disk(
+    facts: DiskFacts, *, log_file_bytes: int, full_ratio: int, clean_ratio: int, sync_flush: bool
+) -> Iterator[Finding]:
+    """Space and speed. `full_ratio`: diskSpaceWarningLevelRatio, `clean_ratio`: diskMaxUsedSpaceRatio, in per cent."""
+    kind = facts.filesystem
+    danger = UNSAFE_FILESYSTEMS.get(kind) or UNSAFE_FILESYSTEMS.get(kind.split(".")[0])
+    yield judged(
+        "disk",
+        "file system",
+        WARN if danger else OK,
+        f"{kind or 'unknown'} ({facts.folder})",
+        danger or "local, with files that can be mapped",
+        "put the store on a local ext4 or xfs (storePathRootDir)",
+    )
+    used = 100.0 * (1 - facts.free_bytes / facts.total_bytes) if facts.total_bytes else 0.0
+    needed = 2 * log_file_bytes
+    is_full = used >= full_ratio or facts.free_bytes < needed
+    yield judged(
+        "disk",
+        "space",
+        FAIL if is_full else WARN if used >= clean_ratio else OK,
+        f"{facts.free_bytes / (1 << 30):.1f} GiB free, {used:.0f} % used",
+        f"from {clean_ratio} % on the oldest log files go before their time, from {full_ratio} % on sends are refused; "
+        f"log files take {log_file_bytes / MIB:.0f} MiB each, one is made ahead",
+        "make room, a shorter fileReservedTime, smaller log files (only for a new store), or another disk",
+    )
+    if facts.inodes_free >= 0:
+        yield judged(
+            "disk",
+            "inodes",
+            WARN if facts.inodes_free < INODES_MIN else OK,
+            f"{facts.inodes_free} free",
+            "each queue of each topic takes a folder and a file",
+            "make the file system with more inodes, or use fewer queues per topic",
+        )
+    yield from _speed(facts, sync_flush)
+
+
+def _speed(facts: DiskFacts, sync_flush: bool) -> Iterator[Finding]:
+    if facts.error:
+        yield Finding("disk", "speed", WARN, facts.error, "the disk was not measured", "run it as the broker's user")
+        return
+    if facts.sync_ms:
+        middle, longest = statistics.median(facts.sync_ms), max(facts.sync_ms)
+        slow = middle > SYNC_SLOW_MS or longest > SYNC_TAIL_MS
+        waits = "every answer waits for one (SYNC_FLUSH)" if sync_flush else "nobody waits for it under ASYNC_FLUSH"
+        yield judged(
+            "disk",
+            "fdatasync",
+            WARN if slow else OK,
+            f"median {middle:.2f} ms, longest {longest:.1f} ms of {len(facts.sync_ms)}",
+            f"a 4 KiB write and its sync; {waits}",
+            "a disk with power-loss protection needs well below 1 ms; look for others that write to it (iostat -x 1)",
+        )
+    if facts.write_mib_per_s is not None:
+        yield judged(
+            "disk",
+            "bandwidth",
+            WARN if facts.write_mib_per_s < BANDWIDTH_MIN_MIB_PER_S else OK,
+            f"{facts.write_mib_per_s:.0f} MiB/s written and synced",
+            "what producers send for long cannot be more than this",
+            "a faster disk, or look for others that write to it (iostat -x 1)",
+        )
+
+
+def check_ports(ports: Sequence[PortFacts], *, is_running: bool) -> Iterator[Finding]:
+    """`is_running`: a broker has the store open, so its own ports are taken as they should be."""
+    for port in ports:
+        taken = f"{port.error}" + (f", by {port.owner}" if port.owner else "")
+        level = OK if not port.error or is_running else FAIL
+        yield judged(
+            "network",
+            port.name,
+            level,
+            f"{port.address} " + (taken if port.error else "free"),
+            "in use by the broker that runs on this store" if port.error and is_running else "where it would listen",
+            f"stop what has it, or choose another one ({port.name})",
+        )
+
+
+def check_name_servers(peers: Sequence[PeerFacts]) -> Iterator[Finding]:
+    """Whether the name servers can be reached from here."""
+    for peer in peers:
+        yield judged(
+            "network",
+            "name server",
+            WARN if peer.error else OK,
+            f"{peer.address} " + (peer.error or "answers"),
+            "clients find the broker through it; registration is tried again until it answers",
+            "start it, open the firewall, or correct namesrvAddr",
+        )
+
+
+def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding]:
+    """The store: who has it, how its last owner ended, whether it can be read."""
+    if not facts.exists:
+        yield ok("store", "folder", f"{facts.root} is not there yet", "the first start makes it")
+        return
+    yield judged(
+        "store",
+        "folder",
+        OK if facts.is_writable and not facts.foreign_files else FAIL if not facts.is_writable else WARN,
+        facts.root + (f", {facts.foreign_files} entries of another user" if facts.foreign_files else ""),
+        "the broker's user has to own it",
+        "chown -R USER DIR while no broker runs, or run as the user who owns it",
+    )
+    owner = "a live broker has it open" if facts.is_locked else "nobody has it open"
+    yield ok("store", "owner", owner, "byte 0 of the file lock; a second broker is refused")
+    yield judged(
+        "store",
+        "format",
+        FAIL if facts.format_number > FORMAT else OK,
+        f"{facts.format_number} (this RingMQ knows up to {FORMAT})" if facts.format_number else "none yet",
+        "rises when an older RingMQ would misread what a newer one writes; none: a store of RocketMQ, or a new one",
+        "start a RingMQ that is at least as new as the one that wrote it",
+    )
+    if facts.error:
+        yield Finding(
+            "store", "files", FAIL, facts.error, "the store cannot be read with these settings",
+            "give the file sizes that it was made with (-c broker.conf), or restore the files",
+        )  # fmt: skip
+    yield from _last_end(facts)
+    yield from _left_behind(facts, accept_unserved)
+
+
+def _last_end(facts: StoreFacts) -> Iterator[Finding]:
+    if facts.failed_cause is not None:
+        yield Finding(
+            "store", "ringmq.failed", FAIL, facts.failed_cause.strip(),
+            "a sync failed: writes are refused until a restart, which reads the log again from the disk",
+            "look at the disk (dmesg, smartctl), then restart the broker",
+        )  # fmt: skip
+    if facts.has_abort and not facts.is_locked:
+        who = "a stock broker" if facts.is_abort_of_stock else "the broker"
+        yield Finding(
+            "store", "abort", WARN, f"{who} did not stop cleanly",
+            "the next start recovers: nothing acknowledged is lost under the configured policy", "start the broker",
+        )  # fmt: skip
+    if facts.is_locked:
+        lag = max(facts.dispatch_lag_bytes, facts.flush_lag_bytes)
+        yield judged(
+            "store",
+            "lag",
+            WARN if lag > LAG_MAX_BYTES else OK,
+            f"{facts.flush_lag_bytes} bytes to flush, {facts.dispatch_lag_bytes} to dispatch",
+            "what was taken in and is not on the disk, or not readable, yet",
+            "a full or slow disk shows first; the log of the broker names it",
+        )
+    tail = facts.tail
+    if tail is not None:
+        yield judged(
+            "store",
+            "tail of the log",
+            FAIL if tail.damage and not facts.has_abort else WARN if tail.damage else OK,
+            tail.damage
+            or f"{tail.records} records, {tail.bytes / MIB:.1f} MiB up to offset {tail.end_offset} are sound",
+            "the newest records were read and their checksums compared",
+            "after an unclean stop the next start cuts it; else: ringmq store verify DIR, and look at the disk",
+        )
+
+
+def _left_behind(facts: StoreFacts, accept_unserved: bool) -> Iterator[Finding]:
+    if facts.unserved:
+        yield Finding(
+            "store", "unserved", WARN if accept_unserved else FAIL, "; ".join(map(describe, facts.unserved)),
+            "a stock broker has left it, RingMQ does not serve it yet and leaves it untouched",
+            "let the stock broker deliver it first, or accept it: --accept-unserved (docs/take-over.md)",
+        )  # fmt: skip
+    if facts.cut_files or facts.salvage_files:
+        yield Finding(
+            "store", "cut or salvaged", WARN, f"{facts.cut_files} in ringmq.cut, {facts.salvage_files} in salvage",
+            "bytes that a recovery or the replication took out of the log",
+            "look at them (ringmq store inspect DIR --salvage NAME), then delete them",
+        )  # fmt: skip

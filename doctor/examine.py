@@ -1,0 +1,54 @@
+"""Gather everything, check everything: the doctor's round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.run_config import store_config
+from ringmq.doctor.check_machine import check_clock, check_cpus, check_engine, check_limits, check_sysctls
+from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
+from ringmq.doctor.facts import Facts
+from ringmq.doctor.finding import Finding
+from ringmq.doctor.gather_disk import gather_disk
+from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
+from ringmq.doctor.gather_network import gather_name_servers, gather_ports, wanted_ports
+from ringmq.doctor.gather_store import gather_store
+
+
+def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bool = True) -> Facts:
+    """The facts for a broker with `config`, which names its store. Takes some seconds for disk and name servers."""
+    store = store_config(config)
+    return Facts(
+        engine=gather_engine(),
+        limits=gather_limits(),
+        sysctls=gather_sysctls(),
+        cpus=gather_cpus(config, cpus),
+        clock=gather_clock(),
+        ports=gather_ports(config.bind_address, wanted_ports(config)),
+        name_servers=gather_name_servers(config.namesrv_addr),
+        store=gather_store(store),
+        disk=gather_disk(Path(config.store_path_root_dir), measure=measure_disk),
+    )
+
+
+def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
+    """Every finding, in the order in which an operator would look."""
+    tail = facts.store.tail
+    return [
+        *check_engine(facts.engine),
+        *check_limits(facts.limits),
+        *check_sysctls(facts.sysctls, facts.limits.memory_bytes),
+        *check_cpus(facts.cpus),
+        *check_clock(facts.clock, tail.newest_ms if tail is not None else 0),
+        *check_disk(
+            facts.disk,
+            log_file_bytes=config.mapped_file_size_commit_log,
+            full_ratio=config.disk_space_warning_level_ratio,
+            clean_ratio=config.disk_max_used_space_ratio,
+            sync_flush=config.flush_disk_type == "SYNC_FLUSH",
+        ),
+        *check_ports(facts.ports, is_running=facts.store.is_locked),
+        *check_name_servers(facts.name_servers),
+        *check_store(facts.store, accept_unserved=config.accept_unserved),
+    ]

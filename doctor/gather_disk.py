@@ -1,0 +1,87 @@
+"""Facts about the disk under a folder: file system, space, and a bounded trial of syncs and bandwidth."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ringmq.doctor.facts import DiskFacts
+from ringmq.doctor.gather_machine import read_text
+
+SYNC_ROUNDS_MAX = 50
+TRIAL_S = 1.5
+"""For each of the two trials."""
+BLOCK = 4096
+CHUNK_BYTES = 4 << 20
+WRITTEN_BYTES_MAX = 64 << 20
+FREE_BYTES_MIN = 4 * WRITTEN_BYTES_MAX
+Clock = Callable[[], float]
+
+
+def existing_folder(path: Path) -> Path:
+    """`path`, or the nearest folder above it that is there."""
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+
+
+def gather_disk(path: Path, *, measure: bool = True, clock: Clock = time.monotonic) -> DiskFacts:
+    """The disk under `path`, which need not be there yet. The trial writes a nameless file of at most 64 MiB."""
+    folder = existing_folder(path.absolute())
+    room = os.statvfs(folder)
+    free = room.f_bavail * room.f_frsize
+    sync_ms: tuple[float, ...] = ()
+    bandwidth, error = None, ""
+    if measure and free < FREE_BYTES_MIN:
+        error = f"not measured: less than {FREE_BYTES_MIN >> 20} MiB free"
+    elif measure:
+        try:
+            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+                sync_ms = _sync_trial(file.fileno(), clock)
+                bandwidth = _bandwidth_trial(file.fileno(), clock)
+        except OSError as failure:
+            error = f"{folder}: {failure.strerror}"
+    kind, options = _mount_of(folder)
+    return DiskFacts(
+        folder=str(folder), filesystem=kind, options=options, total_bytes=room.f_blocks * room.f_frsize,
+        free_bytes=free, inodes_free=room.f_favail if room.f_files else -1,
+        sync_ms=sync_ms, write_mib_per_s=bandwidth, error=error,
+    )  # fmt: skip
+
+
+def _sync_trial(descriptor: int, clock: Clock) -> tuple[float, ...]:
+    block = os.urandom(BLOCK)
+    os.posix_fallocate(descriptor, 0, BLOCK * SYNC_ROUNDS_MAX)
+    os.fdatasync(descriptor)
+    times: list[float] = []
+    began = clock()
+    while len(times) < SYNC_ROUNDS_MAX and clock() - began < TRIAL_S:
+        before = clock()
+        os.pwrite(descriptor, block, BLOCK * len(times))
+        os.fdatasync(descriptor)
+        times.append((clock() - before) * 1000)
+    return tuple(times)
+
+
+def _bandwidth_trial(descriptor: int, clock: Clock) -> float:
+    chunk = os.urandom(CHUNK_BYTES)
+    began, written = clock(), 0
+    while written < WRITTEN_BYTES_MAX and clock() - began < TRIAL_S:
+        os.pwrite(descriptor, chunk, written)
+        os.fdatasync(descriptor)
+        written += CHUNK_BYTES
+    return written / (1 << 20) / max(clock() - began, 1e-6)
+
+
+def _mount_of(folder: Path) -> tuple[str, str]:
+    """(file system, options) of the longest mount point above `folder`."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    best = ("", "")
+    for line in read_text("/proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kinds = before.split(), after.split()
+        if len(fields) > 5 and kinds and fields[2] == wanted:
+            best = (kinds[0], fields[5])
+    return best

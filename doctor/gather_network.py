@@ -1,0 +1,75 @@
+"""Which ports are free, who has the others, and whether the name servers answer."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.doctor.facts import PeerFacts, PortFacts
+
+CONNECT_TIMEOUT_S = 1.0
+NAME_SERVERS_MAX = 16
+_LISTEN = "0A"
+
+
+def wanted_ports(config: BrokerConfig) -> list[tuple[str, int]]:
+    """(property, port) of everything that a broker with this configuration listens on; ports of 0 are any."""
+    if not config.listen_port:
+        return []
+    ports = [("listenPort", config.listen_port), ("listenPort - 2 (VIP)", config.listen_port - 2)]
+    if config.broker_role != "SLAVE":
+        ports.append(("haListenPort", config.ha_listen_port or config.listen_port + 1))
+    return ports
+
+
+def gather_ports(host: str, ports: Iterable[tuple[str, int]]) -> tuple[PortFacts, ...]:
+    """Try to bind each port as the server does."""
+    return tuple(_port(name, host, port) for name, port in ports)
+
+
+def _port(name: str, host: str, port: int) -> PortFacts:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+            trial.listen(1)
+        except OSError as error:
+            return PortFacts(name, f"{host}:{port}", error.strerror or str(error), _owner(port))
+    return PortFacts(name, f"{host}:{port}")
+
+
+def _owner(port: int) -> str:
+    """`name (pid)` of a process that listens on `port`, empty where this user may not know."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        rows = (line.split() for line in lines)
+        inodes |= {row[9] for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port}
+    wanted = {f"socket:[{inode}]" for inode in inodes - {"0"}}
+    for process in Path("/proc").glob("[0-9]*") if wanted else ():
+        try:
+            if any(str(entry.readlink()) in wanted for entry in (process / "fd").iterdir()):
+                return f"{(process / 'comm').read_text().strip()} ({process.name})"
+        except OSError:
+            continue
+    return ""
+
+
+def gather_name_servers(addresses: str) -> tuple[PeerFacts, ...]:
+    """Connect to each of `host:port;host:port`, one second each."""
+    return tuple(_peer(address) for address in [*filter(None, addresses.split(";"))][:NAME_SERVERS_MAX])
+
+
+def _peer(address: str) -> PeerFacts:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        return PeerFacts(address, error.strerror or str(error))
+    return PeerFacts(address)

@@ -1,0 +1,91 @@
+"""Facts about a store folder; nothing is written, and a live broker is not disturbed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from ringmq.doctor.facts import StoreFacts, TailFacts
+from ringmq.ipc.watermark import read_watermarks, store_is_locked
+from ringmq.store import markers, record
+from ringmq.store.config import StoreConfig
+from ringmq.store.config_files import ConfigFileError
+from ringmq.store.mapped_file import StoreLoadError
+from ringmq.store.message_store import MessageStore
+from ringmq.store.recovery_cut import CUT_FOLDER
+from ringmq.store.salvage import salvage_files
+from ringmq.store.store_format import StoreFormatError, read_format
+from ringmq.store.unserved import unserved_in
+
+TAIL_BYTES = 8 << 20
+
+
+def gather_store(config: StoreConfig) -> StoreFacts:
+    """What stands in the store's root and in the newest part of its log."""
+    root = config.root
+    if not root.is_dir():
+        return StoreFacts(str(root), exists=False)
+    facts = StoreFacts(
+        str(root),
+        exists=True,
+        is_writable=os.access(root, os.W_OK | os.X_OK),
+        has_abort=markers.has_abort(root),
+        is_abort_of_stock=markers.is_abort_of_stock(root),
+        cut_files=_entries(config.commit_log_directories[0].parent / CUT_FOLDER),
+    )
+    try:
+        facts = dataclasses.replace(
+            facts,
+            is_locked=store_is_locked(root),
+            failed_cause=markers.failed_cause(root),
+            foreign_files=sum(entry.stat().st_uid != os.geteuid() for entry in os.scandir(root)),
+            salvage_files=len(salvage_files(root)),
+            format_number=read_format(root),
+        )
+        return _with_log(facts, config)
+    except (StoreLoadError, StoreFormatError, ConfigFileError, OSError) as error:
+        return dataclasses.replace(facts, error=str(error))
+
+
+def _entries(folder: Path) -> int:
+    return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+
+
+def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
+    store = MessageStore(config)
+    store.commit_log.files.check_sizes()
+    marks = read_watermarks(config.root)
+    if marks.live:
+        tail = read_tail(store, marks.append_offset)
+        return dataclasses.replace(
+            facts,
+            tail=tail,
+            flush_lag_bytes=marks.append_offset - marks.flushed_offset,
+            dispatch_lag_bytes=marks.append_offset - marks.dispatched_offset,
+        )
+    if facts.is_locked:  # a stock broker: its queues grow under us
+        return facts
+    return dataclasses.replace(facts, tail=read_tail(store, store.queue_end()), unserved=tuple(unserved_in(config)))
+
+
+def read_tail(store: MessageStore, end_offset: int) -> TailFacts | None:
+    """Read the records in the last 8 MiB in front of `end_offset`, checksums included; None for an empty log.
+
+    Begins at a record border, which the queues know: nothing to find where no queue has a unit there.
+    """
+    log = store.commit_log
+    first = max(log.min_offset, end_offset - TAIL_BYTES)
+    border = log.min_offset if first == log.min_offset else store.next_border(first, end_offset)
+    if border is None or end_offset <= log.min_offset:
+        return None
+    count, at, newest = 0, border, 0
+    places = log.places(border, end_offset)
+    while True:
+        try:
+            at, size = next(places)
+        except StopIteration as stop:
+            reason = record.REASONS.get(stop.value.reason, "") if stop.value.offset < end_offset else ""
+            damage = f"no valid record at {stop.value.offset}: {reason}" if reason else ""
+            return TailFacts(count, stop.value.offset - border, stop.value.offset, newest, damage)
+        count, newest, at = count + 1, log.store_time_at(at, end_offset) or newest, at + size

@@ -1,0 +1,83 @@
+"""`ringmq doctor` and `ringmq debug bundle` beside a running broker."""
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ringmq.cli.main import main
+from ringmq.loadtest.running import RunningBroker
+
+SMALL = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 400,
+}
+GIVEN = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """A broker of ours with its name server."""
+    with RunningBroker(tmp_path_factory.mktemp("doctor") / "store", SMALL) as running:
+        yield running
+
+
+def doctor(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["doctor", "--no-disk-trial", *map(str, arguments)])
+
+
+def test_a_running_brokers_ports_and_store_are_well(broker: RunningBroker) -> None:
+    port = broker.port
+    done = doctor("--store", broker.store, *GIVEN, "--set", f"listenPort={port}", "-o", "json")
+    findings = {(row["area"], row["name"]): row for row in json.loads(done.stdout)}
+    assert findings["network", "listenPort"]["level"] == "ok"
+    assert "in use by the broker" in findings["network", "listenPort"]["meaning"]
+    assert findings["store", "owner"]["value"] == "a live broker has it open"
+    assert findings["store", "format"]["value"].startswith("1 ")
+    assert done.exit_code == any(row["level"] == "fail" for row in findings.values())
+
+
+def test_another_store_on_the_same_port_is_told_who_has_it(broker: RunningBroker, tmp_path: Path) -> None:
+    done = doctor("--store", tmp_path, "--set", f"listenPort={broker.port}")
+    assert done.exit_code == 1
+    assert "FAIL  listenPort" in done.output
+    assert "stop what has it" in done.output
+
+
+def test_a_machine_that_is_well_has_exit_status_0_and_a_bad_option_is_named(tmp_path: Path) -> None:
+    done = doctor("--store", tmp_path / "new", "--set", "listenPort=0", "--set", "mappedFileSizeCommitLog=65536")
+    assert "to correct" in done.output.splitlines()[-1]
+    assert done.exit_code == (0 if done.output.splitlines()[-1].startswith("0 ") else 1)
+    refused = doctor("--set", "listenPort=x")
+    assert refused.exit_code == 1
+    assert "0..65535" in refused.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_bundle_of_a_running_broker_has_its_words_and_workers(broker: RunningBroker, tmp_path: Path) -> None:
+    target = tmp_path / "b.tar.gz"
+    done = CliRunner().invoke(main, [
+        *("debug", "bundle", "--no-disk-trial", "--store", str(broker.store), *GIVEN),
+        *("--set", f"listenPort={broker.port}"),
+        "--log", str(broker.log_path), "--to", str(target), "-o", "json",
+    ])  # fmt: skip
+    assert done.exit_code == 0, done.output
+    names = {row["name"] for row in json.loads(done.stdout)["entries"]}
+    with tarfile.open(target) as archive:
+        assert {f"b/{name}" for name in names} | {"b/MANIFEST.json"} == set(archive.getnames())
+        runtime = json.load(archive.extractfile("b/runtime.json"))  # type: ignore[arg-type]
+        marks = json.load(archive.extractfile("b/store/watermarks.json"))  # type: ignore[arg-type]
+    assert "brokerVersionDesc" in runtime["table"]
+    assert marks["live"] is True
+    workers = {name.split("/")[1] for name in names if name.startswith("processes/")}
+    assert len(workers) >= 6 and str(marks["owner_pid"]) in workers
+    again = CliRunner().invoke(
+        main, ["debug", "bundle", "--no-disk-trial", "--store", str(tmp_path), "--to", str(target)]
+    )
+    assert again.exit_code == 1
+    assert str(target) in again.output

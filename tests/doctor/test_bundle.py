@@ -1,0 +1,97 @@
+"""The bundle: bounded, without secrets and bodies, readable by its maker only."""
+
+import json
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config_check import effective_values
+from ringmq.broker.config_sources import Setting
+from ringmq.doctor.bundle import ENTRY_BYTES_MAX, Entry, cut, redacted, text_entry, within, write_bundle
+from ringmq.doctor.collect import broker_processes, collect, log_tail
+from ringmq.doctor.finding import OK, Finding
+from tests.store.conftest import basic_copy, golden_basic  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("secretKey=abc def", "secretKey=(hidden)"),
+        ("a=1\nMY_PASSWORD: x y\nb=2", "a=1\nMY_PASSWORD: (hidden)\nb=2"),
+        ('{"accessKey": "AK",\n "n": 1}', '{"accessKey": (hidden)\n "n": 1}'),
+        ("ringmq serve --set aclToken=abc --port 1", "ringmq serve --set aclToken=(hidden)"),
+        ("brokerName=a", "brokerName=a"),
+    ],
+)
+def test_values_named_like_secrets_are_hidden(text: str, shown: str) -> None:
+    assert redacted(text) == shown
+    assert text_entry("x", text).data == shown.encode()
+
+
+def test_the_end_of_a_large_file_is_kept_and_said() -> None:
+    entry = cut(Entry("log", b"a" * ENTRY_BYTES_MAX + b"end"))
+    assert len(entry.data) == ENTRY_BYTES_MAX
+    assert entry.data.endswith(b"aend")
+    assert entry.note == f"the last {ENTRY_BYTES_MAX} of {ENTRY_BYTES_MAX + 3} bytes"
+
+
+def test_what_does_not_fit_is_left_out_and_listed(tmp_path: Path) -> None:
+    entries = [Entry("a", b"1" * 60), Entry("b", b"2" * 60), Entry("c", b"3" * 40)]
+    kept, left = within(entries, 100)
+    assert ([entry.name for entry in kept], [entry.name for entry in left]) == (["a", "c"], ["b"])
+
+
+def test_an_archive_has_a_listing_and_is_private(tmp_path: Path) -> None:
+    path = tmp_path / "b.tar.gz"
+    rows = write_bundle(path, [Entry("one/x.txt", b"hello"), Entry("two", b"")], now_s=1)
+    assert rows == [{"name": "one/x.txt", "bytes": 5, "note": None}, {"name": "two", "bytes": 0, "note": None}]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with tarfile.open(path) as archive:
+        assert archive.getnames() == ["b/MANIFEST.json", "b/one/x.txt", "b/two"]
+        manifest = archive.extractfile("b/MANIFEST.json")
+        assert manifest is not None and json.loads(manifest.read()) == rows
+    with pytest.raises(FileExistsError):
+        write_bundle(path, [])
+
+
+def test_a_store_is_surveyed_without_bodies(basic_copy: Path) -> None:  # noqa: F811
+    sizes = {"mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "6000"}
+    config = BrokerConfig(
+        store_path_root_dir=str(basic_copy), mapped_file_size_commit_log=1048576, mapped_file_size_consume_queue=6000
+    )
+    values = effective_values(Setting(name, value, "here") for name, value in sizes.items())
+    entries = {entry.name: entry.data for entry in collect(config, values, [Finding("a", "b", OK, "c", "d")])}
+    assert {"doctor.json", "config.properties", "versions.json", "proc/meminfo"} <= entries.keys()
+    assert b"mappedFileSizeCommitLog=1048576\t# here\n" in entries["config.properties"]
+    survey = json.loads(entries["store/survey.json"])
+    assert len(survey["log_files"]) == 4
+    assert {row["topic"] for row in survey["queues"]} >= {"GoldA", "SCHEDULE_TOPIC_XXXX"}
+    assert b"commitlog/00000000000000000000" in entries["store/files.txt"]
+    assert not [name for name, data in entries.items() if b"timer pending" in data], "the body of a message"
+
+
+def test_a_store_in_disorder_makes_a_bundle_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / ("0" * 20)).write_bytes(b"x")
+    (tmp_path / "ringmq.failed").write_text("EIO")
+    entries = {entry.name: entry.data for entry in collect(BrokerConfig(store_path_root_dir=str(tmp_path)), [], [])}
+    assert entries["store/ringmq.failed"] == b"EIO"
+    assert "store/survey.json" in entries
+
+
+def test_a_brokers_processes_are_it_and_its_children(tmp_path: Path) -> None:
+    for pid, parent in ((10, 1), (11, 10), (12, 10), (13, 99)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} 1 1")
+    assert broker_processes(tmp_path, 10) == [10, 11, 12]
+
+
+def test_the_end_of_a_log_is_taken(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    log.write_bytes(b"old\n" + b"n" * ENTRY_BYTES_MAX + b"\npassword=1")
+    entry = log_tail(log)
+    assert entry.name == "log/x.log"
+    assert entry.data.startswith(b"n") and entry.data.endswith(b"password=(hidden)")

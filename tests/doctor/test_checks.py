@@ -1,0 +1,217 @@
+"""The checks, over made-up facts: each level of each finding, and every one that is not well says what to do."""
+
+import dataclasses
+import errno
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.doctor.check_machine import check_clock, check_cpus, check_engine, check_limits, check_sysctls
+from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
+from ringmq.doctor.examine import check
+from ringmq.doctor.facts import (
+    ClockFacts,
+    CpuFacts,
+    DiskFacts,
+    EngineFacts,
+    Facts,
+    LimitFacts,
+    PeerFacts,
+    PortFacts,
+    StoreFacts,
+    TailFacts,
+)
+from ringmq.doctor.finding import FAIL, OK, WARN, Finding, counts
+from ringmq.doctor.render import render
+from ringmq.store.unserved import Unserved
+
+GIB = 1 << 30
+ENGINE = EngineFacts(kernel="6.1.0", disabled=0, setup_errno=0)
+LIMITS = LimitFacts(8 << 20, 65_536, 65_536, GIB, GIB, 8 * GIB, 4 * GIB)
+CPUS = CpuFacts(2, (0, 1), None, {"read-0": (0,), "write": (0,), "flush": (1,)}, 0)
+CLOCK = ClockFacts(True, "tsc", 1_000_000)
+DISK = DiskFacts("/s", "ext4", "rw", 100 * GIB, 80 * GIB, 1 << 20, (0.5, 0.6, 0.9), 900.0)
+STORE = StoreFacts("/s", exists=True, format_number=1, tail=TailFacts(10, 1000, 5000, 900_000))
+WELL = Facts(ENGINE, LIMITS, CPUS, CLOCK, DISK, STORE)
+
+
+def level(findings: Iterable[Finding], name: str) -> str:
+    return next(finding.level for finding in findings if finding.name == name)
+
+
+def disk(**changes: Any) -> list[Finding]:
+    facts = dataclasses.replace(DISK, **changes)
+    return [*check_disk(facts, log_file_bytes=GIB, full_ratio=90, clean_ratio=75, sync_flush=True)]
+
+
+def store(**changes: Any) -> list[Finding]:
+    return [*check_store(dataclasses.replace(STORE, **changes), accept_unserved=False)]
+
+
+def test_everything_is_well_where_it_is() -> None:
+    findings = check(WELL, BrokerConfig())
+    assert {finding.level for finding in findings} == {OK}
+    assert not any(finding.advice for finding in findings)
+    assert len({(finding.area, finding.name) for finding in findings}) == len(findings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "expected"),
+    [
+        ({"disabled": 1}, "kernel.io_uring_disabled", WARN),
+        ({"disabled": 2}, "kernel.io_uring_disabled", FAIL),
+        ({"disabled": None}, "kernel.io_uring_disabled", OK),
+        ({"seccomp": 2}, "seccomp", OK),
+        ({"seccomp": 2, "setup_errno": errno.EPERM}, "seccomp", FAIL),
+        ({"setup_errno": errno.ENOSYS}, "ring", FAIL),
+        ({"missing_operations": ("recv",)}, "operations", FAIL),
+        ({"missing_flags": ("DEFER_TASKRUN",)}, "setup flags", WARN),
+        ({"refusal": "io_uring is refused: ..."}, "trial", FAIL),
+    ],
+)
+def test_engine(changes: dict[str, Any], name: str, expected: str) -> None:
+    assert level(check_engine(dataclasses.replace(ENGINE, **changes)), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "expected"),
+    [
+        ({"files_soft": 1024}, "open files", WARN),
+        ({"files_soft": 100}, "open files", FAIL),
+        ({"files_soft": -1}, "open files", OK),
+        ({"memlock_bytes": 65_536}, "locked memory", WARN),
+        ({"memlock_bytes": -1}, "locked memory", OK),
+        ({"shm_free_bytes": 32 << 20}, "/dev/shm", WARN),
+        ({"shm_free_bytes": 1 << 20}, "/dev/shm", FAIL),
+        ({"memory_free_bytes": 100 << 20}, "memory", WARN),
+    ],
+)
+def test_limits(changes: dict[str, Any], name: str, expected: str) -> None:
+    assert level(check_limits(dataclasses.replace(LIMITS, **changes)), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"vm.dirty_ratio": "20", "vm.dirty_bytes": "0"}, OK),
+        ({"vm.dirty_ratio": "80", "vm.dirty_bytes": "0"}, WARN),
+        ({"vm.dirty_ratio": "80", "vm.dirty_bytes": "268435456"}, OK),
+        ({"net.core.somaxconn": "128"}, WARN),
+        ({"net.ipv4.tcp_wmem": "4096\t16384\t4194304"}, OK),
+        ({"net.ipv4.tcp_rmem": "4096 131072 212992"}, WARN),
+        ({"vm.overcommit_memory": "2"}, WARN),
+        ({"vm.swappiness": "100"}, WARN),
+        ({"vm.max_map_count": "65530", "fs.file-max": "9223372036854775807"}, OK),
+    ],
+)
+def test_kernel_settings(values: dict[str, str], expected: str) -> None:
+    levels = [finding.level for finding in check_sysctls(values, 8 * GIB)]
+    assert levels
+    assert set(levels) == {expected}
+
+
+def test_kernel_settings_that_are_not_there_or_nonsense_are_left_out() -> None:
+    assert [*check_sysctls({"net.core.somaxconn": "many", "net.ipv4.tcp_wmem": "1 2"}, GIB)] == []
+
+
+def test_cpus_and_the_plan() -> None:
+    findings = [*check_cpus(dataclasses.replace(CPUS, usable=(3,), quota_cpus=0.5))]
+    assert [finding.level for finding in findings] == [WARN, WARN, OK]
+    assert [*check_cpus(CPUS)][-1].value == "0: read-0 write; 1: flush"
+
+
+@pytest.mark.parametrize(
+    ("changes", "newest_ms", "name", "expected"),
+    [
+        ({"synchronized": False}, 0, "NTP", WARN),
+        ({"synchronized": None}, 0, "NTP", WARN),
+        ({"source": "hpet"}, 0, "source", WARN),
+        ({}, 1_000_500, "against the store", OK),
+        ({}, 1_060_000, "against the store", WARN),
+    ],
+)
+def test_clock(changes: dict[str, Any], newest_ms: int, name: str, expected: str) -> None:
+    assert level(check_clock(dataclasses.replace(CLOCK, **changes), newest_ms), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "expected"),
+    [
+        ({"filesystem": "tmpfs"}, "file system", WARN),
+        ({"filesystem": "fuse.sshfs"}, "file system", WARN),
+        ({"filesystem": "xfs"}, "file system", OK),
+        ({"free_bytes": 20 * GIB}, "space", WARN),
+        ({"free_bytes": 9 * GIB}, "space", FAIL),
+        ({"free_bytes": GIB, "total_bytes": 2 * GIB}, "space", FAIL),
+        ({"inodes_free": 10}, "inodes", WARN),
+        ({"sync_ms": (20.0, 30.0)}, "fdatasync", WARN),
+        ({"sync_ms": (1.0, 1.0, 500.0)}, "fdatasync", WARN),
+        ({"write_mib_per_s": 20.0}, "bandwidth", WARN),
+        ({"error": "Permission denied"}, "speed", WARN),
+    ],
+)
+def test_disk(changes: dict[str, Any], name: str, expected: str) -> None:
+    assert level(disk(**changes), name) == expected
+
+
+def test_a_taken_port_is_right_only_where_the_stores_own_broker_runs() -> None:
+    taken = [PortFacts("listenPort", "127.0.0.1:10911", "Address already in use", "java (77)")]
+    (alone,) = check_ports(taken, is_running=False)
+    assert (alone.level, alone.value) == (FAIL, "127.0.0.1:10911 Address already in use, by java (77)")
+    (running,) = check_ports(taken, is_running=True)
+    assert running.level == OK
+    assert [finding.level for finding in check_name_servers([PeerFacts("a:1"), PeerFacts("b:1", "refused")])] == [
+        OK,
+        WARN,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "expected"),
+    [
+        ({"is_writable": False}, "folder", FAIL),
+        ({"foreign_files": 3}, "folder", WARN),
+        ({"format_number": 99}, "format", FAIL),
+        ({"format_number": 0}, "format", OK),
+        ({"error": "no such size"}, "files", FAIL),
+        ({"failed_cause": "fdatasync of the log: EIO"}, "ringmq.failed", FAIL),
+        ({"has_abort": True}, "abort", WARN),
+        ({"is_locked": True, "dispatch_lag_bytes": GIB}, "lag", WARN),
+        ({"is_locked": True}, "lag", OK),
+        ({"tail": TailFacts(1, 10, 10, 0, "no valid record at 10: bad CRC")}, "tail of the log", FAIL),
+        ({"has_abort": True, "tail": TailFacts(1, 10, 10, 0, "no valid record")}, "tail of the log", WARN),
+        ({"unserved": (Unserved("delay", "delayed", 3),)}, "unserved", FAIL),
+        ({"cut_files": 1}, "cut or salvaged", WARN),
+    ],
+)
+def test_store(changes: dict[str, Any], name: str, expected: str) -> None:
+    findings = store(**changes)
+    assert level(findings, name) == expected
+    assert all(finding.advice for finding in findings if finding.level != OK)
+
+
+def test_what_was_accepted_is_no_failure_and_a_live_brokers_mark_no_warning() -> None:
+    facts = dataclasses.replace(STORE, unserved=(Unserved("delay", "delayed", 3),), is_locked=True, has_abort=True)
+    findings = [*check_store(facts, accept_unserved=True)]
+    assert level(findings, "unserved") == WARN
+    assert "abort" not in {finding.name for finding in findings}
+    assert [finding.level for finding in check_store(StoreFacts("/s", exists=False), accept_unserved=False)] == [OK]
+
+
+def test_a_terminal_shows_what_is_wrong_with_what_to_do() -> None:
+    findings = [
+        Finding("disk", "space", FAIL, "full " * 30, "sends are refused", "make room"),
+        Finding("disk", "inodes", OK, "9 free", "one per queue"),
+        Finding("clock", "NTP", WARN, "off", "times", "switch it on"),
+    ]
+    lines = [*render(findings, 60, verbose=False, paint=lambda text, colour: text)]
+    assert lines[0] == "disk"
+    assert lines[1].startswith("  FAIL  space   full full")
+    assert max(map(len, lines)) <= 60
+    assert "                -> make room" in lines
+    assert "one per queue" not in "\n".join(lines)
+    assert lines[-1] == "1 to correct, 1 to look at, 1 well"
+    assert counts(findings) == {OK: 1, WARN: 1, FAIL: 1}
+    assert "one per queue" in "\n".join(render(findings, 60, verbose=True, paint=lambda text, colour: text))

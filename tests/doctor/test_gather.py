@@ -1,0 +1,113 @@
+"""The gatherers on this machine: what they say is true of it, and they leave nothing behind."""
+
+import itertools
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.doctor import uring
+from ringmq.doctor.gather_disk import SYNC_ROUNDS_MAX, gather_disk
+from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
+from ringmq.doctor.gather_network import gather_name_servers, gather_ports, wanted_ports
+from ringmq.doctor.gather_store import gather_store, read_tail
+from ringmq.store import markers
+from ringmq.store.config import StoreConfig
+from ringmq.store.message_store import MessageStore
+from ringmq.store.store_lock import StoreLock
+from tests.store.conftest import basic_copy, golden_basic  # noqa: F401
+from tests.store.golden_stores import basic_config
+
+
+def test_io_uring_works_where_these_tests_run() -> None:
+    facts = gather_engine()
+    assert (facts.setup_errno, facts.missing_operations, facts.refusal) == (0, (), "")
+
+
+def test_the_survey_tells_operations_and_flags_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(uring.OPERATIONS, "operation of the future", 255)
+    monkeypatch.setitem(uring.FLAGS, "FLAG_OF_THE_FUTURE", 1 << 31)
+    before = len([*Path("/proc/self/fd").iterdir()])
+    found = uring.survey_ring()
+    assert found.missing_operations == ("operation of the future",)
+    assert found.missing_flags == ("FLAG_OF_THE_FUTURE",)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_limits_cpus_clock_and_kernel_settings_are_read() -> None:
+    limits = gather_limits()
+    assert limits.shm_total_bytes >= limits.shm_free_bytes > 0
+    assert limits.memory_bytes > limits.memory_free_bytes > 0
+    cpus = gather_cpus(BrokerConfig(), (sorted(os.sched_getaffinity(0))[0],))
+    assert len(cpus.usable) == 1
+    assert {"read-0", "write", "flush", "dispatch", "control"} <= set(cpus.plan)
+    assert gather_clock().now_ms > 1_700_000_000_000
+    assert gather_sysctls()["vm.overcommit_memory"] in ("0", "1", "2")
+    assert gather_sysctls(["no.such.setting"]) == {}
+
+
+def test_the_disk_is_measured_within_bounds_and_nothing_stays(tmp_path: Path) -> None:
+    ticks = itertools.count()
+    facts = gather_disk(tmp_path / "not" / "there", clock=lambda: next(ticks) * 0.01)
+    assert facts.folder == str(tmp_path)
+    assert facts.filesystem
+    assert 0 < len(facts.sync_ms) <= SYNC_ROUNDS_MAX
+    assert facts.write_mib_per_s is not None and facts.write_mib_per_s > 0
+    assert list(tmp_path.iterdir()) == []
+    assert gather_disk(tmp_path, measure=False).sync_ms == ()
+
+
+def test_a_taken_port_names_its_owner() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (taken,) = gather_ports("127.0.0.1", [("listenPort", port)])
+        assert "in use" in taken.error
+        assert str(os.getpid()) in taken.owner
+        (peer,) = gather_name_servers(f"127.0.0.1:{port}")
+        assert peer.error == ""
+    (free,) = gather_ports("127.0.0.1", [("listenPort", port)])
+    (gone,) = gather_name_servers(f"127.0.0.1:{port}")
+    assert (free.error, "refused" in gone.error) == ("", True)
+
+
+def test_ports_are_those_of_the_role() -> None:
+    assert [port for _, port in wanted_ports(BrokerConfig())] == [10911, 10909, 10912]
+    assert [port for _, port in wanted_ports(BrokerConfig(broker_role="SLAVE", broker_id=1))] == [10911, 10909]
+    assert wanted_ports(BrokerConfig(listen_port=0)) == []
+
+
+def test_a_store_is_looked_at_without_writing(basic_copy: Path) -> None:  # noqa: F811
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in basic_copy.rglob("*")}
+    facts = gather_store(basic_config(basic_copy))
+    assert facts.error == ""
+    assert [entry.kind for entry in facts.unserved] == ["delay", "timer", "transaction"]
+    assert facts.tail is not None
+    assert (facts.tail.records, facts.tail.end_offset, facts.tail.damage) == (4302, 3478574, "")
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in basic_copy.rglob("*")} == before
+
+
+def test_a_damaged_tail_another_size_and_marks_are_told(basic_copy: Path) -> None:  # noqa: F811
+    markers.write_abort(basic_copy, 1)
+    markers.write_failed_marker(basic_copy, "fdatasync: EIO")
+    with (basic_copy / "commitlog" / "00000000000003145728").open("r+b") as file:
+        file.seek(300_000)
+        file.write(b"\xff" * 1000)
+    facts = gather_store(basic_config(basic_copy))
+    assert facts.has_abort and facts.failed_cause == "fdatasync: EIO"
+    assert facts.tail is not None and "no valid record at 34" in facts.tail.damage
+    assert "1073741824" in gather_store(StoreConfig(root=basic_copy)).error
+
+
+def test_an_empty_and_an_absent_folder_are_no_error(tmp_path: Path) -> None:
+    facts = gather_store(StoreConfig(root=tmp_path))
+    assert (facts.exists, facts.error, facts.tail) == (True, "", None)
+    assert read_tail(MessageStore(StoreConfig(root=tmp_path)), 0) is None
+    assert not gather_store(StoreConfig(root=tmp_path / "absent")).exists
+
+
+def test_an_owner_is_seen(tmp_path: Path) -> None:
+    lock = StoreLock(tmp_path)
+    assert gather_store(StoreConfig(root=tmp_path)).is_locked
+    lock.close()
