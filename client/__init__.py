@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     )
     from ringmq.client.interceptors import Interceptor
     from ringmq.client.local_offsets import OffsetFileError
+    from ringmq.client.observing.metrics import ClientMetrics
+    from ringmq.client.observing.trace_buffer import TraceSettings
     from ringmq.client.offsets import ConsumeFrom
     from ringmq.client.producer import Producer
     from ringmq.client.queue_reader import PullOptions
@@ -56,6 +58,7 @@ __all__ = [
     "BodyRules",
     "BrokerError",
     "ClientClosedError",
+    "ClientMetrics",
     "Compression",
     "ConnectError",
     "ConnectionSettings",
@@ -83,6 +86,7 @@ __all__ = [
     "Sql92",
     "TlsError",
     "TlsSettings",
+    "TraceSettings",
     "TransactionProducer",
     "TransactionResult",
     "TransactionState",
@@ -124,6 +128,8 @@ _HOME = {
     "RetryPolicy": "ringmq.client.retry",
     "BodyRules": "ringmq.client.send_request",
     "ConnectionSettings": "ringmq.client.settings",
+    "ClientMetrics": "ringmq.client.observing.metrics",
+    "TraceSettings": "ringmq.client.observing.trace_buffer",
     "Credentials": "ringmq.client.security.credentials",
     "TlsSettings": "ringmq.client.security.tls",
     "Interceptor": "ringmq.client.interceptors",

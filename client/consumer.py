@@ -26,6 +26,7 @@ from ringmq.client.interceptors import run_quietly
 from ringmq.client.local_offsets import LocalOffsetFile, LocalOffsets, OffsetFileError, default_offset_file
 from ringmq.client.lock_keeper import LockKeeper
 from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
+from ringmq.client.observing.observers import Observers
 from ringmq.client.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
 from ringmq.client.received import queue_of
@@ -124,7 +125,8 @@ class Consumer:
         self._on_revoked = on_revoked
         self.drain_timeout_ms = drain_timeout_ms
         self._settings = settings or ConnectionSettings()
-        self._interceptors = self._settings.interceptors
+        self._observers = Observers(self._settings, self._name_server_addresses, group)
+        self._interceptors = self._observers.interceptors
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._handed_over: list[MessageExt] = []  # to be acknowledged when the next ones are asked for
         self._tasks: list[Task[None]] = []
@@ -160,6 +162,7 @@ class Consumer:
         self._first_assignment = Signal()
         self._open_connections()
         self._open_inbox()
+        self._observers.start()
         self._started = True
         try:
             await self._member.check_expressions(self._subscriptions.values())
@@ -203,6 +206,7 @@ class Consumer:
         if not self._manual:
             await self._member.leave()
         await self._client.close()
+        await self._observers.close()
         if self._offset_file is not None:
             self._offset_file.close()
 
@@ -431,6 +435,8 @@ class Consumer:
             count_max=options.inbox_max,
             bytes_max=options.inbox_bytes_max,
         )
+        inbox = self._inbox
+        self._observers.watch_inbox(self.group, lambda: (inbox.count, inbox.bytes_held))
         self._context = ReaderContext(
             self.group,
             self._client,

@@ -15,6 +15,7 @@ from ringmq.client.consume_stats import ConsumeStats
 from ringmq.client.errors import RingmqError
 from ringmq.client.handler_runner import HandlerRunner
 from ringmq.client.lock_keeper import LockKeeper
+from ringmq.client.namespaces import without_namespace
 from ringmq.client.queue_reader import QueueReader
 from ringmq.client.received import read_messages
 from ringmq.client.remoting_client import Later, RemotingClient
@@ -66,7 +67,7 @@ class AdminDesk:
             if request.code == RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
                 reset = ResetOffsetRequestHeader.decode(request.ext_fields)
                 if reset.group == self.group:
-                    offsets = decode_queue_offsets(request.body)
+                    offsets = self._own_names(decode_queue_offsets(request.body))
                     create_task(self._reset(reset.topic, offsets), name="ringmq offset reset")
                 return RemotingCommand.response_to(request, 0)
             if request.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
@@ -90,6 +91,10 @@ class AdminDesk:
         )
         return RemotingCommand.response_to(request, 0, body=info.encode())
 
+    def _own_names(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        namespace = self.client.settings.namespace
+        return {q._replace(topic=without_namespace(namespace, q.topic)): offset for q, offset in offsets.items()}
+
     def _consume_directly(self, address: str, request: RemotingCommand) -> RemotingCommand | Later:
         header = ConsumeMessageDirectlyRequestHeader.decode(request.ext_fields)
         if header.consumer_group != self.group:
@@ -100,7 +105,8 @@ class AdminDesk:
             return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark)
         stored, _ = decode_message(request.body)
         queue = MessageQueue(stored.topic, header.broker_name or "", stored.queue_id)
-        message = read_messages(request.body, queue, 0, SubscriptionData(stored.topic))[0]
+        namespace = self.client.settings.namespace
+        message = read_messages(request.body, queue, 0, SubscriptionData(stored.topic), namespace)[0]
         create_task(self._answer_directly(address, request, runner, message), name="ringmq direct message")
         return Later.LATER
 

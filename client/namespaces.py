@@ -7,8 +7,12 @@ On the wire a topic or group of namespace `ns` is `ns%name`; the marks of retry 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
-from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.json_text import dump_json, load_json
 from ringmq.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 
 SEPARATOR = "%"
@@ -40,16 +44,6 @@ def without_namespace(namespace: str, name: str) -> str:
     return mark + rest[len(prefix) :] if namespace and rest.startswith(prefix) else name
 
 
-def queue_with_namespace(namespace: str, queue: MessageQueue) -> MessageQueue:
-    """The queue under its topic's name on the wire."""
-    return queue._replace(topic=with_namespace(namespace, queue.topic)) if namespace else queue
-
-
-def queue_without_namespace(namespace: str, queue: MessageQueue) -> MessageQueue:
-    """The queue under the name that the application gave its topic."""
-    return queue._replace(topic=without_namespace(namespace, queue.topic)) if namespace else queue
-
-
 def _is_system(name: str) -> bool:
     return is_system_topic(name) or name.startswith(SYSTEM_GROUP_PREFIX)
 
@@ -59,3 +53,64 @@ def _split_mark(name: str) -> tuple[str, str]:
         if name.startswith(mark):
             return mark, name[len(mark) :]
     return "", name
+
+
+_FIELDS = frozenset({"topic", "originTopic", "consumerGroup", "producerGroup", "group", "groupName"})
+"""Header fields, and keys of JSON bodies, that hold names."""
+_SHORT_FIELDS = frozenset({"a", "b"})
+"""The same, group and topic, in the headers of sends."""
+_SENDS = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2})
+_NAMES_IN_BODY = frozenset(
+    {
+        RequestCode.HEART_BEAT,
+        RequestCode.LOCK_BATCH_MQ,
+        RequestCode.UNLOCK_BATCH_MQ,
+        RequestCode.CHECK_CLIENT_CONFIG,
+    }
+)
+
+
+class WireNames:
+    """Translates requests and answers between the names of an application and those of its namespace.
+
+    The rest of the SDK knows the application's names alone: what it says passes here last, what it hears first.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+
+    def to_wire(self, request: RemotingCommand) -> None:
+        """Put the namespace on the names of a request of ours. Doing it twice does no more."""
+        self._translate_fields(request, with_namespace)
+        if request.code in _NAMES_IN_BODY and request.body:
+            request.body = self._translate_body(request.body, with_namespace)
+
+    def from_wire(self, request_code: int, answer: RemotingCommand) -> None:
+        """Take the namespace off the names in the answer to a request of ours."""
+        if request_code in _NAMES_IN_BODY and answer.body:
+            answer.body = self._translate_body(answer.body, without_namespace)
+
+    def request_from_wire(self, request: RemotingCommand) -> None:
+        """Take it off the names in the header of a server's request."""
+        self._translate_fields(request, without_namespace)
+
+    def _translate_fields(self, command: RemotingCommand, translate: Callable[[str, str], str]) -> None:
+        fields, wanted = command.ext_fields, _FIELDS
+        if command.code in _SENDS:
+            wanted = _FIELDS | _SHORT_FIELDS
+        for name in wanted & fields.keys():
+            fields[name] = translate(self._namespace, fields[name])
+
+    def _translate_body(self, body: bytes, translate: Callable[[str, str], str]) -> bytes:
+        def walk(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {
+                    key: translate(self._namespace, part) if key in _FIELDS and isinstance(part, str) else walk(part)
+                    for key, part in value.items()
+                }
+            return [walk(part) for part in value] if isinstance(value, list) else value
+
+        try:
+            return dump_json(walk(load_json(body)))
+        except ValueError:  # whoever decodes it says what is wrong with it
+            return body

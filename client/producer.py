@@ -30,6 +30,8 @@ from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.identity import new_client_id, new_key_generator, now_ms
 from ringmq.client.interceptors import SendScope
 from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
+from ringmq.client.namespaces import with_namespace
+from ringmq.client.observing.observers import Observers
 from ringmq.client.recall import broker_of_handle
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.request_reply import WaitingRequests, compose_reply
@@ -120,7 +122,9 @@ class Producer:
         self._body_rules = body_rules or BodyRules()
         self._room = Room(in_flight_max, in_flight_bytes_max)
         self._settings = settings or ConnectionSettings()
-        self._interceptors = self._settings.interceptors
+        self._wire_group = with_namespace(self._settings.namespace, group)
+        self._observers = Observers(self._settings, self._name_server_addresses, group)
+        self._interceptors = self._observers.interceptors
         self._before_request = self._settings.request_hook()
         self._keys = new_key_generator()
         self._accumulator = Accumulator(linger_ms, batch_bytes_max, self._send_together) if linger_ms else None
@@ -154,6 +158,7 @@ class Producer:
             create_task(self._routes.keep_fresh()),
             create_task(self._heartbeats.keep_sending()),
         ]
+        self._observers.start()
         self._started = True
 
     async def close(self) -> None:
@@ -164,6 +169,7 @@ class Producer:
             await self._accumulator.flush()
         self._started = False
         await self._room.wait_empty()
+        await self._observers.close()
         for task in self._tasks:
             task.cancel()
         await gather(*self._tasks, return_exceptions=True)
@@ -535,7 +541,8 @@ class Producer:
     ) -> bytes:
         header = self._headers.get(request.topic)
         if header is None:
-            header = self._headers[request.topic] = TopicHeader(self.group, request.topic)
+            topic = with_namespace(self._settings.namespace, request.topic)
+            header = self._headers[request.topic] = TopicHeader(self._wire_group, topic)
         if self._before_request is None:
             return header.encode(request, queue.queue_id, opaque, oneway=oneway)
         command = header.command(request, queue.queue_id, opaque, oneway=oneway)

@@ -75,7 +75,7 @@ class Outcome:
 
 class PullCore:
     """One queue's position. `own_subscription` sends the expression with each pull, for readers that no heartbeat
-    speaks for."""
+    speaks for; messages lose their `namespace`."""
 
     def __init__(
         self,
@@ -85,8 +85,10 @@ class PullCore:
         options: PullOptions,
         *,
         own_subscription: bool = False,
+        namespace: str = "",
     ) -> None:
         self.queue = queue
+        self._namespace = namespace
         self.subscription = subscription
         self.window: AckWindow | None = None  # None until the start offset is known
         self.next_offset = -1
@@ -153,7 +155,7 @@ class PullCore:
             return Outcome(pause_s=FLOW_CONTROL_PAUSE_S)
         if code == ResponseCode.SUCCESS:
             next_offset = self._header_offset(address, answer)
-            messages = read_messages(answer.body, self.queue, offset, self.subscription)
+            messages = read_messages(answer.body, self.queue, offset, self.subscription, self._namespace)
             self.window.deliver([message.queue_offset for message in messages], next_offset)
             self.next_offset = next_offset
             outcome = Outcome(messages)

@@ -58,7 +58,12 @@ class QueueReader:
         self.shelf = Shelf(queue, self._note_room)
         self.last_pull_ms = 0
         self._core = PullCore(
-            context.group, queue, subscription, context.options, own_subscription=context.own_subscription
+            context.group,
+            queue,
+            subscription,
+            context.options,
+            own_subscription=context.own_subscription,
+            namespace=context.client.settings.namespace,
         )
         self._context = context
         self._appeared_late = appeared_late

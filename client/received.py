@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ringmq.client.compression import DecompressionError, decompress_body
+from ringmq.client.namespaces import without_namespace
 from ringmq.remoting import properties as names
 from ringmq.remoting.batch import BadBatch, decode_batch
 from ringmq.remoting.flags import MessageSysFlag, without_compression
@@ -18,14 +19,14 @@ log = logging.getLogger("ringmq.client")
 
 
 def read_messages(
-    body: bytes, queue: MessageQueue, first_offset: int, subscription: SubscriptionData
+    body: bytes, queue: MessageQueue, first_offset: int, subscription: SubscriptionData, namespace: str = ""
 ) -> list[MessageExt]:
     """The messages of a pull answer that are for us, in queue order.
 
     Bodies are decompressed, inner batches split, tags compared as text (the broker compares hashes), and messages that
     come back from the group's retry topic carry their first topic again. Offsets below `first_offset` (the front
     of a batch that was read in part) are left out. A body that cannot be decompressed is handed over as it is, with its
-    sysFlag still saying so.
+    sysFlag still saying so. Topics lose their `namespace`.
     """
     messages: list[MessageExt] = []
     for stored in decode_messages(body):
@@ -33,11 +34,13 @@ def read_messages(
             if message.queue_offset < first_offset or not subscription.matches_tags(message.tags):
                 continue
             message.broker_name = queue.broker_name
+            if namespace:
+                message.topic = without_namespace(namespace, message.topic)
             if message.sys_flag & MessageSysFlag.COMPRESSED:
                 _decompress(message)
             original_topic = message.properties.get(names.RETRY_TOPIC)
             if original_topic is not None and message.topic == queue.topic:
-                message.topic = original_topic
+                message.topic = without_namespace(namespace, original_topic)
             messages.append(message)
     return messages
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ringmq.client.connection import BrokerConnection, open_connection
 from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError
+from ringmq.client.namespaces import WireNames
 from ringmq.client.retry import backoff_ms
 from ringmq.client.runtime import Task, create_task, gather, shield, sleep
 from ringmq.client.settings import ConnectionSettings
@@ -59,6 +60,7 @@ class RemotingClient:
     ) -> None:
         self.settings = settings = settings or ConnectionSettings()
         self.before_request = settings.request_hook()
+        self._names = WireNames(settings.namespace) if settings.namespace else None
         self._tls = None if settings.tls is None else settings.tls.context()
         self._on_server_request = on_server_request
         self._endpoints: dict[str, _Endpoint] = {}
@@ -135,6 +137,8 @@ class RemotingClient:
     def encode(self, address: str, request: RemotingCommand) -> bytes:
         """The frame of `request` for `address`: it gets an opaque of its own and goes through the hooks."""
         request.opaque = self.next_opaque()
+        if self._names is not None:
+            self._names.to_wire(request)
         if self.before_request is not None:
             self.before_request(address, request)
         return encode_frame(request)
@@ -167,8 +171,14 @@ class RemotingClient:
     async def _invoke_once(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         connection = await self.connection(address)
         await connection.wait_writable()
+        topic = request.ext_fields.get("topic", "")  # before it goes out under the name of its namespace
         frame = self.encode(address, request)
-        return await connection.request(request.opaque, frame, timeout_ms)
+        answer = await connection.request(request.opaque, frame, timeout_ms)
+        if self.settings.metrics is not None and request.code == RequestCode.PULL_MESSAGE:
+            self.settings.metrics.count_pull(topic, answer.code, len(answer.body))
+        if self._names is not None:
+            self._names.from_wire(request.code, answer)
+        return answer
 
     async def _connect(self, address: str, endpoint: _Endpoint) -> BrokerConnection:
         try:
@@ -198,6 +208,8 @@ class RemotingClient:
                 self.on_disconnected(connection.address)
 
     def _handle_server_request(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand | None:
+        if self._names is not None:
+            self._names.request_from_wire(request)
         if self._on_server_request is not None:
             answer = self._on_server_request(connection.address, request)
             if answer is not None:

@@ -8,6 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ringmq.client.interceptors import Interceptor
+from ringmq.client.namespaces import check_namespace
+from ringmq.client.observing.metrics import ClientMetrics
+from ringmq.client.observing.trace_buffer import TraceSettings
 from ringmq.client.security.credentials import Credentials
 from ringmq.client.security.signing import RequestSigner
 from ringmq.client.security.tls import TlsSettings
@@ -25,14 +28,18 @@ class ConnectionSettings:
     """Times in ms, at most ten minutes. `request_timeout_ms` is that of the questions which a client asks by itself
     (routes, offsets, group members); sends have `RetryPolicy.budget_ms`, pulls `PullOptions.timeout_ms`.
 
-    `tls` encrypts connections, `credentials` sign requests. `before_request` sees every request in this order before it
-    is signed and encoded; `interceptors` see messages.
+    `tls` encrypts connections, `credentials` sign requests; topics and groups are those of `namespace` ("" for none).
+    `trace` writes message trace, `metrics` counts. `before_request` sees every request in this order before it is
+    signed and encoded; `interceptors` see messages.
     """
 
     connect_timeout_ms: int = 3000
     request_timeout_ms: int = 3000
     tls: TlsSettings | None = None
     credentials: Credentials | None = None
+    namespace: str = ""
+    trace: TraceSettings | None = None
+    metrics: ClientMetrics | None = None
     before_request: tuple[RequestHook, ...] = ()
     interceptors: tuple[Interceptor, ...] = ()
 
@@ -43,6 +50,7 @@ class ConnectionSettings:
                 raise TypeError(f"{name} must be a whole number of ms, not {value!r}")
             if not 1 <= value <= TIMEOUT_MS_MAX:
                 raise ValueError(f"{name} must be 1 to {TIMEOUT_MS_MAX}, not {value}")
+        check_namespace(self.namespace)
 
     def request_hook(self) -> RequestHook | None:
         """All hooks as one, the signature last; None when there are none, so that the fast ways need not ask for each

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from ringmq.client.errors import RingmqError
+from ringmq.client.namespaces import without_namespace
 from ringmq.client.producer import Producer
 from ringmq.client.runtime import Task, call_outside, create_task, gather
 from ringmq.client.send_result import SendResult, SendStatus
@@ -74,7 +75,7 @@ class TransactionProducer(Producer):
             if name in properties:
                 raise ValueError(f"a transactional message cannot be delayed: property {name}")
         properties[names.TRAN_MSG] = "true"
-        properties[names.PGROUP] = self.group
+        properties[names.PGROUP] = self._wire_group  # by it the broker finds whom to ask
         sent = await self.send(message)
         state, error = TransactionState.ROLLBACK, None
         if sent.status is SendStatus.OK:
@@ -122,7 +123,7 @@ class TransactionProducer(Producer):
         except RemotingError as error:
             log.warning("%s asks for a transaction and does not read: %s", address, error)
             return None
-        if message.properties.get(names.PGROUP) != self.group:
+        if message.properties.get(names.PGROUP) != self._wire_group:
             log.warning("%s asks for a transaction of group %s", address, message.properties.get(names.PGROUP))
         elif len(self._checks) >= CHECKS_MAX:
             log.warning("%d transactions are being checked; %s will ask again", CHECKS_MAX, address)
@@ -134,7 +135,8 @@ class TransactionProducer(Producer):
 
     async def _answer_check(self, address: str, check: CheckTransactionStateRequestHeader, message: MessageExt) -> None:
         """Ask the application, tell the broker."""
-        message.topic = message.properties.get(names.REAL_TOPIC, message.topic)
+        topic = message.properties.get(names.REAL_TOPIC, message.topic)
+        message.topic = without_namespace(self._settings.namespace, topic)
         unique = message.properties.get(names.UNIQ_KEY) or message.msg_id
         try:
             state = _state(await call_outside(self._check, message))

@@ -6,6 +6,7 @@ Tracing must never hold up what it watches: a record that finds the buffer full 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ringmq.client.observing.trace_records import TraceRecord, index_keys
@@ -54,8 +55,10 @@ class TraceCounts:
 class TraceBuffer:
     """Records of one client. `add` may be called by any thread, the rest by the one that sends."""
 
-    def __init__(self, settings: TraceSettings) -> None:
+    def __init__(self, settings: TraceSettings, count: Callable[[str, int], None] | None = None) -> None:
+        """`count` is told (outcome, records) of every change of the counts."""
         self.settings = settings
+        self._count = count or (lambda outcome, records: None)
         self._records: deque[tuple[int, TraceRecord]] = deque()  # with the time of their coming
         self._recorded = self._dropped = self._lost = 0
 
@@ -63,9 +66,11 @@ class TraceBuffer:
         """Keep a record; False when it was dropped."""
         if len(self._records) >= self.settings.buffer_records_max:
             self._dropped += 1
+            self._count("dropped", 1)
             return False
         self._records.append((now_ms, record))
         self._recorded += 1
+        self._count("recorded", 1)
         return True
 
     def take(self, now_ms: int, *, everything: bool = False) -> Message | None:
@@ -95,7 +100,9 @@ class TraceBuffer:
 
     def note_lost(self, message: Message) -> None:
         """The records of a trace message could not be sent."""
-        self._lost += message.body.count(b"\x02")
+        records = message.body.count(b"\x02")
+        self._lost += records
+        self._count("lost", records)
 
     def counts(self) -> TraceCounts:
         """What became of the records."""

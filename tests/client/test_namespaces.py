@@ -4,12 +4,9 @@ import pytest
 
 from ringmq.client.namespaces import (
     check_namespace,
-    queue_with_namespace,
-    queue_without_namespace,
     with_namespace,
     without_namespace,
 )
-from ringmq.remoting.message_queue import MessageQueue
 
 
 @pytest.mark.parametrize(
@@ -38,14 +35,6 @@ def test_names_of_others_stay_whole() -> None:
     assert without_namespace("ns", "ns2%Orders") == "ns2%Orders"
     assert without_namespace("ns", "%RETRY%ns2%billing") == "%RETRY%ns2%billing"
     assert without_namespace("ns", "Orders") == "Orders"
-
-
-def test_queues() -> None:
-    queue = MessageQueue("Orders", "broker-a", 3)
-    wrapped = queue_with_namespace("ns", queue)
-    assert wrapped == MessageQueue("ns%Orders", "broker-a", 3)
-    assert queue_without_namespace("ns", wrapped) == queue
-    assert queue_with_namespace("", queue) is queue
 
 
 @pytest.mark.parametrize("bad", ["a%b", "a b", "%RETRY%", "ü", "x" * 101])

@@ -1,0 +1,205 @@
+"""Message trace of one client: an interceptor that writes down, and a sender that takes the records to a topic.
+
+`TraceInterceptor` does no IO. `TraceSender` has a producer of its own, which is not traced, on the runtime of the
+client it belongs to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringmq.client.errors import RingmqError
+from ringmq.client.identity import now_ms
+from ringmq.client.interceptors import Interceptor
+from ringmq.client.observing.trace_buffer import TraceBuffer
+from ringmq.client.observing.trace_records import (
+    ConsumeBeginRecord,
+    ConsumeEndRecord,
+    ConsumeOutcome,
+    MessageType,
+    SentRecord,
+    TracedMessage,
+)
+from ringmq.client.runtime import Event, Task, create_task, timeout, wait
+from ringmq.remoting import properties as names
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.message import Message, MessageExt
+
+if TYPE_CHECKING:
+    from ringmq.client.producer import Producer
+    from ringmq.client.send_result import SendResult
+
+log = logging.getLogger("ringmq.client")
+
+DEFAULT_REGION = "DefaultRegion"
+OPEN_MESSAGES_MAX = 100_000
+"""Of messages that are handed out and never acknowledged the oldest are forgotten beyond this."""
+LOOK_INTERVAL_S = 0.5
+CLOSE_TIMEOUT_S = 5.0
+
+
+@dataclass(slots=True)
+class _Sending:
+    """What is known about a send under way."""
+
+    group: str
+    started_ms: int
+    address: str = ""
+    region_id: str = DEFAULT_REGION
+    traced: bool = False  # the broker has answered and did not switch it off
+
+
+class TraceInterceptor(Interceptor):
+    """Writes a record for every message that is sent, handed out and acknowledged, unless the broker switched trace off
+    (`traceOn=false`). Sends that fail leave no record, as with stock: no broker has named its region."""
+
+    def __init__(
+        self, buffer: TraceBuffer, next_request_id: Callable[[int], str], clock_ms: Callable[[], int] = now_ms
+    ) -> None:
+        self._buffer = buffer
+        self._next_request_id = next_request_id
+        self._clock_ms = clock_ms
+        self._open: OrderedDict[tuple[str, str, int, int], tuple[str, int]] = OrderedDict()
+
+    def before_send(self, group: str, messages: Sequence[Message]) -> _Sending:
+        """Note when the send began."""
+        return _Sending(group, self._clock_ms())
+
+    def on_answer(self, scope: object, address: str, answer: RemotingCommand) -> None:
+        """The broker names its region, and whether it wants traces."""
+        assert isinstance(scope, _Sending)
+        fields = answer.ext_fields
+        scope.address = address
+        scope.region_id = fields.get(names.MSG_REGION) or DEFAULT_REGION
+        scope.traced = fields.get(names.TRACE_ON) != "false"
+
+    def after_send(
+        self, scope: object, messages: Sequence[Message], result: SendResult | None, error: BaseException | None
+    ) -> None:
+        """A record for each message that was stored."""
+        assert isinstance(scope, _Sending)
+        if result is None or not scope.traced:
+            return
+        now = self._clock_ms()
+        places = result.offset_message_ids
+        for index, (message, message_id) in enumerate(zip(messages, result.message_ids, strict=True)):
+            properties = message.properties
+            self._buffer.add(
+                SentRecord(
+                    TracedMessage(message_id, properties.get(names.KEYS)),
+                    scope.started_ms,
+                    scope.region_id,
+                    scope.group,
+                    message.topic,
+                    properties.get(names.TAGS),
+                    scope.address,
+                    len(message.body),
+                    now - scope.started_ms,
+                    _message_type(message),
+                    places[index] if index < len(places) else "",
+                    result.status.name == "OK",
+                ),
+                now,
+            )
+
+    def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
+        """A record for each message that goes out, and its time for the record of its end."""
+        now = self._clock_ms()
+        request_id = self._next_request_id(now)
+        for message in messages:
+            if message.properties.get(names.TRACE_ON) == "false":
+                continue
+            self._open[_place(message)] = (request_id, now)
+            region_id = message.properties.get(names.MSG_REGION) or DEFAULT_REGION
+            begin = ConsumeBeginRecord(_traced(message), now, region_id, group, request_id, message.reconsume_times)
+            self._buffer.add(begin, now)
+        while len(self._open) > OPEN_MESSAGES_MAX:
+            self._open.popitem(last=False)
+
+    def after_consume(self, group: str, messages: Sequence[MessageExt], error: BaseException | None) -> None:
+        """A record for each message that is done."""
+        now = self._clock_ms()
+        outcome = ConsumeOutcome.SUCCESS if error is None else ConsumeOutcome.EXCEPTION
+        for message in messages:
+            request_id, started_ms = self._open.pop(_place(message), (None, 0))
+            if request_id is not None:
+                end = ConsumeEndRecord(_traced(message), now, group, request_id, now - started_ms, outcome)
+                self._buffer.add(end, now)
+
+
+class TraceSender:
+    """Sends what `buffer` holds by the producer that `make_producer` gives, from `start` to `close`."""
+
+    def __init__(
+        self, buffer: TraceBuffer, make_producer: Callable[[], Producer], clock_ms: Callable[[], int] = now_ms
+    ) -> None:
+        self._buffer = buffer
+        self._make_producer = make_producer
+        self._clock_ms = clock_ms
+        self._task: Task[None] | None = None
+        self._dropped_told = 0
+
+    def start(self) -> None:
+        """Begin; to be called on the client's runtime."""
+        self._closing = Event()
+        self._producer = self._make_producer()
+        self._producer.start()
+        self._task = create_task(self._run())
+
+    async def close(self) -> None:
+        """Send what is there, for five seconds at most; the rest counts as lost."""
+        if self._task is None:
+            return
+        task, self._task = self._task, None
+        self._closing.set()
+        await wait([task], timeout=CLOSE_TIMEOUT_S)
+        if not task.done():
+            task.cancel()
+            await wait([task])
+        while (message := self._buffer.take(self._clock_ms(), everything=True)) is not None:
+            self._buffer.note_lost(message)
+        await self._producer.close()
+
+    async def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                async with timeout(LOOK_INTERVAL_S):
+                    await self._closing.wait()
+            except TimeoutError:
+                pass
+            await self._send_what_is_due(everything=self._closing.is_set())
+
+    async def _send_what_is_due(self, *, everything: bool) -> None:
+        while (message := self._buffer.take(self._clock_ms(), everything=everything)) is not None:
+            try:
+                await self._producer.send(message)
+            except (RingmqError, ValueError) as error:
+                self._buffer.note_lost(message)
+                log.info("%d trace records were not sent: %s", message.body.count(b"\x02"), error)
+        dropped = self._buffer.counts().dropped
+        if dropped > self._dropped_told:
+            log.warning(
+                "message trace is slower than the messages: %d records were dropped", dropped - self._dropped_told
+            )
+            self._dropped_told = dropped
+
+
+def _traced(message: MessageExt) -> TracedMessage:
+    return TracedMessage(message.msg_id, message.properties.get(names.KEYS))
+
+
+def _place(message: MessageExt) -> tuple[str, str, int, int]:
+    return message.topic, message.broker_name, message.queue_id, message.queue_offset
+
+
+def _message_type(message: Message) -> MessageType:
+    properties = message.properties
+    if properties.get(names.TRAN_MSG) == "true":
+        return MessageType.TRANSACTION_HALF
+    if names.DELAY in properties or not names.TIMER_PROPERTIES.isdisjoint(properties):
+        return MessageType.DELAY
+    return MessageType.NORMAL

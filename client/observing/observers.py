@@ -1,0 +1,63 @@
+"""What watches one client, by its settings: interceptors in their order, and the sender of its message trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ringmq.client.identity import new_key_generator
+from ringmq.client.interceptors import Interceptor
+from ringmq.client.observing.message_trace import TraceInterceptor, TraceSender
+from ringmq.client.observing.trace_buffer import TraceBuffer
+
+if TYPE_CHECKING:
+    from ringmq.client.observing.metrics import Backlog
+    from ringmq.client.producer import Producer
+    from ringmq.client.settings import ConnectionSettings
+
+TRACE_GROUP_PREFIX = "_INNER_TRACE_PRODUCER-"  # as stock's, so that operators know it
+GROUP_CHARS = 100
+
+
+class Observers:
+    """`interceptors` are the metrics', the application's, and message trace's; empty when nothing is asked for."""
+
+    def __init__(self, settings: ConnectionSettings, namesrv: Sequence[str], group: str) -> None:
+        self.metrics = settings.metrics
+        first = () if settings.metrics is None else (settings.metrics,)
+        last: tuple[Interceptor, ...] = ()
+        self._trace_sender: TraceSender | None = None
+        self._backlog: Backlog | None = None  # the metrics know it for as long as we hold it
+        if settings.trace is not None:
+            buffer = TraceBuffer(settings.trace, self._count_records)
+            last = (TraceInterceptor(buffer, new_key_generator().next_key),)
+
+            def make_producer() -> Producer:
+                from ringmq.client.producer import Producer  # it has observers itself
+
+                quiet = replace(settings, trace=None, metrics=None, interceptors=(), namespace="")
+                return Producer(namesrv, (TRACE_GROUP_PREFIX + group)[:GROUP_CHARS], settings=quiet)
+
+            self._trace_sender = TraceSender(buffer, make_producer)
+        self.interceptors: tuple[Interceptor, ...] = (*first, *settings.interceptors, *last)
+
+    def start(self) -> None:
+        """With the client, on its runtime."""
+        if self._trace_sender is not None:
+            self._trace_sender.start()
+
+    async def close(self) -> None:
+        """When the client has nothing to tell any more."""
+        self._backlog = None
+        if self._trace_sender is not None:
+            await self._trace_sender.close()
+
+    def watch_inbox(self, group: str, measure: Callable[[], tuple[int, int]]) -> None:
+        """Show what waits in an inbox, as (messages, bytes), until the client is forgotten."""
+        if self.metrics is not None:
+            self._backlog = self.metrics.watch_inbox(group, measure)
+
+    def _count_records(self, outcome: str, count: int) -> None:
+        if self.metrics is not None:
+            self.metrics.count("ringmq_client_trace_records_total", outcome, by=count)

@@ -1,0 +1,70 @@
+"""`ClientMetrics` in a Prometheus registry (extra `prometheus`): read when it is scraped, no work in between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
+
+from ringmq.client.observing.metrics import BUCKETS_S, COUNTERS, GAUGES, HELP, HISTOGRAMS, ClientMetrics, Histogram
+
+_process_metrics: ClientMetrics | None = None
+_making = threading.Lock()
+
+
+class ClientCollector(Collector):
+    """Gives a registry what `metrics` holds at the time of a scrape."""
+
+    def __init__(self, metrics: ClientMetrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        """All series."""
+        now = self._metrics.snapshot()
+        for name, labels in COUNTERS.items():
+            counter = CounterMetricFamily(name.removesuffix("_total"), HELP[name], labels=labels)
+            for values, count in now.counters[name].items():
+                counter.add_metric(values, count)
+            yield counter
+        for name, labels in HISTOGRAMS.items():
+            histogram = HistogramMetricFamily(name, HELP[name], labels=labels)
+            for values, observed in now.histograms[name].items():
+                histogram.add_metric(values, _cumulative(observed), observed.sum_s)
+            yield histogram
+        for name, labels in GAUGES.items():
+            gauge = GaugeMetricFamily(name, HELP[name], labels=labels)
+            for values, value in now.gauges[name].items():
+                gauge.add_metric(values, value)
+            yield gauge
+
+    def describe(self) -> list[Metric]:
+        """Nothing is fixed before it is counted; an empty list keeps the registry from collecting at registration."""
+        return []
+
+
+def register(metrics: ClientMetrics, registry: CollectorRegistry = REGISTRY) -> ClientCollector:
+    """Show `metrics` in `registry`, until `registry.unregister` of what is returned."""
+    collector = ClientCollector(metrics)
+    registry.register(collector)
+    return collector
+
+
+def process_metrics() -> ClientMetrics:
+    """The one `ClientMetrics` of this process that the default registry shows; made by the first call."""
+    global _process_metrics
+    with _making:
+        if _process_metrics is None:
+            _process_metrics = ClientMetrics()
+            register(_process_metrics)
+        return _process_metrics
+
+
+def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
+    buckets: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip((*BUCKETS_S, float("inf")), histogram.counts, strict=True):
+        total += count
+        buckets.append(("+Inf" if bound == float("inf") else str(bound), total))
+    return buckets
