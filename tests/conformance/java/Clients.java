@@ -35,8 +35,14 @@ final class Clients implements AutoCloseable {
     }
 
     DefaultMQProducer producer(String group) throws Exception {
+        return producer(group, null);
+    }
+
+    /** A producer of a namespace (null: of none). */
+    DefaultMQProducer producer(String group, String namespace) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer(group);
         configure(producer);
+        producer.setNamespace(namespace);
         producer.setSendMsgTimeout(10_000);
         producer.start();
         closers.push(producer::shutdown);

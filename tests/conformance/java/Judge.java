@@ -40,6 +40,7 @@ public final class Judge {
         ReplicationScenarios.register();
         SlaveReadScenarios.register();
         TakeOverScenarios.register();
+        NamespaceScenarios.register();
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             JSONObject request = JSON.parseObject(line);
