@@ -16,12 +16,14 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from ringmq.client.accumulator import BATCH_BYTES_MAX, Accumulator
+from ringmq.client.broker_faults import FAILURE_LATENCY_MS, BrokerFaults
 from ringmq.client.connection import BrokerConnection, ResponseFuture
 from ringmq.client.errors import (
     BrokerError,
     ClientClosedError,
     ConnectError,
     NotStoreOkError,
+    RequestTimeoutError,
     RingmqError,
     RouteError,
     SendError,
@@ -35,9 +37,9 @@ from ringmq.client.observing.observers import Observers
 from ringmq.client.recall import broker_of_handle
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.request_reply import WaitingRequests, compose_reply
-from ringmq.client.retry import RetryPolicy, backoff_ms
+from ringmq.client.retry import RETRY_CODES, RetryPolicy, backoff_ms
 from ringmq.client.room import Room
-from ringmq.client.routes import QueueChooser, queue_of_key
+from ringmq.client.routes import QueueChooser, TopicRoute, queue_of_key
 from ringmq.client.runtime import Task, create_task, gather, sleep
 from ringmq.client.send_request import (
     BodyRules,
@@ -126,6 +128,7 @@ class Producer:
         self._observers = Observers(self._settings, self._name_server_addresses, group)
         self._interceptors = self._observers.interceptors
         self._before_request = self._settings.request_hook()
+        self._faults = BrokerFaults() if self._retry.avoid_slow_brokers else None
         self._keys = new_key_generator()
         self._accumulator = Accumulator(linger_ms, batch_bytes_max, self._send_together) if linger_ms else None
         self._requests = WaitingRequests(self.client_id)
@@ -399,7 +402,7 @@ class Producer:
         route = self._routes.known(request.topic)
         if route is None:
             return None
-        chosen = request.queue or self._chooser(request.topic).choose(route)
+        chosen = request.queue or self._choose(route, None)
         address = None if chosen is None else route.master_address(chosen.broker_name)
         connection = None if address is None else self._client.open_connection_to(address)
         if chosen is None or connection is None or connection.writing_paused:
@@ -418,6 +421,8 @@ class Producer:
         try:
             outcome = self._outcome(begun.request, begun.queue, begun.address, await begun.future)
             if isinstance(outcome, SendResult):
+                if self._faults is not None:
+                    self._note_answer(begun.queue, begun.started, None)
                 _conclude(begun.request, outcome)
                 return outcome
             error = outcome
@@ -428,6 +433,7 @@ class Producer:
             raise
         finally:
             self._room.give_back(len(begun.request.body))
+        self._note_answer(begun.queue, begun.started, error)
         return await self._deliver(begun.request, _FailedOnce(error, begun.queue, begun.started))
 
     def _outcome(
@@ -476,6 +482,7 @@ class Producer:
                     raise SendError(request.topic, attempts, error) from error
                 await self._prepare_retry(request.topic, error, attempts)
             chosen: MessageQueue | None = None
+            begun = time.monotonic()
             try:
                 chosen, address = await self._target(request, avoid)
                 connection = await self._connection(address)
@@ -483,6 +490,7 @@ class Producer:
                 attempts += 1
                 outcome = self._outcome(request, chosen, address, answer)
                 if isinstance(outcome, SendResult):
+                    self._note_answer(chosen, begun, None)
                     return outcome
                 error = outcome
             except RingmqError as failed:
@@ -490,6 +498,8 @@ class Producer:
                     attempts += 1
                 error = failed
             avoid = chosen.broker_name if chosen else None
+            if chosen is not None:
+                self._note_answer(chosen, begun, error)
 
     async def _attempt(
         self, request: SendRequest, chosen: MessageQueue, connection: BrokerConnection, started: float
@@ -524,7 +534,7 @@ class Producer:
         route = self._routes.known(request.topic)
         if route is None or not route.write_queues:
             route = await self._routes.for_sending(request.topic)
-        chosen = request.queue or self._chooser(request.topic).choose(route, avoid_broker)
+        chosen = request.queue or self._choose(route, avoid_broker)
         address = None if chosen is None else route.master_address(chosen.broker_name)
         if chosen is None or address is None:
             raise RouteError(f"topic {request.topic}: no master is registered for queue {chosen}", may_pass=True)
@@ -549,11 +559,21 @@ class Producer:
         self._before_request(address, command)
         return encode_frame(command)
 
-    def _chooser(self, topic: str) -> QueueChooser:
-        chooser = self._choosers.get(topic)
+    def _choose(self, route: TopicRoute, avoid_broker: str | None) -> MessageQueue | None:
+        chooser = self._choosers.get(route.topic)
         if chooser is None:
-            chooser = self._choosers[topic] = QueueChooser(int.from_bytes(os.urandom(2), "big"))
-        return chooser
+            chooser = self._choosers[route.topic] = QueueChooser(int.from_bytes(os.urandom(2), "big"))
+        if self._faults is None:
+            return chooser.choose(route, avoid_broker)
+        return chooser.choose(route, avoid_broker, self._faults.avoided(time.monotonic()))
+
+    def _note_answer(self, chosen: MessageQueue, since: float, error: RingmqError | None) -> None:
+        """How long the broker took; a refusal that is not for its load is an answer like any other."""
+        if self._faults is not None:
+            now = time.monotonic()
+            refused = isinstance(error, BrokerError) and error.code in RETRY_CODES
+            failed = refused or isinstance(error, ConnectError | RequestTimeoutError)
+            self._faults.note(chosen.broker_name, FAILURE_LATENCY_MS if failed else (now - since) * 1000, now)
 
     def _check_started(self) -> None:
         if not self._started:

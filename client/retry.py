@@ -32,6 +32,8 @@ class RetryPolicy:
     another_broker_when_not_store_ok: bool = False
     """Send again, to another broker, what was stored without the safety asked for (statuses 10, 11, 12). Stock's
     `retryAnotherBrokerWhenNotStoreOK`: the message is then stored twice."""
+    avoid_slow_brokers: bool = False
+    """Leave brokers alone for a while that answered late or not at all. Stock's `sendLatencyFaultEnable`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.attempts <= SEND_ATTEMPTS_MAX:

@@ -4,7 +4,7 @@ Reading rules of RocketMQ's clients (`MQClientInstance.topicRouteData2TopicPubli
 the queue data allows writing and the broker has an address for id 0; read queues where it allows reading.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from ringmq.remoting.flags import Perm
@@ -86,18 +86,21 @@ class QueueChooser:
     def __init__(self, start: int) -> None:
         self._turn = start
 
-    def choose(self, route: TopicRoute, avoid_broker: str | None = None) -> MessageQueue | None:
-        """The next queue, of another broker than `avoid_broker` where there is one; None without write queues."""
+    def choose(
+        self, route: TopicRoute, avoid_broker: str | None = None, slow_brokers: Set[str] = frozenset()
+    ) -> MessageQueue | None:
+        """The next queue, of another broker than `avoid_broker` where there is one, and of none of `slow_brokers` where
+        that leaves one; None without write queues."""
         queues = route.write_queues
         if not queues:
             return None
-        self._turn += 1
-        chosen = queues[self._turn % len(queues)]
-        if avoid_broker is None or chosen.broker_name != avoid_broker:
-            return chosen
-        for _ in range(len(queues) - 1):
-            self._turn += 1
-            other = queues[self._turn % len(queues)]
-            if other.broker_name != avoid_broker:
-                return other
-        return chosen
+        turn, count, second_best = self._turn, len(queues), 0
+        for step in range(1, count + 1):
+            queue = queues[(turn + step) % count]
+            if queue.broker_name != avoid_broker:
+                if not slow_brokers or queue.broker_name not in slow_brokers:
+                    self._turn = turn + step
+                    return queue
+                second_best = second_best or step
+        self._turn = turn + (second_best or 1)
+        return queues[self._turn % count]

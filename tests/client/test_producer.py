@@ -168,6 +168,18 @@ async def test_what_is_stored_stays_a_result_whatever_the_next_broker_says() -> 
         assert len(sends(cluster.brokers["b"])) == 4, "each was tried there, first or after a"
 
 
+async def test_a_broker_that_failed_is_left_alone_for_a_while() -> None:
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster:
+        cluster.rules.append(
+            lambda broker, request: refuse(request, 2, "busy") if broker.name == "a" and request.code in SENDS else None
+        )
+        policy = RetryPolicy(avoid_slow_brokers=True)
+        async with Producer(cluster.namesrv, retry=policy) as producer:
+            for _ in range(20):
+                assert (await producer.send(Message("T", b"x"))).queue.broker_name == "b"
+        assert len(sends(cluster.brokers["a"])) <= 2
+
+
 async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
     retry = RetryPolicy(budget_ms=200)
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, retry=retry) as producer:
