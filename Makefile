@@ -59,6 +59,15 @@ ha-drill: ## 100 seeded faults of a master and its slave under load, then the ch
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "replication drill" $(BIN)/python -m ringmq.loadtest.ha_drill --seed 1 --rounds 100 $(HA_DRILL_ARGS)
 
+.PHONY: deb
+deb: ## a self-contained Debian package in dist/ (on Debian 12)
+	@.ci/stage "set up" .ci/bootstrap deb
+	@.ci/stage "package" packaging/deb
+
+.PHONY: test-deb
+test-deb: deb ## the package on an empty Debian 12 without a network (as root)
+	@.ci/stage "empty machine" packaging/test-deb
+
 .PHONY: lint
 lint: ## ruff and mypy --strict
 	$(BIN)/ruff check .
