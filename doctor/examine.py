@@ -25,7 +25,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
         sysctls=gather_sysctls(),
         cpus=gather_cpus(config, cpus),
         clock=gather_clock(),
-        ports=gather_ports(config.bind_address, wanted_ports(config)),
+        ports=gather_ports(wanted_ports(config)),
         name_servers=gather_name_servers(config.namesrv_addr),
         store=gather_store(store),
         disk=gather_disk(Path(config.store_path_root_dir), measure=measure_disk),

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ringmq.broker.config import BrokerConfig
+from ringmq.broker.listening import METRICS_PORT
 from ringmq.doctor.facts import PeerFacts, PortFacts
 
 CONNECT_TIMEOUT_S = 1.0
@@ -14,19 +15,24 @@ NAME_SERVERS_MAX = 16
 _LISTEN = "0A"
 
 
-def wanted_ports(config: BrokerConfig) -> list[tuple[str, int]]:
-    """(property, port) of everything that a broker with this configuration listens on; ports of 0 are any."""
-    if not config.listen_port:
-        return []
-    ports = [("listenPort", config.listen_port), ("listenPort - 2 (VIP)", config.listen_port - 2)]
-    if config.broker_role != "SLAVE":
-        ports.append(("haListenPort", config.ha_listen_port or config.listen_port + 1))
+def wanted_ports(config: BrokerConfig) -> list[tuple[str, str, int]]:
+    """(property, host, port) of everything that a broker with this configuration listens on; ports of 0 are any."""
+    host, port = config.bind_address, config.listen_port
+    ports = []
+    if port:
+        ports += [("listenPort", host, port), ("listenPort - 2 (VIP)", host, port - 2)]
+        if config.broker_role != "SLAVE":
+            ports.append(("haListenPort", host, config.ha_listen_port or port + 1))
+    # where the usual port is taken a broker of ours takes any other
+    if config.metrics_exporter_type == "PROM" and config.metrics_prom_exporter_port not in (0, METRICS_PORT):
+        metrics_host = config.metrics_prom_exporter_host or host
+        ports.append(("metricsPromExporterPort", metrics_host, config.metrics_prom_exporter_port))
     return ports
 
 
-def gather_ports(host: str, ports: Iterable[tuple[str, int]]) -> tuple[PortFacts, ...]:
+def gather_ports(ports: Iterable[tuple[str, str, int]]) -> tuple[PortFacts, ...]:
     """Try to bind each port as the server does."""
-    return tuple(_port(name, host, port) for name, port in ports)
+    return tuple(_port(name, host, port) for name, host, port in ports)
 
 
 def _port(name: str, host: str, port: int) -> PortFacts:

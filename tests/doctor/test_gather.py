@@ -62,19 +62,20 @@ def test_the_disk_is_measured_within_bounds_and_nothing_stays(tmp_path: Path) ->
 def test_a_taken_port_names_its_owner() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        (taken,) = gather_ports("127.0.0.1", [("listenPort", port)])
+        (taken,) = gather_ports([("listenPort", "127.0.0.1", port)])
         assert "in use" in taken.error
         assert str(os.getpid()) in taken.owner
         (peer,) = gather_name_servers(f"127.0.0.1:{port}")
         assert peer.error == ""
-    (free,) = gather_ports("127.0.0.1", [("listenPort", port)])
+    (free,) = gather_ports([("listenPort", "127.0.0.1", port)])
     (gone,) = gather_name_servers(f"127.0.0.1:{port}")
     assert (free.error, "refused" in gone.error) == ("", True)
 
 
 def test_ports_are_those_of_the_role() -> None:
-    assert [port for _, port in wanted_ports(BrokerConfig())] == [10911, 10909, 10912]
-    assert [port for _, port in wanted_ports(BrokerConfig(broker_role="SLAVE", broker_id=1))] == [10911, 10909]
+    assert [port for _, _, port in wanted_ports(BrokerConfig())] == [10911, 10909, 10912]
+    slave = BrokerConfig(broker_role="SLAVE", broker_id=1, metrics_prom_exporter_port=6000)
+    assert [port for _, _, port in wanted_ports(slave)] == [10911, 10909, 6000]
     assert wanted_ports(BrokerConfig(listen_port=0)) == []
 
 
