@@ -33,6 +33,7 @@ public final class Judge {
         TopicOps.register();
         SendScenarios.register();
         PushScenarios.register();
+        OrderlyMember.register();
         GroupScenarios.register();
         PullScenarios.register();
         QueryScenarios.register();
