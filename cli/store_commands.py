@@ -58,9 +58,11 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
     from ringmq.store.guess import config_for_folder
     from ringmq.store.mapped_file import StoreLoadError
     from ringmq.store.message_store import MessageStore
+    from ringmq.store.store_format import StoreFormatError, check_format
 
     properties = _properties(config, settings)
     try:
+        check_format(folder)
         given = StoreConfig.from_properties(folder, properties)
         fields = {
             "mappedFileSizeCommitLog": "commit_log_file_bytes",
@@ -75,7 +77,7 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
         known = {field: getattr(given, field) for name, field in fields.items() if name in properties}
         found = MessageStore(config_for_folder(folder, **known))
         found.commit_log.files.check_sizes()
-    except (StoreConfigError, StoreLoadError) as error:
+    except (StoreConfigError, StoreFormatError, StoreLoadError) as error:
         raise click.ClickException(str(error)) from error
     watermarks = read_watermarks(folder)
     # Dispatch may be a moment behind the confirm offset; what it has not reached is in no queue yet.

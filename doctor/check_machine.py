@@ -27,10 +27,10 @@ def check_engine(facts: EngineFacts) -> Iterator[Finding]:
     yield ok(area, "kernel", facts.kernel, "RingMQ needs Linux 6.0 or later")
     yield judged(
         area,
-        "kernel.io_uring_disabled",
+        "io_uring_disabled",
         {None: OK, 0: OK, 1: WARN}.get(facts.disabled, FAIL),
         "not there" if facts.disabled is None else str(facts.disabled),
-        "0 allows it to everybody, 1 to root and kernel.io_uring_group, 2 to nobody",
+        "kernel.io_uring_disabled: 0 allows it to all, 1 to root and kernel.io_uring_group, 2 to nobody",
         "sysctl kernel.io_uring_disabled=0, and a line in /etc/sysctl.d to keep it",
     )
     yield judged(
@@ -162,9 +162,9 @@ def _dirty_pages(values: Mapping[str, str], memory_bytes: int) -> Iterator[Findi
     limit = int(texts[0]) or memory_bytes * int(texts[1]) // 100
     yield judged(
         "kernel",
-        "vm.dirty_ratio / vm.dirty_bytes",
+        "dirty pages",
         WARN if limit > DIRTY_MAX_BYTES else OK,
-        f"writers are stopped at {_mib(limit)} of dirty pages",
+        f"writers are stopped at {_mib(limit)} (vm.dirty_ratio)",
         "the more may pile up, the longer everybody waits when the kernel writes it out, and the more a power cut "
         "takes under ASYNC_FLUSH",
         "sysctl vm.dirty_background_bytes=268435456 vm.dirty_bytes=1073741824",

@@ -42,14 +42,14 @@ def check_disk(
         danger or "local, with files that can be mapped",
         "put the store on a local ext4 or xfs (storePathRootDir)",
     )
-    used = 100.0 * (1 - facts.free_bytes / facts.total_bytes) if facts.total_bytes else 0.0
+    used = facts.used_percent
     needed = 2 * log_file_bytes
     is_full = used >= full_ratio or facts.free_bytes < needed
     yield judged(
         "disk",
         "space",
         FAIL if is_full else WARN if used >= clean_ratio else OK,
-        f"{facts.free_bytes / (1 << 30):.1f} GiB free, {used:.0f} % used",
+        f"{facts.free_bytes / (1 << 30):.1f} GiB free, {used} % used",
         f"from {clean_ratio} % on the oldest log files go before their time, from {full_ratio} % on sends are refused; "
         f"log files take {log_file_bytes / MIB:.0f} MiB each, one is made ahead",
         "make room, a shorter fileReservedTime, smaller log files (only for a new store), or another disk",

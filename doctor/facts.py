@@ -68,7 +68,8 @@ class DiskFacts:
     folder: str
     filesystem: str
     options: str
-    total_bytes: int
+    used_percent: int
+    """As retention counts it, -1 where unknown."""
     free_bytes: int
     """For this user."""
     inodes_free: int

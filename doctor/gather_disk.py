@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ringmq.doctor.facts import DiskFacts
 from ringmq.doctor.gather_machine import read_text
+from ringmq.store.retention import used_ratio
 
 SYNC_ROUNDS_MAX = 50
 TRIAL_S = 1.5
@@ -44,7 +45,7 @@ def gather_disk(path: Path, *, measure: bool = True, clock: Clock = time.monoton
             error = f"{folder}: {failure.strerror}"
     kind, options = _mount_of(folder)
     return DiskFacts(
-        folder=str(folder), filesystem=kind, options=options, total_bytes=room.f_blocks * room.f_frsize,
+        folder=str(folder), filesystem=kind, options=options, used_percent=round(100 * used_ratio(folder)),
         free_bytes=free, inodes_free=room.f_favail if room.f_files else -1,
         sync_ms=sync_ms, write_mib_per_s=bandwidth, error=error,
     )  # fmt: skip

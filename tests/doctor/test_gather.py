@@ -53,6 +53,7 @@ def test_the_disk_is_measured_within_bounds_and_nothing_stays(tmp_path: Path) ->
     facts = gather_disk(tmp_path / "not" / "there", clock=lambda: next(ticks) * 0.01)
     assert facts.folder == str(tmp_path)
     assert facts.filesystem
+    assert 0 <= facts.used_percent <= 100
     assert 0 < len(facts.sync_ms) <= SYNC_ROUNDS_MAX
     assert facts.write_mib_per_s is not None and facts.write_mib_per_s > 0
     assert list(tmp_path.iterdir()) == []

@@ -5,7 +5,9 @@ import struct
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from ringmq.cli.main import main
 from ringmq.store import layout, markers
 from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.message_store import MessageStore
@@ -130,3 +132,13 @@ def test_a_format_of_a_newer_ringmq_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ringmq.format").write_text("\0\0\0")
     with pytest.raises(StoreFormatError, match="no format number"):
         check_format(tmp_path)
+
+
+def test_the_commands_that_look_into_a_store_respect_its_format(tmp_path: Path) -> None:
+    (tmp_path / "ringmq.format").write_text("7 ringmq 9.1.0\n")
+    for command in ("inspect", "verify", "unserved"):
+        done = CliRunner().invoke(main, ["store", command, str(tmp_path)])
+        assert (done.exit_code, "written by ringmq 9.1.0" in done.output) == (1, True)
+    (tmp_path / "ringmq.format").unlink()
+    done = CliRunner().invoke(main, ["store", "unserved", str(tmp_path)])
+    assert (done.exit_code, done.output) == (0, "nothing waits\n")
