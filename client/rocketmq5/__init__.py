@@ -1,0 +1,37 @@
+"""The names of the 5.x Python client (`rocketmq-python-client` 5.1) over `ringmq.client.blocking`.
+
+`from rocketmq.v5 import ...` becomes `from ringmq.client.rocketmq5 import ...`; exceptions are in `exception`.
+Endpoints are those of name servers. What is not there is refused by name; what differs is in docs/python-sdk.md.
+"""
+
+from ringmq.client.rocketmq5.configuration import ClientConfiguration, Credentials, FilterExpression, FilterType
+from ringmq.client.rocketmq5.consumer import (
+    ConsumeResult,
+    LitePushConsumer,
+    LiteSimpleConsumer,
+    MessageListener,
+    PushConsumer,
+    SimpleConsumer,
+)
+from ringmq.client.rocketmq5.model import Message, SendReceipt
+from ringmq.client.rocketmq5.producer import Producer
+from ringmq.client.rocketmq5.transactions import Transaction, TransactionChecker, TransactionResolution
+
+__all__ = [
+    "ClientConfiguration",
+    "ConsumeResult",
+    "Credentials",
+    "FilterExpression",
+    "FilterType",
+    "LitePushConsumer",
+    "LiteSimpleConsumer",
+    "Message",
+    "MessageListener",
+    "Producer",
+    "PushConsumer",
+    "SendReceipt",
+    "SimpleConsumer",
+    "Transaction",
+    "TransactionChecker",
+    "TransactionResolution",
+]
