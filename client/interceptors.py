@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringmq.remoting.command import RemotingCommand
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
     from ringmq.client.send_result import SendResult
 
 log = logging.getLogger("ringmq.client")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnd:
+    """What a broker was told about a transaction; `state` is the name of a `TransactionState`, `from_check` whether the
+    broker had asked."""
+
+    message_id: str
+    transaction_id: str
+    state: str
+    address: str
+    from_check: bool
 
 
 class Interceptor:
@@ -33,6 +46,9 @@ class Interceptor:
         self, scope: object, messages: Sequence[Message], result: SendResult | None, error: BaseException | None
     ) -> None:
         """The send has ended, after all its attempts: with a result, an error, or neither (one-way)."""
+
+    def after_transaction(self, group: str, message: Message, end: TransactionEnd) -> None:
+        """A broker was told how the transaction of `message` ended."""
 
     def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
         """The messages go to the application."""

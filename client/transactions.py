@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from ringmq.client.errors import RingmqError
+from ringmq.client.interceptors import TransactionEnd, run_quietly
 from ringmq.client.namespaces import without_namespace
 from ringmq.client.producer import Producer
 from ringmq.client.runtime import Task, call_outside, create_task, gather
@@ -112,7 +113,21 @@ class TransactionProducer(Producer):
         except RingmqError as error:  # not said again: brokers publish a half as often as they are told to
             log.warning("%s of message %s was not confirmed: %s", state.name, sent.message_id, error)
             return False
+        self._tell_interceptors(message, header, state, master)
         return True
+
+    def _tell_interceptors(
+        self, message: Message, header: EndTransactionRequestHeader, state: TransactionState, address: str
+    ) -> None:
+        for interceptor in self._interceptors:
+            end = TransactionEnd(
+                header.msg_id or "",
+                header.transaction_id or "",
+                state.name,
+                address,
+                bool(header.from_transaction_check),
+            )
+            run_quietly(interceptor.after_transaction, self.group, message, end)
 
     def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         if request.code != RequestCode.CHECK_TRANSACTION_STATE:
@@ -159,6 +174,8 @@ class TransactionProducer(Producer):
             )
         except RingmqError as error:
             log.warning("%s of message %s did not leave: %s", state.name, unique, error)
+        else:
+            self._tell_interceptors(message, header, state, address)
 
 
 def _state(told: object) -> TransactionState:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ringmq.client.errors import RingmqError
 from ringmq.client.identity import now_ms
-from ringmq.client.interceptors import Interceptor
+from ringmq.client.interceptors import Interceptor, TransactionEnd
 from ringmq.client.observing.trace_buffer import TraceBuffer
 from ringmq.client.observing.trace_records import (
     ConsumeBeginRecord,
@@ -23,6 +23,7 @@ from ringmq.client.observing.trace_records import (
     MessageType,
     SentRecord,
     TracedMessage,
+    TransactionEndRecord,
 )
 from ringmq.client.runtime import Event, Task, create_task, timeout, wait
 from ringmq.remoting import properties as names
@@ -40,6 +41,7 @@ OPEN_MESSAGES_MAX = 100_000
 """Of messages that are handed out and never acknowledged the oldest are forgotten beyond this."""
 LOOK_INTERVAL_S = 0.5
 CLOSE_TIMEOUT_S = 5.0
+_STOCK_STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE"}
 
 
 @dataclass(slots=True)
@@ -105,6 +107,24 @@ class TraceInterceptor(Interceptor):
                 ),
                 now,
             )
+
+    def after_transaction(self, group: str, message: Message, end: TransactionEnd) -> None:
+        """A record of the transaction's end."""
+        now, properties = self._clock_ms(), message.properties
+        record = TransactionEndRecord(
+            TracedMessage(end.message_id, properties.get(names.KEYS)),
+            now,
+            properties.get(names.MSG_REGION) or DEFAULT_REGION,
+            group,
+            message.topic,
+            properties.get(names.TAGS),
+            end.address,
+            MessageType.TRANSACTION_COMMIT,
+            end.transaction_id,
+            _STOCK_STATES.get(end.state, end.state),
+            end.from_check,
+        )
+        self._buffer.add(record, now)
 
     def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
         """A record for each message that goes out, and its time for the record of its end."""

@@ -13,6 +13,8 @@ from ringmq.client import (
     MessageExt,
     Producer,
     TraceSettings,
+    TransactionProducer,
+    TransactionState,
     compose_message,
 )
 from tests.conformance.judge import Judge
@@ -92,3 +94,29 @@ async def test_mqadmin_finds_the_sdk_s_trace(server: Server, judge: Judge, topic
         assert by_type["Pub"][1] == f"pub_{topic}", printed
         assert by_type["Sub"][1] == f"sub_{topic}", printed
         assert by_type["Pub"][-1] == by_type["Sub"][-1] == "success", printed
+
+
+async def test_the_end_of_a_transaction_is_traced(shared_servers: Callable[[str], Server], topic: str) -> None:
+    server = shared_servers("stock")
+    settings = ConnectionSettings(trace=TraceSettings(topic=f"Trace_{topic}"), namespace=NAMESPACE)
+
+    def check(message: MessageExt) -> TransactionState:
+        return TransactionState.ROLLBACK if message.topic == topic else TransactionState.UNKNOWN
+
+    async with TransactionProducer(server.namesrv, f"tx_{topic}", check=check, settings=settings) as producer:
+        told = await producer.send_in_transaction(compose_message(topic, b"x"), lambda m: TransactionState.COMMIT)
+        asked = await producer.send_in_transaction(compose_message(topic, b"y"), lambda m: TransactionState.UNKNOWN)
+        assert told.confirmed
+        wanted = {
+            (told.sent.message_id, "COMMIT_MESSAGE", "false"),
+            (asked.sent.message_id, "ROLLBACK_MESSAGE", "true"),  # the broker has found the namespace's group
+        }
+        ends: set[tuple[str, ...]] = set()
+        async with (
+            Consumer(f"Trace_{topic}", server.namesrv, f"r_{topic}", consume_from=ConsumeFrom.FIRST) as consumer,
+            asyncio.timeout(60),
+        ):
+            while not wanted <= ends:
+                for message in await consumer.poll():
+                    lines = [line.split("\x01") for line in message.body.decode().split("\x02")]
+                    ends |= {(line[5], *line[11:]) for line in lines if line[0] == "EndTransaction"}
