@@ -97,7 +97,7 @@ def check_ports(ports: Sequence[PortFacts], *, is_running: bool) -> Iterator[Fin
     """`is_running`: a broker has the store open, so its own ports are taken as they should be."""
     for port in ports:
         taken = f"{port.error}" + (f", by {port.owner}" if port.owner else "")
-        level = OK if not port.error or is_running else FAIL
+        level = OK if not port.error or is_running else FAIL if port.is_needed else WARN
         yield judged(
             "network",
             port.name,

@@ -12,7 +12,7 @@ from ringmq.doctor.facts import Facts
 from ringmq.doctor.finding import Finding
 from ringmq.doctor.gather_disk import gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
-from ringmq.doctor.gather_network import gather_name_servers, gather_ports, wanted_ports
+from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
 from ringmq.doctor.gather_store import gather_store
 
 
@@ -25,7 +25,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
         sysctls=gather_sysctls(),
         cpus=gather_cpus(config, cpus),
         clock=gather_clock(),
-        ports=gather_ports(wanted_ports(config)),
+        ports=(*gather_ports(wanted_ports(config)), *gather_serve_port(config)),
         name_servers=gather_name_servers(config.namesrv_addr),
         store=gather_store(store),
         disk=gather_disk(Path(config.store_path_root_dir), measure=measure_disk),

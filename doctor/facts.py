@@ -89,6 +89,7 @@ class PortFacts:
     """Why it cannot be bound; empty = free."""
     owner: str = ""
     """The process that has it, where that can be told."""
+    is_needed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from ringmq.broker.config import BrokerConfig
@@ -12,6 +13,7 @@ from ringmq.doctor.facts import PeerFacts, PortFacts
 
 CONNECT_TIMEOUT_S = 1.0
 NAME_SERVERS_MAX = 16
+NAMESRV_PORT = 9876
 _LISTEN = "0A"
 
 
@@ -33,6 +35,13 @@ def wanted_ports(config: BrokerConfig) -> list[tuple[str, str, int]]:
 def gather_ports(ports: Iterable[tuple[str, str, int]]) -> tuple[PortFacts, ...]:
     """Try to bind each port as the server does."""
     return tuple(_port(name, host, port) for name, host, port in ports)
+
+
+def gather_serve_port(config: BrokerConfig) -> tuple[PortFacts, ...]:
+    """The port of the name server that `ringmq serve` starts: where no other name server is configured."""
+    if config.namesrv_addr:
+        return ()
+    return (replace(_port("--namesrv-port", config.bind_address, NAMESRV_PORT), is_needed=False),)
 
 
 def _port(name: str, host: str, port: int) -> PortFacts:

@@ -160,6 +160,8 @@ def test_a_taken_port_is_right_only_where_the_stores_own_broker_runs() -> None:
     taken = [PortFacts("listenPort", "127.0.0.1:10911", "Address already in use", "java (77)")]
     (alone,) = check_ports(taken, is_running=False)
     assert (alone.level, alone.value) == (FAIL, "127.0.0.1:10911 Address already in use, by java (77)")
+    (of_serve,) = check_ports([dataclasses.replace(taken[0], is_needed=False)], is_running=False)
+    assert of_serve.level == WARN
     (running,) = check_ports(taken, is_running=True)
     assert running.level == OK
     assert [finding.level for finding in check_name_servers([PeerFacts("a:1"), PeerFacts("b:1", "refused")])] == [

@@ -11,7 +11,7 @@ from ringmq.broker.config import BrokerConfig
 from ringmq.doctor import uring
 from ringmq.doctor.gather_disk import SYNC_ROUNDS_MAX, gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
-from ringmq.doctor.gather_network import gather_name_servers, gather_ports, wanted_ports
+from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
 from ringmq.doctor.gather_store import gather_store, read_tail
 from ringmq.store import markers
 from ringmq.store.config import StoreConfig
@@ -78,6 +78,8 @@ def test_ports_are_those_of_the_role() -> None:
     slave = BrokerConfig(broker_role="SLAVE", broker_id=1, metrics_prom_exporter_port=6000)
     assert [port for _, _, port in wanted_ports(slave)] == [10911, 10909, 6000]
     assert wanted_ports(BrokerConfig(listen_port=0)) == []
+    assert [port.address for port in gather_serve_port(BrokerConfig())] == ["127.0.0.1:9876"]
+    assert gather_serve_port(BrokerConfig(namesrv_addr="h:9876")) == ()
 
 
 def test_a_store_is_looked_at_without_writing(basic_copy: Path) -> None:  # noqa: F811
