@@ -117,13 +117,14 @@ def _delayed(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]
 
 def _timers(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]:
     """A message goes out one step behind its TIMER_OUT_MS; a rolled one stands in the queue again, a delete message and
-    its target are none."""
+    its target are none. What POP writes for itself is told apart."""
     topic, root = layout.TIMER_TOPIC, store.config.root
     first, end = _bounds(store, topic, 0, 0)
     begin = max(first, end - READ_RECORDS_MAX)
     read_ms = _timer_read_ms(root)
     due_by_key: dict[object, int] = {}
     deleted: set[str] = set()
+    of_pop: set[str] = set()
     for record in _records(store, topic, 0, begin, end):
         properties = record.properties
         out = properties.get("TIMER_OUT_MS", "")
@@ -133,10 +134,14 @@ def _timers(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]:
             deleted.add(target)
             continue
         real_topic, unique_key = properties.get("REAL_TOPIC", ""), properties.get("UNIQ_KEY")
+        if real_topic.startswith(layout.REVIVE_TOPIC_PREFIX):
+            of_pop.add(unique_key or str(record.commit_log_offset))
+            continue
         key = record.commit_log_offset if unique_key is None else f"{real_topic}+{unique_key}"
         due_by_key[key] = min(int(out), due_by_key.get(key, EVERYTHING))
     due = [at for key, at in due_by_key.items() if key not in deleted]
     count = len(due) + begin - first + tail.get(topic, 0)
+    yield Unserved("pop", f"check points and acks of POP that wait for their time ({topic})", len(of_pop), False)
     what = f"messages with a time of delivery ({topic})"
     yield Unserved("timer", what, count, is_exact=begin == first and not tail.get(topic), due_ms=min(due, default=None))
 

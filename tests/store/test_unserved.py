@@ -80,6 +80,15 @@ def test_check_points_of_pop_are_counted_behind_the_last_one_handled(basic_copy:
     assert counts(basic_copy)["pop"] == 96
 
 
+def test_what_pop_has_in_the_timer_is_no_message(golden_basic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The golden store has none: its timer messages are taken for such."""
+    monkeypatch.setattr(layout, "REVIVE_TOPIC_PREFIX", "GoldDelay")
+    found = unserved_in(basic_config(golden_basic))
+    (in_timer,) = [entry for entry in found if "wait for their time" in entry.what]
+    assert (in_timer.kind, in_timer.count) == ("pop", 153), "POP recalls nothing: the deleted one counts"
+    assert "timer" not in {entry.kind for entry in found}
+
+
 @pytest.mark.parametrize(
     ("path", "text", "kind", "count"),
     [
