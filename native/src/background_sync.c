@@ -68,9 +68,14 @@ int rmq_background_sync_open(struct rmq_background_sync *s, uint64_t *fault)
     return rc;
 }
 
+int rmq_background_sync_all(const struct rmq_background_sync *s)
+{
+    return s->pending_count > FILES_BY_NAME;
+}
+
 int rmq_background_sync_add(struct rmq_background_sync *s, int fd)
 {
-    if (s->pending_count > FILES_BY_NAME) { /* the round reaches it by any of those: descriptors are scarce */
+    if (rmq_background_sync_all(s)) { /* descriptors are scarce */
         close(fd);
         return 0;
     }

@@ -24,6 +24,8 @@ struct rmq_background_sync {
 };
 
 int rmq_background_sync_open(struct rmq_background_sync *sync, uint64_t *fault);
+/* Whether the next round syncs the whole file system, so that no further file need be handed over. */
+int rmq_background_sync_all(const struct rmq_background_sync *sync);
 /* Hands over `fd`; it is closed whatever happens. 0 or -ENOMEM. */
 int rmq_background_sync_add(struct rmq_background_sync *sync, int fd);
 /* Starts a round unless one is running; 1 = started. */

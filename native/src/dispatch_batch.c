@@ -153,13 +153,19 @@ static int map_at(struct rmq_dispatcher *d, uint64_t at)
     return rmq_segment_map(&d->segment, d->header->settings.commit_log_path, start, bytes, 0);
 }
 
+static int has_room(const struct rmq_dispatcher *d)
+{
+    uint32_t wanted = d->touched_count * RMQ_DISPATCH_ROWS_OF_A_QUEUE;
+    return d->row_count < RMQ_DISPATCH_ROWS_FEW || (d->row_count < RMQ_DISPATCH_ROWS && d->row_count < wanted);
+}
+
 int64_t rmq_dispatch_read(struct rmq_dispatcher *d, uint64_t end)
 {
     uint64_t first = d->marks->dispatched_offset, at = first, segment_bytes = d->header->settings.segment_bytes;
     uint64_t low = rmq_load(&d->marks->min_offset);
     uint64_t appended = rmq_load(&d->marks->append_offset);
     at = at < low ? low : at;
-    while (at < end && d->row_count < RMQ_DISPATCH_ROWS && at - first < RMQ_DISPATCH_BATCH_BYTES) {
+    while (at < end && has_room(d) && at - first < RMQ_DISPATCH_BATCH_BYTES) {
         struct rmq_record_view view;
         int rc = map_at(d, at);
         if (rc < 0)

@@ -243,12 +243,14 @@ int rmq_queue_files_collect(struct rmq_queue_files *f)
     for (uint32_t i = 0; i < f->open_count; i++) {
         if (!f->files[i].dirty)
             continue;
-        int fd = fcntl(f->files[i].fd, F_DUPFD_CLOEXEC, 0);
-        if (fd < 0)
-            return -errno;
-        int rc = rmq_background_sync_add(f->sync, fd);
-        if (rc < 0)
-            return rc;
+        if (!rmq_background_sync_all(f->sync)) {
+            int fd = fcntl(f->files[i].fd, F_DUPFD_CLOEXEC, 0);
+            if (fd < 0)
+                return -errno;
+            int rc = rmq_background_sync_add(f->sync, fd);
+            if (rc < 0)
+                return rc;
+        }
         f->files[i].dirty = 0;
     }
     return 0;

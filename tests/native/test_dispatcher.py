@@ -144,6 +144,20 @@ def test_many_queues_with_few_open_files(kit: Kit) -> None:
         assert sorted(kit.queue_units("T", queue_id)) == list(range(10))
 
 
+@pytest.mark.parametrize(("queues", "batches", "writes_max"), [(512, 1, 512), (4, 2, 20)])
+def test_a_batch_grows_while_its_queues_have_few_records(kit: Kit, queues: int, batches: int, writes_max: int) -> None:
+    """Each queue of a batch costs a write, so that many of them need more records; few queues are published early."""
+    topic = kit.topic(b"T", queues)
+    kit.header.settings.message_index_enable = 0
+    produce(kit, topic, 4096, queues, keys=False)
+    counters = kit.header.roles[lib.RMQ_ROLE_DISPATCH].counters
+    with kit.dispatcher() as dispatch:
+        drain(kit, dispatch)
+        assert counters[lib.RMQ_DISPATCH_RECORDS] == 4096
+        assert counters[lib.RMQ_DISPATCH_BATCHES] == batches
+        assert counters[lib.RMQ_DISPATCH_QUEUE_WRITES] <= writes_max
+
+
 def test_files_that_wait_for_the_sync_hold_few_descriptors(kit: Kit) -> None:
     topic = kit.topic(b"T", 300)
     kit.header.settings.message_index_enable = 0
