@@ -39,6 +39,11 @@ bench-growth: ## what more topics, queues, connections, log, groups and time cos
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "growth" $(BIN)/python -m ringmq.loadtest.growth $(GROWTH_ARGS)
 
+.PHONY: locust
+locust: ## locust users against a broker of its own, HTML report; LOCUST_ARGS="--users 100 -- --p99-ms-max send=50"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "locust" $(BIN)/python -m ringmq.loadtest.locust $(LOCUST_ARGS)
+
 .PHONY: bench-spark
 bench-spark: ## the Spark bridge against Parquet, the stock client and the native loader; SPARK_BENCH_ARGS="--rounds 3"
 	@.ci/stage "set up" .ci/bootstrap test

@@ -1,0 +1,206 @@
+"""Users that produce, consume, do both, or consume too slowly.
+
+Each user has clients of its own, hence connections of its own, over the blocking SDK: locust has patched sockets and
+threads when this module is imported, so that a user that waits keeps nobody else.
+
+Request events, all named by the topic: `send` and `send_batch` (until the broker has stored it), `pull` (from asking
+until messages are there), `end_to_end` (from the send to the arrival, by the sender's clock in the message).
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from locust import User, constant_throughput, task
+
+from ringmq.client import ConsumeFrom
+from ringmq.client.blocking import Consumer, Producer
+from ringmq.client.errors import RingmqError
+from ringmq.loadtest.locust.thresholds import SLOW_SUFFIX
+from ringmq.remoting.message import Message, MessageExt
+
+SENT_AT = "LOADTEST_SENT_AT_US"  # property: wall clock of the sender
+POLL_MESSAGES_MAX = 32
+POLL_TIMEOUT_MS = 1000
+MIXED_POLL_TIMEOUT_MS = 50
+BATCH_SHARE = 10  # one of so many requests is a batch
+
+
+class RingmqUser(User):
+    """What all have in common; options are those of `locustfile.py`."""
+
+    abstract = True
+
+    def __init__(self, environment: Any) -> None:
+        super().__init__(environment)
+        self.options = environment.parsed_options
+        self.topic: str = self.options.topic
+        self._body = os.urandom(self.options.body_bytes)
+        self._pace = constant_throughput(self.options.rate) if self.options.rate else None
+
+    def wait_time(self) -> float:
+        """So that a user begins `--rate` tasks a second; 0: one after another."""
+        return 0.0 if self._pace is None else float(self._pace(self))
+
+    def fire(self, event: str, name: str, took_s: float, size_bytes: int, error: BaseException | None = None) -> None:
+        """Report one request to locust."""
+        self.environment.events.request.fire(
+            request_type=event,
+            name=name,
+            response_time=1000 * took_s,
+            response_length=size_bytes,
+            exception=error,
+            context={},
+        )
+
+    @contextlib.contextmanager
+    def measured(self, event: str, size_bytes: int) -> Iterator[None]:
+        """Report the block as one request; errors of the SDK are its failure."""
+        began = time.perf_counter()
+        try:
+            yield
+        except RingmqError as error:
+            self.fire(event, self.topic, time.perf_counter() - began, 0, error)
+        else:
+            self.fire(event, self.topic, time.perf_counter() - began, size_bytes)
+
+    def message(self) -> Message:
+        """A new message that says when it was made."""
+        return Message(self.topic, self._body, {SENT_AT: str(time.time_ns() // 1000)})
+
+    def open_producer(self) -> Producer:
+        """A started producer."""
+        producer = Producer(self.options.namesrv, f"{self.options.group}-producer")
+        producer.start()
+        return producer
+
+    def open_consumer(self, group: str) -> Consumer:
+        """A started consumer that begins at the end."""
+        consumer = Consumer(self.topic, self.options.namesrv, group, consume_from=ConsumeFrom.LAST)
+        consumer.start()
+        return consumer
+
+    def send_some(self, producer: Producer, number: int) -> None:
+        """A message, or now and then a batch."""
+        if number % BATCH_SHARE or self.options.batch < 2:
+            with self.measured("send", len(self._body)):
+                producer.send(self.message())
+        else:
+            batch = [self.message() for _ in range(self.options.batch)]
+            with self.measured("send_batch", len(batch) * len(self._body)):
+                producer.send_batch(batch)
+
+    def poll(self, consumer: Consumer, max_messages: int, timeout_ms: int, suffix: str = "") -> int:
+        """Take what has come; nothing is reported where nothing came. Returns the number of messages."""
+        began = time.perf_counter()
+        try:
+            messages = consumer.poll(max_messages, timeout_ms)
+        except RingmqError as error:
+            self.fire("pull", self.topic + suffix, time.perf_counter() - began, 0, error)
+            return 0
+        if messages:
+            size_bytes = sum(len(message.body) for message in messages)
+            self.fire("pull", self.topic + suffix, time.perf_counter() - began, size_bytes)
+            self._report_arrivals(messages, suffix)
+        return len(messages)
+
+    def _report_arrivals(self, messages: Sequence[MessageExt], suffix: str) -> None:
+        now_us = time.time_ns() // 1000
+        for message in messages:
+            sent_at = message.properties.get(SENT_AT, "")
+            sent_us = int(sent_at) if sent_at.isdecimal() else 1000 * message.born_timestamp_ms
+            self.fire("end_to_end", self.topic + suffix, max(0, now_us - sent_us) / 1e6, len(message.body))
+
+
+class ProduceUser(RingmqUser):
+    """Sends; one of ten requests is a batch."""
+
+    weight = 4
+
+    def on_start(self) -> None:
+        """Connect."""
+        self._producer = self.open_producer()
+        self._requests = 0
+
+    def on_stop(self) -> None:
+        """Disconnect."""
+        self._producer.close()
+
+    @task
+    def produce(self) -> None:
+        """One request."""
+        self._requests += 1
+        self.send_some(self._producer, self._requests)
+
+
+class ConsumeUser(RingmqUser):
+    """A member of the group `--group`; members share the queues of the topic."""
+
+    weight = 2
+
+    def on_start(self) -> None:
+        """Join the group."""
+        self._consumer = self.open_consumer(self.options.group)
+
+    def on_stop(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def wait_time(self) -> float:
+        """Never: it waits where it polls."""
+        return 0.0
+
+    @task
+    def consume(self) -> None:
+        """Take what has come."""
+        self.poll(self._consumer, POLL_MESSAGES_MAX, POLL_TIMEOUT_MS)
+
+
+class MixedUser(RingmqUser):
+    """Sends, and takes what has come for the group `--group`-mixed."""
+
+    weight = 1
+
+    def on_start(self) -> None:
+        """Connect both."""
+        self._producer = self.open_producer()
+        self._consumer = self.open_consumer(f"{self.options.group}-mixed")
+        self._requests = 0
+
+    def on_stop(self) -> None:
+        """Disconnect both."""
+        self._producer.close()
+        self._consumer.close()
+
+    @task
+    def produce_and_consume(self) -> None:
+        """One request to send, then what has come."""
+        self._requests += 1
+        self.send_some(self._producer, self._requests)
+        self.poll(self._consumer, POLL_MESSAGES_MAX, MIXED_POLL_TIMEOUT_MS)
+
+
+class SlowConsumeUser(RingmqUser):
+    """A member of the group `--group`-slow that takes one message in `--slow-ms` and falls behind."""
+
+    weight = 1
+
+    def on_start(self) -> None:
+        """Join the group."""
+        self._consumer = self.open_consumer(f"{self.options.group}-slow")
+
+    def on_stop(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def wait_time(self) -> float:
+        """Never: it waits behind a message."""
+        return 0.0
+
+    @task
+    def consume(self) -> None:
+        """One message, and a long time for it."""
+        if self.poll(self._consumer, 1, POLL_TIMEOUT_MS, SLOW_SUFFIX):
+            time.sleep(self.options.slow_ms / 1000)
