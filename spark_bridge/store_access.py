@@ -13,6 +13,7 @@ from ringmq.store import layout
 from ringmq.store.commit_log import CommitLog
 from ringmq.store.config import StoreConfigError
 from ringmq.store.mapped_file import StoreLoadError
+from ringmq.store.store_format import StoreFormatError, check_format
 
 
 @contextlib.contextmanager
@@ -26,12 +27,15 @@ def readable(root: Path) -> Iterator[None]:
         raise ReadError(f"store {root}: {error.filename} is not there") from error
     except (StoreLoadError, StoreConfigError) as error:
         raise ReadError(f"store {root} is not readable as a RocketMQ store: {error}") from error
+    except StoreFormatError as error:
+        raise ReadError(str(error)) from error
     except OSError as error:
         raise ReadError(f"store {root}: {error}") from error
 
 
 def check_folder(root: Path) -> None:
-    """Raise `ReadError` when the folder holds no store; PermissionError when that cannot be seen."""
+    """Raise `ReadError` when the folder holds no store, StoreFormatError when a newer RingMQ has written it;
+    PermissionError when that cannot be seen."""
     try:
         is_folder = stat.S_ISDIR((root / layout.COMMIT_LOG).stat().st_mode)
     except FileNotFoundError:
@@ -41,6 +45,7 @@ def check_folder(root: Path) -> None:
             f"option store: {root} has no folder commitlog on this host; it is the broker's storePathRootDir, and its "
             "log has to lie in it"
         )
+    check_format(root)
 
 
 def check_log(log: CommitLog) -> None:
