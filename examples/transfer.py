@@ -1,0 +1,46 @@
+"""A message that is seen only if a local transaction succeeded. The broker has to know half messages, as RocketMQ 5.3.
+
+python examples/transfer.py --namesrv 127.0.0.1:9876
+"""
+
+import argparse
+import sqlite3
+
+from ringmq.client import ConsumeFrom, Message, MessageExt, TransactionState
+from ringmq.client.blocking import Consumer, TransactionProducer
+
+
+def main(namesrv: str, topic: str) -> None:
+    """The accounts and the message agree: what is not booked is never read."""
+    with sqlite3.connect(":memory:", check_same_thread=False) as accounts:
+        accounts.execute("create table booked (id text primary key, amount int check (amount <= 100))")
+
+        def book(message: Message) -> TransactionState:
+            try:
+                with accounts:
+                    accounts.execute("insert into booked values (?, ?)", (message.keys[0], int(message.body)))
+            except sqlite3.IntegrityError:
+                return TransactionState.ROLLBACK
+            return TransactionState.COMMIT
+
+        def check(message: MessageExt) -> TransactionState:
+            """Asked by the broker when it was not told, perhaps after a crash of this program."""
+            found = accounts.execute("select 1 from booked where id = ?", (message.keys[0],)).fetchone()
+            return TransactionState.COMMIT if found else TransactionState.ROLLBACK
+
+        with TransactionProducer(namesrv, f"transfers_{topic}", check=check) as producer:
+            for number, amount in enumerate((50, 500, 100)):
+                message = Message(topic, str(amount).encode(), {"KEYS": f"transfer-{number}"})
+                result = producer.send_in_transaction(message, book)
+                print(f"transfer of {amount}: {result.state.name}")
+    with Consumer(topic, namesrv, f"ledger_{topic}", consume_from=ConsumeFrom.FIRST) as consumer:
+        amounts = sorted(int(next(iter(consumer)).body) for _ in range(2))
+        print(f"read: {amounts}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--namesrv", default="127.0.0.1:9876")
+    parser.add_argument("--topic", default="Transfer")
+    options = parser.parse_args()
+    main(options.namesrv, options.topic)
