@@ -5,6 +5,7 @@ something to send. TLS is done in memory, so that the two directions never meet 
 from __future__ import annotations
 
 import contextlib
+import logging
 import select
 import socket
 import ssl
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ringmq.client.thread_loop import ThreadFuture, ThreadLoop
+
+log = logging.getLogger("ringmq.client")
 
 CONNECT_GIVE_UP_S = 60.0  # who asked for the connection has given up long before
 STALL_S = 10.0  # a server that takes not one byte for so long is given up
@@ -110,8 +113,13 @@ class SocketTransport:
                 break
             if not received:
                 break
-            with self._loop.entered():
-                self._take(received)
+            try:
+                with self._loop.entered():
+                    self._take(received)
+            except Exception as error:  # a fault of ours: nobody may wait for this connection any more
+                log.exception("what the server said could not be taken")
+                self._failure = self._failure or error
+                break
         with self._loop.entered():
             self._closing = True
             self._socket.close()

@@ -213,8 +213,9 @@ class ThreadLoop:
 
     def open(self) -> None:
         """Start the thread for tasks and timers."""
-        self._is_open = True
-        self.start_thread(self._do_chores, "tasks")
+        if not self._is_open:
+            self._is_open = True
+            self.start_thread(self._do_chores, "tasks")
 
     def close(self) -> None:
         """Let calls of other threads come to their end, then stop."""
@@ -507,7 +508,7 @@ class ThreadLoop:
 
     def _run_soon(self) -> None:
         while self._soon:
-            self._soon.popleft()()
+            self._run_callback(self._soon.popleft())
         if self._ready:
             self._chores.notify()
 
@@ -519,7 +520,13 @@ class ThreadLoop:
             if callback is None:
                 self._cancelled_timers -= 1
             else:
-                callback()
+                self._run_callback(callback)
+
+    def _run_callback(self, callback: Callable[[], object]) -> None:
+        try:
+            callback()
+        except Exception:  # a fault of ours: what else this thread does for the client must go on
+            log.exception("%s: a callback failed", self._name)
 
     def _ensure_task(self, awaitable: Awaitable[T]) -> ThreadFuture[T]:
         if isinstance(awaitable, ThreadFuture):

@@ -1,7 +1,8 @@
 """The runtime without an event loop: its waits mean what asyncio's mean, its threads keep out of each other's way."""
 
-import _thread
 import asyncio
+import os
+import signal
 import socket
 import threading
 import time
@@ -26,7 +27,7 @@ from ringmq.client import (
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
-from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.command import RemotingCommand, encode_frame
 from tests.client.fake_broker import Deed, FakeBroker
 from tests.client.test_gevent import SlowCluster
 from tests.client.threaded_cluster import threaded_cluster
@@ -202,9 +203,11 @@ def test_many_threads_have_requests_in_flight_on_one_connection() -> None:
 
 def test_an_interrupt_leaves_the_client_whole() -> None:
     with threaded_cluster(topics={"T": 2}) as cluster, blocking.Consumer("T", cluster.namesrv, "g") as consumer:
-        threading.Timer(0.3, _thread.interrupt_main).start()
+        began = time.monotonic()
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
-            consumer.poll(timeout_ms=20_000)
+            consumer.poll(timeout_ms=60_000)
+        assert time.monotonic() - began < 30
         with blocking.Producer(cluster.namesrv) as producer:
             producer.send(Message("T", b"x"))
         assert [m.body for m in consumer.poll(timeout_ms=20_000)] == [b"x"]
@@ -265,6 +268,38 @@ def test_a_server_that_takes_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch
         loop.open()
         loop.run(body())
         loop.close()
+
+
+def test_faults_in_callbacks_end_neither_thread_nor_waits(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(address: str, request: RemotingCommand) -> RemotingCommand | None:
+        raise LookupError("a fault of ours")
+
+    with threaded_cluster(topics={"T": 2}) as cluster:
+        loop = ThreadLoop("faulty")
+        loop.open()
+        loop.open()  # has no effect the second time
+
+        async def body() -> None:
+            client = RemotingClient(on_server_request=broken)
+            runtime.running_loop().call_soon(lambda: 1 // 0)
+            runtime.running_loop().call_at(0, lambda: 1 // 0)
+            await runtime.sleep(0.01)
+            cluster.rules.append(notify)
+            with pytest.raises(ConnectError, match="a fault of ours"):
+                await client.call(cluster.namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+            cluster.rules.remove(notify)
+            await client.call(cluster.namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+            await client.close()
+
+        def notify(broker: FakeBroker, request: RemotingCommand) -> Deed:
+            push = RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "g"}, oneway=True)
+            for peer in broker.peers:
+                peer.transport.write(encode_frame(push))
+            return Deed.SILENCE
+
+        loop.run(body())
+        loop.close()
+    assert sum("a callback failed" in record.message for record in caplog.records) == 2
 
 
 def test_a_send_begun_goes_on_by_itself() -> None:
