@@ -28,6 +28,7 @@ COMMANDS = {
     "group": Entry("ringmq.cli.group", "group", "List, create, delete and inspect consumer groups."),
     "produce": Entry("ringmq.cli.produce", "produce", "Send messages given with -m, from a file or standard input."),
     "consume": Entry("ringmq.cli.consume", "consume", "Print messages as a member of a consumer group."),
+    "top": Entry("ringmq.cli.top", "top", "Watch a broker live: rates, lag, stages, workers."),
     "ha": Entry("ringmq.cli.ha", "ha", "See how replication stands, decide about slaves that differ."),
     "store": Entry("ringmq.cli.store_commands", "store", "Inspect and verify a store folder."),
     "config": Entry(

@@ -50,7 +50,8 @@ class Collector:
         page = Page(self._labels, config.metrics_otel_cardinality_limit)
         report = read_report(plane.name)
         engine.add_clients(page, self._tables, report, config)
-        self._topics.add_to(page)
+        if config.broker_role != "SLAVE":  # what came in is the master's to tell: a sum over both would count it twice
+            self._topics.add_to(page)
         self._groups.add_to(page, now_ms)
         engine.add_requests(page, plane)
         earliest_ms = self._store.earliest_store_time(plane.confirm_offset())

@@ -21,6 +21,13 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
+def markdown_rows() -> list[str]:
+    """The table of docs/monitoring.md, without its head."""
+    return [
+        f"| {metric.name} | {metric.kind} | {', '.join(metric.labels)} | {metric.help} |" for metric in METRICS.values()
+    ]
+
+
 _TOPIC = ("is_system", "message_type", "topic")
 _LAG = ("consumer_group", "is_retry", "is_system", "topic")
 _OUT = ("consumer_group", "is_system", "topic")

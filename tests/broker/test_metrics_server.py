@@ -48,7 +48,7 @@ def test_the_worker_starts_at_the_first_connection(broker: RunningBroker) -> Non
     assert "metrics" not in broker.worker_pids()
     with RawClient(broker.address) as client:
         assert client.send("Hello", b"x" * 100).code == 0
-        assert client.pull("Hello", group="early").body
+        assert client.pull("Hello", consumerGroup="early").body
     status, text = get(broker, "/metrics")
     assert status == 200
     assert "metrics" in broker.worker_pids()

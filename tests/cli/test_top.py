@@ -1,0 +1,130 @@
+"""`ringmq top`: numbers out of two scrapes, the screen as a terminal shows it, a running broker."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from fcntl import ioctl
+from pathlib import Path
+from struct import pack
+
+import pyte
+import pytest
+from rich.console import Console
+
+from ringmq.cli.metrics_text import parse, quantile
+from ringmq.cli.top_view import duration, screen, short, size, view_of
+from ringmq.loadtest.running import RunningBroker
+from tests.raw_client import RawClient
+
+BEFORE = """
+# TYPE rocketmq_messages_in_total counter
+rocketmq_messages_in_total{topic="orders",node_id="b"} 100
+rocketmq_throughput_in_total{topic="orders",node_id="b"} 1000
+ringmq_worker_cpu_seconds_total{worker="write"} 1.5
+ringmq_request_seconds_bucket{stage="answered",le="0.001"} 10
+ringmq_request_seconds_bucket{stage="answered",le="+Inf"} 10
+ringmq_request_seconds_count{stage="answered"} 10
+ringmq_request_seconds_sum{stage="answered"} 0.01
+"""
+NOW = """
+ringmq_ready{node_id="b",cluster="c"} 1
+ringmq_writable{node_id="b"} 0
+rocketmq_messages_in_total{topic="orders",node_id="b"} 300
+rocketmq_throughput_in_total{topic="orders",node_id="b"} 5096
+rocketmq_messages_in_total{topic="a\\"quote",node_id="b"} 5 1795306953468
+rocketmq_consumer_lag_messages{consumer_group="g",topic="orders"} 7
+rocketmq_consumer_lag_latency_milliseconds{consumer_group="g",topic="orders"} 90000
+ringmq_worker_up{worker="write"} 0
+ringmq_worker_cpu_seconds_total{worker="write"} 2.5
+ringmq_request_seconds_bucket{stage="answered",le="0.001"} 90
+ringmq_request_seconds_bucket{stage="answered",le="+Inf"} 110
+ringmq_request_seconds_count{stage="answered"} 110
+ringmq_request_seconds_sum{stage="answered"} 0.51
+"""
+
+
+def test_rates_are_those_between_two_looks() -> None:
+    view = view_of(parse(BEFORE, 10.0), parse(NOW, 12.0))
+    assert (view.broker, view.ready, view.writable) == ("b", True, False)
+    assert [(row.topic, row.in_per_second) for row in view.topics] == [("orders", 100.0), ('a"quote', 2.5)]
+    assert view.topics[0].bytes_per_second == 2048
+    assert [(row.group, row.lag, row.age_ms) for row in view.groups] == [("g", 7, 90_000)]
+    assert view.workers[0].cpu_percent == 50 and not view.workers[0].up
+    (stage,) = view.stages
+    assert (stage.per_second, stage.mean_ms, stage.p50_ms, stage.p99_ms) == (50, 5.0, 1.0, float("inf"))
+
+
+def test_counters_that_fell_back_are_no_negative_rates() -> None:
+    view = view_of(parse(NOW, 10.0), parse(BEFORE, 12.0))
+    assert view.in_per_second == 0 and view.stages == ()
+    assert quantile(parse(NOW, 0), parse(NOW, 1), "ringmq_request_seconds", 0.5, stage="answered") is None
+
+
+def test_what_is_no_metric_is_refused() -> None:
+    with pytest.raises(ValueError, match="no metric: <html>"):
+        parse("<html>", 0.0)
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert [short(n) for n in (0, 2.5, 42, 9999, 12_345, 1_234_567, 5e9)] == [
+        "0", "2.5", "42", "9999", "12.3k", "1.23M", "5G",
+    ]  # fmt: skip
+    assert [size(n) for n in (0, 2048, 3 << 30)] == ["0 B", "2.0 KiB", "3.0 GiB"]
+    assert [duration(ms) for ms in (0, 0.004, 1.5, 90_000, 600_000, 36_000_000)] == [
+        "-", "4 us", "1.5 ms", "90.0 s", "10 min", "10.0 h",
+    ]  # fmt: skip
+
+
+def test_long_tables_are_cut_and_what_is_wrong_stands_out() -> None:
+    many = "\n".join(f'rocketmq_messages_in_total{{topic="t{number}"}} {number}' for number in range(1, 31))
+    console = Console(width=100, record=True, file=Path(os.devnull).open("w"))  # noqa: SIM115
+    console.print(screen(view_of(parse("", 0.0), parse(NOW + many, 1.0))))
+    text = console.export_text(styles=False)
+    assert "Topics (22 more)" in text and "takes no sends" in text and "write DOWN" in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def terminal(arguments: list[str], done: str, seconds: float = 30.0) -> list[str]:
+    """What a terminal of 100x40 shows when the command has shown `done`; then ^C."""
+    child, descriptor = pty.fork()
+    if child == 0:
+        os.environ["TERM"] = "xterm-256color"
+        os.execv(sys.executable, [sys.executable, "-m", "ringmq.cli.main", *arguments])
+    ioctl(descriptor, termios.TIOCSWINSZ, pack("HHHH", 40, 100, 0, 0))
+    shown = pyte.Screen(100, 40)
+    stream = pyte.ByteStream(shown)
+    deadline = time.monotonic() + seconds
+    while not any(done in line for line in shown.display) and time.monotonic() < deadline:
+        if select.select([descriptor], [], [], 0.2)[0]:
+            stream.feed(os.read(descriptor, 65_536))
+    lines = [line.rstrip() for line in shown.display]
+    os.kill(child, signal.SIGINT)
+    _, status = os.waitpid(child, 0)
+    os.close(descriptor)
+    assert os.waitstatus_to_exitcode(status) == 0
+    return lines
+
+
+def test_a_broker_on_a_terminal_and_as_json(tmp_path: Path) -> None:
+    settings = {"mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 100, "maxIndexNum": 400}
+    with RunningBroker(tmp_path / "store", {**settings, "brokerName": "orders-a"}) as broker:
+        with RawClient(broker.address) as client:
+            client.send("Orders", b"x" * 100)
+        lines = terminal(["top", "--url", broker.metrics_url, "--interval", "0.3"], "write")
+        text = "\n".join(lines)
+        assert lines[0].startswith("orders-a of DefaultCluster  ready  takes sends")
+        assert "Orders" in text and "Workers" in text and "Slaves" not in text
+        command = [sys.executable, "-m", "ringmq.cli.main", "top", "--url", broker.metrics_url + "/metrics", "--once"]
+        once = subprocess.run(
+            [*command, "--interval", "0.2", "-o", "json"], capture_output=True, text=True, timeout=60, check=True
+        )
+        assert json.loads(once.stdout)["topics"][0]["topic"] == "Orders"
+        assert broker.stop() == 0
+        gone = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert gone.returncode == 1 and "ready line" in gone.stderr and "Traceback" not in gone.stderr

@@ -1,0 +1,191 @@
+"""Debian's Prometheus scrapes a master with its slave; the alert rules and every query of the dashboard against it."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from ringmq.broker.exporter.table import METRICS
+from ringmq.loadtest import panels
+from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.stock import free_port
+from tests.raw_client import RawClient
+from tests.waiting import wait_until
+
+MONITORING = Path(__file__).parents[2] / "monitoring"
+SMALL = {"mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 100, "maxIndexNum": 400, "flushDiskType": "SYNC_FLUSH"}
+DATA_TIMEOUT_S = 30.0
+CONFIG = """
+global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: ["RULES"]
+scrape_configs:
+  - job_name: ringmq
+    static_configs: [{targets: ["MASTER", "SLAVE"]}]
+"""
+
+
+def dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((MONITORING / "dashboard.json").read_text())
+    return found
+
+
+def promtool(*arguments: str) -> str:
+    program = shutil.which("promtool")
+    assert program, "not installed: the Debian package prometheus (.ci/bootstrap test installs it)"
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def traffic(client: RawClient, stop: threading.Event) -> None:
+    """Sends, pulls, and one group that does not keep up."""
+    offset = 0
+    while not stop.is_set():
+        for _ in range(5):
+            client.send("Hello", b"x" * 300)
+        pulled = client.pull("Hello", offset=offset, consumerGroup="watched")
+        offset = int(pulled.ext_fields.get("nextBeginOffset", offset))
+        commit = {"consumerGroup": "watched", "topic": "Hello", "queueId": "0", "commitOffset": str(offset // 2)}
+        client.ask(15, commit)
+        time.sleep(0.05)  # span
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("prometheus")
+    program = shutil.which("prometheus")
+    assert program, "not installed: the Debian package prometheus (.ci/bootstrap test installs it)"
+    slave_settings = {**SMALL, "brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": True}
+    with (
+        RunningBroker(home / "master", {**SMALL, "brokerName": "watched"}) as master,
+        RunningBroker(
+            home / "slave",
+            {**slave_settings, "brokerName": "watched", "ringmqSlaveSyncPeriod": 500},
+            namesrv=master.namesrv,
+        ) as slave,
+    ):
+        addresses = {"MASTER": master.metrics_url, "SLAVE": slave.metrics_url, "RULES": str(MONITORING / "alerts.yml")}
+        config = CONFIG
+        for word, address in addresses.items():
+            config = config.replace(word, address.removeprefix("http://"))
+        (home / "prometheus.yml").write_text(config)
+        promtool("check", "config", str(home / "prometheus.yml"))
+        stop, url = threading.Event(), f"http://127.0.0.1:{free_port()}"
+        with RawClient(master.address) as client, (home / "log").open("wb") as log:
+            sender = threading.Thread(target=traffic, args=(client, stop))
+            sender.start()
+            command = [program, f"--config.file={home}/prometheus.yml", f"--storage.tsdb.path={home}/data"]
+            command += [f"--web.listen-address={url.removeprefix('http://')}", "--log.level=warn"]
+            process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "GOMAXPROCS": "1"})
+            try:
+                wait_until(lambda: answers(url), "Prometheus serves", 60)
+                deadline = time.monotonic() + DATA_TIMEOUT_S
+                while missing(url) and time.monotonic() < deadline:
+                    time.sleep(0.2)  # poll
+                yield url
+            finally:
+                stop.set()
+                sender.join()
+                process.kill()
+                process.wait()
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/-/ready", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def queries() -> list[panels.Target]:
+    return list(panels.targets(dashboard(), "10s"))
+
+
+def missing(url: str) -> list[str]:
+    """Queries without data; each test of a panel says which one it is."""
+    return [one.panel for one in queries() if not panels.ask(url, "query", query=one.expression)]
+
+
+def test_both_brokers_are_scraped(prometheus: str) -> None:
+    assert [one["value"][1] for one in panels.ask(prometheus, "query", query='up{job="ringmq"}')] == ["1", "1"]
+
+
+@pytest.mark.parametrize("target", queries(), ids=lambda target: f"{target.panel}-{target.legend}")
+def test_every_panel_has_data(prometheus: str, target: panels.Target) -> None:
+    found = panels.ask(prometheus, "query", query=target.expression)
+    assert found, target.expression
+    assert all(one["value"][1] != "NaN" for one in found), found
+    assert "{{" not in panels.name_of(target, found[0]["metric"])
+
+
+def test_the_rules_are_loaded_and_nothing_fires(prometheus: str) -> None:
+    with urllib.request.urlopen(f"{prometheus}/api/v1/rules", timeout=20) as answer:
+        (group,) = json.load(answer)["data"]["groups"]
+    assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}
+    critical = [rule["name"] for rule in group["rules"] if rule["labels"]["severity"] == "critical"]
+    assert not [rule["name"] for rule in group["rules"] if rule["state"] == "firing" and rule["name"] in critical]
+
+
+def test_the_panels_are_drawn(prometheus: str, tmp_path: Path) -> None:
+    out = tmp_path / "panels.png"
+    path = str(MONITORING / "dashboard.json")
+    arguments = ["--prometheus", prometheus, "--dashboard", path, "--out", str(out), "--seconds", "20"]
+    assert panels.main([*arguments, "--rate-interval", "10s"]) == 0
+    assert out.read_bytes().startswith(b"\x89PNG") and out.stat().st_size > 20_000
+
+
+def test_each_alert_fires_and_stays_quiet_as_its_cases_say() -> None:
+    promtool("check", "rules", str(MONITORING / "alerts.yml"))
+    promtool("test", "rules", str(MONITORING / "alerts_test.yml"))
+    cases = (MONITORING / "alerts_test.yml").read_text()
+    alerts = [line.split()[-1] for line in (MONITORING / "alerts.yml").read_text().splitlines() if "- alert:" in line]
+    assert len(alerts) > 10
+    for alert in alerts:
+        assert f"name: {alert} fires\n" in cases and f"name: {alert} stays quiet\n" in cases
+
+
+def test_alerts_and_panels_use_metrics_that_there_are() -> None:
+    known = set(METRICS)
+    known |= {f"{name}{suffix}" for name in METRICS for suffix in ("_bucket", "_sum", "_count")}
+    texts = [(MONITORING / "alerts.yml").read_text(), *(target.expression for target in queries())]
+    import re
+
+    used = {name for text in texts for name in re.findall(r"\b(?:rocketmq|ringmq)_\w+", text)}
+    assert used and used <= known
+
+
+def test_the_dashboard_has_no_field_that_grafana_does_not_know() -> None:
+    """Through the types that Grafana publishes, made from its schemas: what they do not know is lost on the way."""
+    given = dashboard()
+    again = json.loads(JSONEncoder().encode(Dashboard.from_json(given)))
+
+    def lost(before: Any, after: Any, path: str = "") -> Iterator[str]:
+        if isinstance(before, dict):
+            for key, value in before.items():
+                if not isinstance(after, dict) or key not in after:
+                    yield f"{path}.{key}"
+                else:
+                    yield from lost(value, after[key], f"{path}.{key}")
+        elif isinstance(before, list):
+            if not isinstance(after, list) or len(after) != len(before):
+                yield path
+            else:
+                for number, value in enumerate(before):
+                    yield from lost(value, after[number], f"{path}[{number}]")
+        elif before != after:
+            yield f"{path}: {before!r} became {after!r}"
+
+    assert list(lost(given, again)) == []
+    assert len({panel["id"] for panel in given["panels"]}) == len(given["panels"])
