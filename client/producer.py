@@ -128,6 +128,7 @@ class Producer:
         self._observers = Observers(self._settings, self._name_server_addresses, group)
         self._interceptors = self._observers.interceptors
         self._before_request = self._settings.request_hook()
+        self._signer = self._settings.only_signer()
         self._faults = BrokerFaults() if self._retry.avoid_slow_brokers else None
         self._keys = new_key_generator()
         self._accumulator = Accumulator(linger_ms, batch_bytes_max, self._send_together) if linger_ms else None
@@ -553,8 +554,8 @@ class Producer:
         if header is None:
             topic = with_namespace(self._settings.namespace, request.topic)
             header = self._headers[request.topic] = TopicHeader(self._wire_group, topic)
-        if self._before_request is None:
-            return header.encode(request, queue.queue_id, opaque, oneway=oneway)
+        if self._before_request is None or self._signer is not None:
+            return header.encode(request, queue.queue_id, opaque, oneway=oneway, signer=self._signer)
         command = header.command(request, queue.queue_id, opaque, oneway=oneway)
         self._before_request(address, command)
         return encode_frame(command)

@@ -13,6 +13,7 @@ from typing import Final
 from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, compress_body
 from ringmq.client.interceptors import SendScope
 from ringmq.client.name_servers import NEW_TOPIC_QUEUES
+from ringmq.client.security.signing import RequestSigner
 from ringmq.remoting import properties as names
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode
 from ringmq.remoting.command import FLAG_ONEWAY, RemotingCommand, decode_frame
@@ -197,7 +198,7 @@ def prepare_batch(
 class TopicHeader:
     """The header entries of one topic that stay the same from send to send."""
 
-    __slots__ = ("_batch", "_queue_entries", "_single")
+    __slots__ = ("_batch", "_first_values", "_queue_entries", "_single")
 
     def __init__(self, producer_group: str, topic: str) -> None:
         fixed = b"".join(
@@ -212,10 +213,19 @@ class TopicHeader:
         )
         self._single = fixed + _entry(b"m", b"false")
         self._batch = fixed + _entry(b"m", b"true")
+        self._first_values = f"{producer_group}{topic}{AUTO_CREATE_TOPIC}{NEW_TOPIC_QUEUES}".encode()
         self._queue_entries: dict[int, bytes] = {}
 
-    def encode(self, request: SendRequest, queue_id: int, opaque: int, *, oneway: bool = False) -> bytes:
-        """The complete frame of `request` for one queue."""
+    def encode(
+        self,
+        request: SendRequest,
+        queue_id: int,
+        opaque: int,
+        *,
+        oneway: bool = False,
+        signer: RequestSigner | None = None,
+    ) -> bytes:
+        """The complete frame of `request` for one queue, signed where there is a signer."""
         queue_entry = self._queue_entries.get(queue_id)
         if queue_entry is None:
             queue_entry = self._queue_entries[queue_id] = _entry(b"e", b"%d" % queue_id)
@@ -229,6 +239,8 @@ class TopicHeader:
             len(properties).to_bytes(4, "big"),
             properties,
         )
+        if signer is not None:
+            entries += signer.entries(self._values(request, queue_id), body)
         header_length = 21 + len(entries)
         head = _HEAD.pack(
             4 + header_length + len(body),
@@ -242,6 +254,18 @@ class TopicHeader:
             len(entries),
         )
         return b"".join((head, entries, body))
+
+    def _values(self, request: SendRequest, queue_id: int) -> bytes:
+        """The values of all entries by the order of their letters."""
+        return b"%b%d%d%d%d%b0false%b" % (
+            self._first_values,
+            queue_id,
+            request.sys_flag,
+            request.born_timestamp_ms,
+            request.flag,
+            request.properties,
+            b"true" if request.is_batch else b"false",
+        )
 
     def command(self, request: SendRequest, queue_id: int, opaque: int, *, oneway: bool = False) -> RemotingCommand:
         """The same frame, not yet encoded: for hooks that add fields."""

@@ -67,3 +67,7 @@ class ConnectionSettings:
                 hook(address, request)
 
         return run_all
+
+    def only_signer(self) -> RequestSigner | None:
+        """The signer, if no other hook sees requests: fast ways that make frames themselves can then sign them."""
+        return None if self.credentials is None or self.before_request else RequestSigner(self.credentials)

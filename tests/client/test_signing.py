@@ -1,10 +1,15 @@
-"""Signatures against the published vector. Stock brokers judge them in test_acl_stock."""
+"""Signatures against the published vector, and the producer's fast way against the general one. A stock broker judges
+them in test_secured_stock."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from ringmq.client import compose_message
 from ringmq.client.security.credentials import Credentials
 from ringmq.client.security.signing import RequestSigner, signed_content
-from ringmq.remoting.command import RemotingCommand
+from ringmq.client.send_request import BodyRules, TopicHeader, prepare_batch, prepare_message
+from ringmq.remoting.command import RemotingCommand, encode_frame
 
 USER = Credentials("rocketmq", "12345678")
 
@@ -36,3 +41,20 @@ def test_signing_again_gives_the_same() -> None:
     first = dict(command.ext_fields)
     signer.sign(command)
     assert command.ext_fields == first
+
+
+@pytest.mark.parametrize("token", [None, "tok"])
+@given(st.text("abc é中", min_size=1), st.integers(0, 9), st.binary(max_size=100), st.booleans())
+def test_the_producer_s_fast_way_signs_as_the_general_one(
+    token: str | None, text: str, queue_id: int, body: bytes, batch: bool
+) -> None:
+    signer = RequestSigner(Credentials("rocketmq", "12345678", token))
+    header = TopicHeader("ns%group", "ns%T")
+    message = compose_message("T", body, properties={"p": text}, flag=-3)
+    if batch:
+        send = prepare_batch([message, message], lambda now_ms: f"KEY{now_ms}", 5, BodyRules())
+    else:
+        send = prepare_message(message, lambda now_ms: f"KEY{now_ms}", 5, BodyRules())
+    command = header.command(send, queue_id, 7)
+    signer.sign(command)
+    assert header.encode(send, queue_id, 7, signer=signer) == encode_frame(command)
