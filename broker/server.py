@@ -8,6 +8,7 @@ for it, once more from the order on.
 
 import contextlib
 import os
+import resource
 import secrets
 import socket
 import sys
@@ -28,6 +29,7 @@ from ringmq.broker.listening import (
     listen_pair,
     listener_per_reader,
 )
+from ringmq.broker.open_files import fit_connections
 from ringmq.broker.replication_relations import waits_for_replicas
 from ringmq.broker.run_config import store_config, write_run_config
 from ringmq.broker.self_probe import address_to_ask
@@ -321,7 +323,9 @@ class House:
 
 def open_house(options: ServeOptions, kept: KeptSockets) -> House:
     """Lock, listeners, plan. Raises StartError before anything was changed for good."""
-    config = options.config
+    config, too_few_files = fit_connections(options.config, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    if too_few_files:
+        log(too_few_files)
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
     take_over(config)

@@ -1,0 +1,27 @@
+"""How many connections fit into the open files that a process may have. Pure."""
+
+from dataclasses import replace
+
+from ringmq.broker.config import BrokerConfig
+
+FILES_BESIDE = 4096
+"""What a read worker may need beside its connections: mapped files while they are opened, its own descriptors."""
+
+
+def fit_connections(config: BrokerConfig, hard_limit: int) -> tuple[BrokerConfig, str]:
+    """The configuration with as many connections per reader as fit, and what to tell the operator ("" = all fit).
+
+    Beyond it a connection is accepted and closed at once; without it accepting would fail, and clients would wait in
+    the kernel's queue without a word. `hard_limit` below 0: there is none.
+    """
+    if hard_limit < 0 or config.connections_max + FILES_BESIDE <= hard_limit:
+        return config, ""
+    fits = max(hard_limit - FILES_BESIDE, hard_limit // 2, 1)
+    if fits >= config.connections_max:
+        return config, ""
+    wanted = config.connections_max + FILES_BESIDE
+    text = (
+        f"ringmqConnectionsMax = {config.connections_max}, but {hard_limit} open files have room for {fits} connections"
+        f" per reader: raise the hard limit (ulimit -Hn, LimitNOFILE) to {wanted}, or lower ringmqConnectionsMax"
+    )
+    return replace(config, connections_max=fits), text

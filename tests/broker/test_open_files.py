@@ -1,0 +1,50 @@
+"""Connections that the open files have no room for are refused in words and closed, not left waiting."""
+
+import contextlib
+import shutil
+import socket
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.config import BrokerConfig
+from ringmq.broker.open_files import FILES_BESIDE, fit_connections
+from ringmq.loadtest.running import RunningBroker
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hard_limit", "fits"),
+    [
+        (65_536, -1, 65_536),
+        (65_536, 65_536 + FILES_BESIDE, 65_536),
+        (65_536, 65_536 + FILES_BESIDE - 1, 65_535),
+        (65_536, 20_000, 15_904),
+        (65_536, 1024, 512),
+        (500, 1024, 500),
+    ],
+)
+def test_connections_fit_into_open_files(wanted: int, hard_limit: int, fits: int) -> None:
+    config, said = fit_connections(BrokerConfig(connections_max=wanted), hard_limit)
+    assert config.connections_max == fits
+    if fits == wanted:
+        assert not said
+    else:
+        assert f"ringmqConnectionsMax = {wanted}" in said
+        assert f"room for {fits} connections" in said
+        assert str(wanted + FILES_BESIDE) in said
+
+
+def test_connections_beyond_the_open_files_are_closed_at_once(tmp_path: Path) -> None:
+    if shutil.which("prlimit") is None:
+        pytest.skip("prlimit is needed")
+    settings = {"mappedFileSizeCommitLog": 16 << 20, "diskMaxUsedSpaceRatio": 95, "ringmqReaders": 1}
+    limited = ("prlimit", "--nofile=600:600")
+    with RunningBroker(tmp_path / "store", settings, prefix=limited) as broker, contextlib.ExitStack() as stack:
+        assert "600 open files have room for 300 connections" in broker.log_tail()
+        opened = [
+            stack.enter_context(socket.create_connection((broker.host, broker.port), timeout=10)) for _ in range(310)
+        ]
+        assert opened[-1].recv(1) == b""
+        opened[0].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            opened[0].recv(1)
