@@ -15,14 +15,14 @@ import time
 
 import gevent
 
-from ringmq.client import ConsumeFrom, Message
+from ringmq.client import ConsumeFrom, Message, RetryPolicy
 from ringmq.client.blocking import Consumer, Producer
 
 
 def produce(namesrv: str, topic: str, rounds: int) -> list[float]:
     """One user that sends; how long each send took."""
     took = []
-    with Producer(namesrv) as producer:
+    with Producer(namesrv, retry=RetryPolicy(budget_ms=60_000)) as producer:
         for _ in range(rounds):
             began = time.monotonic()
             producer.send(Message(topic, b"x"))

@@ -15,8 +15,8 @@ from tests.client.fake_broker import FakeBroker, FakeCluster, Peer
 from tests.client.threaded_cluster import threaded_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
-ANSWER_AFTER_S = 0.3
-USERS, ROUNDS = 200, 3
+ANSWER_AFTER_S = 1.0
+USERS, ROUNDS = 200, 2
 
 
 class SlowCluster(FakeCluster):
@@ -39,6 +39,7 @@ def test_the_waits_of_200_users_overlap() -> None:
     assert "Traceback" not in done.stderr, done.stderr[-3000:]
     told: dict[str, Any] = json.loads(done.stdout)
     assert told["sends"] == USERS // 2 * ROUNDS
-    assert told["sum_of_sends_s"] >= USERS // 2 * ROUNDS * ANSWER_AFTER_S
-    assert told["elapsed_s"] < told["sum_of_sends_s"] / 4, told
+    one_after_another_s = USERS // 2 * ROUNDS * ANSWER_AFTER_S
+    assert told["sum_of_sends_s"] >= one_after_another_s
+    assert told["elapsed_s"] < one_after_another_s / 2, told
     assert told["ticks"] > 20, "the greenlet that counts was kept from running"
