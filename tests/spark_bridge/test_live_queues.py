@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.cli.admin import Admin
-from ringmq.client import compose_message
+from ringmq.client import RetryPolicy, compose_message
 from ringmq.client.blocking import Producer
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.topics import is_user_topic
@@ -32,7 +32,7 @@ def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
 
 
 def send(namesrv: str, topic: str, count: int) -> None:
-    with Producer(namesrv) as producer:
+    with Producer(namesrv, retry=RetryPolicy(attempts=16, budget_ms=30_000)) as producer:  # a deleted topic ends slowly
         producer.send(compose_message(topic, b"first"))
         producer.send_all(compose_message(topic, b"x") for _ in range(count - 1))
 
