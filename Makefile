@@ -9,7 +9,7 @@ PYTEST_WORKERS ?= 2
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 13
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 19
 
 .PHONY: run
 run: ## from nothing to the pipeline: broker, 10,000 real log lines, consumer group, Spark, report
@@ -23,6 +23,20 @@ test: ## linters, C warnings as errors, all tests (against the installed package
 	@.ci/stage "C warnings" $(MAKE) --no-print-directory warnings
 	@.ci/stage "timed tests" sh -c '$(BIN)/python -m pytest -m timed $(PYTEST_ARGS) || [ $$? = 5 ]'
 	@.ci/stage "tests" $(BIN)/python -m pytest -m "not timed" -n $(PYTEST_WORKERS) --dist loadgroup --durations=25 $(PYTEST_ARGS)
+
+.PHONY: install-service
+install-service: ## systemd units and an environment in /opt/ringmq, as root; PREFIX=, LIBDIR=, DESTDIR=, WHEEL=
+	@.ci/stage "set up" .ci/bootstrap service
+	@.ci/stage "install" env PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" WHEEL="$(WHEEL)" systemd/install install
+
+.PHONY: uninstall-service
+uninstall-service: ## takes that away again; stores and configuration stay
+	@env PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" systemd/install uninstall
+
+.PHONY: test-service
+test-service: ## the units in a real boot of a machine of its own (systemd-nspawn, as root), with a transcript
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "service" $(BIN)/python -m pytest -s -v tests/service $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: ## side by side: stock RocketMQ, RingMQ and the ceiling; table, JSON and SVG

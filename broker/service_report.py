@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from ringmq.broker.config import BrokerConfig
+from ringmq.broker.control_report import read_report
 from ringmq.broker.health import Heartbeats, Readiness, readiness, workers
 from ringmq.broker.self_probe import ProbeOutcome, SelfProbe
 from ringmq.ipc.notify import ServiceManager
@@ -20,6 +21,8 @@ from ringmq.ipc.worker import STATE_SERVING
 LOOK_EVERY_MS = 1000
 SIGNS_PER_LIMIT = 4
 REASONS_SHOWN = 4
+NAME_SERVERS_WAIT_MS = 3000
+"""One that does not even refuse is waited for no longer."""
 START_GRACE_MS = 60_000
 """A worker that is coming up may take longer: it opens files, and processes start slowly on a busy machine."""
 
@@ -39,6 +42,7 @@ class ServiceReport:
         self._probe: SelfProbe | None = None
         self._failed: ProbeOutcome | None = None
         self._ready = False
+        self._serving_ms: int | None = None
         self._stopping = False
         self._look_ms = 0
         self._sign_ms = 0
@@ -82,6 +86,10 @@ class ServiceReport:
     def _get_ready(self, now_ms: int, *, serving: bool) -> None:
         if not serving:
             return
+        if self._serving_ms is None:
+            self._serving_ms = now_ms
+        if not self._name_servers_tried() and now_ms - self._serving_ms < NAME_SERVERS_WAIT_MS:
+            return
         if self._probe is None:
             if self._failed is None or now_ms >= self._look_ms:
                 self._probe = SelfProbe(self._address, may_send=self._config.broker_role != "SLAVE")
@@ -98,6 +106,14 @@ class ServiceReport:
         if self._failed is None or self._failed.text != outcome.text:
             self._log(f"not ready: {outcome.text}")
         self._failed = outcome
+
+    def _name_servers_tried(self) -> bool:
+        """Control has told what came of the first attempt to register."""
+        assert self._plane is not None
+        if not self._config.namesrv_addr:
+            return True
+        report = read_report(self._plane.name)
+        return report is not None and all(one.registered or one.failures for one in report.name_servers)
 
     def _status(self) -> str:
         assert self._plane is not None

@@ -131,6 +131,16 @@ int rmq_engine_accept(struct rmq_engine *engine, int listen_fd, uint64_t tag)
     return 0;
 }
 
+int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag)
+{
+    struct io_uring_sqe *sqe = next_sqe(engine);
+    if (!sqe)
+        return -EBUSY;
+    io_uring_prep_cancel64(sqe, user_data(RMQ_EVENT_ACCEPTED, tag), 0);
+    io_uring_sqe_set_data64(sqe, user_data(KIND_STOP, tag));
+    return 0;
+}
+
 int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag)
 {
     struct io_uring_sqe *sqe = next_sqe(engine);

@@ -10,6 +10,8 @@
 #define CLOSING_TICK_MS 20
 #define STOP_MS 3000
 #define STOP_BUSY_MS 300
+#define STOP_TOGETHER_MS 30
+#define STOP_LOOK_MS 5
 #define PREDECESSOR_MS 5000
 #define ENGINE_ENTRIES 1024u
 
@@ -204,6 +206,8 @@ static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
     int64_t wake_ms = r->tick_next_ms < r->scan_next_ms ? r->tick_next_ms : r->scan_next_ms;
     if (r->parked_next_ms < wake_ms)
         wake_ms = r->parked_next_ms;
+    if (r->stopping && wake_ms > r->now_ms + STOP_LOOK_MS)
+        wake_ms = r->now_ms + STOP_LOOK_MS;
     int64_t now = rmq_mono_ns(), until = wake_ms * 1000000 < deadline_ns ? wake_ms * 1000000 : deadline_ns;
     return until > now ? until - now : 0;
 }
@@ -221,14 +225,20 @@ static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
     return rc;
 }
 
-/* From the first call on sends are refused; done when what was taken in has been answered. Clients that go on asking must
- * not hold up the stop for ever. */
+/* From the first call on no connection is accepted: a client whose connection ends and that connects anew waits in the
+ * socket for the next owner of it. All readers must have come here before one of them lets a client wait, or another one
+ * would take it: until then sends are served. After that they stay unanswered, and end with their connections. Done when
+ * what was taken in has been answered. Clients that go on asking must not hold up the stop for ever. */
 static int stopped(struct rmq_reader *r, uint32_t work)
 {
     if (!r->stopping) {
+        rmq_accept_stop(r);
         r->stopping = 1;
         r->stop_deadline_ms = r->now_ms + STOP_MS;
     }
+    r->takes_no_sends = r->stop_deadline_ms - r->now_ms <= STOP_MS - STOP_TOGETHER_MS;
+    if (!r->takes_no_sends)
+        return 0;
     int64_t left_ms = r->stop_deadline_ms - r->now_ms;
     int quiet = !work && !r->outputs_used;
     return left_ms <= 0 || (!r->in_flight && (quiet || left_ms < STOP_MS - STOP_BUSY_MS));

@@ -400,11 +400,7 @@ enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, c
     if (!decode(h, &s) || s.sys_flag & BAD_SYS_FLAGS || !body_length || body_length > r->settings->message_bytes_max ||
         h->header_length < uniq_pair_length(r) || !resolve(r, c, &s))
         return RMQ_FATE_COLD;
-    if (r->stopping) {
-        rmq_answer_error(r, c, h, RMQ_ANSWER_NOT_AVAILABLE, "the broker is shutting down, the store takes no more messages");
-        return RMQ_FATE_DONE;
-    }
-    if (r->in_flight >= r->in_flight_max || !rmq_ring_room(r->requests, r->request_head)) {
+    if (r->takes_no_sends || r->in_flight >= r->in_flight_max || !rmq_ring_room(r->requests, r->request_head)) {
         c->stalled_ns = c->stalled_ns ? c->stalled_ns : r->now_ns;
         return RMQ_FATE_STALL;
     }

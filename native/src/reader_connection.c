@@ -63,9 +63,18 @@ static uint64_t tag_of(const struct rmq_reader *r, const struct rmq_connection *
 
 void rmq_accept_arm(struct rmq_reader *r)
 {
+    if (r->stopping)
+        return;
     for (int i = 0; i < 2; i++)
         if (r->listen_fds[i] >= 0 && !r->accepting[i] && rmq_engine_accept(r->engine, r->listen_fds[i], (uint64_t)i) == 0)
             r->accepting[i] = 1;
+}
+
+void rmq_accept_stop(struct rmq_reader *r)
+{
+    for (int i = 0; i < 2; i++)
+        if (r->accepting[i])
+            rmq_engine_accept_stop(r->engine, (uint64_t)i);
 }
 
 void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c)

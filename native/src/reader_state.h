@@ -178,7 +178,7 @@ struct rmq_reader {
     int listen_fds[2];
     int accepting[2];
     int starting;
-    int stopping;
+    int stopping, takes_no_sends;
     int64_t stop_deadline_ms;
     int64_t opened_ms;
     uint64_t inbox_barrier;
@@ -288,6 +288,7 @@ void rmq_connections_rearm(struct rmq_reader *r);
 void rmq_connections_tick(struct rmq_reader *r);
 void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c);
 void rmq_accept_arm(struct rmq_reader *r);
+void rmq_accept_stop(struct rmq_reader *r);
 
 /* reader_receive.c: bytes -> frames */
 void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);

@@ -1,0 +1,194 @@
+"""A Debian machine of its own: systemd booted by systemd-nspawn over an overlay of `/`. Needs root.
+
+What is written inside stays in a folder of the test. The network is the machine's own (loopback); its processes are
+also seen from outside, so a test may stop and kill them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).parent.parent.parent
+INSTALLED = ROOT / "build" / "service-root"
+"""What `systemd/install` makes, kept between runs."""
+BOOT_TIMEOUT_S = 60.0
+
+
+def why_not_here() -> str:
+    """Why no machine can be booted here; empty when one can."""
+    if os.geteuid() != 0:
+        return "booting systemd-nspawn needs root"
+    absent = [tool for tool in ("systemd-nspawn", "nsenter", "mount", "umount") if shutil.which(tool) is None]
+    if absent:
+        return f"not installed: {', '.join(absent)} (package systemd-container)"
+    if not Path("/usr/bin/python3").exists() or not Path("/usr/lib/systemd/systemd").exists():
+        return "this system has no systemd or no Python of its own"
+    return ""
+
+
+def installed() -> Path:
+    """A folder with RingMQ's service as `make install-service` stages it, made anew when a source has changed."""
+    folders = ("systemd", "native", "ipc", "remoting", "store", "ha", "broker", "namesrv", "client", "cli")
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
+    sources = [path for path in files if path.suffix not in (".so", ".pyc", ".o") and path.name != "_native.c"]
+    digest = hashlib.sha256()
+    for path in (ROOT / "pyproject.toml", ROOT / "setup.py", *sources):
+        digest.update(path.read_bytes())
+    stamp = INSTALLED / ".digest"
+    if not stamp.exists() or stamp.read_text() != digest.hexdigest():
+        shutil.rmtree(INSTALLED, ignore_errors=True)
+        INSTALLED.mkdir(parents=True)
+        done = subprocess.run(
+            [ROOT / "systemd" / "install", "install"],
+            env={**os.environ, "DESTDIR": str(INSTALLED)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        stamp.write_text(digest.hexdigest())
+    return INSTALLED
+
+
+class Machine:
+    """Boot on entry, power off on exit. Every command is printed with what it said: the transcript."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._nspawn: subprocess.Popen[bytes] | None = None
+        self._leader = 0
+        self.root = folder / "root"
+
+    def __enter__(self) -> Machine:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3g", "ringmq-test", self._folder], check=True)
+        try:
+            self._mount_and_boot()
+        except BaseException:
+            self._tear_down()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tear_down()
+
+    def _mount_and_boot(self) -> None:
+        upper, work = self._folder / "upper", self._folder / "work"
+        for folder in (upper, work, self.root):
+            folder.mkdir()
+        shutil.copytree(installed(), upper, symlinks=True, dirs_exist_ok=True)  # layers must not lie in each other
+        layers = f"lowerdir=/,upperdir={upper},workdir={work}"
+        subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, self.root], check=True)
+        for name in ("machine-id", "hostname"):  # of its own: the journal must not be mixed with the host's
+            (self.root / "etc" / name).unlink(missing_ok=True)
+        (self.root / "etc" / "machine-id").write_text("5e1f7e57000000000000000000000001\n")
+        shutil.rmtree(self.root / "var/log/journal", ignore_errors=True)
+        command = ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"]
+        command += ["--machine=ringmq-test", "--console=pipe", f"--directory={self.root}", "systemd.unit=basic.target"]
+        with (self._folder / "console").open("wb") as console:
+            self._nspawn = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
+            )
+        self.wait(self._is_up, "the machine has booted", BOOT_TIMEOUT_S)
+
+    def _is_up(self) -> bool:
+        assert self._nspawn is not None
+        assert self._nspawn.poll() is None, (self._folder / "console").read_text(errors="replace")
+        for child in psutil.Process(self._nspawn.pid).children():
+            self._leader = child.pid
+            state = self._inside("systemctl", "is-system-running", timeout_s=10).stdout.strip()
+            return state in ("running", "degraded")
+        return False
+
+    def _tear_down(self) -> None:
+        if self._nspawn is not None and self._nspawn.poll() is None:
+            if self._leader:
+                self._inside("systemctl", "poweroff", timeout_s=10)
+            try:
+                self._nspawn.wait(30)
+            except subprocess.TimeoutExpired:
+                self._nspawn.kill()
+                self._nspawn.wait(10)
+        for mounted in (self.root, self._folder):
+            subprocess.run(["umount", "-l", mounted], check=False)
+
+    # ---- inside ----
+
+    def _inside(self, *words: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
+        enter = ["nsenter", "-t", str(self._leader), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w"]
+        environment = {
+            "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LANG": "C.UTF-8",
+            "SYSTEMD_PAGER": "cat",
+        }
+        return subprocess.run(
+            [*enter, *words], capture_output=True, text=True, timeout=timeout_s, env=environment, errors="replace"
+        )
+
+    def run(self, command: str, *, status: int | None = 0, timeout_s: float = 120.0, show: bool = True) -> str:
+        """What a shell command inside has said; AssertionError when it ends otherwise than with `status`."""
+        done = self._inside("bash", "-c", command, timeout_s=timeout_s)
+        said = (done.stdout + done.stderr).strip()
+        if show:
+            say(
+                f"# {command}",
+                *said.splitlines()[-14:],
+                *([f"(exit status {done.returncode})"] * bool(done.returncode)),
+            )
+        assert status is None or done.returncode == status, f"{command}: exit status {done.returncode}\n{said}"
+        return said
+
+    def python(self, module: str, *words: str) -> subprocess.Popen[str]:
+        """A module of the tests, run outside but in the machine's network."""
+        command = ["nsenter", "-t", str(self._leader), "-n", sys.executable, "-m", module, *words]
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+    def prop(self, unit: str, name: str) -> str:
+        """One property of a unit."""
+        return self.run(f"systemctl show -P {name} {unit}", show=False)
+
+    def workers(self, unit: str) -> dict[str, psutil.Process]:
+        """Processes of a service as seen from outside, by the workers' names; the main one is `main`."""
+        main = int(self.prop(unit, "MainPID"))
+        found = {}
+        for process in psutil.Process(self._leader).children():
+            with contextlib.suppress(psutil.Error, FileNotFoundError, IndexError):
+                numbers = Path(f"/proc/{process.pid}/status").read_text().partition("NSpid:")[2].split("\n")[0].split()
+                if int(numbers[-1]) != main:
+                    continue
+                found["main"] = process
+                for child in process.children():
+                    words = child.cmdline()
+                    found[words[words.index("-m") + 2]] = child
+        return found
+
+    def journal(self, unit: str, *, lines: int = 400) -> str:
+        """What the unit has said, and systemd about it."""
+        self.run("journalctl --sync", show=False)
+        return self.run(f"journalctl -u {unit} -o cat -n {lines}", show=False)
+
+    def wait(self, condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> float:
+        """Seconds until `condition()` is true; AssertionError naming `what` when it takes too long."""
+        began = time.monotonic()
+        while not condition():
+            assert time.monotonic() - began < timeout_s, f"not within {timeout_s:.0f} s: {what}"
+            time.sleep(0.05)  # poll
+        return time.monotonic() - began
+
+    def wait_active(self, unit: str, timeout_s: float = 60.0) -> float:
+        """Until the unit says that it is ready."""
+        return self.wait(lambda: self.prop(unit, "ActiveState") == "active", f"{unit} is active", timeout_s)
+
+
+def say(*lines: str) -> None:
+    """Into the transcript."""
+    for line in lines:
+        print(f"    {line[:180]}", flush=True)
