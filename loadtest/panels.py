@@ -81,13 +81,14 @@ def draw(dashboard: dict[str, Any], prometheus: str, out: Path, seconds: int, ra
             times = [float(when) - now for when, _ in one["values"]]
             name = name_of(target, one["metric"]) if number < SERIES_NAMED_MAX else None
             axis.plot(times, [float(value) for _, value in one["values"]], label=name, linewidth=1.4)
-        axis.set_ylim(bottom=0)
         axis.set_xlim(-seconds, 0)
         axis.grid(alpha=0.3)
         if series:
             axis.legend(fontsize=7, loc="upper left", framealpha=0.6)
         else:
             axis.text(0.5, 0.5, "no data", ha="center", transform=axis.transAxes)
+    for axis in places.values():  # at last: a limit ends the fitting to what is drawn later
+        axis.set_ylim(bottom=0)
     figure.tight_layout()
     figure.savefig(out, dpi=80)
     pyplot.close(figure)
