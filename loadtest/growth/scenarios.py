@@ -1,6 +1,7 @@
 """The short scenarios: each point has a broker of its own on an empty store."""
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -72,7 +73,10 @@ def _queues_point(bench: Bench, target: RingmqTarget, lanes: dict[str, object]) 
     sends(bench, target, "before", queues=8, **{**LOAD, "messages": 20_000})  # what the load itself needs is there now
     before = private_bytes(target.pids())["total"]
     loader.run("create", topic=topic, **lanes)
-    one_each = loader.run("send", topic=topic, messages=total, connections=1, depth=16, **lanes)
+    one_each = loader.run(
+        "send", topic=topic, messages=total, connections=1, depth=16, check=True, check_keys=1, **lanes
+    )
+    os.sync()  # blocks are given to a file when it is written back
     grown = private_bytes(target.pids())["total"] - before
     files_kib, folders_kib = queue_kib(bench.store, total)
     measured = sends(bench, target, "queues", topic=topic, **lanes, **LOAD)
