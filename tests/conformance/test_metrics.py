@@ -34,7 +34,7 @@ async def main(namesrv, topic, group, count):
         for number in range(count):
             await producer.send(Message(topic, b"x" * 100))
         print("sent", flush=True)
-        await asyncio.sleep(120)
+        await asyncio.sleep(120)  # span: the page is looked at meanwhile
 
 asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
 """
