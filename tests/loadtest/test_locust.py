@@ -1,6 +1,7 @@
 """The locust users: thresholds, the run with a broker of its own, and that the waits of 200 users overlap."""
 
 import csv
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from tests.client.test_gevent import ANSWER_AFTER_S, SlowCluster
 from tests.client.threaded_cluster import threaded_cluster
 
 USERS = 200
+# looked for and not imported: locust patches the process that imports it
+needs_locust = pytest.mark.skipif(importlib.util.find_spec("locust") is None, reason="needs the extra loadtest")
 
 
 def entry(
@@ -77,10 +80,10 @@ def rows(folder: Path) -> dict[tuple[str, str], dict[str, str]]:
         return {(row["Type"], row["Name"]): row for row in csv.DictReader(file)}
 
 
+@needs_locust
 def test_every_kind_of_user_runs_and_a_broken_threshold_is_the_exit_status(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("locust")
     own = ["--users", "8", "--spawn-rate", "100", "--run-time", "5s", "--folder", str(tmp_path)]
     status = runner.main([*own, "--", "--rate", "40", "--batch", "4", "--slow-ms", "20", "--p99-ms-max", "send=0.001"])
     said = capfd.readouterr()
@@ -96,8 +99,8 @@ def test_every_kind_of_user_runs_and_a_broken_threshold_is_the_exit_status(
     assert not list(tmp_path.glob("store-*"))
 
 
+@needs_locust
 def test_the_waits_of_200_users_overlap(tmp_path: Path) -> None:
-    pytest.importorskip("locust")
     own = ["--users", str(USERS), "--spawn-rate", str(USERS), "--run-time", "8s", "--folder", str(tmp_path)]
     load = ["--rate", "0", "--batch", "1", "--body-bytes", "16", "--error-rate-max", "0.3"]
     options = runner.parse([*own, "--kinds", "ProduceUser", "--", *load])
@@ -114,8 +117,8 @@ def test_the_waits_of_200_users_overlap(tmp_path: Path) -> None:
     assert requests * ANSWER_AFTER_S > 4 * elapsed_s, f"{requests} sends in {elapsed_s:.1f} s"
 
 
+@needs_locust
 def test_impossible_options_are_refused_before_a_user_starts() -> None:
-    pytest.importorskip("locust")
     words = [sys.executable, "-m", "locust", "-f", str(runner.LOCUSTFILE), "--headless", "--users", "1"]
     done = subprocess.run([*words, "--p99-ms-max", "sned=5"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
