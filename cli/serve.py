@@ -124,6 +124,7 @@ def _run(
         from ringmq.broker.server import ServeOptions, log
         from ringmq.broker.server import serve as serve_broker
         from ringmq.broker.start_error import StartError
+        from ringmq.ipc.supervisor_core import EXIT_BAD_CONFIG
         from ringmq.store.store_lock import StoreLockedError
     except ImportError as error:
         raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error
@@ -141,7 +142,10 @@ def _run(
             config = replace(config, store_path_root_dir=default_store(os.environ))
         options = ServeOptions(config, namesrv_port, cpu_numbers(cpus), announce=lambda text: click.echo(text))
         status = serve_broker(options)
-    except (ConfigError, StoreLockedError) as error:
+    except ConfigError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(EXIT_BAD_CONFIG)
+    except StoreLockedError as error:
         raise click.ClickException(str(error)) from error
     except StartError as error:
         click.echo(f"Error: {error}", err=True)

@@ -73,6 +73,8 @@ class NamesrvConfig:
         config = cls()
         try:
             lines = parse_properties(read_properties_text(path))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
         except ValueError as error:
             raise ConfigError(f"{path}: {error}") from error
         for line in lines:

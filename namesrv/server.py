@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ringmq.ipc.kept_sockets import KeptSockets, ListeningSocket
 from ringmq.ipc.notify import service_manager
+from ringmq.ipc.supervisor_core import EXIT_BAD_CONFIG
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.core import RouteRegistry
 from ringmq.namesrv.handlers import NamesrvHandlers
@@ -260,10 +261,10 @@ def main(argv: list[str] | None = None) -> int:
         asyncio.run(run(config))
     except BadProperties as error:
         print(f"ringmq namesrv: --set {error}", file=sys.stderr)
-        return 1
+        return EXIT_BAD_CONFIG
     except (ConfigError, RemotingError, OSError) as error:
         print(f"ringmq namesrv: {error}", file=sys.stderr)
-        return 1
+        return EXIT_BAD_CONFIG if isinstance(error, ConfigError) else 1
     return 0
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from ringmq.broker.server import ServeOptions, StartError, serve
 from ringmq.cli.main import main
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name
-from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
+from ringmq.ipc.supervisor_core import EXIT_BAD_CONFIG, EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
@@ -52,6 +53,24 @@ def test_the_command_line_makes_one_line_of_it(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.output.startswith("Error: ") and "--store" in result.output
     assert result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["broker", "--set", "listenPrt=1"], EXIT_BAD_CONFIG),
+        (["broker", "--set", "listenPort=x"], EXIT_BAD_CONFIG),
+        (["broker", "-c", "/nonexistent/broker.conf"], 2),
+        (["namesrv", "--set", "listenPrt=1"], EXIT_BAD_CONFIG),
+        (["namesrv", "-c", "/nonexistent/namesrv.conf"], EXIT_BAD_CONFIG),
+    ],
+)
+def test_no_unit_starts_a_wrong_configuration_again(words: list[str], status: int) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == status, result.output
+    units = list((Path(__file__).parents[2] / "systemd").glob("*.service"))
+    kept = [re.search(r"^RestartPreventExitStatus=(.*)$", unit.read_text(), re.MULTILINE) for unit in units]
+    assert units and all(found and str(status) in found[1].split() for found in kept)
 
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
