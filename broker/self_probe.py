@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from ringmq.ha.broker_line import BrokerLine
+from ringmq.remoting.address import address_text, host_from_here
 from ringmq.remoting.client_headers import PullMessageRequestHeader, SendMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -75,8 +76,7 @@ class SelfProbe:
 def address_to_ask(listener: socket.socket) -> str:
     """Where this machine reaches what listens there."""
     host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return address_text(host_from_here(host), port)
 
 
 def _send_command() -> RemotingCommand:

@@ -14,6 +14,7 @@ import click
 from ringmq.cli.output import print_rows
 from ringmq.client.errors import RingmqError
 from ringmq.client.remoting_client import RemotingClient
+from ringmq.remoting.address import address_text, host_from_here
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.properties_text import format_properties, parse_properties
 
@@ -54,8 +55,7 @@ def _address_of(root: Path) -> str:
         raise click.ClickException(f"no broker runs on the store {root}") from error
     except OSError as error:
         raise click.ClickException(f"{error}; run this as the user of the broker") from error
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(running.bind_address, running.bind_address)
-    return f"[{host}]:{running.listen_port}" if ":" in host else f"{host}:{running.listen_port}"
+    return address_text(host_from_here(running.bind_address), running.listen_port)
 
 
 async def _hand_over(address: str, wanted: Any) -> list[Any]:

@@ -78,10 +78,10 @@ def _runtime(config: Any) -> Any:
     from ringmq.cli.admin import open_admin
     from ringmq.client.errors import RingmqError
     from ringmq.doctor.bundle import json_entry
+    from ringmq.remoting.address import address_text, host_from_here
     from ringmq.remoting.codes import RequestCode
 
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.bind_address, config.bind_address)
-    address = f"{host}:{config.listen_port}"
+    address = address_text(host_from_here(config.bind_address), config.listen_port)
 
     async def ask() -> Any:
         async with open_admin(address) as admin:

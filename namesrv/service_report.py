@@ -11,6 +11,7 @@ import logging
 
 from ringmq.ipc.notify import ServiceManager
 from ringmq.namesrv.core import RouteRegistry
+from ringmq.remoting.address import host_from_here
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.names import AUTO_CREATE_TOPIC
@@ -21,7 +22,6 @@ log = logging.getLogger("ringmq.namesrv")
 ASK_EVERY_S = 5.0
 ASK_TIMEOUT_S = 3.0
 SIGNS_PER_LIMIT = 4
-WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 async def report(manager: ServiceManager, registry: RouteRegistry, host: str, port: int) -> None:
@@ -32,7 +32,7 @@ async def report(manager: ServiceManager, registry: RouteRegistry, host: str, po
     is_ready = False
     while True:
         try:
-            await asyncio.wait_for(ask_for_a_route(WILDCARDS.get(host, host), port), ASK_TIMEOUT_S)
+            await asyncio.wait_for(ask_for_a_route(host_from_here(host), port), ASK_TIMEOUT_S)
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             log.warning("a route request to itself was not answered: %s", error or type(error).__name__)
             manager.status(f"it does not answer on {host}:{port}: {error or type(error).__name__}")
