@@ -25,7 +25,7 @@ _server_option = click.option(
 
 @click.group()
 def config() -> None:
-    """Check a configuration file, show the values in use, list all properties."""
+    """Check a configuration file, show the values in use, reload them, list all properties."""
 
 
 @config.command()

@@ -1,4 +1,4 @@
-"""`ringmq store inspect|verify`: look at a store folder, whether its broker runs or not.
+"""`ringmq store inspect|unserved|verify`: look at a store folder, whether its broker runs or not.
 
 Beside a live owner everything is bounded by the confirm offset of its watermark page, else by the end of the queues.
 """
@@ -18,13 +18,11 @@ from ringmq.cli.output import output_option, print_line, print_rows
 from ringmq.remoting.properties_text import parse_properties
 
 LIMIT = 20
-_EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.group()
 def store() -> None:
-    """Inspect and verify a store folder."""
+    """Inspect and verify a store folder, count what waits there unserved."""
 
 
 def _store_options(command: Any) -> Any:

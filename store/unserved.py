@@ -26,7 +26,6 @@ READ_RECORDS_MAX = 100_000
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 _TIMER_CHECK = struct.Struct(">q")  # lastReadTimeMs
-_TIMER_PRECISION_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,6 @@ class Bench:
 
     context: Context
     settings: Mapping[str, str | int | bool] = field(default_factory=dict)
-    backlog_bytes: int = 0
     soak_s: float = 3600.0
     soak_rate: float = 0.0
     """Messages/s; 0: half of the best rate."""
