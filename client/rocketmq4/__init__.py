@@ -4,5 +4,5 @@
 `exceptions` and `ffi.MessageModel` have their modules, too. Both published packages are covered: `rocketmq` 0.4.4
 (`set_namesrv_addr`, `send_async`, `send_batch`, `PullConsumer`, `RecvMessage`) and `rocketmq-client-python` 2.0.0
 (`set_name_server_address`, `send_orderly_with_sharding_key`, `TransactionMQProducer`, `ReceivedMessage`). What differs
-is in docs/python-sdk.md.
+is in docs/moving-clients.md.
 """
