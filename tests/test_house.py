@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,11 +93,69 @@ def test_no_function_is_too_long() -> None:
     assert not long
 
 
+def packages() -> Iterator[Path]:
+    """Every folder with Python of the product, those inside others too."""
+    for folder in MAY_IMPORT:
+        yield from sorted(path.parent for path in (ROOT / folder).rglob("__init__.py"))
+
+
 def test_every_package_says_what_it_owns() -> None:
-    silent = [
-        folder for folder in MAY_IMPORT if not ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text()))
-    ]
-    assert not silent
+    assert not [path for path in packages() if not ast.get_docstring(ast.parse((path / "__init__.py").read_text()))]
+
+
+def test_a_folder_is_known_wherever_folders_are_listed() -> None:
+    folders = set(MAY_IMPORT)
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"} == folders
+    linted = re.search(r"^PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    digested = re.search(r"find pyproject.toml setup.py ([a-z_ ]*)", (ROOT / ".ci/bootstrap").read_text())
+    assert linted and set(linted[1].split()) == folders
+    assert digested and set(digested[1].split()) == folders
+    built = {path.relative_to(ROOT).as_posix().replace("/", ".") for path in packages()}
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    inside = {name.removeprefix("ringmq.") for name in settings["packages"]}
+    assert inside == built - {"spark_bridge.pyspark_ringmq"} | {"pyspark_ringmq"}
+
+
+def test_the_table_of_folders_says_what_may_be_imported() -> None:
+    said = {}
+    for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
+        if row := re.fullmatch(r"\| `(\w+)/` \| .* \| ([^|]*) \|", line):
+            said[row[1]] = set(re.findall(r"\w+", re.sub(r"\(.*?\)", "", row[2]))) - {"nothing"}
+    assert said == MAY_IMPORT
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
+    names = {re.split(r"[<>=\[]", text)[0] for text in wanted} - {"ringmq"}
+    rows = re.findall(r"^\| ([^|]*) \|", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
+    assert not names - {name for row in rows for name in row.split(", ")}
+
+
+PAGES = [*(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")), *(ROOT / "docs").glob("*.md")]
+
+
+def anchors(page: Path) -> set[str]:
+    """What can stand behind # in a link to the page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    lost = []
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", page.read_text()):
+            if target.startswith("http"):
+                continue
+            path = page.parent / target if target else page
+            if not path.exists() or (anchor and anchor not in anchors(path)):
+                lost.append(f"{page.name}: {target}#{anchor}")
+    assert not lost
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert not [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name}" not in readme]
 
 
 def test_no_unfinished_marks() -> None:
