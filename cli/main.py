@@ -7,7 +7,7 @@ command and add a line to `COMMANDS`.
 from __future__ import annotations
 
 import importlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -55,16 +55,27 @@ class LazyGroup(click.Group):
         try:
             command = getattr(importlib.import_module(entry.module), entry.attribute)
         except ModuleNotFoundError as error:
-            raise click.ClickException(
-                f"{cmd_name} needs {error.name}, which is not installed; pip install 'ringmq[broker]' has all parts"
-            ) from error
+            raise _not_installed(cmd_name, error) from error
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; many import what they need only now."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            raise _not_installed(ctx.invoked_subcommand or "ringmq", error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The command list, from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+def _not_installed(command: str, error: ModuleNotFoundError) -> click.ClickException:
+    return click.ClickException(
+        f"{command} needs {error.name}, which is not installed; pip install 'ringmq[broker]' has all parts"
+    )
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

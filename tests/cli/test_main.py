@@ -84,6 +84,13 @@ def test_a_missing_part_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> N
     assert "pip install" in result.output
 
 
+def test_a_part_that_is_missed_late_is_one_line_too() -> None:
+    script = "import sys; sys.modules['rich'] = None; from ringmq.cli.main import main; main(['top', '--once'])"
+    done = run_python("-c", script)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: top needs rich") and "pip install" in done.stderr
+
+
 def test_version() -> None:
     assert CliRunner().invoke(main, ["--version"]).output.startswith("ringmq 0.")
 
