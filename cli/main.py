@@ -30,10 +30,8 @@ COMMANDS = {
     "consume": Entry("ringmq.cli.consume", "consume", "Print messages as a member of a consumer group."),
     "top": Entry("ringmq.cli.top", "top", "Watch a broker live: rates, lag, stages, workers."),
     "ha": Entry("ringmq.cli.ha", "ha", "See how replication stands, decide about slaves that differ."),
-    "store": Entry("ringmq.cli.store_commands", "store", "Inspect and verify a store folder, count what waits there unserved."),
-    "config": Entry(
-        "ringmq.cli.config", "config", "Check a configuration, show it, reload it, list all properties."
-    ),
+    "store": Entry("ringmq.cli.store_commands", "store", "Inspect and verify a store, count what waits unserved."),
+    "config": Entry("ringmq.cli.config", "config", "Check a configuration, show it, reload it, list all properties."),
     "doctor": Entry("ringmq.cli.doctor", "doctor", "Look at this machine and a store: what is well, what to correct."),
     "debug": Entry("ringmq.cli.debug", "debug", "Collect what an inquiry needs in one archive."),
     "bench": Entry("ringmq.cli.bench", "bench", "Measure a broker."),
