@@ -72,7 +72,7 @@ def _check_topic_name(broker: Broker, request: Request, header: SendMessageReque
         names.check_topic(header.topic)
     except names.InvalidName as error:
         return _refuse(broker, request, error.code, str(error))
-    if header.topic in names.NOT_ALLOWED_SEND_TOPICS:
+    if names.is_send_forbidden(header.topic):
         remark = f"Sending message to topic[{header.topic}] is forbidden."
         return _refuse(broker, request, ResponseCode.NO_PERMISSION, remark)
     return None

@@ -124,6 +124,7 @@ class StagedBodies:
         name = config.topic_name
         return (
             self._broker.topics.is_system(name)
+            or names.is_send_forbidden(name)
             or names.is_retry_topic(name)
             or names.is_dlq_topic(name)
             or is_batch_topic(config)

@@ -122,7 +122,7 @@ class TopicTable:
         cold = (
             self.send_cold
             or batch
-            or name in names.NOT_ALLOWED_SEND_TOPICS
+            or names.is_send_forbidden(name)
             or names.is_retry_topic(name)
             or names.is_dlq_topic(name)
             or config.attributes.get(CLEANUP_POLICY) == COMPACTION

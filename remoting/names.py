@@ -54,9 +54,10 @@ NOT_ALLOWED_SEND_TOPICS = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT_TOPIC,
         COMMITS_TOPIC,
+        WHEEL_TIMER_TOPIC,
     }
 )
-"""A client's send to one of these is answered NO_PERMISSION."""
+NOT_ALLOWED_SEND_PREFIXES = ("%LMQ%", SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_")
 
 SYSTEM_GROUPS = frozenset(
     {
@@ -95,6 +96,15 @@ def check_group(group: str, max_chars: int = MAX_GROUP_CHARS) -> None:
 def is_system_topic(topic: str) -> bool:
     """Whether clients may neither create nor delete it. Broker and cluster names are the broker's to add."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_send_forbidden(topic: str) -> bool:
+    """Whether a client's send is answered NO_PERMISSION.
+
+    More than stock's: what stands in the topics of timers, POP and light queues counts as left by a stock broker that
+    serves them (store/unserved.py), and the next start would be refused for it.
+    """
+    return topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(NOT_ALLOWED_SEND_PREFIXES)
 
 
 def is_retry_topic(topic: str) -> bool:

@@ -4,7 +4,6 @@ Nothing of it is touched: the topics stay in the log with their queues, and so d
 come (`delayOffset.json`, `timercheck`, `consumerOffset.json`). A stock broker that gets the store back goes on there.
 """
 
-import contextlib
 import os
 import struct
 from collections.abc import Iterator, Mapping
@@ -193,15 +192,9 @@ def _light_queues(store: MessageStore) -> Iterator[Unserved]:
 
 
 def _compacted_topics(root: Path) -> Iterator[Unserved]:
-    text = b""
-    with contextlib.suppress(FileNotFoundError):
-        text = (root / layout.CONFIG / "topics.json").read_bytes()
-    count = 0
-    if b"COMPACTION" in text:  # topics.json may be large, and hardly ever holds the word
-        topics = load_config(root, "topics.json").get("topicConfigTable", {})
-        attributes = [topic.get("attributes") or {} for topic in topics.values()]
-        count = sum(entry.get("cleanup.policy") == "COMPACTION" for entry in attributes)
-    yield Unserved("compaction", "topics that are compacted (cleanup.policy)", count)
+    """Those for which stock has made a compacted log; a topic that is only marked so may be of our own making."""
+    count = len(_names(root / layout.COMPACTION_LOG, ""))
+    yield Unserved("compaction", f"topics that are compacted ({layout.COMPACTION_LOG})", count)
 
 
 def _static_topics(root: Path) -> Iterator[Unserved]:

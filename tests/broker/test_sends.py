@@ -173,6 +173,17 @@ def test_batches_to_retry_topics_are_refused() -> None:
     assert ask(make_lab(), "%RETRY%G", batch=True).code == 13  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(
+    "topic", ["rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_DefaultCluster", "%LMQ%x", "SCHEDULE_TOPIC_XXXX"]
+)
+def test_topics_whose_messages_would_keep_the_next_start_from_the_store_take_none(topic: str) -> None:
+    """The survey of a take-over counts what stands in them, whoever has sent it."""
+    lab = make_lab()
+    assert ask(lab, topic).code == 16  # type: ignore[attr-defined]
+    known = lab.broker.topics.get(topic)
+    assert known is None or lab.plane.word(topic)[3] & 2, "sends go through control"
+
+
 def test_compaction_topics_need_keys() -> None:
     lab = make_lab()
     lab.broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}), START_MS)

@@ -99,12 +99,7 @@ def test_what_pop_has_in_the_timer_is_no_message(golden_basic: Path, monkeypatch
         ("epochFileCheckpoint", "1-0", "controller", None),
         ("consumequeue/%LMQ%a/0/x", "", "light queue", 1),
         ("config/topicQueueMapping.json", '{"topicQueueMappingInfoMap":{"T":{"topic":"T"}}}', "static topic", 1),
-        (
-            "config/topics.json",
-            '{"topicConfigTable":{"A":{"attributes":{"cleanup.policy":"COMPACTION"}},"B":{"attributes":{}},"C":{}}}',
-            "compaction",
-            1,
-        ),
+        ("compaction/compactionLog/A/0/x", "", "compaction", 1),
     ],
 )
 def test_other_forms_of_data_are_named(tmp_path: Path, path: str, text: str, kind: str, count: int | None) -> None:
@@ -112,6 +107,13 @@ def test_other_forms_of_data_are_named(tmp_path: Path, path: str, text: str, kin
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text(text)
     assert counts(tmp_path) == {kind: count}
+
+
+def test_a_topic_that_is_marked_for_compaction_may_be_ours(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    marked = {"topicConfigTable": {"A": {"attributes": {"cleanup.policy": "COMPACTION"}}}}
+    persist_config(tmp_path, "topics.json", marked)
+    assert counts(tmp_path) == {}
 
 
 def test_progress_files_that_say_nonsense_count_as_no_progress(basic_copy: Path) -> None:
