@@ -14,6 +14,8 @@ from ringmq.ipc.notify import ServiceManager
 
 LISTEN_BACKLOG = 1024
 METRICS_PORT = 5557
+RELEASE_S = 1.0
+"""Within which the service manager closes what it is told to."""
 NOTHING_KEPT = KeptSockets(ServiceManager({}), [])
 
 
@@ -32,7 +34,9 @@ def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT, patience_s: f
             break
         except OSError as error:
             # A port may stay bound for some ms after kill -9 of its last owner (multishot requests in flight).
-            if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+            if error.errno == errno.EADDRINUSE and kept.release(port):
+                deadline = max(deadline, time.monotonic() + RELEASE_S)
+            elif error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 listener.close()
                 raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
             time.sleep(0.005)

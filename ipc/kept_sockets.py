@@ -7,7 +7,6 @@ go on handing connections to it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 from collections.abc import Iterable, MutableMapping
@@ -33,6 +32,7 @@ class KeptSockets:
     def __init__(self, manager: ServiceManager, inherited: list[tuple[str, socket.socket]]) -> None:
         self._manager = manager
         self._inherited = inherited
+        self._released: list[str] = []
 
     @classmethod
     def of_this_process(cls, manager: ServiceManager) -> KeptSockets:
@@ -49,17 +49,26 @@ class KeptSockets:
                 return kept
         return None
 
+    def release(self, port: int) -> bool:
+        """Give up what listens on `port` of other addresses: it stands in the way of a wildcard, or is one. False when
+        there is nothing; the manager closes its own within milliseconds."""
+        blocking = [entry for entry in self._inherited if _address(entry[1])[1] == port]
+        self._inherited = [entry for entry in self._inherited if entry not in blocking]
+        self._give_up(blocking)
+        return bool(blocking)
+
     def close_rest(self) -> list[str]:
-        """Give up the sockets that nobody took; their addresses."""
-        addresses = []
-        for name, kept in self._inherited:
-            with contextlib.suppress(OSError, ValueError):  # a Unix socket's address is another
-                host, port = kept.getsockname()[:2]
-                addresses.append(f"{host}:{port}")
+        """Give up the sockets that nobody took; the addresses of all that were given up."""
+        rest, self._inherited = self._inherited, []
+        self._give_up(rest)
+        return self._released
+
+    def _give_up(self, entries: list[tuple[str, socket.socket]]) -> None:
+        for name, kept in entries:
+            host, port = _address(kept)
+            self._released += [f"{host}:{port}"] if port else []
             kept.close()
             self._manager.forget(name)
-        self._inherited = []
-        return addresses
 
     def keep(self, listeners: Iterable[ListeningSocket]) -> None:
         """Have these ones kept over the next restart. Those that are kept already are known to the manager."""
@@ -86,6 +95,14 @@ def _inherited(environ: MutableMapping[str, str]) -> list[tuple[str, socket.sock
         except OSError:  # not a socket: none of ours
             os.close(descriptor)
     return found
+
+
+def _address(kept: socket.socket) -> tuple[str, int]:
+    try:
+        host, port = kept.getsockname()[:2]
+        return str(host), int(port)
+    except (OSError, ValueError):  # a Unix socket's address is another
+        return "", 0
 
 
 def _listens_on(kept: socket.socket, host: str, port: int) -> bool:

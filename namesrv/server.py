@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import errno
 import itertools
 import logging
 import signal
@@ -36,6 +37,8 @@ from ringmq.remoting.properties_text import BadProperties, parse_assignments
 
 log = logging.getLogger("ringmq.namesrv")
 
+RELEASE_S = 1.0
+"""Within which the service manager closes a socket that it is told to give up."""
 WRITE_HIGH_WATER_BYTES = 256 * 1024
 """Answers waiting for a client beyond this stop the reading of its requests."""
 
@@ -218,6 +221,19 @@ class _Connection(asyncio.Protocol):
         self._counted_bytes = bytes_now
 
 
+async def start_listening(server: NamesrvServer, kept: KeptSockets) -> int:
+    """Start on the socket that the service manager has kept, or on the configured address; the port. Raises OSError."""
+    taken = kept.take(server.config.bind_address, server.config.listen_port)
+    deadline = time.monotonic() + (RELEASE_S if kept.close_rest() else 0)  # one of them may be in the way
+    while True:
+        try:
+            return await server.start(taken)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(0.01)
+
+
 async def run(config: NamesrvConfig) -> None:
     """Serve until SIGTERM or SIGINT, and tell the service manager, where there is one."""
     manager = service_manager()
@@ -227,8 +243,7 @@ async def run(config: NamesrvConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     server = NamesrvServer(config)
-    port = await server.start(kept.take(config.bind_address, config.listen_port))
-    kept.close_rest()
+    port = await start_listening(server, kept)
     kept.keep(server.listeners)
     print(f"ringmq namesrv ready on {config.bind_address}:{port}", flush=True)
     reporter = asyncio.create_task(report(manager, server.handlers.registry, config.bind_address, port))

@@ -1,11 +1,19 @@
 """Listeners over a restart: found by address, given up when nobody wants them."""
 
+import asyncio
 import os
 import socket
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from ringmq.broker.listening import listen
 from ringmq.ipc.kept_sockets import KeptSockets
 from ringmq.ipc.notify import ServiceManager
+from ringmq.namesrv.config import NamesrvConfig
+from ringmq.namesrv.server import NamesrvServer, start_listening
 from tests.fake_service_manager import FakeServiceManager
 
 
@@ -42,6 +50,50 @@ def test_listeners_are_taken_by_address(tmp_path: Path) -> None:
         assert one is not None
         one.close()
     fake.close()
+
+
+@pytest.fixture
+def kept_on_loopback(tmp_path: Path) -> Iterator[tuple[KeptSockets, FakeServiceManager, int]]:
+    """What a start finds after a run on 127.0.0.1: the manager has the listener, too, and closes it when told to."""
+    fake = FakeServiceManager(tmp_path)
+    manager = ServiceManager(fake.environment)
+    before = listening()
+    KeptSockets(manager, []).keep([before])
+    fake.hear()
+    port = int(before.getsockname()[1])
+    before.close()
+    kept = KeptSockets(manager, [(name, socket.socket(fileno=os.dup(fd))) for name, fd in fake.store.items()])
+    thread = threading.Thread(target=fake.hear, args=(10.0,))
+    thread.start()
+    yield kept, fake, port
+    thread.join()
+    assert not fake.store, "the manager has closed its own"
+    fake.close()
+
+
+def test_a_kept_listener_gives_way_when_the_address_widens(
+    kept_on_loopback: tuple[KeptSockets, FakeServiceManager, int],
+) -> None:
+    """bindAddress=127.0.0.1 -> 0.0.0.0, and `systemctl restart`."""
+    kept, _, port = kept_on_loopback
+    with listen("0.0.0.0", port, kept) as listener:
+        assert listener.getsockname() == ("0.0.0.0", port)
+    assert kept.close_rest() == [f"127.0.0.1:{port}"], "told as one that is not wanted any more"
+
+
+def test_a_name_servers_listener_gives_way_too(
+    kept_on_loopback: tuple[KeptSockets, FakeServiceManager, int],
+) -> None:
+    kept, _, port = kept_on_loopback
+
+    async def start() -> int:
+        server = NamesrvServer(NamesrvConfig(bind_address="0.0.0.0", listen_port=port))
+        try:
+            return await start_listening(server, kept)
+        finally:
+            await server.close()
+
+    assert asyncio.run(start()) == port
 
 
 def test_what_is_no_listener_is_left_out(tmp_path: Path) -> None:
