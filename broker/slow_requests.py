@@ -73,7 +73,8 @@ def take(plane: Plane) -> Iterator[SlowRequest]:
     for reader in range(int(plane.header.settings.readers)):
         ring = plane.header.slow[reader]
         slots = ffi.cast("struct rmq_slow_request *", plane.struct.base + ring.slots_at)
-        while ring.tail < ring.head:
+        head = ring.head  # what comes meanwhile is for the next time: readers may be faster than this
+        while ring.tail < head:
             request = _request(plane, slots[ring.tail & (lib.RMQ_SLOW_SLOTS - 1)])
             ring.tail += 1
             yield request
