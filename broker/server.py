@@ -424,7 +424,8 @@ def serve(options: ServeOptions) -> int:
     manager = service_manager()
     kept = KeptSockets.of_this_process(manager)
     probe_engine()
-    house = open_house(options, kept)
+    with manager.patience():  # a store that a stock broker was killed over is read before it is taken over
+        house = open_house(options, kept)
     report = ServiceReport(manager, house.config, address_to_ask(house.listeners[0][0]), house.place, log)
     supervisor, status = run_store(house, report, options.announce, None)
     while supervisor.restart_wanted:

@@ -21,6 +21,8 @@ from ringmq.ipc.worker import STATE_SERVING
 LOOK_EVERY_MS = 1000
 SIGNS_PER_LIMIT = 4
 REASONS_SHOWN = 4
+DISPATCH_LOOK_MS = 5000
+"""Far less than the time that one sign of progress asks for."""
 NAME_SERVERS_WAIT_MS = 3000
 """One that does not even refuse is waited for no longer."""
 START_GRACE_MS = 60_000
@@ -46,6 +48,8 @@ class ServiceReport:
         self._stopping = False
         self._look_ms = 0
         self._sign_ms = 0
+        self._dispatched = -1
+        self._dispatched_ms = 0
         self._told: frozenset[str] = frozenset()
         self._beats = Heartbeats()
         self._plane: Plane | None = None
@@ -78,10 +82,21 @@ class ServiceReport:
             return
         self._give_sign(now_ms)
         if not self._ready:
+            self._ask_for_time(now_ms)
             self._get_ready(now_ms, serving=serving)
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_EVERY_MS
             self._manager.status(self._status())
+
+    def _ask_for_time(self, now_ms: int) -> None:
+        """Dispatch reads again what was recovered: for a long log that takes longer than a start may."""
+        assert self._plane is not None
+        dispatched = int(self._plane.watermarks.dispatched_offset)
+        if dispatched == self._dispatched or now_ms - self._dispatched_ms < DISPATCH_LOOK_MS:
+            return
+        self._dispatched, self._dispatched_ms = dispatched, now_ms
+        if dispatched < self._plane.header.readable_from:
+            self._manager.getting_on()
 
     def _get_ready(self, now_ms: int, *, serving: bool) -> None:
         if not serving:

@@ -58,6 +58,10 @@ class ServiceManager:
         """Feed the watchdog."""
         self._send("WATCHDOG=1")
 
+    def getting_on(self) -> None:
+        """Feed the watchdog, and ask for more time where a start takes longer than it may."""
+        self._send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}\nWATCHDOG=1")
+
     def keep(self, name: str, descriptor: int) -> None:
         """Have the manager hold a socket over a restart, under `name` (FileDescriptorStoreMax must allow it)."""
         self._send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", descriptor)
@@ -84,7 +88,7 @@ class ServiceManager:
                 used = time.clock_gettime(clock)
                 if used - seen >= CPU_MIN_S:
                     seen = used
-                    self._send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}\nWATCHDOG=1")
+                    self.getting_on()
 
         thread = threading.Thread(target=tell, name="patience", daemon=True)
         thread.start()

@@ -17,9 +17,11 @@ from click.testing import CliRunner, Result
 from ringmq.broker.config import BrokerConfig
 from ringmq.broker.config_reload import Difference, differences
 from ringmq.broker.health import Readiness
-from ringmq.broker.service_report import is_sign_due, status_text
+from ringmq.broker.service_report import ServiceReport, is_sign_due, status_text
 from ringmq.cli.main import main
+from ringmq.ipc.notify import ServiceManager
 from ringmq.store import markers
+from tests.broker.exporter_kit import kit
 from tests.drill.settings import SMALL_STORE
 from tests.fake_service_manager import FakeServiceManager
 from tests.raw_client import RawClient
@@ -154,6 +156,21 @@ def test_a_hung_worker_ends_the_signs_of_life(service: Service) -> None:
     service.manager.wait_for(lambda message: "WATCHDOG" in message)
     assert service.stop() == 0
     assert not markers.has_abort(service.store)
+
+
+def test_a_start_gets_time_while_dispatch_reads_what_was_recovered(tmp_path: Path) -> None:
+    fake = FakeServiceManager(tmp_path)
+    with kit(tmp_path) as made:
+        report = ServiceReport(ServiceManager(fake.environment), BrokerConfig(), "127.0.0.1:1", "broker a", print)
+        report.watch(made.plane)
+        made.plane.header.readable_from = 500
+        for second, dispatched in ((10, 100), (12, 150), (20, 200), (30, 200), (40, 500)):
+            made.plane.watermarks.dispatched_offset = dispatched
+            report.tick(second * 1000, serving=False, stopping=False)
+    fake.hear()
+    asked = [message for message in fake.said if "EXTEND_TIMEOUT_USEC" in message]
+    assert len(asked) == 2, "not with every look, not without progress, not when all of it can be read"
+    fake.close()
 
 
 def test_signs_follow_the_slowest() -> None:

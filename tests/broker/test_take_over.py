@@ -1,17 +1,20 @@
 """A store is taken over only when that leaves nobody waiting who was not told."""
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
 
-from ringmq.broker import take_over
+from ringmq.broker import server, take_over
 from ringmq.broker.config import BrokerConfig
 from ringmq.broker.server import ServeOptions, serve
 from ringmq.broker.start_error import StartError
 from ringmq.broker.take_over import TakeOverError, describe, take_over_notices
+from ringmq.ipc import notify
 from ringmq.store.config import StoreConfig
 from ringmq.store.unserved import Unserved
+from tests.fake_service_manager import FakeServiceManager
 
 WAITING = [
     Unserved("delay", "messages with a delay level", 4, due_ms=1_700_000_000_000),
@@ -46,6 +49,24 @@ def test_a_slaves_store_is_its_masters_matter(store: StoreConfig) -> None:
 @pytest.mark.parametrize("due_ms", [-(1 << 63), (1 << 63) - 1])
 def test_a_due_time_may_be_anything(due_ms: int) -> None:
     assert "due at" in describe(dataclasses.replace(WAITING[0], due_ms=due_ms))
+
+
+def test_the_survey_may_take_longer_than_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def survey(store: StoreConfig, config: BrokerConfig) -> list[str]:
+        until = time.thread_time() + 0.2
+        while time.thread_time() < until:
+            pass
+        raise TakeOverError("enough")
+
+    fake = FakeServiceManager(tmp_path)
+    monkeypatch.setenv("NOTIFY_SOCKET", fake.environment["NOTIFY_SOCKET"])
+    monkeypatch.setattr(notify, "STILL_WORKING_EVERY_S", 0.02)
+    monkeypatch.setattr(server, "take_over_notices", survey)
+    with pytest.raises(StartError, match="enough"):
+        serve(ServeOptions(BrokerConfig(store_path_root_dir=str(tmp_path / "store"), listen_port=0)))
+    fake.hear()
+    assert any("EXTEND_TIMEOUT_USEC" in message for message in fake.said)
+    fake.close()
 
 
 def test_a_newer_store_is_refused_before_anything_is_changed(tmp_path: Path) -> None:
