@@ -84,8 +84,9 @@ class GroupFamilies:
     def add_to(self, page: Page, now_ms: int) -> None:
         """Every family of LAG and OUT."""
         tables = self._tables
-        topics, groups, queues = tables.topics, tables.groups, tables.queues
+        # What names others first: whatever an entry names has its place by the time that the others are looked at.
         offsets, subscriptions, pulled = tables.offsets, tables.subscriptions, tables.pulled()
+        topics, groups, queues = tables.topics, tables.groups, tables.queues
         pairs = self._grouped(offsets, queues, subscriptions)
         of, count = pairs.of_offset, len(pairs.keys)
         offsets = offsets[: len(of)]

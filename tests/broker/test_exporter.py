@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ringmq.broker.control_report import ClientKind, ControlReport, ReportWriter
 from ringmq.broker.exporter.groups import StoreTimes
 from ringmq.broker.exporter.table import METRICS
+from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, parse_labels
 from ringmq.ipc.plane import Capacity
 from ringmq.native import ffi, lib
@@ -54,6 +56,20 @@ def test_the_latest_pull_of_any_reader_counts(tmp_path: Path) -> None:
         text = collector.text()
         assert value(text, "rocketmq_consumer_inflight_messages", topic="orders") == 15
         assert value(text, "rocketmq_messages_out_total", topic="orders") == 55
+
+
+def test_what_comes_while_a_scrape_is_made_does_not_break_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with kit(tmp_path) as made:
+        group = made.group("payers")
+        offsets: Any = vars(Tables)["offsets"]
+
+        def looked_at(tables: Tables) -> object:
+            if made.plane.topic_find("fresh") is None:
+                made.plane.offset_put(group, made.topic("fresh", [5])[0], 2)
+            return offsets.fget(tables)
+
+        monkeypatch.setattr(Tables, "offsets", property(looked_at))
+        assert value(made.text(), "rocketmq_consumer_lag_messages", topic="fresh") == 3
 
 
 def test_members_without_offsets_and_groups_that_are_down_show(tmp_path: Path) -> None:
