@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store:
     """Compare, change, report; the exit status. ClickException when nothing was changed."""
     from ringmq.broker.config import ConfigError
     from ringmq.broker.config_sources import default_store, read_config
+    from ringmq.broker.open_files import fit_connections
 
     try:
         wanted, notices = read_config(config_file, assignments, os.environ)
@@ -36,6 +38,7 @@ def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store:
         click.echo(notice, err=True)
     root = store or Path(wanted.store_path_root_dir or default_store(os.environ))
     address = _address_of(root)
+    wanted, _ = fit_connections(wanted, _open_files_max(root))  # as the broker did at its start
     try:
         found = asyncio.run(_hand_over(address, wanted))
     except (RingmqError, OSError) as error:
@@ -56,6 +59,16 @@ def _address_of(root: Path) -> str:
     except OSError as error:
         raise click.ClickException(f"{error}; run this as the user of the broker") from error
     return address_text(host_from_here(running.bind_address), running.listen_port)
+
+
+def _open_files_max(root: Path) -> int:
+    """The hard limit of the broker that has this store open, -1 = none or not to be known."""
+    from ringmq.ipc.watermark import read_watermarks
+
+    try:
+        return resource.prlimit(read_watermarks(root).owner_pid, resource.RLIMIT_NOFILE)[1]
+    except OSError:
+        return resource.RLIM_INFINITY
 
 
 async def _hand_over(address: str, wanted: Any) -> list[Any]:

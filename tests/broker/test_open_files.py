@@ -6,9 +6,11 @@ import socket
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from ringmq.broker.config import BrokerConfig
 from ringmq.broker.open_files import FILES_BESIDE, fit_connections
+from ringmq.cli.main import main
 from ringmq.loadtest.running import RunningBroker
 
 
@@ -41,6 +43,9 @@ def test_connections_beyond_the_open_files_are_closed_at_once(tmp_path: Path) ->
     limited = ("prlimit", "--nofile=600:600")
     with RunningBroker(tmp_path / "store", settings, prefix=limited) as broker, contextlib.ExitStack() as stack:
         assert "600 open files have room for 300 connections" in broker.log_tail()
+        reloaded = CliRunner().invoke(main, ["config", "reload", "--store", str(tmp_path / "store"), "-o", "json"])
+        assert "ringmqReaders" in reloaded.output, "it was compared"
+        assert "ringmqConnectionsMax" not in reloaded.output, "what the start has lowered is no change"
         opened = [
             stack.enter_context(socket.create_connection((broker.host, broker.port), timeout=10)) for _ in range(310)
         ]
