@@ -75,7 +75,7 @@ def free_port_pair() -> int:
 
 
 def test_ready_restart_and_readers(service: Service) -> None:
-    ready = service.start("--set", "ringmqReaders=2")
+    ready = service.start("--set", "ringmqReaders=2", "--set", "metricsExporterType=DISABLE")
     assert ready["STATUS"].startswith(f"serving: broker broker-a on 127.0.0.1:{service.port}")
     assert len(service.manager.store) == 5, "two for each reader and one for slaves"
     assert service.stop() == 0
@@ -85,14 +85,14 @@ def test_ready_restart_and_readers(service: Service) -> None:
     client = RawClient(service.address, 60)  # refused without the manager: nobody runs
     thread = threading.Thread(target=lambda: answered.append(client.send("Kept", b"waited").code))
     thread.start()
-    service.start("--set", "ringmqReaders=2")
+    service.start("--set", "ringmqReaders=2", "--set", "metricsExporterType=DISABLE")
     thread.join(60)
     assert answered == [0], "a connection made while the broker was down is served"
     assert len(service.manager.store) == 5, "the same sockets"
     client.close()
     assert service.stop() == 0
 
-    service.start("--set", "ringmqReaders=1")
+    service.start("--set", "ringmqReaders=1", "--set", "metricsExporterType=DISABLE")
     service.manager.hear(0.2)
     assert len(service.manager.store) == 3, "what no reader listens on is closed"
     for _ in range(20):
