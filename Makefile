@@ -16,6 +16,9 @@ run: ## from nothing to the pipeline: broker, 10,000 real log lines, consumer gr
 	@.ci/stage "set up" .ci/bootstrap run
 	@.ci/stage "pipeline" $(BIN)/python examples/access_log_pipeline.py
 
+# Virtual machines of tests live for seconds: the second compiler costs them more than it brings.
+test: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
+
 .PHONY: test
 test: ## linters, C warnings as errors, all tests (against the installed package)
 	@.ci/stage "set up" .ci/bootstrap test
