@@ -5,6 +5,7 @@ may be used from several threads, and from greenlets when gevent patched the pro
 """
 
 import concurrent.futures
+import contextlib
 import inspect
 import logging
 import threading
@@ -76,7 +77,13 @@ class _Blocking(Generic[C]):
     def start(self) -> None:
         """Begin; connections are made by the first request, a consumer's at once: it joins its group."""
         self._loop.open()
-        self._loop.run(self._client.__aenter__())
+        try:
+            self._loop.run(self._client.__aenter__())
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self._loop.run(self._client.__aexit__(None, None, None))
+            self._loop.close()
+            raise
 
     def close(self) -> None:
         """End what is under way as the asyncio client does; a loop over a consumer in another thread ends, too."""
@@ -149,7 +156,8 @@ class Producer(_Blocking[async_producer.Producer]):
         return self._loop.run(self._client.recall(topic, handle))
 
     def begin_request(self, request: SendRequest) -> concurrent.futures.Future[SendResult]:
-        """Send a request that was made before; the future gives what `send` returns or raises."""
+        """Send a request that was made before; the future gives what `send` returns or raises. It cannot be cancelled;
+        its callbacks are called in a thread of their own."""
         return self._loop.begin(self._client.send_request(request))
 
     def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:

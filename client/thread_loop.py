@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from ringmq.client.errors import ClientClosedError
+from ringmq.client.monitor import Wakes, take_again
 from ringmq.client.runtime import Future, current
 from ringmq.client.socket_transport import connect_socket
 
@@ -195,10 +196,13 @@ class ThreadLoop:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._monitor = threading.Lock()
-        self._chores = threading.Condition(self._monitor)
-        self._calls_ended = threading.Condition(self._monitor)
-        self._calls: set[ThreadTask[Any]] = set()
+        self._monitor = threading.RLock()
+        self._chores = Wakes(self._monitor)
+        self._calls_ended = Wakes(self._monitor)
+        self._outcomes_came = Wakes(self._monitor)
+        self._calls: set[ThreadTask[Any]] = set()  # of `run` and `begin`
+        self._outcomes: deque[Callable[[], None]] = deque()  # of `begin`
+        self._tells_outcomes = False
         self._soon: deque[Callable[[], object]] = deque()
         self._ready: deque[ThreadTask[Any]] = deque()
         self._timers: list[tuple[float, int, ThreadTimer]] = []
@@ -224,10 +228,12 @@ class ThreadLoop:
                 return
             self._is_open = False
             self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
-            for call in self._calls:
+            for call in list(self._calls):
                 call.cancel()
+            self._chores.notify()
             self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
             self._chores.notify()
+            self._outcomes_came.notify()
             threads = self._threads - {threading.current_thread()}
         deadline = time.monotonic() + CLOSE_WAIT_S
         for thread in threads:
@@ -236,7 +242,7 @@ class ThreadLoop:
     def run(self, conversation: Coroutine[Any, Any, T]) -> T:
         """Carry `conversation` to its end in this thread. An interrupt (Ctrl-C) leaves it to the client's own thread,
         cancelled. Raises ClientClosedError unless open."""
-        wakes = threading.Condition(self._monitor)
+        wakes = Wakes(self._monitor)
         ready = True
 
         def wake(_: ThreadTask[Any]) -> None:
@@ -262,24 +268,26 @@ class ThreadLoop:
                 self._abandon(task, ready=ready)
                 raise
             finally:
-                self._calls.discard(task)
-                if not self._is_open:
-                    self._calls_ended.notify_all()
+                self._end_call(task)
 
     def begin(self, conversation: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Carry `conversation` to its first wait in this thread; it goes on in the client's own."""
+        """Carry `conversation` to its first wait in this thread; it goes on in the client's own. The future cannot be
+        cancelled; its callbacks are called in a thread of their own and may use the client."""
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-        def tell(task: ThreadFuture[T]) -> None:
-            error: BaseException | None = CancelledError() if task.cancelled() else task.exception()
-            if error is None:
-                outcome.set_result(task.result())
-            else:
-                outcome.set_exception(error)
-
+        outcome.set_running_or_notify_cancel()
         task = ThreadTask(self, conversation, self._ready.append)
-        task.add_done_callback(tell)
+
+        def note(_: object) -> None:
+            self._end_call(task)
+            self._outcomes.append(lambda: _tell(outcome, task))
+            self._outcomes_came.notify()
+
         with self._opened(conversation):
+            if not self._tells_outcomes:
+                self.start_thread(self._tell_outcomes, "results")
+                self._tells_outcomes = True
+            self._calls.add(task)
+            task.add_done_callback(note)
             task.step()
             self._run_soon()
         return outcome
@@ -448,7 +456,12 @@ class ThreadLoop:
             connect_socket(self, protocol, (host, port), ssl, server_hostname, connected)
 
         self.start_thread(work, f"{host}:{port}")
-        return await connected
+        try:
+            return await connected
+        except CancelledError:
+            if connected.done() and not connected.cancelled():
+                connected.result()[0].close()  # it had come just before
+            raise
 
     # ---- threads ----
 
@@ -465,8 +478,10 @@ class ThreadLoop:
         try:
             yield
         finally:
-            self._monitor.acquire()
-            self.current_task = task
+            try:
+                take_again(self._monitor)
+            finally:
+                self.current_task = task
 
     def start_thread(self, work: Callable[[], None], what: str) -> None:
         """Do `work` in a daemon thread."""
@@ -502,9 +517,29 @@ class ThreadLoop:
                 self._run_soon()
                 self._run_due_timers()
                 for _ in range(len(self._ready)):
-                    self._ready.popleft().step()
+                    self._run_callback(self._ready.popleft().step)
                 if not self._ready and not self._soon:
                     self._chores.wait(max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None)
+
+    def _tell_outcomes(self) -> None:
+        """Results of what was begun, told outside the monitor: behind them is application code."""
+        while True:
+            with self.entered():
+                while not self._outcomes:
+                    if not self._is_open and not self._calls:
+                        self._tells_outcomes = False
+                        return
+                    self._outcomes_came.wait()
+                outcomes = list(self._outcomes)
+                self._outcomes.clear()
+            for tell in outcomes:
+                tell()
+
+    def _end_call(self, task: ThreadTask[Any]) -> None:
+        self._calls.discard(task)
+        if not self._is_open:
+            for waiting in (self._calls_ended, self._chores, self._outcomes_came):
+                waiting.notify_all()
 
     def _run_soon(self) -> None:
         while self._soon:
@@ -544,3 +579,12 @@ class ThreadLoop:
             if ready:
                 self._ready.append(task)
             task.cancel()
+
+
+def _tell(outcome: concurrent.futures.Future[T], task: ThreadTask[T]) -> None:
+    """The task's result for a thread that waits for it."""
+    error = ClientClosedError("the client was closed") if task.cancelled() else task.exception()
+    if error is None:
+        outcome.set_result(task.result())
+    else:
+        outcome.set_exception(error)

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,8 @@ from ringmq.client import (
     runtime,
     socket_transport,
 )
+from ringmq.client.local_offsets import OffsetFileError
+from ringmq.client.monitor import Wakes
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
@@ -323,3 +326,87 @@ def test_errors_reach_the_thread_that_called() -> None:
         with blocking.Producer(cluster.namesrv, retry=policy) as producer, pytest.raises(SendError) as caught:
             producer.send(Message("T", b"x"))
         assert caught.value.attempts == 2
+
+
+class Interrupted:
+    """An RLock whose next `interrupts` acquisitions are broken off, as by Ctrl-C or a greenlet's end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.interrupts = 0
+
+    def acquire(self, *args: Any) -> bool:
+        if self.interrupts:
+            self.interrupts -= 1
+            raise KeyboardInterrupt
+        return self._lock.acquire(*args)
+
+    __enter__ = acquire
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _release_save(self) -> None:
+        self.release()
+
+    def _acquire_restore(self, _: object) -> None:
+        self.acquire()
+
+    def _is_owned(self) -> bool:
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
+
+
+def test_an_interrupt_in_front_of_the_monitor_waits_until_it_is_ours() -> None:
+    loop, monitor = ThreadLoop("interrupted"), Interrupted()
+    loop._monitor = monitor  # type: ignore[assignment]
+    with loop.entered():
+        with pytest.raises(KeyboardInterrupt), loop.left():
+            monitor.interrupts = 2
+        assert monitor._is_owned()
+    wakes = Wakes(monitor)
+    with monitor:
+        monitor.interrupts = 2
+        with pytest.raises(KeyboardInterrupt):
+            wakes.wait(0.001)
+        assert monitor._is_owned()
+    assert not monitor._is_owned()
+
+
+def test_callbacks_of_a_send_begun_may_use_the_client() -> None:
+    from ringmq.client.send_request import BodyRules, prepare_message
+
+    stored: list[str] = []
+    told = threading.Event()
+
+    def chain(_: object) -> None:
+        stored.append(producer.send(Message("T", b"next")).status.name)
+        told.set()
+
+    with threaded_cluster(kind=SlowCluster, topics={"T": 2}) as cluster, blocking.Producer(cluster.namesrv) as producer:
+        begun = producer.begin_request(prepare_message(Message("T", b"x"), str, 0, BodyRules()))
+        begun.add_done_callback(chain)
+        assert told.wait(20)
+        assert stored == ["OK"]
+
+
+def test_a_send_begun_cannot_be_taken_back() -> None:
+    from ringmq.client.send_request import BodyRules, prepare_message
+
+    with threaded_cluster(kind=SlowCluster, topics={"T": 2}) as cluster, blocking.Producer(cluster.namesrv) as producer:
+        begun = producer.begin_request(prepare_message(Message("T", b"x"), str, 0, BodyRules()))
+        assert not begun.cancel()
+        assert begun.result(20).status.name == "OK"
+        producer.begin_request(prepare_message(Message("T", b"y"), str, 0, BodyRules())).result(20)
+
+
+def test_a_start_that_fails_leaves_no_thread(tmp_path: Path) -> None:
+    (tmp_path / "offsets.json").write_text("{")
+    with threaded_cluster(topics={"T": 2}) as cluster:
+        path = tmp_path / "offsets.json"
+        consumer = blocking.Consumer("T", cluster.namesrv, "failing", broadcast=True, offset_file=path)
+        with pytest.raises(OffsetFileError):
+            consumer.start()
+    assert not [t.name for t in threading.enumerate() if "consumer failing" in t.name]
