@@ -155,31 +155,20 @@ class Consumer:
             return
         if self._closed:
             raise ClientClosedError("a closed consumer cannot be started again; make a new one")
-        if self._offset_file is not None:
-            self._offset_file.open()
         self._started_ms = now_ms()
         self._stats = ConsumeStats(time.monotonic())
         self._first_assignment = Signal()
         self._open_connections()
         self._open_inbox()
+        if self._offset_file is not None:
+            self._offset_file.open()
         self._observers.start()
         self._started = True
         try:
-            await self._member.check_expressions(self._subscriptions.values())
-        except BaseException:
+            await self._join()
+        except BaseException:  # a start that is given up leaves nothing behind
             await self.close(0)
             raise
-        self._tasks = [
-            create_task(self._routes.keep_fresh(), name="ringmq routes"),
-            create_task(self._heartbeats.keep_sending(), name="ringmq heartbeats"),
-            create_task(self._keep_committing(), name="ringmq commits"),
-        ]
-        if self._locks is not None:
-            self._tasks.append(create_task(self._locks.run(), name="ringmq locks"))
-        if not self._manual:
-            self._membership = create_task(self._member.run(), name="ringmq membership")
-            while not self._assigned:
-                await self._first_assignment.wait()
 
     async def close(self, drain_timeout_ms: int | None = None) -> None:
         """Stop reading, let handlers that run finish (for `drain_timeout_ms`, by default the consumer's), commit what
@@ -269,7 +258,8 @@ class Consumer:
 
     def drop_runner(self) -> None:
         """Another handler may come; a consumer that closes keeps its last one until it has drained."""
-        if not self._closed:
+        if not self._closed and self._runner is not None:
+            self._runner.leave_retries()
             self._runner = None
 
     def __aiter__(self) -> AsyncIterator[MessageExt]:
@@ -292,15 +282,15 @@ class Consumer:
             return []
         self._check_started()
         if self._handed_over:
-            self.ack(self._handed_over)
-            self._handed_over = []
+            handed_over, self._handed_over = self._handed_over, []
+            self.ack(handed_over)
         messages = self._inbox.take_nowait(max_messages)
         if not messages:
             messages = await self._wait_for_messages(max_messages, timeout_ms)
         for interceptor in self._interceptors if messages else ():
             interceptor.before_consume(self.group, messages)
         if self._auto_ack:
-            self._handed_over = messages
+            self._handed_over += messages  # the list itself is the caller's
         return messages
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
@@ -396,6 +386,20 @@ class Consumer:
 
     # ---- inside ----
 
+    async def _join(self) -> None:
+        await self._member.check_expressions(self._subscriptions.values())
+        self._tasks = [
+            create_task(self._routes.keep_fresh(), name="ringmq routes"),
+            create_task(self._heartbeats.keep_sending(), name="ringmq heartbeats"),
+            create_task(self._keep_committing(), name="ringmq commits"),
+        ]
+        if self._locks is not None:
+            self._tasks.append(create_task(self._locks.run(), name="ringmq locks"))
+        if not self._manual:
+            self._membership = create_task(self._member.run(), name="ringmq membership")
+            while not self._assigned:
+                await self._first_assignment.wait()
+
     def _open_connections(self) -> None:
         timeout_ms = self._settings.request_timeout_ms
         self._client = RemotingClient(self._settings, on_server_request=self._on_server_request)
@@ -474,6 +478,8 @@ class Consumer:
         if revoked:
             await gather(*(reader.stop_pulling() for reader in revoked))
             if self._runner is not None and self._locks is not None:
+                for reader in revoked:
+                    reader.pause()  # or a message that waits to be tried again is handled while the lock goes
                 timeout_s = self.drain_timeout_ms / 1000
                 await gather(*(self._runner.wait_idle(reader.shelf, timeout_s) for reader in revoked))
             await self._give_up(revoked)
@@ -508,7 +514,10 @@ class Consumer:
     async def _keep_committing(self) -> None:
         while True:
             await sleep(COMMIT_INTERVAL_S)
-            await self._commit_quietly(list(self._readers.values()))
+            try:
+                await self._commit_quietly(list(self._readers.values()))
+            except Exception:  # a fault of ours must not end the commits silently
+                log.exception("committing for group %s failed; trying again", self.group)
 
     async def _commit_quietly(self, readers: list[QueueReader]) -> None:
         for error in await commit_all(readers):

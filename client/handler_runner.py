@@ -10,7 +10,7 @@ import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ringmq.client.consume_retry import ConsumeRetry, Drop, SendBack, TryHere, after_failure, send_back_fields
@@ -79,6 +79,7 @@ class HandlerRunner:
         self._cancelled = False
         self._workers: list[Task[None]] = []
         self._running: dict[Delivery, float] = {}  # since when
+        self._settling: set[Delivery] = set()  # handled, and what becomes of it is under way
         self._idle = Signal()
         self._waiting: list[tuple[float, int, Delivery]] = []  # a heap: to be tried again
         self._numbers = itertools.count()
@@ -87,15 +88,11 @@ class HandlerRunner:
 
     async def run(self) -> None:
         """Until `stop`. A caller that is cancelled has to `drain`. Coroutine functions are called on the loop, plain
-        ones in threads, which nobody can end: one that takes too long is left alone."""
+        ones in threads, which nobody can end: a worker whose handler is over its time goes on when that returns."""
         pool: ThreadPoolExecutor | None = None
-        call: Callable[[MessageExt], Awaitable[object]] = self._handler  # type: ignore[assignment]
         if not inspect.iscoroutinefunction(self._handler):
             pool = ThreadPoolExecutor(self.rules.concurrency, thread_name_prefix="ringmq handler")
-            call = in_pool(self._handler, pool)
-        if self.rules.timeout_ms is not None:
-            call = in_time(call, self.rules.timeout_ms / 1000)
-        self._workers = [create_task(self._work(call), name="ringmq handler") for _ in range(self.rules.concurrency)]
+        self._workers = [create_task(self._work(pool), name="ringmq handler") for _ in range(self.rules.concurrency)]
         watch = create_task(self.watch(overdue=False), name="ringmq retries")
         try:
             await wait(self._workers)
@@ -116,13 +113,13 @@ class HandlerRunner:
 
     async def ended(self) -> None:
         """Until it was stopped and no handler is waited for."""
-        while not self._stopping or (self._running and not self._cancelled):
+        while not self._stopping or ((self._running or self._settling) and not self._cancelled):
             await self._idle.wait()
 
     async def drain(self, timeout_s: float) -> int:
         """Wait for handlers that run; after `timeout_s` they are left, cancelled where they can be. Returns how many
         those were."""
-        await self._wait_until(lambda: not self._running, timeout_s)
+        await self._wait_until(lambda: not self._running and not self._settling, timeout_s)
         late = len(self._running)
         self._cancelled = True
         self._idle.wake()
@@ -131,9 +128,16 @@ class HandlerRunner:
         await wait(self._workers, LEFT_AFTER_S)
         return late
 
+    def leave_retries(self) -> None:
+        """What waits to be tried again is the next handler's."""
+        while self._waiting:
+            self._context.inbox.put_back(heapq.heappop(self._waiting)[2])
+
     async def wait_idle(self, shelf: Shelf, timeout_s: float) -> None:
         """Until no handler runs for the queue, or the time is over."""
-        await self._wait_until(lambda: all(delivery.shelf is not shelf for delivery in self._running), timeout_s)
+        await self._wait_until(
+            lambda: all(delivery.shelf is not shelf for delivery in (*self._running, *self._settling)), timeout_s
+        )
 
     async def handle_directly(self, message: MessageExt) -> BaseException | None:
         """Call the handler for one message outside the queues; what it raised."""
@@ -156,6 +160,7 @@ class HandlerRunner:
                 continue
             shelf = delivery.shelf
             if context.locks is not None and not context.locks.held(shelf.queue):
+                inbox.returned(delivery)
                 context.lose_lock(shelf)
                 continue
             self._running[delivery] = time.monotonic()
@@ -174,14 +179,20 @@ class HandlerRunner:
         if since is None:
             return
         context, message, now = self._context, delivery.message, time.monotonic()
+        context.inbox.returned(delivery)
         self._idle.wake()
         context.stats.note_handled(delivery.shelf.queue.topic, now, now - since, failed=failure is not None)
         for interceptor in context.interceptors:
             run_quietly(interceptor.after_consume, context.group, [message], failure)
         if failure is None:
             self._done(delivery)
-        else:
+            return
+        self._settling.add(delivery)
+        try:
             await self._failed(delivery, failure)
+        finally:
+            self._settling.discard(delivery)
+            self._idle.wake()
 
     async def watch(self, *, overdue: bool) -> None:
         """Put failed messages back when their pause is over, for ever; the owner cancels it. With `overdue` handlers
@@ -200,8 +211,13 @@ class HandlerRunner:
 
     # ---- inside ----
 
-    async def _work(self, call: Callable[[MessageExt], Awaitable[object]]) -> None:
+    async def _work(self, pool: ThreadPoolExecutor | None) -> None:
         turn = 0
+        thread = None if pool is None else _InThread(self._handler, pool)
+        call: Callable[[MessageExt], Awaitable[object]]
+        call = self._handler if thread is None else thread.call  # type: ignore[assignment]
+        if self.rules.timeout_ms is not None:
+            call = in_time(call, self.rules.timeout_ms / 1000)
         while (delivery := await self.next()) is not None:
             failure: BaseException | None = None
             try:
@@ -209,11 +225,15 @@ class HandlerRunner:
             except asyncio.CancelledError as error:
                 if self._cancelled:
                     self._running.pop(delivery, None)
+                    self._context.inbox.returned(delivery)
+                    self._context.inbox.put_back(delivery)
                     raise
                 failure = error  # something that the handler waited for was cancelled
             except Exception as error:
                 failure = error
             await self.finish(delivery, failure)
+            if thread is not None:
+                await thread.wait_free()
             turn += 1
             if turn % TURN_MESSAGES == 0:
                 await sleep(0)
@@ -280,15 +300,28 @@ class HandlerRunner:
         self._sooner.wake()
 
 
-def in_pool(
-    handler: Callable[[MessageExt], object], pool: ThreadPoolExecutor
-) -> Callable[[MessageExt], Awaitable[object]]:
-    """`handler`, called in a thread of `pool`."""
+class _InThread:
+    """A handler, called in threads of `pool`, one at a time."""
 
-    def call(message: MessageExt) -> Awaitable[object]:
-        return asyncio.get_running_loop().run_in_executor(pool, handler, message)
+    def __init__(self, handler: Callable[[MessageExt], object], pool: ThreadPoolExecutor) -> None:
+        self._handler = handler
+        self._pool = pool
+        self._running: Future[object] | None = None
 
-    return call
+    def call(self, message: MessageExt) -> Awaitable[object]:
+        """Begin; the future gives what the handler returns or raises."""
+        self._running = self._pool.submit(self._handler, message)
+        return asyncio.wrap_future(self._running)
+
+    async def wait_free(self) -> None:
+        """Until the last call is at its end, whoever waited for it."""
+        if self._running is not None and not self._running.done():
+            end = asyncio.wrap_future(self._running)
+            try:
+                await asyncio.wait([end])
+            finally:
+                if not end.cancel() and not end.cancelled():
+                    end.exception()  # seen: the call has failed already, by its time
 
 
 def in_time(

@@ -27,7 +27,8 @@ class Shelf:
     taken_ms: int = 0  # wall time at which something was last taken
     epoch: int = 0  # grows when what was given out before is of no more interest
     paused: bool = False
-    busy: bool = False  # exclusive inboxes only: a message is being handled
+    busy: bool = False  # exclusive inboxes only: a message is being handled, or waits to be handled again
+    handled: bool = False  # exclusive inboxes only: a handler is at work
     in_turn: bool = False  # exclusive inboxes only: it has its (one) turn
 
     @property
@@ -92,20 +93,29 @@ class Inbox:
         return []
 
     def claim(self) -> Delivery | None:
-        """One message to be handled, None when there is none now. Of an exclusive inbox nothing else comes from its
-        shelf before `release`."""
+        """One message to be handled, None when there is none now; `returned` must follow. Of an exclusive inbox nothing
+        else comes from its shelf before `release`."""
         while self._turns:
             shelf, turn_count = self._turns.popleft()
             shelf.in_turn = False
             if shelf.messages:
                 message = shelf.messages.popleft()
                 if self._exclusive:
-                    shelf.busy = True
+                    shelf.busy = shelf.handled = True
                 elif turn_count > 1:
                     self._turns.appendleft((shelf, turn_count - 1))
                 self._taken(shelf, [message])
                 return Delivery(shelf, message, shelf.epoch)
         return None
+
+    def returned(self, delivery: Delivery) -> None:
+        """The handler is at its end, whatever came of it."""
+        if self._exclusive:
+            shelf = delivery.shelf
+            shelf.handled = False
+            if delivery.stale:
+                shelf.busy = False
+                self._offer_rest(shelf)
 
     def release(self, delivery: Delivery) -> None:
         """The message was handled."""
@@ -131,9 +141,10 @@ class Inbox:
         self._feed()
 
     def discard(self, shelf: Shelf) -> None:
-        """Forget the shelf's messages and those given out (its queue is another's, or reading goes on elsewhere)."""
+        """Forget the shelf's messages and those given out (its queue is another's, or reading goes on elsewhere). What
+        comes next waits for a handler that is still at work."""
         shelf.epoch += 1
-        shelf.busy = False
+        shelf.busy = shelf.handled
         self.clear(shelf)
 
     def pause(self, shelf: Shelf) -> None:

@@ -23,6 +23,7 @@ from ringmq.client.errors import (
     ClientClosedError,
     ConnectError,
     NotStoreOkError,
+    ReplyTimeoutError,
     RequestTimeoutError,
     RingmqError,
     RouteError,
@@ -40,7 +41,7 @@ from ringmq.client.request_reply import WaitingRequests, compose_reply
 from ringmq.client.retry import RETRY_CODES, RetryPolicy, backoff_ms
 from ringmq.client.room import Room
 from ringmq.client.routes import QueueChooser, TopicRoute, queue_of_key
-from ringmq.client.runtime import Task, create_task, gather, sleep
+from ringmq.client.runtime import Task, create_task, gather, sleep, timeout
 from ringmq.client.send_request import (
     BodyRules,
     SendRequest,
@@ -242,6 +243,9 @@ class Producer:
             failure = SendError(request.topic, 1, error)
             _conclude(request, None, failure)
             raise failure from error
+        except BaseException as error:
+            _conclude(request, None, error)
+            raise
         _conclude(request, None)
         await connection.wait_writable()
 
@@ -261,13 +265,14 @@ class Producer:
         if not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
             raise ValueError(f"timeout_ms must be 1 to {TIMEOUT_MS_MAX}, not {timeout_ms}")
         self._check_started()
-        deadline = time.monotonic() + timeout_ms / 1000
         correlation_id = self._requests.mark(message, timeout_ms)
         try:
-            await self._make_known(message.topic)
-            await self.send(message, queue=queue, selector=selector, sharding_key=sharding_key)
-            left_s = max(0.0, deadline - time.monotonic())
-            return await self._requests.reply_to(correlation_id, message.topic, timeout_ms, left_s)
+            async with timeout(timeout_ms / 1000):
+                await self._make_known(message.topic)
+                await self.send(message, queue=queue, selector=selector, sharding_key=sharding_key)
+                return await self._requests.reply_to(correlation_id)
+        except TimeoutError:
+            raise ReplyTimeoutError(message.topic, timeout_ms) from None
         finally:
             self._requests.forget(correlation_id)
 
@@ -411,9 +416,13 @@ class Producer:
         if not self._room.take_nowait(len(request.body)):
             return None
         opaque = self._client.next_opaque()
-        future = connection.request(
-            opaque, self._frame(request, chosen, connection.address, opaque), self._retry.budget_ms
-        )
+        try:
+            frame = self._frame(request, chosen, connection.address, opaque)
+            future = connection.request(opaque, frame, self._retry.budget_ms)
+        except BaseException as error:  # what a request hook raises
+            self._room.give_back(len(request.body))
+            _conclude(request, None, error)
+            raise
         return _Begun(request, chosen, connection.address, future, time.monotonic())
 
     async def _finish(self, begun: _Begun) -> SendResult:

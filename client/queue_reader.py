@@ -48,7 +48,7 @@ class ReaderContext:
 
 
 class QueueReader:
-    """Pulls one queue into the inbox from `start()` to `stop()`."""
+    """Pulls one queue into the inbox from `start()` to `stop_pulling()`."""
 
     def __init__(
         self, queue: MessageQueue, subscription: SubscriptionData, context: ReaderContext, *, appeared_late: bool
@@ -69,7 +69,9 @@ class QueueReader:
         self._appeared_late = appeared_late
         self._room = Signal()
         self._task: Task[None] | None = None
+        self._ended = False
         self._commit_turn = Lock()
+        self._seek_turn = Lock()
 
     @property
     def window(self) -> AckWindow | None:
@@ -78,32 +80,37 @@ class QueueReader:
 
     @property
     def reading(self) -> bool:
-        """Between `start` and `stop`."""
+        """Between `start` and `stop_pulling`."""
         return self._task is not None
 
     def start(self, offset: int | None = None) -> None:
-        """Begin to read at `offset`, or where the group left off."""
+        """Begin to read at `offset`, or where the group left off; not when the queue was given away meanwhile."""
         if offset is not None:
             self._core.set_position(offset)
+        if self._ended:
+            return
         self._task = create_task(self._run(), name=f"read {self.queue}")
 
     async def stop_pulling(self) -> None:
-        """Read no more; what is buffered is dropped, what was given out may still be acknowledged."""
+        """Read no more, for good; what is buffered is dropped, what was given out may still be acknowledged."""
+        self._ended = True
+        await self._halt()
+
+    async def seek(self, offset: int) -> None:
+        """Go on reading at `offset`; messages delivered before can no longer be acknowledged."""
+        async with self._seek_turn:
+            try:
+                await self._halt()
+            finally:  # a seek that is given up must not leave the queue unread
+                self._context.inbox.discard(self.shelf)
+                self.start(offset)
+
+    async def _halt(self) -> None:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await gather(task, return_exceptions=True)
         self._context.inbox.clear(self.shelf)
-
-    async def stop(self) -> None:
-        """Read no more; what was given out is of no more interest. The window stays for a last commit."""
-        await self.stop_pulling()
-        self._context.inbox.discard(self.shelf)
-
-    async def seek(self, offset: int) -> None:
-        """Go on reading at `offset`; messages delivered before can no longer be acknowledged."""
-        await self.stop()
-        self.start(offset)
 
     def pause(self) -> None:
         """Pull no more and give out nothing until `resume`."""

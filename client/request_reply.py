@@ -6,8 +6,7 @@ import logging
 import uuid
 
 from ringmq.client.compression import DecompressionError, decompress_body
-from ringmq.client.errors import ReplyTimeoutError
-from ringmq.client.runtime import Future, create_future, timeout
+from ringmq.client.runtime import Future, create_future
 from ringmq.client.send_request import REPLY_TYPE
 from ringmq.remoting import properties as names
 from ringmq.remoting.client_headers import ReplyMessageRequestHeader
@@ -54,13 +53,9 @@ class WaitingRequests:
         self._waiting[correlation_id] = create_future()
         return correlation_id
 
-    async def reply_to(self, correlation_id: str, topic: str, timeout_ms: int, left_s: float) -> MessageExt:
-        """Wait `left_s` of the request's `timeout_ms`. Raises ReplyTimeoutError."""
-        try:
-            async with timeout(left_s):
-                return await self._waiting[correlation_id]
-        except TimeoutError:
-            raise ReplyTimeoutError(topic, timeout_ms) from None
+    async def reply_to(self, correlation_id: str) -> MessageExt:
+        """Wait for the reply."""
+        return await self._waiting[correlation_id]
 
     def forget(self, correlation_id: str) -> None:
         """Nobody waits for it any more."""

@@ -262,6 +262,33 @@ async def test_a_cancelled_run_ends_when_its_handlers_have_ended(eventually: Eve
 # ---- ordered ----
 
 
+async def test_after_a_seek_an_ordered_queue_waits_for_the_handler_that_runs(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, ordered=True) as consumer:
+        fill(cluster, "T", 0, 3)
+        begun: list[int] = []
+        ended: list[int] = []
+        gate = asyncio.Event()
+
+        async def handle(message: MessageExt) -> None:
+            begun.append(message.queue_offset)
+            if len(begun) == 1:
+                await gate.wait()
+            ended.append(message.queue_offset)
+
+        running = asyncio.create_task(consumer.run(handle))
+        await eventually(lambda: begun)
+        await eventually(lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) > 1)
+        asked = len(cluster.broker.asked(RequestCode.PULL_MESSAGE))
+        await consumer.seek(MessageQueue("T", "a", 0), 1)
+        await eventually(lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) > asked + 1)
+        assert begun == [0], "its messages are here, and their turn comes later"
+        gate.set()
+        await eventually(lambda: len(ended) == 3)
+        await consumer.close()
+        await running
+        assert begun == ended == [0, 1, 2]
+
+
 async def test_an_ordered_queue_is_handled_one_by_one_and_waits_behind_a_failure() -> None:
     async with FakeCluster(topics={"T": 2}) as cluster, consumer_of(cluster, ordered=True) as consumer:
         fill(cluster, "T", 0, 20)

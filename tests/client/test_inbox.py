@@ -79,6 +79,27 @@ def test_an_exclusive_inbox_gives_one_message_of_a_shelf_at_a_time() -> None:
     assert [m.queue_offset for m in inbox.take_nowait(9)] == [2]
 
 
+def test_what_follows_a_discard_waits_for_the_handler_at_work() -> None:
+    inbox, shelf = new_inbox(exclusive=True), new_shelf()
+    inbox.put(shelf, stored(5))
+    first = inbox.claim()
+    assert first is not None
+    inbox.discard(shelf)
+    inbox.put(shelf, stored(0, 1))
+    assert inbox.claim() is None, "the handler of offset 5 runs"
+    inbox.returned(first)
+    inbox.release(first)
+    second = inbox.claim()
+    assert second is not None
+    assert second.message.queue_offset == 0
+    inbox.returned(second)
+    inbox.discard(shelf)  # while the message waits to be tried again
+    inbox.put(shelf, stored(7))
+    third = inbox.claim()
+    assert third is not None
+    assert third.message.queue_offset == 7
+
+
 def test_a_paused_shelf_gives_nothing_and_keeps_its_order() -> None:
     for exclusive in (False, True):
         inbox, one, two = new_inbox(exclusive=exclusive), new_shelf(1), new_shelf(2)

@@ -1,0 +1,204 @@
+"""What is given up half-way (runs, seeks, starts, sends whose hook fails) leaves nothing behind and nothing undone."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ringmq.client import (
+    ConnectionSettings,
+    ConsumeFrom,
+    Consumer,
+    ConsumeRetry,
+    Message,
+    MessageExt,
+    MessageQueue,
+    Producer,
+    ReplyTimeoutError,
+)
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, ok
+
+Eventually = Callable[..., Any]
+QUEUE = MessageQueue("T", "a", 0)
+
+
+def fill(cluster: FakeCluster, count: int) -> None:
+    for i in range(count):
+        cluster.broker.store(MessageExt("T", b"%d" % i, {"TAGS": "t"}))
+
+
+def consumer_of(cluster: FakeCluster, **options: Any) -> Consumer:
+    return Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, **options)
+
+
+def readers() -> int:
+    return sum(task.get_name().startswith("read ") for task in asyncio.all_tasks())
+
+
+async def test_messages_behind_a_thread_that_is_over_its_time_wait_for_it(eventually: Eventually) -> None:
+    back: list[str] = []
+
+    def take_back(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.CONSUMER_SEND_MSG_BACK:
+            return None
+        back.append(request.ext_fields["offset"])
+        return ok(request)
+
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        cluster.rules.append(take_back)
+        fill(cluster, 3)
+        over = threading.Event()
+        handled: list[int] = []
+
+        def handle(message: MessageExt) -> None:
+            if message.queue_offset == 0:
+                over.wait(20)
+            handled.append(message.queue_offset)
+
+        running = asyncio.create_task(consumer.run(handle, concurrency=1, timeout_ms=100))
+        await eventually(lambda: back)
+        await asyncio.sleep(0.3)  # span
+        over.set()
+        await eventually(lambda: len(handled) == 3)
+        await consumer.close()
+        await running
+        assert back == ["0"], "the others were never called"
+
+
+async def test_what_a_cancelled_run_had_to_try_again_is_the_next_one_s(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, ordered=True) as consumer:
+        fill(cluster, 2)
+        failed: list[int] = []
+        handled: list[int] = []
+
+        async def fail(message: MessageExt) -> None:
+            failed.append(message.queue_offset)
+            raise ValueError("not now")
+
+        async def handle(message: MessageExt) -> None:
+            handled.append(message.queue_offset)
+
+        running = asyncio.create_task(consumer.run(fail, retry=ConsumeRetry(suspend_ms=600_000)))
+        await eventually(lambda: failed)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        running = asyncio.create_task(consumer.run(handle))
+        await eventually(lambda: len(handled) == 2)
+        await consumer.close()
+        await running
+        assert handled == [0, 1]
+
+
+async def test_seeks_at_the_same_time_leave_one_reader() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        fill(cluster, 5)
+        reading = readers()
+        await asyncio.gather(*(consumer.seek(QUEUE, 3) for _ in range(3)))
+        assert readers() == reading
+        assert [m.queue_offset for m in await consumer.poll(9, timeout_ms=5000)] == [3, 4]
+        assert await consumer.poll(9, timeout_ms=50) == []
+
+
+async def test_a_seek_that_the_close_overtakes_reads_no_more() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        seeking = asyncio.create_task(consumer.seek(QUEUE, 1))
+        await asyncio.sleep(0)
+        await asyncio.gather(consumer.close(), seeking)
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == f"read {QUEUE}"]
+
+
+async def test_a_seek_that_is_cancelled_leaves_the_queue_read() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        fill(cluster, 2)
+        seeking = asyncio.create_task(consumer.seek(QUEUE, 1))
+        await asyncio.sleep(0)
+        seeking.cancel()
+        await asyncio.gather(seeking, return_exceptions=True)
+        assert [m.queue_offset for m in await consumer.poll(9, timeout_ms=5000)] == [1]
+
+
+async def test_a_start_that_is_cancelled_leaves_no_task() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(lambda broker, request: Deed.SILENCE)
+        consumer = consumer_of(cluster)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await consumer.start()
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("ringmq")]
+
+
+async def test_what_the_caller_does_with_a_batch_does_not_change_what_is_acknowledged() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        fill(cluster, 3)
+        batch = await consumer.poll(timeout_ms=5000)
+        while batch:
+            batch.pop()
+        assert await consumer.poll(timeout_ms=50) == []
+        await consumer.commit()
+        assert cluster.broker.committed["g", "T", 0] == 3
+
+
+async def test_a_hook_that_fails_costs_no_place() -> None:
+    fails = False
+
+    def hook(address: str, request: RemotingCommand) -> None:
+        if fails and request.code == RequestCode.SEND_MESSAGE_V2:
+            raise LookupError("no token today")
+
+    settings = ConnectionSettings(before_request=(hook,))
+    async with (
+        FakeCluster(topics={"T": 1}) as cluster,
+        asyncio.timeout(20),
+        Producer(cluster.namesrv, settings=settings, in_flight_max=2) as producer,
+    ):
+        await producer.send(Message("T", b"x"))
+        fails = True
+        for _ in range(5):
+            with pytest.raises(LookupError):
+                await producer.send(Message("T", b"y"))
+        fails = False
+        await producer.send(Message("T", b"z"))
+
+
+class LateCluster(FakeCluster):
+    """Takes its time for what comes back."""
+
+    def serve(self, broker: FakeBroker, peer: Peer, request: RemotingCommand, *, hold: bool = True) -> None:
+        late_s = 0.3 if request.code == RequestCode.CONSUMER_SEND_MSG_BACK else 0.0
+        later = super().serve
+        asyncio.get_running_loop().call_later(late_s, lambda: later(broker, peer, request, hold=hold))
+
+
+async def test_close_waits_for_what_goes_back_to_its_broker(eventually: Eventually) -> None:
+    async with LateCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        cluster.rules.append(lambda broker, request: ok(request) if is_back(request) else None)
+        fill(cluster, 1)
+        failed: list[int] = []
+
+        async def fail(message: MessageExt) -> None:
+            failed.append(message.queue_offset)
+            raise ValueError("not today")
+
+        running = asyncio.create_task(consumer.run(fail, concurrency=1))
+        await eventually(lambda: failed)
+        await consumer.close()
+        await running
+        assert cluster.broker.committed["g", "T", 0] == 1
+
+
+def is_back(request: RemotingCommand) -> bool:
+    return request.code == RequestCode.CONSUMER_SEND_MSG_BACK
+
+
+async def test_a_request_ends_in_its_time_whatever_the_send_does() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(lambda _, request: Deed.SILENCE if request.code == RequestCode.SEND_MESSAGE_V2 else None)
+        began = time.monotonic()
+        with pytest.raises(ReplyTimeoutError):
+            await producer.request(Message("T", b"x"), timeout_ms=200)
+        assert time.monotonic() - began < 2.5
