@@ -10,6 +10,7 @@ import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Lock
 from typing import TextIO
 
 from ringmq.client.identity import local_ip
@@ -55,6 +56,7 @@ class LocalOffsetFile:
         self.path = path
         self.offsets: dict[MessageQueue, int] = {}
         self._changed = False
+        self._saving = Lock()  # `save` runs in threads, `put` in one
         self._lock: TextIO | None = None
 
     def open(self) -> None:
@@ -91,24 +93,30 @@ class LocalOffsetFile:
     def save(self) -> None:
         """Write what has changed: the old file stays whole until the new one is on the disk. Raises
         `OffsetFileError`."""
-        if not self._changed:
-            return
-        beside = self.path.with_name(self.path.name + ".tmp")
-        try:
-            with beside.open("wb") as file:
-                file.write(encode_offsets(self.offsets))
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self.path)
-        except OSError as error:
-            raise OffsetFileError(f"offset file {self.path} cannot be written: {error.strerror or error}") from error
-        self._changed = False
+        with self._saving:
+            if not self._changed:
+                return
+            self._changed = False  # what is put from here on is for the next time
+            try:
+                self._write(encode_offsets(dict(self.offsets)))
+            except OSError as error:
+                self._changed = True
+                reason = error.strerror or error
+                raise OffsetFileError(f"offset file {self.path} cannot be written: {reason}") from error
 
     def close(self) -> None:
         """Let others have the file."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _write(self, content: bytes) -> None:
+        beside = self.path.with_name(self.path.name + ".tmp")
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self.path)
 
     def _read(self) -> dict[MessageQueue, int]:
         troubles: list[str] = []

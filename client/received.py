@@ -46,9 +46,11 @@ def read_messages(
 
 
 def queue_of(message: MessageExt, group: str) -> tuple[MessageQueue, MessageQueue]:
-    """The queues that `message` can have been read from by `group`: that of its topic, that of the retry topic."""
+    """The queues that `message` can have been read from by `group`, the likelier one first: that of its topic, that of
+    the retry topic."""
     own = MessageQueue(message.topic, message.broker_name, message.queue_id)
-    return own, own._replace(topic=retry_topic(group))
+    retry = own._replace(topic=retry_topic(group))
+    return (retry, own) if names.RETRY_TOPIC in message.properties else (own, retry)
 
 
 def _unwrap(stored: MessageExt) -> Iterable[MessageExt]:

@@ -1,5 +1,7 @@
 """The offset file of a broadcasting member: stock's format, one member at a time, whole at any moment."""
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,37 @@ def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OffsetFileError, match=str(tmp_path / "file")):
         opened(tmp_path / "file" / "offsets.json")
+
+
+def test_what_is_put_while_the_file_is_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = opened(tmp_path / "offsets.json")
+    file.put(ONE, 3)
+    monkeypatch.setattr("os.fsync", lambda _: file.put(TWO, 9))
+    file.save()
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    file.save()
+    file.close()
+    assert opened(file.path).offsets == {ONE: 3, TWO: 9}
+
+
+def test_saves_follow_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = opened(tmp_path / "offsets.json")
+    writing, most = 0, 0
+
+    def slow(_: int) -> None:
+        nonlocal writing, most
+        writing += 1
+        most = max(most, writing)
+        time.sleep(0.02)  # span
+        file.put(TWO, most + writing)
+        writing -= 1
+
+    monkeypatch.setattr("os.fsync", slow)
+    file.put(ONE, 3)
+    threads = [threading.Thread(target=file.save) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+        file.put(ONE, thread.ident or 0)
+    for thread in threads:
+        thread.join()
+    assert most == 1
