@@ -202,6 +202,7 @@ class PullConsumer(Connecting):
                         self.set_message_queue_offset(queue, at)
                         if subscription.matches_tags(message.tags):
                             yield ReceivedMessage(message)
+                    consumer.ack(messages)  # so many may be open, no more
             except (RingmqError, KeyError) as error:
                 raise PullConsumerFetchMessageFailed(f"{queue} at {at}: {error}") from error
 

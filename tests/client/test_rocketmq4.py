@@ -1,6 +1,7 @@
 """Programs as the pages of the 4.x Python clients show them, with only the import changed, against both servers."""
 
 import ctypes
+import functools
 import queue
 import threading
 import uuid
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ringmq.client import blocking
+from ringmq.client import PullOptions, blocking, compose_message
+from ringmq.client.rocketmq4 import consumers
 from ringmq.client.rocketmq4.client import (
     ConsumeStatus,
     Message,
@@ -162,6 +164,19 @@ def test_every_way_to_send(server: Server, topic: str) -> None:
         assert list(consumer.pull(topic, "another")) == []
         with pytest.raises(PullConsumerFetchMQFailed, match="no_such_topic"):
             list(consumer.pull("no_such_topic"))
+
+
+def test_a_long_queue_is_read_to_its_end(ringmq_server: Server, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many messages may be open at a time."""
+    few = functools.partial(blocking.Consumer, options=PullOptions(batch_count=2, unacked_max=4))
+    monkeypatch.setattr(consumers, "BlockingConsumer", few)
+    monkeypatch.setattr(consumers, "PULL_TIMEOUT_MS", 3000)
+    with blocking.Producer(ringmq_server.namesrv) as producer:
+        producer.send_all([compose_message(topic, b"%d" % i) for i in range(60)])
+    consumer = PullConsumer(f"G_{topic}")
+    consumer.set_namesrv_addr(ringmq_server.namesrv)
+    with consumer:
+        assert sorted(int(message.body) for message in consumer.pull(topic)) == list(range(60))
 
 
 def test_a_failed_message_comes_again(server: Server, topic: str) -> None:
