@@ -106,9 +106,10 @@ async def test_seeks_at_the_same_time_leave_one_reader() -> None:
 
 async def test_a_seek_that_the_close_overtakes_reads_no_more() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
-        seeking = asyncio.create_task(consumer.seek(QUEUE, 1))
-        await asyncio.sleep(0)
-        await asyncio.gather(consumer.close(), seeking)
+        reader = consumer._readers[QUEUE]
+        await consumer.close()
+        await reader.seek(1)  # as one that had begun before
+        assert not reader.reading
         assert not [task for task in asyncio.all_tasks() if task.get_name() == f"read {QUEUE}"]
 
 
