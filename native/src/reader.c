@@ -8,7 +8,7 @@
 
 #define TICK_MS 1000
 #define CLOSING_TICK_MS 20
-#define STOP_MS 3000
+#define STOP_MS (RMQ_STOP_SLAVES_MS + 1000) /* answers that have waited for slaves so long still get out */
 #define STOP_BUSY_MS 300
 #define STOP_TOGETHER_MS 30
 #define STOP_LOOK_MS 5
