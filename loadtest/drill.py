@@ -109,6 +109,7 @@ class Drill:
         self._running = True
         self._report = DrillReport(seed)
         self._acknowledged = asyncio.Event()
+        self._ends: dict[int, int] = {}  # by queue: behind the last message that was acknowledged
 
     async def run(self, blows: list[Blow], tell: Callable[[str], None] | None = None) -> DrillReport:
         """Load, strike, settle, judge. `tell` gets a line now and then."""
@@ -169,6 +170,7 @@ class Drill:
                 await asyncio.sleep(0.01)
                 continue
             self._checker.acknowledged(message_id, TOPIC, result.queue.queue_id, result.queue_offset)
+            self._ends[queue_id] = max(self._ends.get(queue_id, 0), result.queue_offset + 1)
             self._acknowledged.set()
 
     async def _follow(self, client: RemotingClient, queue_id: int) -> None:
@@ -255,10 +257,20 @@ class Drill:
             tail = self._broker.log_tail()
             raise RuntimeError(f"the service did not return within {RETURN_TIMEOUT_S:.0f} s:\n{tail}") from None
 
+    async def _shown_end(self, client: RemotingClient, queue_id: int) -> int:
+        """The queue's end, once a dispatch that was killed last shows what was acknowledged; if that never comes, the
+        checker says so."""
+        deadline = time.monotonic() + RETURN_TIMEOUT_S
+        while True:
+            end = await max_offset(client, self._broker.address, queue_id)
+            if end >= self._ends.get(queue_id, 0) or time.monotonic() > deadline:
+                return end
+            await asyncio.sleep(0.01)  # poll
+
     async def _read_all(self, client: RemotingClient) -> None:
         """What stands in the queues at the end, from first to last."""
         for queue_id in range(QUEUES):
-            queue_offset, end = 0, await max_offset(client, self._broker.address, queue_id)
+            queue_offset, end = 0, await self._shown_end(client, queue_id)
             while queue_offset < end:
                 messages, queue_offset = await pull(client, self._broker.address, queue_id, queue_offset)
                 for message in messages:
