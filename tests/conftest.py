@@ -1,12 +1,12 @@
 """Servers that tests of several folders share (`tests/server_pool.py`), and how the suite is spread over workers.
 
-`make test` runs two workers with `--dist loadgroup`: a file goes to one of them, the folders that share servers go to
-one of them together, and what takes longest begins first.
+`make test` runs two workers of pytest-xdist: a file goes to one of them, the folders that share servers go to one of
+them together, and what takes longest begins first.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -29,19 +29,28 @@ POOL = pytest.StashKey["ServerPool"]()
 
 
 def group_of(path: Path) -> str:
-    """The part of the suite that a test file belongs to; it is run by one worker."""
+    """The part of the suite that a test file in this folder belongs to; it is run by one worker."""
     relative = path.relative_to(HERE)
     return SHARING_GROUP if relative.parts[0] in SHARING_FOLDERS else relative.as_posix()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Name each test's group for `--dist loadgroup`; a group that takes long begins early."""
+    """A group that takes long begins early."""
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
-    groups = [group_of(item.path) if HERE in item.path.parents else "" for item in items]
-    for item, group in zip(items, groups, strict=True):
-        item.add_marker(pytest.mark.xdist_group(group))
-    order = sorted(range(len(items)), key=lambda index: ranks.get(groups[index], len(ranks)))
-    items[:] = [items[index] for index in order]
+    items.sort(key=lambda item: ranks.get(group_of(item.path), len(ranks)) if HERE in item.path.parents else len(ranks))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Groups in the order of their tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(config.rootpath / nodeid.partition("::")[0])
+
+    config.option.loadscopereorder = False  # by the number of tests
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(scope="session")
