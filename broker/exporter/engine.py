@@ -55,6 +55,7 @@ ROLE_COUNTERS = {
     "ringmq_write_requests_total": (lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_REQUESTS),
     "ringmq_write_refused_total": (lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_REFUSED),
     "ringmq_write_segment_waits_total": (lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_SEGMENT_WAITS),
+    "ringmq_write_dispatch_waits_total": (lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_DISPATCH_WAITS),
     "ringmq_flush_syncs_total": (lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_SYNCS),
     "ringmq_flush_timeouts_total": (lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_TIMEOUTS),
     "ringmq_dispatch_records_total": (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_RECORDS),

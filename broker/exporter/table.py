@@ -88,6 +88,7 @@ METRICS = {
         Metric("ringmq_write_requests_total", COUNTER, "Sends taken by the write worker"),
         Metric("ringmq_write_refused_total", COUNTER, "Sends refused by the write worker"),
         Metric("ringmq_write_segment_waits_total", COUNTER, "Times the next log file was not there yet"),
+        Metric("ringmq_write_dispatch_waits_total", COUNTER, "Batches that waited because dispatch was 64 MiB behind"),
         Metric("ringmq_flush_syncs_total", COUNTER, "Syncs of the commit log"),
         Metric("ringmq_flush_sync_seconds_total", COUNTER, "Time spent in them"),
         Metric("ringmq_flush_timeouts_total", COUNTER, "Sends answered FLUSH_DISK_TIMEOUT"),

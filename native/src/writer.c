@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "append_window.h"
 #include "bytes.h"
@@ -15,7 +16,10 @@ enum {
     SEGMENT_POLL_MS = 5,
     SEGMENT_WAIT_MS = 5000, /* as stock waits for a new file */
     CLOCK_EVERY = 16,       /* busy batches between two looks at the clock */
+    DISPATCH_NAP_NS = 200000,
+    DISPATCH_NAPS = 25, /* of one batch: 5 ms */
 };
+#define DISPATCH_BEHIND_MAX ((uint64_t)64 << 20)
 
 /* --- journal ------------------------------------------------------------------------------------------ */
 
@@ -337,6 +341,29 @@ static void park(struct rmq_writer *w, int64_t left_ns)
     rmq_role_wait(w->plane, RMQ_ROLE_WRITE, timeout_ms);
 }
 
+static int is_dispatch_late(const struct rmq_writer *w)
+{
+    const struct rmq_watermarks *marks = w->plane->watermarks;
+    uint64_t dispatched = rmq_load_relaxed(&marks->dispatched_offset);
+    if (rmq_confirm_offset(marks) < dispatched + DISPATCH_BEHIND_MAX)
+        return 0;
+    return dispatched >= rmq_load_relaxed(&w->header->readable_from) &&
+           rmq_load_relaxed(&marks->stop_requested) < RMQ_STOP_WRITE;
+}
+
+/* Where requests come faster than dispatch can follow, what is acknowledged would be visible later and later. Each batch
+ * waits a little then, so that dispatch gets its share of the CPUs; never long, dispatch may be dead. What was recovered
+ * at the start is not waited for. */
+static void wait_for_dispatch(struct rmq_writer *w)
+{
+    if (!is_dispatch_late(w))
+        return;
+    w->role->counters[RMQ_WRITE_DISPATCH_WAITS]++;
+    struct timespec span = {.tv_nsec = DISPATCH_NAP_NS};
+    for (int i = 0; i < DISPATCH_NAPS && is_dispatch_late(w); i++)
+        nanosleep(&span, NULL);
+}
+
 int rmq_writer_run(struct rmq_writer *w, int64_t budget_ns)
 {
     int64_t end_ns = rmq_mono_ns() + budget_ns;
@@ -344,6 +371,8 @@ int rmq_writer_run(struct rmq_writer *w, int64_t budget_ns)
     for (unsigned turn = 1;; turn++) {
         rmq_store_relaxed(&w->role->progress, w->role->progress + 1);
         int taken = step(w);
+        if (taken)
+            wait_for_dispatch(w);
         if (taken && turn % CLOCK_EVERY)
             continue;
         int64_t left_ns = end_ns - rmq_mono_ns();

@@ -30,6 +30,7 @@
 #define RMQ_WRITE_STALE_DROPPED 10     /* requests of a dead producer generation */
 #define RMQ_WRITE_WINDOW_MISSES 11     /* batches that reached beyond the populated window */
 #define RMQ_WRITE_TOO_FEW_REPLICAS 12  /* of those refused: nothing was appended because replicas were lacking */
+#define RMQ_WRITE_DISPATCH_WAITS 13    /* batches after which dispatch was too far behind to go on at once */
 
 struct rmq_writer;
 
