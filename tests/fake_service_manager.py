@@ -57,12 +57,14 @@ class FakeServiceManager:
     def wait_for(self, wanted: Callable[[dict[str, str]], bool], timeout_s: float = 30.0) -> dict[str, str]:
         """The first message that is wanted, among those not looked at yet; what comes before it is dropped."""
         deadline = time.monotonic() + timeout_s
+        dropped: list[dict[str, str]] = []
         while True:
             while self.said:
                 message = self.said.pop(0)
                 if wanted(message):
                     return message
-            assert time.monotonic() < deadline, f"not heard within {timeout_s} s"
+                dropped.append(message)
+            assert time.monotonic() < deadline, f"not heard within {timeout_s} s, but {dropped[-20:]}"
             self.hear(0.1)
 
     def spawn(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:

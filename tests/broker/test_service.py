@@ -1,7 +1,6 @@
 """A broker under a service manager: ready after its own question, signs of life, listeners over a restart."""
 
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from ringmq.broker.health import Readiness
 from ringmq.broker.service_report import ServiceReport, is_sign_due, status_text
 from ringmq.cli.main import main
 from ringmq.ipc.notify import ServiceManager
+from ringmq.loadtest.stock import free_broker_port
 from ringmq.store import markers
 from tests.broker.exporter_kit import kit
 from tests.drill.settings import SMALL_STORE
@@ -49,7 +49,11 @@ class Service:
         settings: dict[str, object] = {**SMALL_STORE}
         command += [word for item in settings.items() for word in ("--set", "=".join(map(str, item)))]
         self.process = self.manager.spawn([*command, *more], self.log)
-        return self.manager.wait_for(lambda message: "READY" in message, 60)
+        try:
+            return self.manager.wait_for(lambda message: "READY" in message, 90)
+        except AssertionError as error:
+            status = self.process.poll()
+            raise AssertionError(f"{error}; exit status {status}\n{self.log.read_text(errors='replace')}") from None
 
     def stop(self) -> int:
         assert self.process is not None
@@ -58,20 +62,13 @@ class Service:
 
 
 @pytest.fixture
-def service(tmp_path: Path, free_port_pair: int) -> Iterator[Service]:
-    one = Service(tmp_path, free_port_pair)
+def service(tmp_path: Path) -> Iterator[Service]:
+    one = Service(tmp_path, free_broker_port())
     yield one
     if one.process is not None and one.process.poll() is None:
         one.process.kill()
         one.process.wait(10)
     one.manager.close()
-
-
-@pytest.fixture
-def free_port_pair() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_ready_restart_and_readers(service: Service) -> None:

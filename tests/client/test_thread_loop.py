@@ -34,6 +34,7 @@ from ringmq.remoting.command import RemotingCommand, encode_frame
 from tests.client.fake_broker import Deed, FakeBroker
 from tests.client.test_gevent import ANSWER_AFTER_S, SlowCluster
 from tests.client.threaded_cluster import threaded_cluster
+from tests.waiting import wait_until
 
 Drive = Callable[[Callable[[], Awaitable[Any]]], Any]
 
@@ -205,12 +206,17 @@ def test_many_threads_have_requests_in_flight_on_one_connection() -> None:
 
 
 def test_an_interrupt_leaves_the_client_whole() -> None:
+    def interrupt_when_it_waits() -> None:
+        wait_until(lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) >= 2, "both queues are asked", 40)
+        time.sleep(0.3)  # span
+        os.kill(os.getpid(), signal.SIGINT)
+
     with threaded_cluster(topics={"T": 2}) as cluster, blocking.Consumer("T", cluster.namesrv, "g") as consumer:
         began = time.monotonic()
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Thread(target=interrupt_when_it_waits).start()
         with pytest.raises(KeyboardInterrupt):
-            consumer.poll(timeout_ms=60_000)
-        assert time.monotonic() - began < 30
+            consumer.poll(timeout_ms=90_000)
+        assert time.monotonic() - began < 60
         with blocking.Producer(cluster.namesrv) as producer:
             producer.send(Message("T", b"x"))
         assert [m.body for m in consumer.poll(timeout_ms=20_000)] == [b"x"]

@@ -160,14 +160,15 @@ class Machine:
         main = int(self.prop(unit, "MainPID"))
         found = {}
         for process in psutil.Process(self._leader).children():
-            with contextlib.suppress(psutil.Error, FileNotFoundError, IndexError):
+            with contextlib.suppress(psutil.Error, FileNotFoundError, IndexError, ValueError):
                 numbers = Path(f"/proc/{process.pid}/status").read_text().partition("NSpid:")[2].split("\n")[0].split()
                 if int(numbers[-1]) != main:
                     continue
                 found["main"] = process
                 for child in process.children():
-                    words = child.cmdline()
-                    found[words[words.index("-m") + 2]] = child
+                    module, name = child.cmdline()[-3:-1]  # a child that has not been changed by exec yet is its parent
+                    if module.startswith("ringmq."):
+                        found[name] = child
         return found
 
     def journal(self, unit: str, *, lines: int = 400) -> str:
