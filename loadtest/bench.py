@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ringmq.loadtest.bench_report import document, print_table, write_plot
 from ringmq.loadtest.ceilings import measure_ceiling
+from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.ha_pairs import start_pair
 from ringmq.loadtest.measurement import CEILING, RINGMQ, STOCK, Measurement
 from ringmq.loadtest.rows import Context, Row
@@ -185,6 +186,7 @@ def context_of(options: argparse.Namespace) -> Context:
     return context
 
 
+@ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the table, write `bench.json` and `bench.svg`. 1 when a row of RingMQ did not count."""
     options = parse(arguments)

@@ -25,6 +25,7 @@ from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, comp
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.loadtest.checker import Checker, Violation
 from ringmq.loadtest.drill_reads import QUEUES, TOPIC, id_of, max_offset, pull
+from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.running import RunningBroker
 
 IN_FLIGHT_PER_QUEUE = 4
@@ -297,6 +298,7 @@ async def run_drill(
 @click.option("--blows", type=click.IntRange(1), default=1000, show_default=True, help="Kills and stops.")
 @click.option("--sync/--async", "sync", default=True, show_default=True, help="SYNC_FLUSH or ASYNC_FLUSH.")
 @click.option("--store", type=click.Path(path_type=Path), help="Store folder; default: a temporary one.")
+@ended_by_sigterm()
 def main(seed: int, blows: int, sync: bool, store: Path | None) -> None:
     """Kill and stop workers under load; exit status 1 when a promise was broken."""
     flush = "SYNC_FLUSH" if sync else "ASYNC_FLUSH"

@@ -25,6 +25,7 @@ from pathlib import Path
 import click
 
 from ringmq.loadtest.checker import Violation
+from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.ha_drill_faults import NEEDS_DISK, NEEDS_NETWORK, WEIGHTS, Fault, Striker, plan_faults
 from ringmq.loadtest.ha_drill_group import HaGroup, Node
 from ringmq.loadtest.ha_drill_load import HaLoad
@@ -197,6 +198,7 @@ def run_drill(
     "--only", multiple=True, type=click.Choice(list(WEIGHTS)), help="These kinds of faults alone; repeatable."
 )
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the stores go; default: a temporary folder.")
+@ended_by_sigterm()
 def main(seed: int, rounds: int, sync: bool, auto: bool, only: tuple[str, ...], folder: Path | None) -> None:
     """Hurt a master and its slave under load; exit status 1 when a promise was broken."""
     possible = tuple(kind for kind in kinds_possible() if not (auto and kind == "master loses tail"))

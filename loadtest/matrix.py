@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ringmq.loadtest.bench_report import machine
+from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.matrix_cells import Cell, Outcome, all_cells, run_cell
 from ringmq.loadtest.matrix_report import table, write_plots
 from ringmq.loadtest.rows import Context
@@ -80,6 +81,7 @@ def context_of(options: argparse.Namespace) -> Context:
     return context
 
 
+@ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the table, write `matrix.json`, `matrix.md` and `matrix.svg`. 1 when a cell was not correct."""
     options = parse(arguments)

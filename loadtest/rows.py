@@ -43,6 +43,7 @@ class Context:
     idle_connections: int = 1000
     idle_seconds: float = 10.0
     check_keys: int = 64
+    settle_ms: int = SETTLED_MS  # how late queues and index may be complete
     open_rate: float | None = None  # messages/s; None: half of stock's best rate so far
     best_rate: dict[str, float] = field(default_factory=dict)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -104,7 +105,7 @@ def found_again(check: Report) -> bool:
 
 
 def send_measurement(report: Report, *, in_time: bool) -> Measurement:
-    """A send row counts when everything acknowledged was found again; with `in_time` within SETTLED_MS."""
+    """A send row counts when everything acknowledged was found again; with `in_time` within `settle_ms`."""
     check = report["check"]
     notes = []
     if report["errors"]:
@@ -132,7 +133,7 @@ def send_row(row: str, command: str, **options: object) -> Run:
             check=True,
             read_back=True,
             check_keys=context.check_keys,
-            settle_ms=SETTLED_MS,
+            settle_ms=context.settle_ms,
             warmup=context.warmup_s,
             seconds=context.seconds,
             **{"topic": context.topic(row), "messages": context.messages_max, **options},
@@ -182,7 +183,7 @@ def open_loop_row(context: Context, target: Target) -> Measurement:
         create=True,
         check=True,
         read_back=True,
-        settle_ms=SETTLED_MS,
+        settle_ms=context.settle_ms,
         connections=64,
         depth=256,
         rate=rate,

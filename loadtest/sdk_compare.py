@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringmq.loadtest.bench_report import Document, goal_documents, goal_text, machine, number_text, summary_document
+from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.measurement import PEER, RINGMQ, Goal, Measurement, summarize
 from ringmq.loadtest.running import RunningBroker
 from ringmq.loadtest.sdk_bench import BATCH
@@ -215,6 +216,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+@ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the table, write `bench.json`. 1 when a row of ours has no run that counts."""
     options = parse(arguments)

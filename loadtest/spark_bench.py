@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.measurement import Measurement
 from ringmq.loadtest.spark_report import document, markdown_table, print_table, write_plot
 from ringmq.loadtest.spark_rows import SparkRow
@@ -65,6 +66,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+@ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the table, write `bench.json`, `bench.md` and `bench.svg`. 1 when a row has no run that counts."""
     options = parse(arguments)

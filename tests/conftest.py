@@ -4,7 +4,9 @@
 them together, and what takes longest begins first.
 """
 
-from collections.abc import Iterator
+import contextlib
+import os
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,8 @@ LONGEST_FIRST = (
     "ha/test_policies.py",
 )
 POOL = pytest.StashKey["ServerPool"]()
+LOG_TAIL_BYTES = 3000
+LOGS_SHOWN = 4
 
 
 def group_of(path: Path) -> str:
@@ -68,3 +72,27 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Behind the folders that share servers nobody needs them: what follows measures time and memory."""
     if POOL in item.session.stash and (nextitem is None or group_of(nextitem.path) != SHARING_GROUP):
         item.session.stash[POOL].close()
+
+
+def logs_written(folder: Path, since_s: float) -> list[Path]:
+    """Logs of servers below a folder of tests that have changed since a moment, the newest first."""
+    found: list[tuple[float, Path]] = []
+    for where, _, names in os.walk(folder):
+        for path in (Path(where, name) for name in names if name == "log" or name.endswith(".log")):
+            with contextlib.suppress(OSError):
+                found.append((path.stat().st_mtime, path))
+    return [path for changed, path in sorted(found, reverse=True) if changed >= since_s]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Beside a failure stands what the servers said meanwhile."""
+    report = yield
+    if report.failed:
+        base: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        for path in logs_written(base, call.start)[:LOGS_SHOWN]:
+            tail = path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+            report.sections.append((f"end of {path.relative_to(base)}", tail))
+    return report

@@ -1,4 +1,4 @@
-"""How the suite is spread over workers (`tests/conftest.py`)."""
+"""How the suite is spread over workers, and what it shows of a failure (`tests/conftest.py`)."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -39,3 +39,12 @@ def test_a_group_is_run_by_one_worker(pytester: pytest.Pytester) -> None:
     assert all(len(names) == 1 for names in workers.values()), workers
     assert workers["test_a"] == workers["test_b"]
     assert len(set().union(*workers.values())) == 2
+
+
+def test_a_failure_shows_what_servers_said(pytester: pytest.Pytester) -> None:
+    tests = pytester.mkdir("tests")
+    (tests / "conftest.py").write_text((HERE / "conftest.py").read_text())
+    said = 'def test_it(tmp_path):\n    (tmp_path / "store.log").write_text("disk on fire")\n    assert False\n'
+    (tests / "test_x.py").write_text(said)
+    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist", str(tests))
+    done.stdout.fnmatch_lines(["*end of *store.log*", "disk on fire"])

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.growth.bench import RESERVE_BYTES, Bench, GrowthError, Point, Scenario
 from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak_values
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
@@ -139,6 +140,7 @@ def _tell(bench: Bench, scenario: Scenario, point: Point) -> None:
     bench.say(f"  {scenario.name:15} {point.at:>8g} {scenario.axis:15} {rate:>12,.0f} msg/s{mark}  {measured.note}")
 
 
+@ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and write. 1 when a goal was missed or a point did not count."""
     options = parse(arguments)

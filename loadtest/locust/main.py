@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.running import RunningBroker
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
@@ -55,6 +56,7 @@ def make_topic(namesrv: str, users: int) -> None:
     subprocess.run([*words, "--queues", queues], check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
+@ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; locust's exit status."""
     options = parse(arguments)

@@ -34,6 +34,7 @@ def small_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
         warmup_s=0.05,
         messages_max=4000,
         check_keys=4,
+        settle_ms=30_000,
     )
     settings: dict[str, str | int | bool] = {"mappedFileSizeCommitLog": 16 << 20, "diskMaxUsedSpaceRatio": 95}
     return Bench(context, settings, soak_s=3.0, soak_rate=500.0, say=lambda text: None)

@@ -29,6 +29,7 @@ def context(tmp_path: Path) -> Context:
         messages_max=20_000,
         stall_s=1.0,
         stock_warmup_s=0.4,
+        settle_ms=30_000,
     )
 
 

@@ -1,0 +1,30 @@
+"""A measurement that is told to end leaves nothing running."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.waiting import wait_until
+
+
+def test_a_terminated_bench_stops_its_broker(tmp_path: Path) -> None:
+    words = ["--rows", "1x1", "--systems", "ringmq", "--rounds", "1", "--seconds", "60", "--folder", str(tmp_path)]
+    with (tmp_path / "said").open("wb") as said:
+        bench = subprocess.Popen([sys.executable, "-m", "ringmq.loadtest.bench", *words], stdout=said, stderr=said)
+    started: list[psutil.Process] = []
+
+    def is_loaded() -> bool:
+        assert bench.poll() is None, (tmp_path / "said").read_text()
+        started[:] = psutil.Process(bench.pid).children(recursive=True)
+        return any(child.name() == "ringmq-load" for child in started)
+
+    try:
+        wait_until(is_loaded, "the load runs", 60)
+        bench.terminate()
+        assert bench.wait(60) == 128 + 15
+        wait_until(lambda: not any(child.is_running() for child in started), "nothing of it runs any more")
+    finally:
+        bench.kill()
+        bench.wait()
