@@ -287,11 +287,22 @@ class Consumer:
         messages = self._inbox.take_nowait(max_messages)
         if not messages:
             messages = await self._wait_for_messages(max_messages, timeout_ms)
-        for interceptor in self._interceptors if messages else ():
-            interceptor.before_consume(self.group, messages)
+        try:
+            for interceptor in self._interceptors if messages else ():
+                interceptor.before_consume(self.group, messages)
+        except BaseException:
+            self._take_back(messages)
+            raise
         if self._auto_ack:
             self._handed_over += messages  # the list itself is the caller's
         return messages
+
+    def _take_back(self, messages: list[MessageExt]) -> None:
+        for queue in queue_of(messages[0], self.group):
+            reader = self._readers.get(queue)
+            if reader is not None:
+                self._inbox.take_back(reader.shelf, messages)
+                return
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages; returns how many were open (not those of queues given away or left by a seek)."""

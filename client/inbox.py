@@ -92,6 +92,12 @@ class Inbox:
                 return messages
         return []
 
+    def take_back(self, shelf: Shelf, messages: list[MessageExt]) -> None:
+        """What `take_nowait` gave has not reached the application: it comes first again."""
+        shelf.messages.extendleft(reversed(messages))
+        self._account(shelf, len(messages), sum([len(message.body) for message in messages]))
+        self._offer(shelf, len(messages))
+
     def claim(self) -> Delivery | None:
         """One message to be handled, None when there is none now; `returned` must follow. Of an exclusive inbox nothing
         else comes from its shelf before `release`."""

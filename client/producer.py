@@ -368,7 +368,7 @@ class Producer:
     async def _send_all(self, messages: Iterable[Message], pipeline: int) -> list[SendResult]:
         results: list[SendResult] = []
         waiting: deque[_Begun] = deque()
-        failure: SendError | None = None
+        failure: Exception | None = None
 
         async def finish_oldest() -> None:
             nonlocal failure
@@ -379,7 +379,11 @@ class Producer:
 
         try:
             for message in messages:
-                request = self._prepared(message)
+                try:
+                    request = self._prepared(message)
+                except Exception as error:  # a bad message, or an interceptor that does not let it pass
+                    failure = error
+                    break
                 while len(waiting) >= pipeline:
                     await finish_oldest()
                 while (begun := self._begin_nowait(request)) is None and waiting:
@@ -394,7 +398,7 @@ class Producer:
                     waiting.append(begun)
             while waiting:
                 await finish_oldest()
-        finally:  # empty unless cancelled or refused a bad message
+        finally:  # empty unless cancelled, or `messages` itself failed
             for left in waiting:
                 self._room.give_back(len(left.request.body))
                 _conclude(left.request, None, CancelledError())

@@ -17,7 +17,7 @@ from ringmq.client.errors import RingmqError
 from ringmq.client.interceptors import TransactionEnd, run_quietly
 from ringmq.client.namespaces import without_namespace
 from ringmq.client.producer import Producer
-from ringmq.client.runtime import Task, call_outside, create_task, gather
+from ringmq.client.runtime import Task, call_outside, create_task, wait
 from ringmq.client.send_result import SendResult, SendStatus
 from ringmq.remoting import properties as names
 from ringmq.remoting.client_headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
@@ -32,6 +32,7 @@ log = logging.getLogger("ringmq.client")
 
 CHECKS_MAX = 64  # at a time; what is not answered now, the broker asks again
 END_TIMEOUT_MS = 3000
+CHECKS_WAIT_S = 3.0
 
 
 class TransactionState(Enum):
@@ -88,8 +89,12 @@ class TransactionProducer(Producer):
         return TransactionResult(sent, state, await self._end_own(message, sent, state), error)
 
     async def close(self) -> None:
-        """Wait for checks under way, then as `Producer.close`."""
-        await gather(*self._checks, return_exceptions=True)
+        """Wait for checks under way, at most 3 s (the broker asks the next member of the group), then as
+        `Producer.close`."""
+        checks: list[Task[None]] = list(self._checks)
+        await wait(checks, CHECKS_WAIT_S)
+        for check in checks:
+            check.cancel()
         await super().close()
 
     async def _end_own(self, message: Message, sent: SendResult, state: TransactionState) -> bool:

@@ -286,6 +286,16 @@ async def test_one_failure_among_many_is_raised_after_the_rest_is_through() -> N
         assert len(cluster.broker.queues["T", 0]) == 20
 
 
+async def test_a_bad_message_among_many_is_raised_after_those_before_it_are_through() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        await producer.send(Message("T", b"first"))
+        many = [Message("T", b"%d" % i) for i in range(20)]
+        many[10] = Message("", b"nowhere")
+        with pytest.raises(ValueError, match="topic"):
+            await producer.send_all(many)
+        assert len(cluster.broker.queues["T", 0]) == 11
+
+
 async def test_one_way_waits_for_nothing(eventually: Any) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
         await producer.send_oneway(Message("T", b"x"))

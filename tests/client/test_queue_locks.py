@@ -1,6 +1,12 @@
 """When an ordered consumer asks for its locks, and how long it believes in them."""
 
+import asyncio
+from typing import Any, cast
+
+from ringmq.client.lock_keeper import LockKeeper
 from ringmq.client.queue_locks import BELIEVED_S, RENEW_INTERVAL_S, LockBook
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_queue import MessageQueue
 
 ONE, TWO, OTHER = MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0)
@@ -48,3 +54,37 @@ def test_a_lock_that_another_member_may_have_had_is_told() -> None:
     assert book.answered([ONE], [ONE], 60.0, 60.0) == [ONE], "it had expired here"
     assert book.answered([TWO], [TWO], 60.0, 60.0) == [], "not wanted (any more)"
     assert LockBook().next_due_s(5.0) == RENEW_INTERVAL_S
+
+
+async def test_a_renewal_under_way_comes_before_the_unlocking() -> None:
+    asked: list[int] = []
+    granted = asyncio.Event()
+
+    class Route:
+        def known(self, topic: str) -> "Route":
+            return self
+
+        def master_address(self, broker: str) -> str:
+            return "a:1"
+
+    class Client:
+        async def call(self, address: str, code: int, **rest: Any) -> RemotingCommand:
+            asked.append(code)
+            if code == RequestCode.LOCK_BATCH_MQ:
+                await granted.wait()
+            return RemotingCommand(0)
+
+    keeper = LockKeeper(cast(Any, Client()), cast(Any, Route()), "g", "c", lambda queue: None)
+    keeper.want(ONE)
+    running = asyncio.create_task(keeper.run())
+    await asyncio.sleep(0)  # poll
+    while not asked:
+        await asyncio.sleep(0)  # poll
+    giving = asyncio.create_task(keeper.give_back([ONE]))
+    for _ in range(10):
+        await asyncio.sleep(0)  # poll
+    assert asked == [RequestCode.LOCK_BATCH_MQ]
+    granted.set()
+    await asyncio.wait_for(giving, 5)
+    assert asked == [RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ]
+    running.cancel()

@@ -20,6 +20,7 @@ from ringmq.client.retry import RetryPolicy
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import MessageExt
+from ringmq.remoting.message_queue import MessageQueue
 from tests.client.fake_broker import FakeCluster, refuse
 
 
@@ -145,3 +146,30 @@ async def test_interceptors_see_what_is_taken_and_acknowledged(cluster: FakeClus
         assert consumer.ack(messages) == 1
         assert consumer.ack(messages) == 0
     assert log[1:] == [("a", "ack", [b"x"])]
+
+
+class Objecting(Interceptor):
+    """Lets nothing pass the first time."""
+
+    def __init__(self) -> None:
+        self.objections = 1
+
+    def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
+        if self.objections:
+            self.objections -= 1
+            raise RuntimeError("not now")
+
+
+async def test_what_an_interceptor_kept_back_comes_again(cluster: FakeCluster) -> None:
+    settings = ConnectionSettings(interceptors=(Objecting(),))
+    async with Producer(cluster.namesrv) as producer:
+        one: MessageQueue = (await producer.queues("T"))[0]
+        for body in (b"1", b"2", b"3"):
+            await producer.send(Message("T", body), queue=one)
+    async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, settings=settings) as consumer:
+        with pytest.raises(RuntimeError, match="not now"):
+            await consumer.poll(2, timeout_ms=5000)
+        taken: list[bytes] = []
+        while len(taken) < 3:
+            taken += [message.body for message in await consumer.poll(2, timeout_ms=5000)]
+    assert taken == [b"1", b"2", b"3"]
