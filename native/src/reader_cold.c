@@ -244,6 +244,7 @@ void rmq_redo_run(struct rmq_reader *r)
                 p->hold = hold;
                 return;
             }
+            c->stalled_ns = 0;
             rmq_hold_release(r, &hold);
         }
         r->redo_head = p->next;

@@ -57,6 +57,7 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
         stall(r, c, c->cold_count < RMQ_COLD_MAX ? RMQ_STALL_RING : RMQ_STALL_COLD);
         return 0;
     }
+    c->stalled_ns = 0; /* another role may have taken the send that waited: the next one's time begins anew */
     return c->state == RMQ_CONNECTION_OPEN;
 }
 

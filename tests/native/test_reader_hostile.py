@@ -5,6 +5,7 @@ import struct
 import time
 
 import pytest
+from plane_kit import LIVE
 from reader_kit import MakeKit, ReaderKit, connected, pull_frame, send_frame
 from waiting import wait_until
 
@@ -207,3 +208,26 @@ def test_successor_waits_for_its_predecessors_requests(make_kit: MakeKit) -> Non
         assert client.is_quiet(0.2)
         kit.start("write")
         assert client.answer().code == 0
+
+
+def test_a_send_that_waited_and_went_to_control_gives_its_time_to_no_other(make_kit: MakeKit) -> None:
+    kit = make_kit(request_slots=8)
+    topic = kit.wide_topic(b"TopicB")
+    kit.start("read")
+    with connected(kit) as first, connected(kit) as client:
+        first.send(*(send_frame("TopicA", b"x", opaque=number) for number in range(8)))
+        wait_until(lambda: kit.header.request[0].head == 8, "the ring is full")
+        client.send(send_frame("TopicB", b"waits"))
+        wait_until(lambda: kit.counter(lib.RMQ_READ_STALLS), "the reader stalls")
+        lib.rmq_topic_set(kit.plane, topic, 0)
+        time.sleep(0.5)  # span
+        kit.start("write")
+        assert len({first.answer().opaque for _ in range(8)}) == 8
+        record, _ = kit.take()
+        lib.rmq_topic_set(kit.plane, topic, LIVE | 6 | 4 << 8 | 4 << 24)
+        kit.verdict(record, lib.RMQ_VERDICT_REDO)
+        assert client.answer().code == 0
+        assert client.ask(send_frame("TopicB", b"at once")).code == 0
+    queued = kit.header.latency[lib.RMQ_ROLE_READ][lib.RMQ_READ_LATENCY_QUEUED]
+    wait_until(lambda: sum(queued.counts) == 10, "all are counted")
+    assert queued.sum_ns < 400_000_000
