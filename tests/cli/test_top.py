@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Callable
 from fcntl import ioctl
 from pathlib import Path
 from struct import pack
@@ -90,8 +91,8 @@ def test_long_tables_are_cut_and_what_is_wrong_stands_out() -> None:
     assert max(len(line) for line in text.splitlines()) <= 100
 
 
-def terminal(arguments: list[str], done: str, seconds: float = 30.0) -> list[str]:
-    """What a terminal of 100x40 shows when the command has shown `done`; then ^C."""
+def terminal(arguments: list[str], is_done: Callable[[list[str]], bool], seconds: float = 60.0) -> list[str]:
+    """What a terminal of 100x40 shows as soon as `is_done`; then ^C."""
     child, descriptor = pty.fork()
     if child == 0:
         os.environ["TERM"] = "xterm-256color"
@@ -100,7 +101,7 @@ def terminal(arguments: list[str], done: str, seconds: float = 30.0) -> list[str
     shown = pyte.Screen(100, 40)
     stream = pyte.ByteStream(shown)
     deadline = time.monotonic() + seconds
-    while not any(done in line for line in shown.display) and time.monotonic() < deadline:
+    while not is_done(shown.display) and time.monotonic() < deadline:
         if select.select([descriptor], [], [], 0.2)[0]:
             stream.feed(os.read(descriptor, 65_536))
     lines = [line.rstrip() for line in shown.display]
@@ -116,9 +117,11 @@ def test_a_broker_on_a_terminal_and_as_json(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "store", {**settings, "brokerName": "orders-a"}) as broker:
         with RawClient(broker.address) as client:
             client.send("Orders", b"x" * 100)
-        lines = terminal(["top", "--url", broker.metrics_url, "--interval", "0.3"], "write")
+        title = "orders-a of DefaultCluster  ready  takes sends"
+        arguments = ["top", "--url", broker.metrics_url, "--interval", "0.3"]
+        lines = terminal(arguments, lambda shown: shown[0].startswith(title) and any("write" in row for row in shown))
         text = "\n".join(lines)
-        assert lines[0].startswith("orders-a of DefaultCluster  ready  takes sends")
+        assert lines[0].startswith(title), text
         assert "Orders" in text and "Workers" in text and "Slaves" not in text
         command = [sys.executable, "-m", "ringmq.cli.main", "top", "--url", broker.metrics_url + "/metrics", "--once"]
         once = subprocess.run(
