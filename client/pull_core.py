@@ -37,8 +37,8 @@ UNKNOWN_SUBSCRIPTION_CODES = frozenset(
 @dataclass(frozen=True, slots=True)
 class PullOptions:
     """Bounds. Times in ms. Per queue: `buffered_max` messages and `buffered_bytes_max` wait for the application,
-    `unacked_max` are delivered and not acknowledged. Over all queues: `inbox_max` messages and `inbox_bytes_max` wait.
-    A pull that is under way when a bound is reached may go over it by what it brings."""
+    `unacked_max` are not acknowledged, whether they wait or have been handed out. Over all queues: `inbox_max` messages
+    and `inbox_bytes_max` wait. A pull that is under way when a bound is reached may go over it by what it brings."""
 
     batch_count: int = 32
     suspend_ms: int = 15_000
@@ -128,11 +128,11 @@ class PullCore:
             self.window.seek(offset)
 
     def has_room(self, buffered: int, buffered_bytes: int) -> bool:
-        """Whether to pull, by what of the queue the inbox holds."""
+        """Whether to pull, by what of the queue the inbox holds: that may all be handed out before the next look."""
         options = self._options
         assert self.window is not None
-        if self.window.open_count - buffered >= options.unacked_max:
-            if not self._unacked_warned:
+        if self.window.open_count >= options.unacked_max:
+            if self.window.open_count - buffered >= options.unacked_max and not self._unacked_warned:
                 self._unacked_warned = True
                 log.warning("%s: %d messages are not acknowledged; no more are read", self.queue, options.unacked_max)
             return False
