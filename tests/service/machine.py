@@ -22,6 +22,8 @@ ROOT = Path(__file__).parent.parent.parent
 INSTALLED = ROOT / "build" / "service-root"
 """What `systemd/install` makes, kept between runs."""
 BOOT_TIMEOUT_S = 60.0
+WITH_CGROUPS = 'mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@"'
+"""A container's /sys may come without them."""
 
 
 def why_not_here() -> str:
@@ -91,7 +93,8 @@ class Machine:
             (self.root / "etc" / name).unlink(missing_ok=True)
         (self.root / "etc" / "machine-id").write_text("5e1f7e57000000000000000000000001\n")
         shutil.rmtree(self.root / "var/log/journal", ignore_errors=True)
-        command = ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"]
+        command = ["unshare", "--mount", "sh", "-c", WITH_CGROUPS, "sh"]
+        command += ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"]
         command += ["--machine=ringmq-test", "--console=pipe", f"--directory={self.root}", "systemd.unit=basic.target"]
         with (self._folder / "console").open("wb") as console:
             self._nspawn = subprocess.Popen(
