@@ -56,7 +56,7 @@ class FakeMaster:
 
     def cut(self) -> None:
         """Close the connections that stand."""
-        for link in self._links:
+        for link in list(self._links):  # whoever is cut may be back before the loop has ended
             with contextlib.suppress(OSError):
                 link.shutdown(socket.SHUT_RDWR)
 
