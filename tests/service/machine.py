@@ -101,6 +101,8 @@ class Machine:
                 command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
             )
         self.wait(self._is_up, "the machine has booted", BOOT_TIMEOUT_S)
+        # A boot does it after a change of /usr only.
+        self.run("systemd-sysusers ringmq.conf && systemd-tmpfiles --create ringmq.conf", show=False)
 
     def _is_up(self) -> bool:
         assert self._nspawn is not None
@@ -173,6 +175,14 @@ class Machine:
                     if module.startswith("ringmq."):
                         found[name] = child
         return found
+
+    def all_words(self) -> str:
+        """The command lines of everything that runs inside."""
+        lines = []
+        for process in psutil.Process(self._leader).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                lines.append(" ".join(process.cmdline()))
+        return "\n".join(lines)
 
     def journal(self, unit: str, *, lines: int = 400) -> str:
         """What the unit has said, and systemd about it."""
