@@ -224,13 +224,10 @@ class Producer:
     async def send_all(
         self, messages: Iterable[Message] | AsyncIterable[Message], *, pipeline: int = 256
     ) -> list[SendResult]:
-        """Send each message as its own request, up to `pipeline` of them in flight; results in the given order.
-
-        The first failure is raised after everything in flight has come back.
-        """
-        if isinstance(messages, AsyncIterable):
-            return await self._send_all([message async for message in messages], pipeline)
-        return await self._send_all(messages, pipeline)
+        """Send each message as its own request, up to `pipeline` of them in flight; results in the given order. The
+        first failure is raised after everything in flight has come back."""
+        given = [message async for message in messages] if isinstance(messages, AsyncIterable) else messages
+        return await self._send_all(given, pipeline)
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer: whether it was stored is not known. Raises `SendError` when it could not leave."""
