@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.stock import free_broker_port
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from tests.ha.raw_slave import RawSlave, ha_port
@@ -55,8 +56,7 @@ def sending(client: RawClient, body: bytes) -> Iterator[list[RemotingCommand]]:
 
 
 def test_a_master_that_waits_for_nobody_starts_ha_at_the_first_connection(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = free_broker_port()
     with RunningBroker(tmp_path / "store", SMALL, port=port) as broker:
         assert "ha" not in broker.worker_pids()
         assert ha_port(broker) == port + 1, "haListenPort is by default listenPort + 1"

@@ -35,6 +35,8 @@ def why_not_here() -> str:
         return f"not installed: {', '.join(absent)} (package systemd-container)"
     if not Path("/usr/bin/python3").exists() or not Path("/usr/lib/systemd/systemd").exists():
         return "this system has no systemd or no Python of its own"
+    if subprocess.run(["unshare", "--user", "true"], capture_output=True).returncode != 0:
+        return "user namespaces, which the units' hardening uses, are refused here (as in a chroot)"
     return ""
 
 

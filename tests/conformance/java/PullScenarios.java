@@ -67,6 +67,7 @@ final class PullScenarios {
         consumer.start();
         Collection<MessageQueue> queues = consumer.fetchMessageQueues(topic);
         MessageQueue queue = queues.iterator().next();
+        Clients.await(10, () -> maxOffset(producer, queue) == 20); // a group without offsets begins at the end
         consumer.assign(queues);
         Map<String, Object> seen = new LinkedHashMap<>();
         seen.put("offsetForTimestamp", consumer.offsetForTimestamp(queue, middle));
@@ -82,6 +83,14 @@ final class PullScenarios {
         producer.send(SendScenarios.message(topic, null, null, "last"));
         seen.put("fromEnd", poll(consumer, 1, 10));
         return seen;
+    }
+
+    private static long maxOffset(DefaultMQProducer producer, MessageQueue queue) {
+        try {
+            return producer.maxOffset(queue);
+        } catch (Exception notYet) {
+            return -2;
+        }
     }
 
     private static long committed(DefaultLitePullConsumer consumer, MessageQueue queue) {
