@@ -5,6 +5,7 @@ find its end, whole records without a ConsumeQueue unit included. Of a stock bro
 the end: they never go beyond its own confirm offset.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ log = logging.getLogger("ringmq.spark_bridge")
 
 DISPATCH_WAIT_S: Final = 2.0
 EVERYTHING: Final = 1 << 62
+LOOKS_MAX: Final = 5
 MAPPED_FILES_MAX = 16384  # a plan looks three times at each queue; a process may have 65,530 mappings
 
 
@@ -116,15 +118,22 @@ class StoreCatalog:
 
     def _take_look(self) -> _Look:
         with readable(self._root):
-            place = self._place()
-            marks = self._dispatched_watermarks()  # first: what is listed afterwards is at least as new
-            store = MessageStore(config_without_index(self._root), MAPPED_FILES_MAX)
-            check_log(store.commit_log)
-            end, tails = self._end(marks, store)
-            files = store.commit_log.files
-            begin = max(files.min_offset, marks.min_offset)
-            index = LogIndex(store, LogSpan(min(begin, end), min(end, files.end_offset)), tails)
-            return _Look(place, store, index, tails, {})
+            for _ in range(LOOKS_MAX - 1):
+                # What was listed is taken away meanwhile by a broker that recovers, or by retention.
+                with contextlib.suppress(FileNotFoundError):
+                    return self._look()
+            return self._look()
+
+    def _look(self) -> _Look:
+        place = self._place()
+        marks = self._dispatched_watermarks()  # first: what is listed afterwards is at least as new
+        store = MessageStore(config_without_index(self._root), MAPPED_FILES_MAX)
+        check_log(store.commit_log)
+        end, tails = self._end(marks, store)
+        files = store.commit_log.files
+        begin = max(files.min_offset, marks.min_offset)
+        index = LogIndex(store, LogSpan(min(begin, end), min(end, files.end_offset)), tails)
+        return _Look(place, store, index, tails, {})
 
     def _place(self) -> BrokerPlace:
         check_folder(self._root)

@@ -1,5 +1,6 @@
 """The catalog of a store: where it ends, whoever owns it, and what is said of a store that cannot be read."""
 
+import itertools
 import os
 import shutil
 import tarfile
@@ -20,6 +21,7 @@ from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 from ringmq.spark_bridge.store_catalog import StoreCatalog
 from ringmq.store import markers
 from ringmq.store.broker_name import write_broker_name
+from ringmq.store.commit_log import CommitLog
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import recover
 from ringmq.store.store_lock import StoreLock
@@ -270,4 +272,22 @@ def _odd_size(root: Path) -> None:
 def test_a_store_that_is_none(made: MadeStore, spoil: Callable[[Path], None], message: str) -> None:
     spoil(made.root)
     with pytest.raises(ReadError, match=message):
+        catalog_of(made.root).queues()
+
+
+@pytest.mark.parametrize("vanished", [1, 100])
+def test_a_file_that_goes_between_listing_and_reading_is_looked_at_again(
+    made: MadeStore, monkeypatch: pytest.MonkeyPatch, vanished: int
+) -> None:
+    left = itertools.count(vanished, -1)
+
+    def check_log(log: CommitLog) -> None:
+        if next(left) > 0:
+            raise FileNotFoundError(2, "gone", "00000000000001048576")
+
+    monkeypatch.setattr(store_catalog, "check_log", check_log)
+    if vanished == 1:
+        assert catalog_of(made.root).queues()
+        return
+    with pytest.raises(ReadError, match="00000000000001048576 is not there"):
         catalog_of(made.root).queues()
