@@ -291,7 +291,8 @@ class Consumer:
             for interceptor in self._interceptors if messages else ():
                 interceptor.before_consume(self.group, messages)
         except BaseException:
-            self._take_back(messages)
+            if messages:
+                self._take_back(messages)
             raise
         if self._auto_ack:
             self._handed_over += messages  # the list itself is the caller's
