@@ -11,11 +11,13 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ringmq.broker.consumers import ConsumerTable
-from ringmq.broker.producers import ProducerTable
 from ringmq.ipc.segment import segment_path
+
+if TYPE_CHECKING:  # who only reads the report needs no tables
+    from ringmq.broker.consumers import ConsumerTable
+    from ringmq.broker.producers import ProducerTable
 
 PART = "report"
 PERIOD_MS = 1000

@@ -15,8 +15,8 @@ from ringmq.broker.run_config import read_run_config, store_config, write_run_co
 from ringmq.broker.slave_role import SlaveRole
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables import load_state
+from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.supervisor_core import EXIT_RESTART_STORE
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
 from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader

@@ -7,10 +7,12 @@ from __future__ import annotations
 import ipaddress
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ringmq.broker.ports import PlanePort
 from ringmq.ha.orders import Order, order_bytes
+
+if TYPE_CHECKING:
+    from ringmq.broker.ports import PlanePort
 
 FREE, READY, TRANSFER = 0, 1, 2
 STATE_WORDS = {FREE: "down", READY: "ready", TRANSFER: "transfer"}

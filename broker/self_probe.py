@@ -1,4 +1,7 @@
-"""The broker asks itself, as a client would: one send that waits for nobody, or a pull where sends are refused."""
+"""The broker asks itself, as a client would: one send that waits for nobody, or a pull where sends are refused.
+
+The headers of the two requests are imported by the probe: the main process needs them only when it already serves.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,10 @@ from dataclasses import dataclass
 
 from ringmq.ha.broker_line import BrokerLine
 from ringmq.remoting.address import address_text, host_from_here
-from ringmq.remoting.client_headers import PullMessageRequestHeader, SendMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.names import BENCHMARK_TOPIC
-from ringmq.remoting.request_headers import encode_short_send_header
 
 TOPIC = BENCHMARK_TOPIC
 """The one system topic that every broker has, that clients may send to, and that nobody waits on."""
@@ -80,6 +81,9 @@ def address_to_ask(listener: socket.socket) -> str:
 
 
 def _send_command() -> RemotingCommand:
+    from ringmq.remoting.client_headers import SendMessageRequestHeader
+    from ringmq.remoting.request_headers import encode_short_send_header
+
     header = SendMessageRequestHeader(
         producer_group="SELF_TEST_P_GROUP",
         topic=TOPIC,
@@ -98,6 +102,8 @@ def _send_command() -> RemotingCommand:
 
 
 def _pull_command() -> RemotingCommand:
+    from ringmq.remoting.client_headers import PullMessageRequestHeader
+
     header = PullMessageRequestHeader(
         consumer_group=GROUP,
         topic=TOPIC,

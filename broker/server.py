@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 
 from ringmq.broker import appends, plane_setup
@@ -39,13 +38,13 @@ from ringmq.broker.tables import load_into
 from ringmq.broker.take_over import TakeOverError, take_over_notices
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_ENGINE_REFUSED, EXIT_UNCLEAN_STOP
 from ringmq.ipc.kept_sockets import KeptSockets
 from ringmq.ipc.notify import service_manager
 from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
 from ringmq.ipc.supervisor import Supervisor, make_event_fds
-from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_ENGINE_REFUSED, EXIT_UNCLEAN_STOP
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store import markers, store_order
@@ -214,12 +213,18 @@ def ensure_first_segments(config: BrokerConfig, root: Path, append_offset: int) 
         raise StartError(f"{directory}: the log file of {size} bytes cannot be made: {os.strerror(-code)}")
 
 
+def _own_name() -> str:
+    from importlib.metadata import version  # a slow import, and most stores are marked already
+
+    return f"ringmq {version('ringmq')}"
+
+
 def leave_marks(plane: Plane, root: Path, broker_name: str) -> None:
     """Mark the store as running; without the marks the next start could not tell how this run ended."""
     try:
         markers.write_boot_marker(root)
         markers.write_abort(root, os.getpid())
-        write_format(root, f"ringmq {version('ringmq')}")
+        write_format(root, _own_name)
         write_broker_name(root, broker_name)
     except OSError as error:
         remove_segments(plane.name)

@@ -6,9 +6,9 @@ what is decided then is in `flush_shell` and `dispatch_shell`. NAME stands in th
 
 import sys
 
+from ringmq.ipc.exit_status import EXIT_USAGE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, opened, run_role
-from ringmq.ipc.supervisor_core import EXIT_USAGE
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, WorkerSpec, open_worker
 from ringmq.native import ffi, lib
 

@@ -124,7 +124,7 @@ def _run(
         from ringmq.broker.server import ServeOptions, log
         from ringmq.broker.server import serve as serve_broker
         from ringmq.broker.start_error import StartError
-        from ringmq.ipc.supervisor_core import EXIT_BAD_CONFIG
+        from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
         from ringmq.store.store_lock import StoreLockedError
     except ImportError as error:
         raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error

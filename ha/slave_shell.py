@@ -22,9 +22,9 @@ from ringmq.ha.master_calls import MasterCalls
 from ringmq.ha.orders import Master, OrderError, news_bytes, order_of
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import SlaveCore
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, opened
-from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_RESTART_STORE
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store.config import StoreConfig

@@ -5,8 +5,8 @@ NAME is `ha` on a master, which sends its log to slaves, and `ha-slave` on a sla
 
 import sys
 
+from ringmq.ipc.exit_status import EXIT_USAGE
 from ringmq.ipc.role_loop import RoleError
-from ringmq.ipc.supervisor_core import EXIT_USAGE
 from ringmq.ipc.worker import WorkerSpec, open_worker
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ringmq.ipc.supervisor_core import EXIT_ENGINE_REFUSED
+from ringmq.ipc.exit_status import EXIT_ENGINE_REFUSED
 from ringmq.native import ffi, lib
 
 SLICE_NS = 250_000_000

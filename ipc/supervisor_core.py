@@ -15,14 +15,13 @@ stopped in the same way, and `restart_wanted` says that the store is to be opene
 from dataclasses import dataclass, field
 from signal import SIGTERM
 
-EXIT_CLEAN = 0
-EXIT_UNCLEAN_STOP = 71
-EXIT_WORKER_KEEPS_DYING = 70
-EXIT_RESTART_STORE = 72
-EXIT_USAGE = 64
-EXIT_ENGINE_REFUSED = 69
-EXIT_BAD_CONFIG = 78
-EXIT_NOT_RESTARTABLE = (EXIT_USAGE, EXIT_ENGINE_REFUSED, EXIT_BAD_CONFIG)  # starting again cannot help
+from ringmq.ipc.exit_status import (
+    EXIT_CLEAN,
+    EXIT_NOT_RESTARTABLE,
+    EXIT_RESTART_STORE,
+    EXIT_UNCLEAN_STOP,
+    EXIT_WORKER_KEEPS_DYING,
+)
 
 BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000

@@ -21,9 +21,9 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 from ringmq.ipc.kept_sockets import KeptSockets, ListeningSocket
 from ringmq.ipc.notify import service_manager
-from ringmq.ipc.supervisor_core import EXIT_BAD_CONFIG
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.core import RouteRegistry
 from ringmq.namesrv.handlers import NamesrvHandlers

@@ -5,6 +5,7 @@ are used. A store without the file comes from a stock broker, or from a RingMQ b
 does not look at the file.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ringmq.store import layout, markers
@@ -34,10 +35,10 @@ def check_format(root: Path) -> None:
         )
 
 
-def write_format(root: Path, writer: str) -> None:
-    """Mark the store with our number; a store that has it already is left alone."""
+def write_format(root: Path, writer: Callable[[], str]) -> None:
+    """Mark the store with our number and who writes it; a store that has the number already is left alone."""
     if read_format(root) != FORMAT:
-        markers.replace_file(root / layout.FORMAT_MARKER, f"{FORMAT} {writer}\n".encode())
+        markers.replace_file(root / layout.FORMAT_MARKER, f"{FORMAT} {writer()}\n".encode())
 
 
 def _read(root: Path) -> tuple[int, str]:

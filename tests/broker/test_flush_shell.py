@@ -9,8 +9,8 @@ import pytest
 
 from ringmq.broker.flush_shell import FlushShell
 from ringmq.broker.server import finish
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.ipc.plane import Capacity, Plane
-from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.native import lib
 from ringmq.store import markers
 from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint

@@ -19,9 +19,9 @@ from ringmq.broker import plane_setup, server
 from ringmq.broker.config import BrokerConfig, changed
 from ringmq.broker.server import ServeOptions, StartError, serve
 from ringmq.cli.main import main
+from ringmq.ipc.exit_status import EXIT_BAD_CONFIG, EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name
-from ringmq.ipc.supervisor_core import EXIT_BAD_CONFIG, EXIT_CLEAN, EXIT_UNCLEAN_STOP
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib

@@ -1,11 +1,13 @@
-"""A worker's exit status tells the supervisor whether starting again can help."""
+"""What a worker's process costs at its start, and what its exit status tells the supervisor."""
 
 import errno
+import subprocess
+import sys
 
 import pytest
 
 from ringmq.broker.worker import RoleError, opened
-from ringmq.ipc.supervisor_core import EXIT_ENGINE_REFUSED, EXIT_NOT_RESTARTABLE
+from ringmq.ipc.exit_status import EXIT_ENGINE_REFUSED, EXIT_NOT_RESTARTABLE
 from ringmq.native import ffi
 
 
@@ -26,3 +28,17 @@ def test_a_refused_engine_is_not_started_again(number: int) -> None:
 def test_other_failures_are_tried_again() -> None:
     assert failed(errno.ENOMEM, needs_engine=True).status == 1
     assert failed(errno.EACCES, needs_engine=False).status == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "unwanted"),
+    [
+        ("ringmq.broker.worker", "ringmq.ipc.supervisor_core ringmq.remoting.command ringmq.store.recovery"),
+        ("ringmq.broker.server", "ringmq.remoting.client_headers ringmq.broker.consumers importlib.metadata"),
+    ],
+)
+def test_a_start_does_not_pay_for_what_it_does_not_use(entry: str, unwanted: str) -> None:
+    """Six processes start one after another while nobody is served."""
+    script = f"import sys, {entry}; print(*(name for name in {unwanted.split()} if name in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert not loaded.stdout.split()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.ipc.supervisor_core import EXIT_UNCLEAN_STOP
+from ringmq.ipc.exit_status import EXIT_UNCLEAN_STOP
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.command import RemotingCommand

@@ -17,10 +17,10 @@ from ringmq.ha import handshake, slave_shell
 from ringmq.ha.orders import LinkNews, Master, news_of, order_bytes
 from ringmq.ha.slave_events import NO_LIMIT
 from ringmq.ha.slave_shell import SlaveShell
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.ipc.supervisor import make_event_fds
-from ringmq.ipc.supervisor_core import EXIT_CLEAN, EXIT_RESTART_STORE
 from ringmq.native import ffi, lib
 from ringmq.store.store_order import CUT, REBASE, StoreOrder, read_order
 from tests.waiting import wait_until

@@ -1,10 +1,12 @@
 """The supervisor's decisions, without processes."""
 
-from ringmq.ipc.supervisor_core import (
+from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
     EXIT_RESTART_STORE,
     EXIT_UNCLEAN_STOP,
     EXIT_WORKER_KEEPS_DYING,
+)
+from ringmq.ipc.supervisor_core import (
     START_FAILURES_MAX,
     Effect,
     Exited,

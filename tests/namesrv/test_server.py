@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.ipc.supervisor_core import EXIT_BAD_CONFIG
+from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.handlers import NamesrvHandlers
 from ringmq.namesrv.server import NamesrvServer

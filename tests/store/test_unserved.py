@@ -131,10 +131,10 @@ def test_progress_files_that_say_nonsense_count_as_no_progress(basic_copy: Path)
 def test_a_format_of_a_newer_ringmq_is_refused(tmp_path: Path) -> None:
     assert read_format(tmp_path) == 0
     check_format(tmp_path)
-    write_format(tmp_path, "ringmq 0.1.0")
+    write_format(tmp_path, lambda: "ringmq 0.1.0")
     assert (tmp_path / "ringmq.format").read_text() == f"{FORMAT} ringmq 0.1.0\n"
     inode = (tmp_path / "ringmq.format").stat().st_ino
-    write_format(tmp_path, "ringmq 0.2.0")
+    write_format(tmp_path, lambda: "ringmq 0.2.0")
     assert (tmp_path / "ringmq.format").stat().st_ino == inode, "one of the same format leaves it"
     check_format(tmp_path)
     (tmp_path / "ringmq.format").write_text("7 ringmq 9.1.0\n")

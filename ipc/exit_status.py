@@ -1,0 +1,10 @@
+"""Exit statuses of the broker and its workers, those of sysexits.h where one fits (docs/operating.md)."""
+
+EXIT_CLEAN = 0
+EXIT_UNCLEAN_STOP = 71
+EXIT_WORKER_KEEPS_DYING = 70
+EXIT_RESTART_STORE = 72
+EXIT_USAGE = 64
+EXIT_ENGINE_REFUSED = 69
+EXIT_BAD_CONFIG = 78
+EXIT_NOT_RESTARTABLE = (EXIT_USAGE, EXIT_ENGINE_REFUSED, EXIT_BAD_CONFIG)  # starting again cannot help
