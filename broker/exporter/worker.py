@@ -7,6 +7,7 @@ workers whose CPU it shares.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 import threading
@@ -52,9 +53,11 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     pages = pages_of(plane, read_run_config(Path(spec.config_path)), beats)
     server = ExporterServer(socket.socket(fileno=os.dup(spec.listen_fds[0])), pages)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": LOOK_S}, daemon=True).start()
+    bell = os.eventfd(0)
+    stop.on_set = lambda: os.eventfd_write(bell, 1)
     role.state = STATE_SERVING
     while not stop.is_set:
-        time.sleep(LOOK_S)  # poll
+        select.select([bell], [], [], LOOK_S)
         role.progress += 1
         beats.observe(plane, time.monotonic_ns() // 1_000_000)
         server.close_late()

@@ -4,16 +4,18 @@ import contextlib
 import json
 import signal
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from ringmq.broker.exporter import server
+from ringmq.broker.exporter import server, worker
 from ringmq.broker.exporter.server import ExporterServer, Pages
 from ringmq.loadtest.running import RunningBroker
 from tests.broker.exporter_kit import samples, value
@@ -177,3 +179,23 @@ def test_connections_and_their_lives_are_bounded(bare: tuple[ExporterServer, int
         connection.close()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
         assert answer.read() == b"scrape 1\n"
+
+
+def test_a_stop_is_heard_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "LOOK_S", 60.0)
+    monkeypatch.setattr(worker.os, "nice", lambda by: by)
+    monkeypatch.setattr(worker, "read_run_config", lambda path: None)
+    monkeypatch.setattr(worker, "Heartbeats", lambda: SimpleNamespace(observe=lambda plane, now_ms: None))
+    monkeypatch.setattr(worker, "pages_of", lambda plane, config, beats: None)
+    role = SimpleNamespace(state=0, progress=0)
+    stop = SimpleNamespace(is_set=False, on_set=None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        spec = SimpleNamespace(role=0, config_path="", listen_fds=(listener.fileno(),))
+        plane = SimpleNamespace(role=lambda number: role)
+        serving = threading.Thread(target=worker.serve, args=(spec, plane, stop), daemon=True)
+        serving.start()
+        wait_until(lambda: role.state == worker.STATE_SERVING, "the worker serves")
+        stop.is_set = True
+        stop.on_set()
+        serving.join(20)
+    assert role.state == worker.STATE_STOPPING
