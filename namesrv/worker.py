@@ -5,7 +5,6 @@ registration, which they repeat at once when their connection ends.
 """
 
 import asyncio
-import contextlib
 import os
 import socket
 import sys
@@ -26,11 +25,15 @@ async def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         stopped.set()
     server = NamesrvServer(NamesrvConfig(kv_config_path=spec.extra.get("kv_config_path", "")))
     await server.start(socket.socket(fileno=os.dup(spec.listen_fds[0])))
-    plane.role(spec.role).state = STATE_SERVING
-    while not stopped.is_set():
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopped.wait(), BEAT_S)
-        plane.role(spec.role).progress += 1
+    role = plane.role(spec.role)
+    role.state = STATE_SERVING
+
+    def beat() -> None:
+        role.progress += 1
+        loop.call_later(BEAT_S, beat)
+
+    beat()
+    await stopped.wait()
     stop.on_set = None  # a second signal must not reach a loop that is closed
     await server.close()
 
