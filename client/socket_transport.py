@@ -72,7 +72,7 @@ class SocketTransport:
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
         self._high_bytes = RECEIVE_BYTES
-        self._paused = self._sending = self._closing = False
+        self._paused = self._sending = self._closing = self._ended = False
         self._failure: BaseException | None = None
 
     def set_write_buffer_limits(self, high: int) -> None:
@@ -121,8 +121,10 @@ class SocketTransport:
                 self._failure = self._failure or error
                 break
         with self._loop.entered():
-            self._closing = True
-            self._socket.close()
+            self._closing = self._ended = True
+            self._shut()
+            if not self._sending:
+                self._socket.close()
             self._protocol.connection_lost(self._failure)
 
     def _take(self, received: bytes) -> None:
@@ -172,7 +174,9 @@ class SocketTransport:
             raise
         finally:
             self._sending = False
-            if self._closing:
+            if self._ended:  # not before: a `send` on its way into the system would meet whose file has the number now
+                self._socket.close()
+            elif self._closing:
                 self._shut()
 
     def _send_bytes(self, data: bytes) -> None:
@@ -193,7 +197,7 @@ class SocketTransport:
         self._shut()
 
     def _shut(self) -> None:
-        """The receiving thread wakes up and ends the connection."""
+        """The receiving thread wakes up and ends the connection; one that sends fails."""
         self._outgoing.clear()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -28,6 +28,7 @@ from ringmq.client import (
 from ringmq.client.local_offsets import OffsetFileError
 from ringmq.client.monitor import Wakes
 from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.socket_transport import SocketTransport
 from ringmq.client.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
@@ -420,3 +421,71 @@ def test_a_start_that_fails_leaves_no_thread(tmp_path: Path) -> None:
         with pytest.raises(OffsetFileError):
             consumer.start()
     assert not [t.name for t in threading.enumerate() if "consumer failing" in t.name]
+
+
+class HeldSocket:
+    """A socket whose `send` waits until `go_on`; the server has hung up."""
+
+    def __init__(self) -> None:
+        self.sending, self.go_on = threading.Event(), threading.Event()
+        self.said: list[str] = []
+
+    def recv(self, size: int) -> bytes:
+        assert self.sending.wait(20)
+        return b""
+
+    def send(self, data: bytes) -> int:
+        self.sending.set()
+        assert self.go_on.wait(20)
+        self.said.append("sent")
+        return len(data)
+
+    def shutdown(self, how: int) -> None:
+        self.said.append("shut down")
+
+    def close(self) -> None:
+        self.said.append("closed")
+
+
+class Silent:
+    """A protocol that only notes its end."""
+
+    def __init__(self) -> None:
+        self.is_lost = False
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        self.is_lost = True
+
+
+def test_a_socket_is_not_closed_under_a_thread_that_sends() -> None:
+    loop, held, protocol = ThreadLoop("held"), HeldSocket(), Silent()
+    transport = SocketTransport(loop, cast(socket.socket, held), protocol, None)
+
+    def send() -> None:
+        with loop.entered():
+            transport.write(b"x")
+            loop._run_soon()
+
+    sender, receiver = threading.Thread(target=send), threading.Thread(target=transport.receive)
+    for thread in (sender, receiver):
+        thread.start()
+    receiver.join(20)
+    assert protocol.is_lost
+    assert held.said == ["shut down"], "the number of a closed socket may be another file's at once"
+    held.go_on.set()
+    sender.join(20)
+    assert held.said == ["shut down", "sent", "closed"]
+
+
+def test_what_was_left_to_send_goes_with_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    loop = ThreadLoop("ended")
+    ours, server = socket.socketpair()
+    transport = SocketTransport(loop, ours, Silent(), None)
+    with loop.entered():
+        transport.write(b"handed to the client's own thread")
+    server.close()
+    transport.receive()
+    loop.open()
+    loop.run(later(1))
+    loop.close()
+    assert not [record.message for record in caplog.records]
