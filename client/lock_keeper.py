@@ -40,7 +40,7 @@ class LockKeeper:
         self._book = LockBook()
         self._again = Signal()
         self._granted = Signal()
-        self._asking = 0
+        self._asking: set[MessageQueue] = set()
         self._asked = Signal()
 
     def want(self, queue: MessageQueue) -> None:
@@ -67,22 +67,20 @@ class LockKeeper:
                 await self._again.wait(self._book.next_due_s(time.monotonic()))
 
     async def give_back(self, queues: Iterable[MessageQueue]) -> None:
-        """Unlock, so that the next member need not wait for the locks to expire. A renewal that is under way comes
-        first: behind the unlocking it would lock again."""
+        """Unlock, so that the next member need not wait for the locks to expire. A renewal of theirs that is under way
+        comes first: behind the unlocking it would lock again."""
         brokers: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             self._book.drop(queue)
             brokers[queue.broker_name].append(queue)
-        while self._asking:
-            await self._asked.wait()
         await gather(*(self._unlock(found) for found in brokers.values()))
 
     async def _ask(self, broker: str, queues: list[MessageQueue]) -> None:
-        self._asking += 1
+        self._asking.update(queues)
         try:
             await self._ask_broker(broker, queues)
         finally:
-            self._asking -= 1
+            self._asking.difference_update(queues)
             self._asked.wake()
 
     async def _ask_broker(self, broker: str, queues: list[MessageQueue]) -> None:
@@ -105,6 +103,8 @@ class LockKeeper:
         self._granted.wake()
 
     async def _unlock(self, queues: list[MessageQueue]) -> None:
+        while not self._asking.isdisjoint(queues):
+            await self._asked.wait()
         body = LockBatch(self._group, self._client_id, queues).encode()
         try:
             await self._client.call(

@@ -56,35 +56,63 @@ def test_a_lock_that_another_member_may_have_had_is_told() -> None:
     assert LockBook().next_due_s(5.0) == RENEW_INTERVAL_S
 
 
-async def test_a_renewal_under_way_comes_before_the_unlocking() -> None:
-    asked: list[int] = []
-    granted = asyncio.Event()
+class Route:
+    """Every queue's master is named like its broker."""
 
-    class Route:
-        def known(self, topic: str) -> "Route":
-            return self
+    def known(self, topic: str) -> "Route":
+        return self
 
-        def master_address(self, broker: str) -> str:
-            return "a:1"
+    def master_address(self, broker: str) -> str:
+        return broker
 
-    class Client:
-        async def call(self, address: str, code: int, **rest: Any) -> RemotingCommand:
-            asked.append(code)
-            if code == RequestCode.LOCK_BATCH_MQ:
-                await granted.wait()
-            return RemotingCommand(0)
 
-    keeper = LockKeeper(cast(Any, Client()), cast(Any, Route()), "g", "c", lambda queue: None)
+class SlowBrokers:
+    """Notes what each broker is asked; locks are granted when `granted` is set."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.granted = asyncio.Event()
+
+    async def call(self, address: str, code: int, **rest: Any) -> RemotingCommand:
+        self.asked.append((address, code))
+        if code == RequestCode.LOCK_BATCH_MQ:
+            await self.granted.wait()
+        return RemotingCommand(0)
+
+
+async def a_keeper_that_asks(brokers: SlowBrokers) -> tuple[LockKeeper, asyncio.Task[None]]:
+    """For the locks of ONE and OTHER."""
+    keeper = LockKeeper(cast(Any, brokers), cast(Any, Route()), "g", "c", lambda queue: None)
     keeper.want(ONE)
+    keeper.want(OTHER)
     running = asyncio.create_task(keeper.run())
-    await asyncio.sleep(0)  # poll
-    while not asked:
+    while len(brokers.asked) < 2:
         await asyncio.sleep(0)  # poll
+    return keeper, running
+
+
+async def test_a_renewal_under_way_comes_before_the_unlocking() -> None:
+    brokers = SlowBrokers()
+    keeper, running = await a_keeper_that_asks(brokers)
     giving = asyncio.create_task(keeper.give_back([ONE]))
     for _ in range(10):
         await asyncio.sleep(0)  # poll
-    assert asked == [RequestCode.LOCK_BATCH_MQ]
-    granted.set()
+    assert ("a", RequestCode.UNLOCK_BATCH_MQ) not in brokers.asked
+    brokers.granted.set()
     await asyncio.wait_for(giving, 5)
-    assert asked == [RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ]
+    assert brokers.asked[2:] == [("a", RequestCode.UNLOCK_BATCH_MQ)]
+    running.cancel()
+
+
+async def test_a_renewal_of_other_queues_is_not_waited_for() -> None:
+    brokers = SlowBrokers()
+    keeper, running = await a_keeper_that_asks(brokers)
+    await asyncio.wait_for(keeper.give_back([TWO]), 5)
+    giving = asyncio.create_task(keeper.give_back([ONE, MessageQueue("T", "c", 0)]))
+    for _ in range(10):
+        await asyncio.sleep(0)  # poll
+    assert brokers.asked[2:] == [("a", RequestCode.UNLOCK_BATCH_MQ), ("c", RequestCode.UNLOCK_BATCH_MQ)]
+    brokers.granted.set()
+    await asyncio.wait_for(giving, 5)
+    assert brokers.asked[4:] == [("a", RequestCode.UNLOCK_BATCH_MQ)]
     running.cancel()
