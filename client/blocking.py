@@ -9,7 +9,8 @@ import contextlib
 import inspect
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -28,7 +29,7 @@ from ringmq.client.offsets import ConsumeFrom
 from ringmq.client.producer import QueueSelector
 from ringmq.client.queue_reader import PullOptions
 from ringmq.client.retry import RetryPolicy
-from ringmq.client.runtime import each
+from ringmq.client.runtime import Lock, each
 from ringmq.client.send_request import BodyRules, SendRequest
 from ringmq.client.send_result import SendResult
 from ringmq.client.settings import ConnectionSettings
@@ -64,6 +65,7 @@ class _Blocking(Generic[C]):
     def __init__(self, client: C, name: str) -> None:
         self._client = client
         self._loop = ThreadLoop(name)
+        self._ending = Lock()
 
     def __enter__(self) -> Self:
         self.start()
@@ -86,11 +88,30 @@ class _Blocking(Generic[C]):
             raise
 
     def close(self) -> None:
-        """End what is under way as the asyncio client does; a loop over a consumer in another thread ends, too."""
+        """End what is under way as the asyncio client does; a loop over a consumer in another thread ends, too. Called
+        again, from any thread, it returns when the client is closed; a handler or listener of the client, which a close
+        under way may be waiting for, gets its return at once."""
+        self._end(lambda: self._client.__aexit__(None, None, None))
+
+    def _end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Closed by `end`, whoever closes it first."""
+        is_over = True
         try:
-            self._loop.run(self._client.__aexit__(None, None, None))
+            is_over = self._loop.run(self._end_once(end, waits=not self._loop.owns_this_thread))
+        except ClientClosedError:
+            if self._loop.is_open:
+                raise
         finally:
-            self._loop.close()
+            if is_over:
+                self._loop.close()
+
+    async def _end_once(self, end: Callable[[], Coroutine[Any, Any, None]], *, waits: bool) -> bool:
+        """Asyncio clients leave a second close to the first and return. Whether it is over is the result."""
+        if self._ending.held and not waits:
+            return False
+        async with self._ending:
+            await end()
+        return True
 
 
 class Producer(_Blocking[async_producer.Producer]):
@@ -234,12 +255,7 @@ class Consumer(_Blocking[async_consumer.Consumer]):
 
     def close(self, drain_timeout_ms: int | None = None) -> None:
         """Stop reading, let handlers that run finish, commit, leave the group; see the asyncio consumer's `close`."""
-        if self._client.closed:
-            return
-        try:
-            self._loop.run(self._client.close(drain_timeout_ms))
-        finally:
-            self._loop.close()
+        self._end(lambda: self._client.close(drain_timeout_ms))
 
     def run(
         self,
@@ -259,12 +275,8 @@ class Consumer(_Blocking[async_consumer.Consumer]):
             raise TypeError("a blocking consumer needs a plain function as handler")
         runner = self._loop.call(self._client.new_runner, handler, concurrency, timeout_ms, retry)
         watch = self._loop.call(self._loop.create_task, runner.watch(overdue=True))
-        threads = [
-            threading.Thread(target=self._handle, args=(runner, handler), name=f"ringmq handler {n}", daemon=True)
-            for n in range(concurrency)
-        ]
-        for thread in threads:
-            thread.start()
+        for number in range(concurrency):
+            self._loop.start_thread(partial(self._handle, runner, handler), f"handler {number}")
         try:
             self._loop.run(runner.ended())
         except ClientClosedError:

@@ -220,15 +220,15 @@ class Event:
 class Lock:
     """One at a time, in the order of coming: `async with lock`."""
 
-    __slots__ = ("_held", "_waiters")
+    __slots__ = ("_waiters", "held")
 
     def __init__(self) -> None:
-        self._held = False
+        self.held = False
         self._waiters: deque[Future[None]] = deque()
 
     async def __aenter__(self) -> None:
-        if not self._held:
-            self._held = True
+        if not self.held:
+            self.held = True
             return
         waiter: Future[None] = create_future()
         self._waiters.append(waiter)
@@ -250,4 +250,4 @@ class Lock:
             if not waiter.done():
                 waiter.set_result(None)  # the lock stays held, by the next one
                 return
-        self._held = False
+        self.held = False

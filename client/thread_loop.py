@@ -222,18 +222,17 @@ class ThreadLoop:
             self.start_thread(self._do_chores, "tasks")
 
     def close(self) -> None:
-        """Let calls of other threads come to their end, then stop."""
+        """Let calls of other threads come to their end, then stop. May be called again."""
         with self._monitor:
-            if not self._is_open:
-                return
-            self._is_open = False
-            self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
-            for call in list(self._calls):
-                call.cancel()
-            self._chores.notify()
-            self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
-            self._chores.notify()
-            self._outcomes_came.notify()
+            if self._is_open:
+                self._is_open = False
+                self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
+                for call in list(self._calls):
+                    call.cancel()
+                self._chores.notify()
+                self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
+                self._chores.notify()
+                self._outcomes_came.notify()
             threads = self._threads - {threading.current_thread()}
         deadline = time.monotonic() + CLOSE_WAIT_S
         for thread in threads:
@@ -464,6 +463,16 @@ class ThreadLoop:
             raise
 
     # ---- threads ----
+
+    @property
+    def is_open(self) -> bool:
+        """Between `open` and `close`."""
+        return self._is_open
+
+    @property
+    def owns_this_thread(self) -> bool:
+        """Whether this thread is the client's: it works for the client, or runs a callback of the application."""
+        return threading.current_thread() in self._threads
 
     @property
     def is_in_chores(self) -> bool:

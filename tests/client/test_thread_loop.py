@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from ringmq.client import (
     blocking,
     runtime,
     socket_transport,
+    thread_loop,
 )
 from ringmq.client.local_offsets import OffsetFileError
 from ringmq.client.monitor import Wakes
@@ -489,3 +491,69 @@ def test_what_was_left_to_send_goes_with_its_connection(caplog: pytest.LogCaptur
     loop.run(later(1))
     loop.close()
     assert not [record.message for record in caplog.records]
+
+
+@pytest.mark.parametrize("kind", [blocking.Producer, blocking.Cluster, partial(blocking.Consumer, "T")])
+def test_a_client_may_be_closed_again(kind: Callable[[str], Any]) -> None:
+    with threaded_cluster(topics={"T": 2}) as cluster:
+        client = kind(cluster.namesrv)
+        client.close()  # never started
+        client.start()
+        client.close()
+        client.close()
+
+
+@pytest.mark.parametrize("kind", [blocking.Producer, partial(blocking.Consumer, "T")])
+def test_two_threads_that_close_a_client_both_see_it_closed(
+    kind: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(_: FakeBroker, request: RemotingCommand) -> Deed | None:
+        return Deed.SILENCE if request.code == RequestCode.UNREGISTER_CLIENT else None
+
+    monkeypatch.setattr(thread_loop, "CLOSE_WAIT_S", 0.1)
+    told: list[str] = []
+
+    def close() -> None:
+        try:
+            client.close()
+            told.append("closed" if client._client._client.connected_addresses() == [] else "left open")
+        except Exception as error:
+            told.append(repr(error))
+
+    with threaded_cluster(topics={"T": 2}) as cluster, blocking.Producer(cluster.namesrv) as other:
+        client = kind(cluster.namesrv)
+        client.start()
+        if isinstance(client, blocking.Producer):
+            client.send(Message("T", b"x"))
+        cluster.rules.append(slow)
+        closing = [threading.Thread(target=close) for _ in range(3)]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join(20)
+        assert told == ["closed"] * 3
+        cluster.rules.remove(slow)
+        other.send(Message("T", b"y"))
+
+
+def test_a_handler_that_closes_its_consumer_does_not_wait_for_the_close_that_waits_for_it() -> None:
+    handling, closing = threading.Event(), threading.Event()
+
+    def handle(_: Any) -> None:
+        handling.set()
+        assert closing.wait(20)
+        wait_until(lambda: consumer._client.closed, "the close is under way", 20)
+        consumer.close()
+
+    with threaded_cluster(topics={"T": 1}) as cluster, blocking.Producer(cluster.namesrv) as producer:
+        consumer = blocking.Consumer("T", cluster.namesrv, "g", drain_timeout_ms=30_000)
+        consumer.start()
+        running = threading.Thread(target=lambda: consumer.run(handle, concurrency=2))
+        running.start()
+        producer.send(Message("T", b"x"))
+        assert handling.wait(20)
+        began = time.monotonic()
+        closing.set()
+        consumer.close()
+        running.join(20)
+        assert time.monotonic() - began < 20
