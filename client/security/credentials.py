@@ -34,28 +34,20 @@ class Credentials:
 
     def __post_init__(self) -> None:
         for name, value in (("access_key", self.access_key), ("secret_key", self.secret_key)):
-            _check(name, value)
+            check_value(name, value)
         if self.security_token is not None:
-            _check("security_token", self.security_token)
+            check_value("security_token", self.security_token)
 
     @classmethod
-    def from_file(cls, path: str | Path) -> Credentials:
+    def from_file(cls, path: str | Path, *, must_be_private: bool = False) -> Credentials:
         """From lines `accessKey=...`, `secretKey=...` and, where there is one, `securityToken=...`.
 
         `name: value` is read as well, so that the `tools.yml` of stock's `mqadmin` serves. Raises ValueError, which
-        names the file and never shows a value.
+        names the file and never shows a value. A file that every user of the host can read is warned of, or refused
+        with `must_be_private`.
         """
         path = Path(path).expanduser()
-        try:
-            with path.open("rb") as file:
-                data = file.read(FILE_BYTES_MAX + 1)
-                readable_by_others = os.fstat(file.fileno()).st_mode & 0o004
-        except OSError as error:
-            raise ValueError(f"credentials file {path} cannot be read: {error.strerror}") from None
-        if len(data) > FILE_BYTES_MAX:
-            raise ValueError(f"credentials file {path} is over the limit of {FILE_BYTES_MAX} bytes")
-        if readable_by_others:
-            log.warning("credentials file %s can be read by every user of this host: chmod 600", path)
+        data = read_secrets(path, "credentials file", must_be_private=must_be_private)
         try:
             values = {line.name: line.value.strip().strip("\"'") for line in parse_properties(data.decode("utf-8"))}
         except (BadProperties, UnicodeDecodeError):
@@ -81,7 +73,26 @@ class Credentials:
         return cls.from_file(file) if file else None
 
 
-def _check(name: str, value: str) -> None:
+def read_secrets(path: Path, what: str, *, must_be_private: bool) -> bytes:
+    """A file of secrets. Raises ValueError that calls the file `what` and its path."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+            readable_by_others = os.fstat(file.fileno()).st_mode & 0o004
+    except OSError as error:
+        raise ValueError(f"{what} {path} cannot be read: {error.strerror}") from None
+    if len(data) > FILE_BYTES_MAX:
+        raise ValueError(f"{what} {path} is over the limit of {FILE_BYTES_MAX} bytes")
+    if readable_by_others:
+        words = "can be read by every user of this host: chmod 600"
+        if must_be_private:
+            raise ValueError(f"{what} {path} {words}")
+        log.warning("%s %s %s", what, path, words)
+    return data
+
+
+def check_value(name: str, value: str) -> None:
+    """Raise ValueError, which shows the name alone, for what is no key, secret or token."""
     if not value:
         raise ValueError(f"{name} is empty")
     if len(value) > VALUE_CHARS_MAX:
