@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
 from ringmq.client.name_servers import parse_name_servers
+from ringmq.client.namespaces import with_namespace, without_namespace
 from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.admin_bodies import (
     ConsumerConnection,
     ConsumeStats,
@@ -45,6 +47,8 @@ class Admin:
 
     client: RemotingClient
     name_servers: Sequence[str]
+    namespace: str = ""
+    """Names are those within it: `client` translates header fields, what bodies hold is translated here."""
 
     # ---- name servers ----
 
@@ -79,9 +83,9 @@ class Admin:
         return addresses
 
     async def topics(self) -> list[str]:
-        """All topics with a route."""
+        """All topics with a route, of the namespace if there is one."""
         answer = await self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(decode_topic_list(answer.body))
+        return list(self._own_names(decode_topic_list(answer.body)))
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """Where the topic lives, None if nowhere."""
@@ -144,16 +148,17 @@ class Admin:
     # ---- groups ----
 
     async def groups(self) -> dict[str, SubscriptionGroupConfig]:
-        """Every group that any broker knows."""
+        """Every group that any broker knows, of the namespace if there is one."""
         found: dict[str, SubscriptionGroupConfig] = {}
         for address in await self.masters():
             answer = await self._call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
             found = GroupConfigTable.decode(answer.body).groups | found
-        return dict(sorted(found.items()))
+        return {name: found[wire_name] for name, wire_name in self._own_names(found).items()}
 
     async def create_group(self, config: SubscriptionGroupConfig, addresses: Iterable[str]) -> None:
         """Create or change a group on every given broker."""
-        body = write_body(config.to_json())
+        wire_name = with_namespace(self.namespace, config.group_name)
+        body = write_body(replace(config, group_name=wire_name).to_json())
         await self._call_all(addresses, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
 
     async def delete_group(self, group: str, clean_offset: bool, cluster: str | None = None) -> None:
@@ -175,7 +180,8 @@ class Admin:
                     continue
                 raise
             part = ConsumeStats.decode(answer.body)
-            stats.offsets |= part.offsets
+            for queue, entry in part.offsets.items():
+                stats.offsets[queue._replace(topic=without_namespace(self.namespace, queue.topic))] = entry
             stats.consume_tps += part.consume_tps
         return stats
 
@@ -197,6 +203,14 @@ class Admin:
             merged.connections += [entry for entry in part.connections if entry.client_id not in known]
         return merged
 
+    def _own_names(self, wire_names: Iterable[str]) -> dict[str, str]:
+        """Name within the namespace -> as servers know it; names of others are left out."""
+        own = {without_namespace(self.namespace, name): name for name in wire_names if self._is_own(name)}
+        return dict(sorted(own.items()))
+
+    def _is_own(self, wire_name: str) -> bool:
+        return not self.namespace or without_namespace(self.namespace, wire_name) != wire_name
+
     async def _call(
         self, address: str, code: RequestCode, fields: dict[str, str] | None = None, body: bytes = b""
     ) -> RemotingCommand:
@@ -210,10 +224,10 @@ class Admin:
 
 
 @asynccontextmanager
-async def open_admin(namesrv: str) -> AsyncIterator[Admin]:
+async def open_admin(namesrv: str, settings: ConnectionSettings | None = None) -> AsyncIterator[Admin]:
     """An `Admin` for a list of name servers. Raises ValueError for one that is none."""
-    client = RemotingClient()
+    client = RemotingClient(settings)
     try:
-        yield Admin(client, parse_name_servers(namesrv))
+        yield Admin(client, parse_name_servers(namesrv), settings.namespace if settings else "")
     finally:
         await client.close()

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from ringmq.cli.output import client_options, print_line
+from ringmq.cli.access import Access, client_options
+from ringmq.cli.output import print_line
 from ringmq.cli.running import run, until_signalled
 from ringmq.client import ConsumeFrom, Consumer, MessageExt
 
@@ -35,7 +36,7 @@ def consume(
     count: int | None,
     timeout: float | None,
     verbose: bool,
-    namesrv: str,
+    access: Access,
     output: str,
 ) -> None:
     """Print the messages of TOPIC, one body per line, until stopped. With -o json, one object per line."""
@@ -43,7 +44,14 @@ def consume(
     timeout_ms = None if timeout is None else max(1, int(timeout * 1000))
 
     async def work() -> None:
-        consumer = Consumer({topic: tags}, namesrv, group, consume_from=start, timestamp_ms=timestamp_ms)
+        consumer = Consumer(
+            {topic: tags},
+            access.namesrv,
+            group,
+            consume_from=start,
+            timestamp_ms=timestamp_ms,
+            settings=access.settings,
+        )
         await until_signalled(_consume(consumer, count, timeout_ms, output, verbose))
 
     run(work())

@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import open_admin
-from ringmq.cli.output import client_options, print_result, print_rows
+from ringmq.cli.output import print_result, print_rows
 from ringmq.cli.running import run
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.names import SYSTEM_GROUPS, check_group
@@ -21,9 +22,9 @@ def group() -> None:
 @group.command("list")
 @click.option("-a", "--all", "everything", is_flag=True, help="System groups, too.")
 @client_options
-def list_groups(everything: bool, namesrv: str, output: str) -> None:
+def list_groups(everything: bool, access: Access, output: str) -> None:
     """Groups and how many members are connected."""
-    rows = run(_list(namesrv, everything))
+    rows = run(_list(access, everything))
     print_rows(output, rows, ["group", "members", "consumeType", "messageModel", "retryMaxTimes", "enabled"])
 
 
@@ -36,7 +37,7 @@ def list_groups(everything: bool, namesrv: str, output: str) -> None:
 @click.option("--disabled", is_flag=True, help="Pulls are refused.")
 @click.option("--cluster", help="Only this cluster.")
 @client_options
-def create(name: str, namesrv: str, output: str, cluster: str | None, **settings: Any) -> None:
+def create(name: str, access: Access, output: str, cluster: str | None, **settings: Any) -> None:
     """Create a group on all brokers, or change it."""
     config = SubscriptionGroupConfig(
         name,
@@ -46,7 +47,7 @@ def create(name: str, namesrv: str, output: str, cluster: str | None, **settings
         retry_queue_nums=settings["retry_queues"],
         retry_max_times=settings["retry_max_times"],
     )
-    brokers = run(_create(namesrv, config, cluster))
+    brokers = run(_create(access, config, cluster))
     print_result(output, {"group": name, "brokers": brokers}, f"group {name} is on {', '.join(brokers)}")
 
 
@@ -55,9 +56,9 @@ def create(name: str, namesrv: str, output: str, cluster: str | None, **settings
 @click.option("--keep-offsets", is_flag=True, help="Keep how far the group has consumed.")
 @click.option("--cluster", help="Only in this cluster.")
 @client_options
-def delete(name: str, keep_offsets: bool, cluster: str | None, namesrv: str, output: str) -> None:
+def delete(name: str, keep_offsets: bool, cluster: str | None, access: Access, output: str) -> None:
     """Delete a group with its retry and dead-letter topics."""
-    run(_delete(namesrv, name, not keep_offsets, cluster))
+    run(_delete(access, name, not keep_offsets, cluster))
     print_result(output, {"group": name, "deleted": True}, f"group {name} is deleted")
 
 
@@ -65,9 +66,9 @@ def delete(name: str, keep_offsets: bool, cluster: str | None, namesrv: str, out
 @click.argument("name")
 @click.option("--topic", help="Only this topic.")
 @client_options
-def progress(name: str, topic: str | None, namesrv: str, output: str) -> None:
+def progress(name: str, topic: str | None, access: Access, output: str) -> None:
     """How far a group has consumed each queue."""
-    rows = run(_progress(namesrv, name, topic))
+    rows = run(_progress(access, name, topic))
     columns = ["topic", "broker", "queueId", "brokerOffset", "consumerOffset", "lag", "inFlight", "lastConsumedMs"]
     print_rows(output, rows, columns)
     if output == "table":
@@ -77,14 +78,14 @@ def progress(name: str, topic: str | None, namesrv: str, output: str) -> None:
 @group.command()
 @click.argument("name")
 @client_options
-def members(name: str, namesrv: str, output: str) -> None:
+def members(name: str, access: Access, output: str) -> None:
     """The members that are connected now."""
-    rows = run(_members(namesrv, name))
+    rows = run(_members(access, name))
     print_rows(output, rows, ["clientId", "clientAddr", "language", "version"])
 
 
-async def _list(namesrv: str, everything: bool) -> list[dict[str, Any]]:
-    async with open_admin(namesrv) as admin:
+async def _list(access: Access, everything: bool) -> list[dict[str, Any]]:
+    async with open_admin(access.namesrv, access.settings) as admin:
         rows = []
         for name, config in (await admin.groups()).items():
             if name in SYSTEM_GROUPS and not everything:
@@ -103,21 +104,21 @@ async def _list(namesrv: str, everything: bool) -> list[dict[str, Any]]:
         return rows
 
 
-async def _create(namesrv: str, config: SubscriptionGroupConfig, cluster: str | None) -> list[str]:
+async def _create(access: Access, config: SubscriptionGroupConfig, cluster: str | None) -> list[str]:
     check_group(config.group_name)
-    async with open_admin(namesrv) as admin:
+    async with open_admin(access.namesrv, access.settings) as admin:
         addresses = await admin.masters(cluster)
         await admin.create_group(config, addresses)
         return addresses
 
 
-async def _delete(namesrv: str, name: str, clean_offset: bool, cluster: str | None) -> None:
-    async with open_admin(namesrv) as admin:
+async def _delete(access: Access, name: str, clean_offset: bool, cluster: str | None) -> None:
+    async with open_admin(access.namesrv, access.settings) as admin:
         await admin.delete_group(name, clean_offset, cluster)
 
 
-async def _progress(namesrv: str, name: str, topic: str | None) -> list[dict[str, Any]]:
-    async with open_admin(namesrv) as admin:
+async def _progress(access: Access, name: str, topic: str | None) -> list[dict[str, Any]]:
+    async with open_admin(access.namesrv, access.settings) as admin:
         stats = await admin.progress(name, topic)
     if not stats.offsets:
         raise ValueError(f"group {name} has consumed nothing yet" + (f" of topic {topic}" if topic else ""))
@@ -136,8 +137,8 @@ async def _progress(namesrv: str, name: str, topic: str | None) -> list[dict[str
     ]
 
 
-async def _members(namesrv: str, name: str) -> list[dict[str, Any]]:
-    async with open_admin(namesrv) as admin:
+async def _members(access: Access, name: str) -> list[dict[str, Any]]:
+    async with open_admin(access.namesrv, access.settings) as admin:
         online = await admin.connections(name)
     if online is None:
         raise ValueError(f"group {name} has no member online")

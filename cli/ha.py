@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from ringmq.cli.access import Access, in_options, server_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
-from ringmq.cli.output import client_options, print_line, print_result, print_rows
+from ringmq.cli.output import print_line, print_result, print_rows
 from ringmq.cli.running import run, until_signalled
 from ringmq.client.errors import BrokerError, RingmqError
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -30,47 +31,47 @@ def ha() -> None:
 @ha.command()
 @_broker_option
 @click.option("--watch", type=click.FloatRange(0.1), metavar="SECONDS", help="Again and again, until interrupted.")
-@client_options
-def status(broker: str | None, watch: float | None, namesrv: str, output: str) -> None:
+@server_options
+def status(broker: str | None, watch: float | None, access: Access, output: str) -> None:
     """Offsets, lag, state, window and rate of masters and slaves."""
     if watch is None:
-        found = run(_status(namesrv, broker))
+        found = run(_status(access, broker))
         if output == "json":
             print_rows(output, found, [])
         else:
             _print_all(found)
         return
-    run(until_signalled(_watch(namesrv, broker, watch, output)))
+    run(until_signalled(_watch(access, broker, watch, output)))
 
 
 @ha.command()
 @_broker_option
 @_slave_option
-@client_options
-def adopt(broker: str | None, slave_id: int | None, namesrv: str, output: str) -> None:
+@server_options
+def adopt(broker: str | None, slave_id: int | None, access: Access, output: str) -> None:
     """Take over what a slave has and its master has lost. The master closes and opens its store for it."""
-    _decide(namesrv, output, broker, slave_id, ADOPT)
+    _decide(access, output, broker, slave_id, ADOPT)
 
 
 @ha.command()
 @_broker_option
 @_slave_option
-@client_options
-def salvage(broker: str | None, slave_id: int | None, namesrv: str, output: str) -> None:
+@server_options
+def salvage(broker: str | None, slave_id: int | None, access: Access, output: str) -> None:
     """Let the master's log count: the slave puts what it has beyond it into its salvage folder."""
-    _decide(namesrv, output, broker, slave_id, SALVAGE)
+    _decide(access, output, broker, slave_id, SALVAGE)
 
 
 # ---- asking ----
 
 
-async def _status(namesrv: str, broker: str | None) -> list[dict[str, Any]]:
-    async with open_admin(namesrv) as admin:
+async def _status(access: Access, broker: str | None) -> list[dict[str, Any]]:
+    async with open_admin(access.namesrv, access.settings) as admin:
         return await _ask_all(admin, broker)
 
 
-async def _watch(namesrv: str, broker: str | None, seconds: float, output: str) -> None:
-    async with open_admin(namesrv) as admin:
+async def _watch(access: Access, broker: str | None, seconds: float, output: str) -> None:
+    async with open_admin(access.namesrv, access.settings) as admin:
         while True:
             found = await _ask_all(admin, broker)
             if output == "json":
@@ -108,7 +109,7 @@ async def _ask(admin: Admin, address: str) -> HaStatus:
 def _why(error: RingmqError) -> str:
     if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
         return "it does not know this request; ask a stock broker with mqadmin haStatus"
-    return str(error)
+    return in_options(str(error))
 
 
 # ---- printing ----
@@ -168,8 +169,8 @@ def _print_slave(head: str, entry: dict[str, Any]) -> None:
 # ---- deciding ----
 
 
-def _decide(namesrv: str, output: str, broker: str | None, slave_id: int | None, choice: str) -> None:
-    chosen = run(_send_decision(namesrv, broker, slave_id, choice))
+def _decide(access: Access, output: str, broker: str | None, slave_id: int | None, choice: str) -> None:
+    chosen = run(_send_decision(access, broker, slave_id, choice))
     name, divergence = chosen["broker"], chosen["divergence"]
     slave = f"slave {divergence['brokerId']}"
     what = (
@@ -180,8 +181,8 @@ def _decide(namesrv: str, output: str, broker: str | None, slave_id: int | None,
     print_result(output, {"broker": name, "choice": choice, **divergence}, what)
 
 
-async def _send_decision(namesrv: str, broker: str | None, slave_id: int | None, choice: str) -> dict[str, Any]:
-    async with open_admin(namesrv) as admin:
+async def _send_decision(access: Access, broker: str | None, slave_id: int | None, choice: str) -> dict[str, Any]:
+    async with open_admin(access.namesrv, access.settings) as admin:
         waiting: list[tuple[str, str, Divergence]] = []
         for entry in await _ask_all(admin, broker):
             for divergence in entry.get("divergences", ()):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
 Row = Mapping[str, Any]
 
 output_option = click.option(
@@ -19,20 +18,6 @@ output_option = click.option(
     show_default=True,
     help="Form of the result.",
 )
-namesrv_option = click.option(
-    "-n",
-    "--namesrv",
-    envvar="RINGMQ_NAMESRV",
-    default="127.0.0.1:9876",
-    show_default=True,
-    metavar="HOST:PORT[;HOST:PORT]",
-    help="Name servers; also from RINGMQ_NAMESRV.",
-)
-
-
-def client_options(command: F) -> F:
-    """`--namesrv` and `--output`, for every command that talks to a cluster."""
-    return namesrv_option(output_option(command))
 
 
 def print_rows(output: str, rows: Sequence[Row], columns: Sequence[str]) -> None:

@@ -10,8 +10,9 @@ from typing import IO, Any
 
 import click
 
+from ringmq.cli.access import Access, client_options
 from ringmq.cli.arguments import pairs
-from ringmq.cli.output import client_options, print_line, print_result
+from ringmq.cli.output import print_line, print_result
 from ringmq.cli.running import run
 from ringmq.client import Message, Producer, SendResult, compose_message
 
@@ -52,7 +53,7 @@ def produce(
     source: IO[bytes],
     batch: int,
     group: str,
-    namesrv: str,
+    access: Access,
     output: str,
     **form: Any,
 ) -> None:
@@ -66,11 +67,11 @@ def produce(
     if "" in messages:
         raise click.BadParameter("a message must not be empty", param_hint="-m")
     bodies = _given(messages) if messages else _lines(source)
-    run(_produce(namesrv, group, shape, bodies, batch, output, show_each=bool(messages)))
+    run(_produce(access, group, shape, bodies, batch, output, show_each=bool(messages)))
 
 
 async def _produce(
-    namesrv: str,
+    access: Access,
     group: str,
     form: MessageForm,
     bodies: AsyncIterator[list[bytes]],
@@ -80,7 +81,7 @@ async def _produce(
     show_each: bool,
 ) -> None:
     sent, begun = 0, time.monotonic()
-    async with Producer(namesrv, group) as producer:
+    async with Producer(access.namesrv, group, settings=access.settings) as producer:
         async for chunk in bodies:
             messages = [form.message(body, sent + at) for at, body in enumerate(chunk, start=1)]
             for result in await _send(producer, messages, batch):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ringmq.cli.access import in_options
 from ringmq.client.errors import RingmqError
 from ringmq.remoting.errors import RemotingError
 
@@ -21,7 +22,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
     except (RingmqError, RemotingError, ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(in_options(str(error))) from error
 
 
 async def until_signalled(work: Coroutine[Any, Any, None]) -> None:

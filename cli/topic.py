@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import ROUTE_WAIT_S, Admin, no_route, open_admin
 from ringmq.cli.arguments import pairs
-from ringmq.cli.output import client_options, print_result, print_rows
+from ringmq.cli.output import print_result, print_rows
 from ringmq.cli.running import run
 from ringmq.client.errors import RouteError
 from ringmq.remoting.config_beans import TopicConfig
@@ -28,9 +29,9 @@ def topic() -> None:
 @topic.command("list")
 @click.option("-a", "--all", "everything", is_flag=True, help="System, retry and dead-letter topics, too.")
 @client_options
-def list_topics(everything: bool, namesrv: str, output: str) -> None:
+def list_topics(everything: bool, access: Access, output: str) -> None:
     """Topics with their brokers and queues."""
-    rows = run(_list(namesrv, everything))
+    rows = run(_list(access, everything))
     print_rows(output, rows, ["topic", "brokers", "readQueues", "writeQueues", "perm"])
 
 
@@ -45,7 +46,7 @@ def list_topics(everything: bool, namesrv: str, output: str) -> None:
 @click.option("--cluster", help="Only this cluster.")
 @click.option("--broker", metavar="HOST:PORT", help="Only this broker.")
 @client_options
-def create(name: str, namesrv: str, output: str, cluster: str | None, broker: str | None, **settings: Any) -> None:
+def create(name: str, access: Access, output: str, cluster: str | None, broker: str | None, **settings: Any) -> None:
     """Create a topic on all brokers, or change it."""
     queues = settings["queues"]
     config = TopicConfig(
@@ -56,7 +57,7 @@ def create(name: str, namesrv: str, output: str, cluster: str | None, broker: st
         order=settings["order"],
         attributes=pairs(settings["attributes"], "--attribute", "KEY=VALUE"),
     )
-    brokers = run(_create(namesrv, config, cluster, broker))
+    brokers = run(_create(access, config, cluster, broker))
     print_result(
         output,
         {"topic": name, "readQueues": config.read_queue_nums, "writeQueues": config.write_queue_nums}
@@ -69,32 +70,32 @@ def create(name: str, namesrv: str, output: str, cluster: str | None, broker: st
 @click.argument("name")
 @click.option("--cluster", help="Only in this cluster.")
 @client_options
-def delete(name: str, cluster: str | None, namesrv: str, output: str) -> None:
+def delete(name: str, cluster: str | None, access: Access, output: str) -> None:
     """Delete a topic and its messages from all brokers."""
-    run(_delete(namesrv, name, cluster))
+    run(_delete(access, name, cluster))
     print_result(output, {"topic": name, "deleted": True}, f"topic {name} is deleted")
 
 
 @topic.command()
 @click.argument("name")
 @client_options
-def route(name: str, namesrv: str, output: str) -> None:
+def route(name: str, access: Access, output: str) -> None:
     """Where a topic lives."""
-    rows = run(_route(namesrv, name))
+    rows = run(_route(access, name))
     print_rows(output, rows, ["cluster", "broker", "addresses", "readQueues", "writeQueues", "perm"])
 
 
 @topic.command()
 @click.argument("name")
 @client_options
-def status(name: str, namesrv: str, output: str) -> None:
+def status(name: str, access: Access, output: str) -> None:
     """The offsets of a topic's queues."""
-    rows = run(_status(namesrv, name))
+    rows = run(_status(access, name))
     print_rows(output, rows, ["broker", "queueId", "minOffset", "maxOffset", "messages", "lastUpdateMs"])
 
 
-async def _list(namesrv: str, everything: bool) -> list[dict[str, Any]]:
-    async with open_admin(namesrv) as admin:
+async def _list(access: Access, everything: bool) -> list[dict[str, Any]]:
+    async with open_admin(access.namesrv, access.settings) as admin:
         names = [name for name in await admin.topics() if everything or not _is_hidden(name)]
         hidden = set() if everything else await _server_names(admin)
         names = [name for name in names if name not in hidden]
@@ -128,9 +129,9 @@ def _summary(name: str, found: TopicRouteData) -> dict[str, Any]:
     }
 
 
-async def _create(namesrv: str, config: TopicConfig, cluster: str | None, broker: str | None) -> list[str]:
+async def _create(access: Access, config: TopicConfig, cluster: str | None, broker: str | None) -> list[str]:
     check_topic(config.topic_name)
-    async with open_admin(namesrv) as admin:
+    async with open_admin(access.namesrv, access.settings) as admin:
         addresses = [broker] if broker else await admin.masters(cluster)
         if not await admin.create_topic(config, addresses):
             click.echo(
@@ -141,13 +142,13 @@ async def _create(namesrv: str, config: TopicConfig, cluster: str | None, broker
         return addresses
 
 
-async def _delete(namesrv: str, name: str, cluster: str | None) -> None:
-    async with open_admin(namesrv) as admin:
+async def _delete(access: Access, name: str, cluster: str | None) -> None:
+    async with open_admin(access.namesrv, access.settings) as admin:
         await admin.delete_topic(name, cluster)
 
 
-async def _route(namesrv: str, name: str) -> list[dict[str, Any]]:
-    async with open_admin(namesrv) as admin:
+async def _route(access: Access, name: str) -> list[dict[str, Any]]:
+    async with open_admin(access.namesrv, access.settings) as admin:
         found = await admin.route(name)
         if found is None:
             raise RouteError(no_route(name))
@@ -166,8 +167,8 @@ async def _route(namesrv: str, name: str) -> list[dict[str, Any]]:
     ]
 
 
-async def _status(namesrv: str, name: str) -> list[dict[str, Any]]:
-    async with open_admin(namesrv) as admin:
+async def _status(access: Access, name: str) -> list[dict[str, Any]]:
+    async with open_admin(access.namesrv, access.settings) as admin:
         stats = await admin.topic_stats(name)
     return [
         {

@@ -85,6 +85,25 @@ def test_messages_go_in_and_come_out(ringmq: Run, topic: str) -> None:
     assert sum(row["messages"] for row in status) == 2
 
 
+def test_a_namespace_has_names_of_its_own(ringmq: Run, topic: str) -> None:
+    ns, group = ("--namespace", f"ns{topic}"), f"g_{topic}"
+    ringmq("topic", "create", topic, "-q", "1", *ns)
+    ringmq("group", "create", group, "--retry-max-times", "3", *ns)
+    ringmq("produce", topic, "-m", "inside", *ns)
+    assert ringmq("consume", topic, "-c", "1", "-g", group, *ns).stdout == "inside\n"
+    listed = json.loads(ringmq("topic", "list", "-o", "json", *ns).stdout)
+    assert [(row["topic"], row["writeQueues"]) for row in listed] == [(topic, 1)]
+    assert f"ns{topic}%{topic}" in ringmq("topic", "list").stdout
+    groups = json.loads(ringmq("group", "list", "-o", "json", *ns).stdout)
+    assert [(row["group"], row["retryMaxTimes"]) for row in groups] == [(group, 3)]
+    rows = json.loads(ringmq("group", "progress", group, "-o", "json", *ns).stdout)
+    assert [row["consumerOffset"] for row in rows if row["topic"] == topic] == [1]
+    ringmq("group", "delete", group, *ns)
+    ringmq("topic", "delete", topic, *ns)
+    assert json.loads(ringmq("topic", "list", "-o", "json", *ns).stdout) == []
+    assert topic in ringmq("topic", "list").stdout.split(), "the topic of that name outside stays"
+
+
 @pytest.mark.parametrize("batch", ["1", "32"])
 def test_lines_are_messages(ringmq: Run, topic: str, batch: str) -> None:
     lines = [f"line {n}" for n in range(500)]

@@ -39,7 +39,7 @@ ONE = (
 
 
 def ringmq(monkeypatch: pytest.MonkeyPatch, body: bytes, arguments: Sequence[str]) -> Any:
-    monkeypatch.setattr(admin, "RemotingClient", lambda: Cluster(body))
+    monkeypatch.setattr(admin, "RemotingClient", lambda settings: Cluster(body))
     return CliRunner().invoke(main, [*arguments, "-n", "ns:9876"])
 
 

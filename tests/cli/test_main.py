@@ -65,9 +65,9 @@ def client_commands() -> list[tuple[str, click.Command]]:
 
 
 @pytest.mark.parametrize(("name", "command"), client_commands())
-def test_namesrv_and_output_are_options_everywhere(name: str, command: click.Command) -> None:
+def test_every_client_command_has_the_options_of_all(name: str, command: click.Command) -> None:
     options = {option for parameter in command.params for option in parameter.opts}
-    assert {"-n", "--namesrv", "-o", "--output"} <= options
+    assert {"-n", "--namesrv", "-o", "--output", "--access-key", "--tls", "--namespace"} <= options
     assert command.help
 
 

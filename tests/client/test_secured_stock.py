@@ -3,6 +3,8 @@ settings are worth there."""
 
 import asyncio
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,6 +130,32 @@ def test_the_blocking_client_signs_and_encrypts_too(secured: Secured, topic: str
     with blocking.Cluster(secured.namesrv, settings=secured.settings) as cluster:
         assert topic in cluster.topics()
         assert sum(end for _, end in cluster.bounds([topic]).values()) == 1
+
+
+def test_the_command_line_does_too(secured: Secured, topic: str, tmp_path: Path) -> None:
+    tls, secret = secured.settings.tls, tmp_path / "secret"
+    assert tls is not None
+    secret.touch(0o600)
+    secret.write_text(ADMIN.secret_key + "\n")
+    files = ["--tls-ca", tls.ca_file, "--tls-cert", tls.certificate_file, "--tls-key", tls.key_file]
+    user = ["--tls-server-name", tls.server_name, "--access-key", ADMIN.access_key, "--secret-key-file", secret]
+
+    def ringmq(*words: str, status: int = 0) -> str:
+        command = [sys.executable, "-m", "ringmq.cli.main", *words, "-n", secured.namesrv, "--namespace", "ns"]
+        command += [str(word) for word in [*files, *user]]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    ringmq("topic", "create", topic, "-q", "1")
+    ringmq("produce", topic, "-m", "x")
+    ringmq("group", "create", f"g_{topic}")
+    assert ringmq("consume", topic, "-c", "1", "-g", f"g_{topic}") == "x\n"
+    assert "total lag 0" in ringmq("group", "progress", f"g_{topic}")
+    assert topic in ringmq("topic", "list") and f"g_{topic}" in ringmq("group", "list")
+    secret.write_text("wrong-secret")
+    told = ringmq("topic", "status", topic, status=1)
+    assert "see --secret-key-file" in told and "wrong-secret" not in told
 
 
 @pytest.mark.parametrize(
