@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, SendError
 from ringmq.client.interceptors import Interceptor
+from ringmq.client.observing.places import Place, place_of
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, MessageExt
@@ -129,7 +130,7 @@ class ClientMetrics(Interceptor):
         self._histograms: dict[str, dict[Labels, Histogram]] = {name: {} for name in HISTOGRAMS}
         self._backlogs: weakref.WeakKeyDictionary[Backlog, str] = weakref.WeakKeyDictionary()
         self._topics: set[str] = set()
-        self._open: OrderedDict[tuple[str, str, str, int, int], float] = OrderedDict()
+        self._open: OrderedDict[Place, float] = OrderedDict()
 
     def snapshot(self) -> MetricsSnapshot:
         """All series as they are now; the caller's own."""
@@ -203,7 +204,7 @@ class ClientMetrics(Interceptor):
         now = time.perf_counter()
         with self._lock:
             for message in messages:
-                self._open[_place(group, message)] = now
+                self._open[place_of(group, message)] = now
             while len(self._open) > OPEN_MESSAGES_MAX:
                 self._open.popitem(last=False)
 
@@ -215,7 +216,7 @@ class ClientMetrics(Interceptor):
             for message in messages:
                 topic = self._bounded(message.topic)
                 self._add("ringmq_client_consumed_messages_total", (topic, group, outcome))
-                started = self._open.pop(_place(group, message), None)
+                started = self._open.pop(place_of(group, message), None)
                 if started is not None:
                     self._observe("ringmq_client_consume_seconds", (topic, group), now - started)
 
@@ -247,7 +248,3 @@ def _outcome_of(error: BaseException) -> str:
     if isinstance(cause, RequestTimeoutError):
         return "timeout"
     return "connection" if isinstance(cause, ConnectError) else "failed"
-
-
-def _place(group: str, message: MessageExt) -> tuple[str, str, str, int, int]:
-    return group, message.topic, message.broker_name, message.queue_id, message.queue_offset
