@@ -2,6 +2,9 @@
 
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
 
 from ringmq.client.rocketmq4.exceptions import RocketMQException
 from ringmq.client.security.credentials import Credentials
@@ -11,14 +14,32 @@ DOMAIN_TIMEOUT_S = 3.0
 DOMAIN_BYTES_MAX = 65_536
 
 
-class Connecting:
-    """The common setters, under the names of both packages. They count until `start`."""
+class Connecting(ABC):
+    """The common setters, under the names of both packages. They count until `start`. In a `with` statement a client
+    runs from `start` to `shutdown`."""
 
     def __init__(self, group_id: str | bytes) -> None:
         self.set_group(group_id)
         self._namesrv = ""
         self._domain = ""
         self._credentials: Credentials | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin."""
+
+    @abstractmethod
+    def shutdown(self) -> None:
+        """End. May be called again."""
 
     def set_group(self, group_name: str | bytes) -> None:
         """The producer or consumer group."""

@@ -3,8 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
 
 from ringmq.client.blocking import Cluster
 from ringmq.client.blocking import Consumer as BlockingConsumer
@@ -52,15 +50,6 @@ class PushConsumer(Connecting):
         self._threads = THREADS
         self._running: BlockingConsumer | None = None
         self.set_message_model(message_model)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, exec_type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()
 
     def set_message_model(self, model: MessageModel) -> None:
         """CLUSTERING: one member of the group gets a message; BROADCASTING: each of them."""
@@ -130,15 +119,6 @@ class PullConsumer(Connecting):
     def __init__(self, group_id: str | bytes) -> None:
         super().__init__(group_id)
         self._running: tuple[BlockingConsumer, Cluster] | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()
 
     def start(self) -> None:
         """Begin. Raises `PullConsumerStartFailed`."""

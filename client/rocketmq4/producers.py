@@ -5,8 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from ringmq.client.blocking import Producer as BlockingProducer
 from ringmq.client.blocking import TransactionProducer as BlockingTransactionProducer
@@ -67,15 +66,6 @@ class Producer(Connecting):
         self._max_message_bytes = max_message_size
         self._keys = new_key_generator()
         self._running: BlockingProducer | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, exec_type: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.shutdown()
 
     def set_timeout(self, timeout: int) -> None:
         """How long a send may take with all its attempts, in ms."""
