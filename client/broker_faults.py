@@ -6,6 +6,9 @@ ten seconds. A choice among brokers that are all left alone is free again.
 
 from bisect import bisect_right
 
+from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError
+from ringmq.client.retry import RETRY_CODES
+
 _LATENCY_FROM_MS = (50, 100, 550, 1800, 3000, 5000, 15_000)
 _PAUSE_MS = (0, 0, 0, 2000, 5000, 6000, 10_000, 30_000)  # the first is for answers within 50 ms
 FAILURE_LATENCY_MS = 10_000.0
@@ -26,6 +29,13 @@ class BrokerFaults:
             self._alone_until_s[broker_name] = now_s + pause_ms / 1000
         else:
             self._alone_until_s.pop(broker_name, None)
+
+    def note_attempt(self, broker_name: str, since_s: float, now_s: float, error: RingmqError | None) -> None:
+        """An attempt begun at `since_s` has ended; a refusal that is not for the broker's load is an answer like any
+        other."""
+        refused = isinstance(error, BrokerError) and error.code in RETRY_CODES
+        failed = refused or isinstance(error, ConnectError | RequestTimeoutError)
+        self.note(broker_name, FAILURE_LATENCY_MS if failed else (now_s - since_s) * 1000, now_s)
 
     def avoided(self, now_s: float) -> frozenset[str]:
         """The brokers to leave alone now."""

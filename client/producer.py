@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from ringmq.client.accumulator import BATCH_BYTES_MAX, Accumulator
-from ringmq.client.broker_faults import FAILURE_LATENCY_MS, BrokerFaults
+from ringmq.client.broker_faults import BrokerFaults
 from ringmq.client.connection import BrokerConnection, ResponseFuture
 from ringmq.client.errors import (
     BrokerError,
@@ -24,7 +24,6 @@ from ringmq.client.errors import (
     ConnectError,
     NotStoreOkError,
     ReplyTimeoutError,
-    RequestTimeoutError,
     RingmqError,
     RouteError,
     SendError,
@@ -38,7 +37,7 @@ from ringmq.client.observing.observers import Observers
 from ringmq.client.recall import broker_of_handle
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.request_reply import WaitingRequests, compose_reply
-from ringmq.client.retry import RETRY_CODES, RetryPolicy, backoff_ms
+from ringmq.client.retry import RetryPolicy, backoff_ms
 from ringmq.client.room import Room
 from ringmq.client.routes import QueueChooser, TopicRoute, queue_of_key
 from ringmq.client.runtime import Task, create_task, gather, sleep, timeout
@@ -579,12 +578,8 @@ class Producer:
         return chooser.choose(route, avoid_broker, self._faults.avoided(time.monotonic()))
 
     def _note_answer(self, chosen: MessageQueue, since: float, error: RingmqError | None) -> None:
-        """How long the broker took; a refusal that is not for its load is an answer like any other."""
         if self._faults is not None:
-            now = time.monotonic()
-            refused = isinstance(error, BrokerError) and error.code in RETRY_CODES
-            failed = refused or isinstance(error, ConnectError | RequestTimeoutError)
-            self._faults.note(chosen.broker_name, FAILURE_LATENCY_MS if failed else (now - since) * 1000, now)
+            self._faults.note_attempt(chosen.broker_name, since, time.monotonic(), error)
 
     def _check_started(self) -> None:
         if not self._started:

@@ -3,7 +3,9 @@
 import pytest
 
 from ringmq.client.broker_faults import FAILURE_LATENCY_MS, BrokerFaults
+from ringmq.client.errors import BrokerError, ConnectError, RingmqError
 from ringmq.client.routes import QueueChooser, TopicRoute
+from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message_queue import MessageQueue
 
 
@@ -30,6 +32,21 @@ def test_the_later_the_longer(latency_ms: float, alone_s: float) -> None:
     assert faults.avoided(100.0 + alone_s + 0.001) == set()
     if alone_s:
         assert faults.avoided(100.0 + alone_s - 0.001) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("error", "is_avoided"),
+    [
+        (None, False),
+        (BrokerError("a:1", ResponseCode.MESSAGE_ILLEGAL, "no"), False),
+        (BrokerError("a:1", ResponseCode.SYSTEM_BUSY, "later"), True),
+        (ConnectError("a:1", "refused"), True),
+    ],
+)
+def test_what_tells_of_a_broker_that_should_be_left_alone(error: RingmqError | None, is_avoided: bool) -> None:
+    faults = BrokerFaults()
+    faults.note_attempt("a", 1.0, 1.01, error)
+    assert faults.avoided(1.01) == ({"a"} if is_avoided else set())
 
 
 def test_a_quick_answer_makes_good() -> None:
