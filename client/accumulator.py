@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ringmq.client.runtime import Event, Task, create_task, shield, timeout, wait
+from ringmq.client.errors import RingmqError
+from ringmq.client.runtime import Event, Task, create_task, gather, shield, timeout, wait
 from ringmq.client.send_result import SendResult
 from ringmq.remoting import properties as names
 from ringmq.remoting.message import Message
@@ -36,7 +37,7 @@ class _Gathering:
     messages: list[Message] = field(default_factory=list)
     size_bytes: int = 0
     is_full: Event = field(default_factory=Event)
-    sending: Task[SendResult] | None = None
+    sending: Task[list[SendResult | BaseException]] | None = None
 
 
 class Accumulator:
@@ -51,7 +52,7 @@ class Accumulator:
         self._batch_bytes_max = batch_bytes_max
         self._send = send
         self._open: dict[_Kind, _Gathering] = {}
-        self._under_way: set[Task[SendResult]] = set()
+        self._under_way: set[Task[list[SendResult | BaseException]]] = set()
 
     def takes(self, message: Message) -> bool:
         """Whether the message may travel with others: neither delayed nor transactional, and small enough."""
@@ -62,7 +63,7 @@ class Accumulator:
         )
 
     async def send(self, message: Message, queue: MessageQueue | None) -> SendResult:
-        """Send with others; the result is the message's own. Who stops waiting does not take it back."""
+        """Send with others; the result, or error, is the message's own. Who stops waiting does not take it back."""
         kind = _Kind(message.topic, queue, message.properties.get(names.WAIT, "true"))
         size = _size(message)
         gathering = self._open.get(kind)
@@ -80,7 +81,10 @@ class Accumulator:
         if index + 1 >= BATCH_MESSAGES_MAX or gathering.size_bytes >= self._batch_bytes_max:
             self._close(kind, gathering)
         assert gathering.sending is not None
-        return own_result(await shield(gathering.sending), index)
+        outcome = (await shield(gathering.sending))[index]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     async def flush(self) -> None:
         """Send what is gathered now, and wait for everything under way."""
@@ -93,13 +97,23 @@ class Accumulator:
             del self._open[kind]
         gathering.is_full.set()
 
-    async def _send_later(self, kind: _Kind, gathering: _Gathering) -> SendResult:
+    async def _send_later(self, kind: _Kind, gathering: _Gathering) -> list[SendResult | BaseException]:
+        """An outcome for each message."""
         try:
             async with timeout(self._linger_s):
                 await gathering.is_full.wait()
         except TimeoutError:
             self._close(kind, gathering)
-        return await self._send(gathering.messages, kind.queue)
+        messages = gathering.messages
+        try:
+            together = await self._send(messages, kind.queue)
+        except RingmqError:
+            raise
+        except Exception:  # no request was made of them: what is wrong with one is no fault of the others
+            if len(messages) == 1:
+                raise
+            return await gather(*(self._send([message], kind.queue) for message in messages), return_exceptions=True)
+        return [own_result(together, index) for index in range(len(messages))]
 
 
 def own_result(together: SendResult, index: int) -> SendResult:

@@ -96,8 +96,8 @@ class Producer:
     """Sends messages for one producer group. Use it on one event loop, as an async context manager.
 
     `in_flight_max` and `in_flight_bytes_max` bound what is sent and not answered; a send over the bound waits.
-    With `linger_ms` messages given to `send` wait so long for others of their topic (or until `batch_bytes_max`) and
-    travel in one request; each `send` still returns its own message's result.
+    With `linger_ms` messages given to `send` wait so long for others of their topic (or until `batch_bytes_max`, at
+    most the limit of `body_rules`) and travel in one request; each `send` still returns its own message's result.
     """
 
     def __init__(
@@ -131,6 +131,7 @@ class Producer:
         self._signer = self._settings.only_signer()
         self._faults = BrokerFaults() if self._retry.avoid_slow_brokers else None
         self._keys = new_key_generator()
+        batch_bytes_max = min(batch_bytes_max, self._body_rules.body_bytes_max)
         self._accumulator = Accumulator(linger_ms, batch_bytes_max, self._send_together) if linger_ms else None
         self._requests = WaitingRequests(self.client_id)
         self._asked_topics: set[str] = set()  # whose brokers know where our replies go

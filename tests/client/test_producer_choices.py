@@ -2,11 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from ringmq.client import (
+    ConnectionSettings,
+    Interceptor,
     Message,
     MessageQueue,
     Producer,
@@ -23,6 +26,7 @@ from ringmq.client.send_request import BodyRules, prepare_message
 from ringmq.client.send_result import SendResult, SendStatus
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.flags import MessageSysFlag
+from ringmq.remoting.properties import MAX_PROPERTIES_BYTES
 from tests.client.awaited import AwaitedProducer
 from tests.client.fake_broker import Deed, FakeCluster, refuse
 
@@ -178,6 +182,33 @@ async def test_a_batch_that_fails_fails_for_each() -> None:
                 *(producer.send(Message("T", b"x")) for _ in range(5)), return_exceptions=True
             )
     assert [type(result) for result in results] == [SendError] * 5
+
+
+async def test_a_batch_stays_within_the_limit_of_bodies() -> None:
+    rules = BodyRules(body_bytes_max=4000)
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        async with Producer(cluster.namesrv, linger_ms=100, batch_bytes_max=100_000, body_rules=rules) as producer:
+            results = await asyncio.gather(*(producer.send(Message("T", bytes(900))) for _ in range(9)))
+        assert [result.status for result in results] == [SendStatus.OK] * 9
+        assert [r.code for r in sends(cluster)] == [320] * 3
+
+
+async def test_a_message_that_cannot_travel_fails_alone() -> None:
+    class Veto(Interceptor):
+        def before_send(self, group: str, messages: Sequence[Message]) -> object:
+            if any(message.body == b"vetoed" for message in messages):
+                raise PermissionError("not this one")
+            return None
+
+    settings = ConnectionSettings(interceptors=(Veto(),))
+    full = {"name": "v" * (MAX_PROPERTIES_BYTES - 10)}  # sound, but UNIQ_KEY and WAIT do not fit into it any more
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        async with Producer(cluster.namesrv, linger_ms=100, settings=settings) as producer:
+            await producer.send(Message("T", b"first"))
+            messages = [Message("T", b"1"), Message("T", b"2", full), Message("T", b"vetoed"), Message("T", b"4")]
+            results = await asyncio.gather(*(producer.send(m) for m in messages), return_exceptions=True)
+        assert [type(result) for result in results] == [SendResult, ValueError, PermissionError, SendResult]
+        assert sorted(m.body for m in cluster.broker.queues["T", 0]) == [b"1", b"4", b"first"]
 
 
 def test_lingering_has_limits() -> None:
