@@ -176,9 +176,15 @@ class Producer(_Blocking[async_producer.Producer]):
         """Take back a delayed message by its `SendResult.recall_handle`."""
         return self._loop.run(self._client.recall(topic, handle))
 
+    def begin_send(
+        self, message: Message, *, queue: MessageQueue | None = None
+    ) -> concurrent.futures.Future[SendResult]:
+        """Send a message; the future gives what `send` returns or raises, but for a bad message's ValueError, which is
+        raised here. It cannot be cancelled; its callbacks are called in a thread of their own."""
+        return self.begin_request(self._loop.call(self._client.prepare, message, queue))
+
     def begin_request(self, request: SendRequest) -> concurrent.futures.Future[SendResult]:
-        """Send a request that was made before; the future gives what `send` returns or raises. It cannot be cancelled;
-        its callbacks are called in a thread of their own."""
+        """As `begin_send` with a request that was made before. Interceptors see messages, so nothing of this one."""
         return self._loop.begin(self._client.send_request(request))
 
     def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:

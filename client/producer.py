@@ -214,8 +214,13 @@ class Producer:
         return await self._send_one(self._prepared(message, queue))
 
     async def send_request(self, request: SendRequest) -> SendResult:
-        """Send a request that was made before (`prepare_message`, `prepare_batch` or by hand); otherwise as `send`."""
+        """Send a request that was made before (`prepare`, or by hand past interceptors); otherwise as `send`."""
         return await self._send_one(request)
+
+    def prepare(self, message: Message, queue: MessageQueue | None = None) -> SendRequest:
+        """The request that `send` makes, for `send_request`: interceptors are told of both. Raises ValueError."""
+        self._check_started()
+        return self._prepared(message, queue)
 
     async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
         """Send messages of one topic in one request: stored together with consecutive offsets, or not at all."""

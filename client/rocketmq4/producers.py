@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from ringmq.client.blocking import Producer as BlockingProducer
 from ringmq.client.blocking import TransactionProducer as BlockingTransactionProducer
 from ringmq.client.errors import RingmqError, SendError
-from ringmq.client.identity import new_key_generator, now_ms
 from ringmq.client.producer import SendResult as StoredAt
 from ringmq.client.retry import RetryPolicy
 from ringmq.client.rocketmq4.connecting import Connecting
@@ -23,7 +22,7 @@ from ringmq.client.rocketmq4.exceptions import (
     ProducerStartFailed,
 )
 from ringmq.client.rocketmq4.messages import Message, ReceivedMessage, SendResult, TransactionStatus, send_result
-from ringmq.client.send_request import BodyRules, prepare_message
+from ringmq.client.send_request import BodyRules
 from ringmq.client.transactions import TransactionState
 from ringmq.remoting import message as wire
 from ringmq.remoting.message_queue import MessageQueue
@@ -64,7 +63,6 @@ class Producer(Connecting):
         self._timeout_ms = timeout or TIMEOUT_MS
         self._compress_level = compress_level
         self._max_message_bytes = max_message_size
-        self._keys = new_key_generator()
         self._running: BlockingProducer | None = None
 
     def set_timeout(self, timeout: int) -> None:
@@ -133,8 +131,7 @@ class Producer(Connecting):
                 exception_callback(failed)
 
         def begin(producer: BlockingProducer) -> None:
-            request = prepare_message(msg.to_send(), self._keys.next_key, now_ms(), self._rules)
-            producer.begin_request(request).add_done_callback(ended)
+            producer.begin_send(msg.to_send()).add_done_callback(ended)
 
         self._do(ProducerException, begin)
 

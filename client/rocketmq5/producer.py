@@ -9,7 +9,6 @@ from zlib import crc32
 from ringmq.client.blocking import Producer as BlockingProducer
 from ringmq.client.blocking import TransactionProducer as BlockingTransactionProducer
 from ringmq.client.errors import RingmqError
-from ringmq.client.identity import new_key_generator, now_ms
 from ringmq.client.producer import SendResult
 from ringmq.client.retry import RetryPolicy
 from ringmq.client.rocketmq5.client import Client, client_exception
@@ -18,7 +17,7 @@ from ringmq.client.rocketmq5.exception import IllegalArgumentException, IllegalS
 from ringmq.client.rocketmq5.model import Message, SendReceipt
 from ringmq.client.rocketmq5.transactions import STATES, Transaction, TransactionChecker, TransactionResolution
 from ringmq.client.routes import queue_of_key
-from ringmq.client.send_request import BodyRules, prepare_message
+from ringmq.client.send_request import BodyRules
 from ringmq.client.transactions import TransactionState
 from ringmq.remoting import message as wire
 from ringmq.remoting.message_queue import MessageQueue
@@ -44,10 +43,9 @@ class Producer(Client):
         self.topics = set(topics or ())
         self._checker = checker
         self._open_transactions: set[Transaction] = set()
-        self._keys = new_key_generator()
-        self._rules = BodyRules(body_bytes_max=self.DEFAULT_MAX_BODY_SIZE)
+        rules = BodyRules(body_bytes_max=self.DEFAULT_MAX_BODY_SIZE)
         retry = RetryPolicy(self.DEFAULT_MAX_SEND_ATTEMPTS, int(client_configuration.request_timeout * 1000))
-        options: dict[str, Any] = {"retry": retry, "body_rules": self._rules, "settings": self._settings}
+        options: dict[str, Any] = {"retry": retry, "body_rules": rules, "settings": self._settings}
         namesrv, group = client_configuration.endpoints, self._group()
         try:
             if checker is None:
@@ -77,10 +75,10 @@ class Producer(Client):
 
         def begin() -> Future[SendReceipt]:
             sent = message.to_send()
-            request = prepare_message(sent, self._keys.next_key, now_ms(), self._rules)
+            queue: MessageQueue | None = None
             if message.message_group is not None:
-                request.queue = queue_of_key(self._producer.queues(sent.topic), message.message_group)
-            return _then(self._producer.begin_request(request), lambda result: _receipt(message, result))
+                queue = queue_of_key(self._producer.queues(sent.topic), message.message_group)
+            return _then(self._producer.begin_send(sent, queue=queue), lambda result: _receipt(message, result))
 
         return self._do(begin)
 

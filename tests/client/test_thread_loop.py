@@ -332,6 +332,32 @@ def test_a_send_begun_goes_on_by_itself() -> None:
             producer.begin_request(requests[0])
 
 
+def test_interceptors_see_a_send_begun() -> None:
+    class Seen(Interceptor):
+        def __init__(self) -> None:
+            self.said: list[object] = []
+
+        def before_send(self, group: str, messages: Sequence[Message]) -> object:
+            messages[0].properties["seen"] = "yes"
+            return "scope"
+
+        def after_send(self, scope: object, messages: Any, result: Any, error: Any) -> None:
+            self.said.append((scope, messages[0].body, None if result is None else result.status.name, type(error)))
+
+    seen = Seen()
+    with threaded_cluster(topics={"T": 2}) as cluster:
+        producer = blocking.Producer(cluster.namesrv, settings=ConnectionSettings(interceptors=(seen,)))
+        with producer:
+            queue = producer.queues("T")[1]
+            assert producer.begin_send(Message("T", b"x"), queue=queue).result(20).queue == queue
+            with pytest.raises(ValueError, match="topic"):
+                producer.begin_send(Message("no topic", b"y"))
+        with pytest.raises(ClientClosedError):
+            producer.begin_send(Message("T", b"z"))
+        assert cluster.broker.queues["T", 1][0].properties["seen"] == "yes"
+    assert seen.said == [("scope", b"x", "OK", type(None)), ("scope", b"y", None, ValueError)]
+
+
 def test_errors_reach_the_thread_that_called() -> None:
     with threaded_cluster(topics={"T": 2}) as cluster:
         cluster.rules.append(lambda broker, request: Deed.HANG_UP if request.code == 310 else None)
