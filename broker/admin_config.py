@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ringmq.broker.config import ConfigError, changed, nearest_name, property_table
+from ringmq.broker.config.broker_config import ConfigError, changed, nearest_name, property_table
+from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request
-from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.json_text import dump_json
 from ringmq.remoting.properties_text import BadProperties, format_properties, parse_properties

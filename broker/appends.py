@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 

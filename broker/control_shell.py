@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.run_config import read_run_config, store_config, write_run_config
 from ringmq.broker.control import log, now_ms, run_control
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.ports import SUBSCRIPTION_NONE
-from ringmq.broker.run_config import read_run_config, store_config, write_run_config
 from ringmq.broker.slave_role import SlaveRole
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables import load_state

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.consumers import ConsumerTable
 from ringmq.broker.deletions import Deletions
 from ringmq.broker.forward import ForwardTable

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.run_config import read_run_config
+from ringmq.broker.config.run_config import read_run_config
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.run_config import read_run_config, store_config
+from ringmq.broker.config.run_config import read_run_config, store_config
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib

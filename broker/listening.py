@@ -7,7 +7,7 @@ import errno
 import socket
 import time
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.start_error import StartError
 from ringmq.ipc.kept_sockets import KeptSockets
 from ringmq.ipc.notify import ServiceManager

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 
 FILES_BESIDE = 4096
 """What a read worker may need beside its connections: mapped files while they are opened, its own descriptors."""

@@ -5,9 +5,9 @@ import os
 import socket
 from pathlib import Path
 
-from ringmq.broker.config import BrokerConfig
-from ringmq.broker.replication_relations import waits_for_replicas
-from ringmq.broker.run_config import store_config
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import waits_for_replicas
+from ringmq.broker.config.run_config import store_config
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.native import ffi, lib

@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringmq.broker import appends, plane_setup
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import waits_for_replicas
+from ringmq.broker.config.run_config import store_config, write_run_config
 from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.listening import (
     METRICS_PORT,
@@ -29,8 +31,6 @@ from ringmq.broker.listening import (
     listener_per_reader,
 )
 from ringmq.broker.open_files import fit_connections
-from ringmq.broker.replication_relations import waits_for_replicas
-from ringmq.broker.run_config import store_config, write_run_config
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
 from ringmq.broker.start_error import StartError

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.control_report import read_report
 from ringmq.broker.health import Heartbeats, Readiness, readiness, workers
 from ringmq.broker.self_probe import ProbeOutcome, SelfProbe

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ringmq.broker import groups, offsets, topics
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.groups import GroupTable
 from ringmq.broker.offsets import OffsetTable
 from ringmq.broker.ports import PlanePort

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.store.config import StoreConfig
 from ringmq.store.store_format import check_format
 from ringmq.store.unserved import Unserved, unserved_in

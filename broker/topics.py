@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ringmq.broker import ports
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.publication import QUEUES_MAX, PlaneTables
 from ringmq.remoting import names
 from ringmq.remoting.codes import ResponseCode

@@ -54,7 +54,7 @@ def check(file: Path, server: str, output: str) -> None:
 
 
 def _problems(file: Path, server: str) -> list[Any]:
-    from ringmq.broker import config_check as broker_check
+    from ringmq.broker.config import check as broker_check
     from ringmq.namesrv import config_check as namesrv_check
     from ringmq.remoting.properties_check import FAIL, Problem
     from ringmq.remoting.properties_text import BadProperties, parse_properties, read_properties_text
@@ -84,9 +84,9 @@ def _sentence(problem: Any) -> str:
 @output_option
 def show(config_file: Path | None, assignments: tuple[str, ...], changed: bool, output: str) -> None:
     """Show the values that a broker started with these options here would use, and where each comes from."""
-    from ringmq.broker.config import ConfigError
-    from ringmq.broker.config_check import effective_values
-    from ringmq.broker.config_sources import read_config, read_settings
+    from ringmq.broker.config.broker_config import ConfigError
+    from ringmq.broker.config.check import effective_values
+    from ringmq.broker.config.sources import read_config, read_settings
 
     try:
         read_config(config_file, assignments, os.environ)  # refuses what a broker would refuse
@@ -119,7 +119,7 @@ def reload(config_file: Path | None, assignments: tuple[str, ...], store: Path |
 @output_option
 def reference(output: str) -> None:
     """Print every property of broker and name server: the page docs/properties.md."""
-    from ringmq.broker import config_table as broker_table
+    from ringmq.broker.config import table as broker_table
     from ringmq.cli.config_reference import markdown
     from ringmq.namesrv import config_table as namesrv_table
 

@@ -9,7 +9,7 @@ from ringmq.remoting.properties_check import ReferenceRow
 HEAD = """\
 # Properties
 
-Every property that means something here, printed from the tables in `broker/config.py` and `namesrv/config.py` by
+Every property that means something here, printed from the tables in `broker/config/` and `namesrv/config.py` by
 `ringmq config reference` (a test compares). Other names of RocketMQ are taken with a notice, unknown ones are refused
 with the nearest known one. "Live" ones can be changed while the server runs (`mqadmin updateBrokerConfig`,
 `mqadmin updateNamesrvConfig`); such a change lasts until the next start. The last column says how the name stands to

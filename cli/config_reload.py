@@ -26,8 +26,8 @@ LIVE, RESTART = "changed live", "needs a restart"
 
 def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store: Path | None, output: str) -> int:
     """Compare, change, report; the exit status. ClickException when nothing was changed."""
-    from ringmq.broker.config import ConfigError
-    from ringmq.broker.config_sources import default_store, read_config
+    from ringmq.broker.config.broker_config import ConfigError
+    from ringmq.broker.config.sources import default_store, read_config
     from ringmq.broker.open_files import fit_connections
 
     try:
@@ -49,7 +49,7 @@ def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store:
 
 def _address_of(root: Path) -> str:
     """Where the broker listens that has this store open."""
-    from ringmq.broker.run_config import read_run_config, run_config_path
+    from ringmq.broker.config.run_config import read_run_config, run_config_path
     from ringmq.ipc.segment import plane_name
 
     try:
@@ -72,7 +72,7 @@ def _open_files_max(root: Path) -> int:
 
 
 async def _hand_over(address: str, wanted: Any) -> list[Any]:
-    from ringmq.broker.config_reload import differences
+    from ringmq.broker.config.reload import differences
 
     client = RemotingClient()
     try:

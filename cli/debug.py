@@ -47,8 +47,8 @@ def bundle(
 
     No message bodies; values named like secrets are hidden. At most 16 MiB before compression. Prints what is in it.
     """
-    from ringmq.broker.config_check import effective_values
-    from ringmq.broker.config_sources import read_settings
+    from ringmq.broker.config.check import effective_values
+    from ringmq.broker.config.sources import read_settings
     from ringmq.doctor.bundle import Entry, write_bundle
     from ringmq.doctor.collect import collect, log_tail
 

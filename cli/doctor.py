@@ -70,8 +70,8 @@ def _paint(text: str, colour: str) -> str:
 def resolve(store: Path | None, config_file: Path | None, assignments: tuple[str, ...], cpus: str) -> tuple[Any, Any]:
     """The BrokerConfig of these options, its store named, and the CPUs. Raises ClickException."""
     try:
-        from ringmq.broker.config import ConfigError
-        from ringmq.broker.config_sources import default_store, read_config
+        from ringmq.broker.config.broker_config import ConfigError
+        from ringmq.broker.config.sources import default_store, read_config
         from ringmq.native import NATIVE_HINT, available
     except ImportError as error:
         raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error

@@ -66,7 +66,7 @@ def _run_group(
     namesrv_port: int,
     slaves: int,
 ) -> int:
-    from ringmq.broker.config_sources import DEFAULT_STORE
+    from ringmq.broker.config.sources import DEFAULT_STORE
     from ringmq.cli.serve_group import run_group, slave_store
 
     named = pairs(assignments, "--set").get("storePathRootDir")
@@ -119,8 +119,8 @@ def _run(
     if not available():
         raise click.ClickException(NATIVE_HINT)
     try:
-        from ringmq.broker.config import ConfigError
-        from ringmq.broker.config_sources import default_store, read_config
+        from ringmq.broker.config.broker_config import ConfigError
+        from ringmq.broker.config.sources import default_store, read_config
         from ringmq.broker.server import ServeOptions, log
         from ringmq.broker.server import serve as serve_broker
         from ringmq.broker.start_error import StartError

@@ -12,9 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.config import BrokerConfig
-from ringmq.broker.config_check import EffectiveValue
-from ringmq.broker.run_config import store_config
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.check import EffectiveValue
+from ringmq.broker.config.run_config import store_config
 from ringmq.doctor.bundle import ENTRY_BYTES_MAX, Entry, json_entry, text_entry
 from ringmq.doctor.finding import Finding
 from ringmq.doctor.render import render

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ringmq.broker.config import BrokerConfig
-from ringmq.broker.run_config import store_config
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.run_config import store_config
 from ringmq.doctor.check_machine import check_clock, check_cpus, check_engine, check_limits, check_sysctls
 from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
 from ringmq.doctor.facts import Facts

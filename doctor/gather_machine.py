@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from ringmq.broker.config import BrokerConfig
-from ringmq.broker.replication_relations import waits_for_replicas
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.doctor.facts import ClockFacts, CpuFacts, EngineFacts, LimitFacts
 from ringmq.doctor.uring import survey_ring
 from ringmq.ipc.placement import place

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.run_config import store_config
 from ringmq.broker.control_report import read_report
 from ringmq.broker.exporter import engine
 from ringmq.broker.exporter.groups import GroupFamilies
@@ -13,7 +14,6 @@ from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, parse_labels
 from ringmq.broker.exporter.topics import TopicFamilies
 from ringmq.broker.health import Heartbeats, readiness, workers
-from ringmq.broker.run_config import store_config
 from ringmq.ipc.plane import Plane
 from ringmq.store.message_store import MessageStore
 

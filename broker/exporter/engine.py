@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.control_report import ControlReport
 from ringmq.broker.exporter.labels import is_system_group, java_bool
 from ringmq.broker.exporter.tables import Tables, live_groups, live_topics

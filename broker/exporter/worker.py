@@ -16,11 +16,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.run_config import read_run_config
 from ringmq.broker.exporter.collect import Collector
 from ringmq.broker.exporter.server import ExporterServer, Pages
 from ringmq.broker.health import Heartbeats, liveness, readiness
-from ringmq.broker.run_config import read_run_config
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec, open_worker
 

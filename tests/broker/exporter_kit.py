@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.exporter.collect import Collector
 from ringmq.broker.health import Heartbeats
 from ringmq.ipc.plane import Capacity, Plane, topic_config_word

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.handlers import handle
 from ringmq.broker.ports import TOPIC_LIVE, BatchPull, KeyQuery, LogState

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker import plane_setup
-from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
-from ringmq.broker.config_sources import Setting, from_environment, read_config, resolve
-from ringmq.broker.replication_relations import waits_for_replicas
-from ringmq.broker.run_config import store_config
-from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, changed, nearest_name, property_table
+from ringmq.broker.config.relations import waits_for_replicas
+from ringmq.broker.config.run_config import store_config
+from ringmq.broker.config.sources import Setting, from_environment, read_config, resolve
+from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.native import lib
@@ -215,8 +215,8 @@ def test_a_tilde_in_a_file_is_the_users_home(tmp_path: Path, monkeypatch: pytest
 def test_every_property_that_is_taken_is_used() -> None:
     root = Path(__file__).parents[2]
     sources = [path for folder in ("broker", "ha", "store") for path in sorted((root / folder).rglob("*.py"))]
-    text = "\n".join(path.read_text() for path in sources if path.name not in ("config_sources.py", "stock_names.py"))
-    text = text.replace((root / "broker" / "config.py").read_text(), "")
+    text = "\n".join(path.read_text() for path in sources if path.name not in ("sources.py", "stock_names.py"))
+    text = text.replace((root / "broker" / "config" / "broker_config.py").read_text(), "")
     unused = [
         name
         for name, (attribute, entry) in property_table().items()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.control import ControlLoop
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import Outcome, OutsideCalls

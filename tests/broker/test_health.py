@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.consumers import ConsumerTable, Member
 from ringmq.broker.control_report import (
     ClientCensus,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.open_files import FILES_BESIDE, fit_connections
 from ringmq.cli.main import main
 from ringmq.loadtest.running import RunningBroker

@@ -4,7 +4,7 @@ import queue
 import socket
 import threading
 
-from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.core import Identity
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.registration import Call, Registration, register_command, unregister_command

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from click.testing import CliRunner, Result
 
-from ringmq.broker.config import BrokerConfig
-from ringmq.broker.config_reload import Difference, differences
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.reload import Difference, differences
 from ringmq.broker.health import Readiness
 from ringmq.broker.service_report import ServiceReport, is_sign_due, status_text
 from ringmq.cli.main import main

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from ringmq.broker import plane_setup, server
-from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.server import ServeOptions, StartError, serve
 from ringmq.cli.main import main
 from ringmq.ipc.exit_status import EXIT_BAD_CONFIG, EXIT_CLEAN, EXIT_UNCLEAN_STOP

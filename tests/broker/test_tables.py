@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringmq.broker.config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED
 from ringmq.broker.publication import PlaneTables

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker import server, take_over
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.server import ServeOptions, serve
 from ringmq.broker.start_error import StartError
 from ringmq.broker.take_over import TakeOverError, describe, take_over_notices

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from ringmq.broker import config_notes, config_table
-from ringmq.broker.config import property_table
-from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.broker.config import notes as config_notes
+from ringmq.broker.config import table as config_table
+from ringmq.broker.config.broker_config import property_table
+from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.cli.main import main
 from ringmq.cli.output import Row
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.config import BrokerConfig
-from ringmq.broker.config_check import effective_values
-from ringmq.broker.config_sources import Setting
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.check import effective_values
+from ringmq.broker.config.sources import Setting
 from ringmq.doctor.bundle import ENTRY_BYTES_MAX, Entry, cut, redacted, text_entry, within, write_bundle
 from ringmq.doctor.collect import broker_processes, collect, log_tail
 from ringmq.doctor.finding import OK, Finding

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.doctor.check_machine import check_clock, check_cpus, check_engine, check_limits, check_sysctls
 from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
 from ringmq.doctor.examine import check

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.config import BrokerConfig
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.doctor import uring
 from ringmq.doctor.gather_disk import SYNC_ROUNDS_MAX, gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls

@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 
-from ringmq.broker.run_config import read_run_config
+from ringmq.broker.config.run_config import read_run_config
 from ringmq.ipc.segment import plane_name, segment_path
 from ringmq.loadtest.running import RunningBroker
 

@@ -1,6 +1,6 @@
 """The cores' settings are the broker's properties."""
 
-from ringmq.broker.config import BrokerConfig, property_table
+from ringmq.broker.config.broker_config import BrokerConfig, property_table
 from ringmq.ha.settings import HaSettings
 
 

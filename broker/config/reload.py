@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ringmq.broker.config import BrokerConfig, property_table
+from ringmq.broker.config.broker_config import BrokerConfig, property_table
 
 FOUND_OUT = {"brokerIP1": "", "haListenPort": "0", "listenPort": "0", "storePathRootDir": ""}
 """With this value a start finds a value of its own."""

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ringmq.broker.config import BrokerConfig, ConfigError, changed, nearest_name, property_table
-from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, changed, nearest_name, property_table
+from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.remoting.properties_text import BadProperties, parse_assignment, parse_properties, read_properties_text
 
 DEFAULT_STORE = "~/ringmq-store"

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from ringmq.broker.property_types import Property, Value, choice, number, switch, words
-from ringmq.broker.replication_relations import Contradiction, contradictions
-from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.broker.config.property_types import Property, Value, choice, number, switch, words
+from ringmq.broker.config.relations import Contradiction, contradictions
+from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 
 __all__ = ["BrokerConfig", "ConfigError", "changed", "nearest_name", "property_table"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringmq.broker.config import property_table
-from ringmq.broker.config_notes import note
+from ringmq.broker.config.broker_config import property_table
+from ringmq.broker.config.notes import note
 from ringmq.remoting.properties_check import ReferenceRow
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringmq.broker.config import BrokerConfig
+    from ringmq.broker.config.broker_config import BrokerConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ringmq.broker.config import BrokerConfig, nearest_name, parse_value, property_table, relations
-from ringmq.broker.config_sources import Setting
-from ringmq.broker.property_types import Value
-from ringmq.broker.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.broker.config.broker_config import BrokerConfig, nearest_name, parse_value, property_table, relations
+from ringmq.broker.config.property_types import Value
+from ringmq.broker.config.sources import Setting
+from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.remoting.properties_check import FAIL, WARN, Problem, repeated
 from ringmq.remoting.properties_text import PropertyLine
 
