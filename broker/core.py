@@ -24,8 +24,8 @@ from ringmq.broker.publication import PlaneTables, group_flags
 from ringmq.broker.read_advice import Member
 from ringmq.broker.replication import Replication
 from ringmq.broker.request import Connection, Effect, Hangup, Outbox
-from ringmq.broker.staged_commits import StagedCommits
-from ringmq.broker.staged_events import Asked
+from ringmq.broker.staged.commits import StagedCommits
+from ringmq.broker.staged.events import Asked
 from ringmq.broker.stats import BrokerStats
 from ringmq.broker.topics import TopicTable
 from ringmq.remoting.config_beans import DataVersion

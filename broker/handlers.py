@@ -20,7 +20,6 @@ from ringmq.broker import (
     runtime_info,
     sends,
     slave_requests,
-    staged_requests,
 )
 from ringmq.broker.core import Broker
 from ringmq.broker.request import (
@@ -36,6 +35,7 @@ from ringmq.broker.request import (
     Run,
     Wait,
 )
+from ringmq.broker.staged import requests as staged_requests
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.commit_records import (
+from ringmq.broker.staged.commit_records import (
     CommitRecord,
     DoneRecord,
     Piece,
@@ -16,7 +16,7 @@ from ringmq.broker.commit_records import (
     piece_of_mark,
     pieces_max,
 )
-from ringmq.broker.staged_commits import (
+from ringmq.broker.staged.commits import (
     ANSWER_WITHIN_MS,
     ASKED_MAX,
     IN_FLIGHT_MAX,
@@ -26,7 +26,7 @@ from ringmq.broker.staged_commits import (
     RETRY_MS,
     StagedCommits,
 )
-from ringmq.broker.staged_events import (
+from ringmq.broker.staged.events import (
     Answer,
     AppendCommit,
     AppendDone,

@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from ringmq.broker.commit_records import CommitRecord, Piece, mark_of
-from ringmq.broker.staged_commits import StagedCommits
-from ringmq.broker.staged_events import Publish, Tick
-from ringmq.broker.staged_recovery import SCAN_STEP_BYTES, see_published
+from ringmq.broker.staged.commit_records import CommitRecord, Piece, mark_of
+from ringmq.broker.staged.commits import StagedCommits
+from ringmq.broker.staged.events import Publish, Tick
+from ringmq.broker.staged.recovery import SCAN_STEP_BYTES, see_published
 from ringmq.native import ffi, lib
 
 FILE_BYTES = 4096

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from ringmq.broker import staged_writes
-from ringmq.broker.commit_records import CommitRecord
-from ringmq.broker.staged_events import AppendCommit, Effect, Event, NotStored
-from ringmq.broker.staged_writes import StagedWrites
+from ringmq.broker.staged import writes as staged_writes
+from ringmq.broker.staged.commit_records import CommitRecord
+from ringmq.broker.staged.events import AppendCommit, Effect, Event, NotStored
+from ringmq.broker.staged.writes import StagedWrites
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from ringmq.broker.staged_bodies import StagedBodies
-from ringmq.broker.staged_events import Unsound
+from ringmq.broker.staged.bodies import StagedBodies
+from ringmq.broker.staged.events import Unsound
 from ringmq.client.errors import BrokerError
 from ringmq.client.staged_writes import CommitRequest, StagedChunk
 from ringmq.client.topics import is_user_topic

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringmq.broker.appends import Origin
-from ringmq.broker.commit_records import Piece
 from ringmq.broker.core import Broker
 from ringmq.broker.plane_setup import additions_of
-from ringmq.broker.staged_events import Unsound
+from ringmq.broker.staged.commit_records import Piece
+from ringmq.broker.staged.events import Unsound
 from ringmq.broker.topics import CLEANUP_POLICY, COMPACTION, describe, is_batch_topic
 from ringmq.native import ffi, lib
 from ringmq.remoting import names, staged_writes

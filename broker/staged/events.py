@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ringmq.broker.commit_records import CommitRecord, DoneRecord, Piece
+from ringmq.broker.staged.commit_records import CommitRecord, DoneRecord, Piece
 from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.broker.appends import Answered, Appends
-from ringmq.broker.commit_records import mark_of
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Request
-from ringmq.broker.staged_bodies import StagedBodies
-from ringmq.broker.staged_events import (
+from ringmq.broker.staged.bodies import StagedBodies
+from ringmq.broker.staged.commit_records import mark_of
+from ringmq.broker.staged.events import (
     Answer,
     AppendCommit,
     AppendDone,
@@ -32,7 +32,7 @@ from ringmq.broker.staged_events import (
     Tick,
     Unsound,
 )
-from ringmq.broker.staged_recovery import load_snapshot, replay, save_snapshot, see_published
+from ringmq.broker.staged.recovery import load_snapshot, replay, save_snapshot, see_published
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode

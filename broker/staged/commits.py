@@ -12,8 +12,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringmq.broker.commit_records import CommitRecord, DoneRecord, Piece, piece_of_mark
-from ringmq.broker.staged_events import (
+from ringmq.broker.staged.commit_records import CommitRecord, DoneRecord, Piece, piece_of_mark
+from ringmq.broker.staged.events import (
     Answer,
     AppendCommit,
     AppendDone,

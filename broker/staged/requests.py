@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ringmq.broker.commit_records import pieces_max
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request, Wait
-from ringmq.broker.staged_events import Asked
+from ringmq.broker.staged.commit_records import pieces_max
+from ringmq.broker.staged.events import Asked
 from ringmq.remoting import json_body, staged_writes
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import TopicConfig
