@@ -23,8 +23,8 @@ from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.registration import Registration, register_command, unregister_command
+from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS, SlaveRole
 from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request
-from ringmq.broker.slave_role import SEARCH_PERIOD_MS, SlaveRole
 from ringmq.broker.staged.writes import StagedWrites
 from ringmq.broker.stats import Totals
 from ringmq.ha.orders import OrderError, news_of

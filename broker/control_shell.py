@@ -12,7 +12,7 @@ from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.persistence import Persistence
 from ringmq.broker.ports import SUBSCRIPTION_NONE
-from ringmq.broker.slave_role import SlaveRole
+from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables import load_state
 from ringmq.ipc.exit_status import EXIT_RESTART_STORE

@@ -21,8 +21,8 @@ from ringmq.broker.offsets import OffsetTable
 from ringmq.broker.ports import PlanePort, StorePort
 from ringmq.broker.producers import ProducerTable
 from ringmq.broker.publication import PlaneTables, group_flags
-from ringmq.broker.read_advice import Member
-from ringmq.broker.replication import Replication
+from ringmq.broker.replication.read_advice import Member
+from ringmq.broker.replication.state import Replication
 from ringmq.broker.request import Connection, Effect, Hangup, Outbox
 from ringmq.broker.staged.commits import StagedCommits
 from ringmq.broker.staged.events import Asked

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from ringmq.broker import ha_status
 from ringmq.broker.core import Broker
-from ringmq.broker.replication import UndecidedError
+from ringmq.broker.replication import ha_status
+from ringmq.broker.replication.state import UndecidedError
 from ringmq.broker.request import Answer, Request
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict

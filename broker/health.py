@@ -14,7 +14,7 @@ from typing import Any
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.control_report import ControlReport, read_report
-from ringmq.broker.replication_view import HOLD_WORDS, REPLICATION_WORDS
+from ringmq.broker.replication.view import HOLD_WORDS, REPLICATION_WORDS
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc.plane import Plane

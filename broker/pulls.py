@@ -9,7 +9,7 @@ from __future__ import annotations
 from ringmq.broker.core import Broker
 from ringmq.broker.ports import SUBSCRIPTION_COLD
 from ringmq.broker.publication import subscription_kind
-from ringmq.broker.read_advice import Finding, advise
+from ringmq.broker.replication.read_advice import Finding, advise
 from ringmq.broker.request import FAQ, Answer, Redo, Request, Wait
 from ringmq.broker.topics import is_batch_topic
 from ringmq.remoting.client_headers import PullMessageRequestHeader

@@ -12,7 +12,7 @@ from ringmq.broker.exporter.labels import is_system_group, java_bool
 from ringmq.broker.exporter.tables import Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
 from ringmq.broker.health import FAULT_WORDS, Readiness, Worker
-from ringmq.broker.replication_view import ReplicationView, mono_ms
+from ringmq.broker.replication.view import ReplicationView, mono_ms
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc.plane import Plane

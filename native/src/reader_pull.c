@@ -28,7 +28,7 @@ static int is_slow(const struct rmq_reader *r, const struct rmq_pull_result *res
     return result->last_position >= 0 && end - (uint64_t)result->last_position > r->settings->memory_window_bytes;
 }
 
-/* Where the client is to read next; twin: broker/read_advice.py. */
+/* Where the client is to read next; twin: broker/replication/read_advice.py. */
 static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = r->settings;
@@ -39,7 +39,7 @@ static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pul
 }
 
 /* While a master is known, a slave sends to it whoever finds nothing here. Without one it lets them wait, and corrects no
- * offset unless told to: what it lacks its master may have. Twin: broker/read_advice.py. */
+ * offset unless told to: what it lacks its master may have. Twin: broker/replication/read_advice.py. */
 static void heed_master(const struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = r->settings;

@@ -6,7 +6,7 @@ import pytest
 from reader_kit import MakeKit, ReaderKit, connected, pull_frame, send_frame
 from waiting import wait_until
 
-from ringmq.broker.read_advice import Finding, Member, advise
+from ringmq.broker.replication.read_advice import Finding, Member, advise
 from ringmq.native import lib
 
 GROUP_FLAGS = lib.RMQ_GROUP_LIVE | lib.RMQ_GROUP_CONSUME_ENABLE | lib.RMQ_GROUP_HAS_MEMBERS

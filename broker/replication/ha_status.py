@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.replication_view import (
+from ringmq.broker.replication.view import (
     HOLD_WORDS,
     LEVEL_WORDS,
     REPLICATION_WORDS,
