@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ringmq.broker.consumers import Member
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request
 from ringmq.broker.request import Connection as Peer
+from ringmq.broker.tables.consumers import Member
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body
 from ringmq.remoting.admin_bodies import (

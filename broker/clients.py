@@ -6,9 +6,9 @@ A heartbeat is answered only after the plane shows what it implies, so that a pu
 
 from __future__ import annotations
 
-from ringmq.broker.consumers import Member
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request
+from ringmq.broker.tables.consumers import Member
 from ringmq.remoting import heartbeat, json_body, names
 from ringmq.remoting.client_headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from ringmq.remoting.codes import ResponseCode

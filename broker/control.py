@@ -21,12 +21,12 @@ from ringmq.broker.handlers import handle, tick
 from ringmq.broker.health import fault_text
 from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
-from ringmq.broker.persistence import Persistence
 from ringmq.broker.registration import Registration, register_command, unregister_command
 from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS, SlaveRole
 from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request
 from ringmq.broker.staged.writes import StagedWrites
-from ringmq.broker.stats import Totals
+from ringmq.broker.tables.persistence import Persistence
+from ringmq.broker.tables.stats import Totals
 from ringmq.ha.orders import OrderError, news_of
 from ringmq.ipc.plane import InboxRecord, Plane
 from ringmq.native import ffi, lib

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from ringmq.ipc.segment import segment_path
 
 if TYPE_CHECKING:  # who only reads the report needs no tables
-    from ringmq.broker.consumers import ConsumerTable
-    from ringmq.broker.producers import ProducerTable
+    from ringmq.broker.tables.consumers import ConsumerTable
+    from ringmq.broker.tables.producers import ProducerTable
 
 PART = "report"
 PERIOD_MS = 1000

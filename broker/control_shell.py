@@ -10,11 +10,11 @@ from ringmq.broker.config.run_config import read_run_config, store_config, write
 from ringmq.broker.control import log, now_ms, run_control
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import OutsideCalls
-from ringmq.broker.persistence import Persistence
-from ringmq.broker.ports import SUBSCRIPTION_NONE
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.store_view import StoreView
-from ringmq.broker.tables import load_state
+from ringmq.broker.tables.loading import load_state
+from ringmq.broker.tables.persistence import Persistence
+from ringmq.broker.tables.ports import SUBSCRIPTION_NONE
 from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec

@@ -11,23 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.consumers import ConsumerTable
-from ringmq.broker.deletions import Deletions
-from ringmq.broker.forward import ForwardTable
-from ringmq.broker.groups import GroupTable
-from ringmq.broker.held_pulls import HeldPulls
-from ringmq.broker.locks import QueueLocks
-from ringmq.broker.offsets import OffsetTable
-from ringmq.broker.ports import PlanePort, StorePort
-from ringmq.broker.producers import ProducerTable
-from ringmq.broker.publication import PlaneTables, group_flags
 from ringmq.broker.replication.read_advice import Member
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.request import Connection, Effect, Hangup, Outbox
 from ringmq.broker.staged.commits import StagedCommits
 from ringmq.broker.staged.events import Asked
-from ringmq.broker.stats import BrokerStats
-from ringmq.broker.topics import TopicTable
+from ringmq.broker.tables.consumers import ConsumerTable
+from ringmq.broker.tables.deletions import Deletions
+from ringmq.broker.tables.forward import ForwardTable
+from ringmq.broker.tables.groups import GroupTable
+from ringmq.broker.tables.held_pulls import HeldPulls
+from ringmq.broker.tables.locks import QueueLocks
+from ringmq.broker.tables.offsets import OffsetTable
+from ringmq.broker.tables.ports import PlanePort, StorePort
+from ringmq.broker.tables.producers import ProducerTable
+from ringmq.broker.tables.publication import PlaneTables, group_flags
+from ringmq.broker.tables.stats import BrokerStats
+from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.remoting.flags import Perm
 from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader

@@ -7,11 +7,11 @@ worker; a topic or group that made it cold is fine by then.
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.ports import SUBSCRIPTION_COLD
-from ringmq.broker.publication import subscription_kind
 from ringmq.broker.replication.read_advice import Finding, advise
 from ringmq.broker.request import FAQ, Answer, Redo, Request, Wait
-from ringmq.broker.topics import is_batch_topic
+from ringmq.broker.tables.ports import SUBSCRIPTION_COLD
+from ringmq.broker.tables.publication import subscription_kind
+from ringmq.broker.tables.topics import is_batch_topic
 from ringmq.remoting.client_headers import PullMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand

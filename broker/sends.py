@@ -10,7 +10,7 @@ from __future__ import annotations
 from ringmq.broker.admin_topics import refuse_while_deleted
 from ringmq.broker.core import Broker
 from ringmq.broker.request import FAQ, Answer, Redo, Request
-from ringmq.broker.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, describe, is_batch_topic
+from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, describe, is_batch_topic
 from ringmq.remoting import names, properties
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode

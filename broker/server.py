@@ -34,7 +34,7 @@ from ringmq.broker.open_files import fit_connections
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
 from ringmq.broker.start_error import StartError
-from ringmq.broker.tables import load_into
+from ringmq.broker.tables.loading import load_into
 from ringmq.broker.take_over import TakeOverError, take_over_notices
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.ports import BatchPull, KeyQuery, LogState
+from ringmq.broker.tables.ports import BatchPull, KeyQuery, LogState
 from ringmq.store import layout
 from ringmq.store.markers import sync_directory
 from ringmq.store.message_store import MessageStore

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Callable
 
 from ringmq.broker.core import Broker
-from ringmq.broker.offsets import CommitKey
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
-from ringmq.broker.persistence import Persistence
 from ringmq.broker.replication.master_finder import MasterFinder
 from ringmq.broker.replication.slave_tables import newer_offsets, take_groups, take_offsets, take_topics
 from ringmq.broker.replication.view import TRANSFER
+from ringmq.broker.tables.offsets import CommitKey
+from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha.slave_sync import Ask, ConsumerOffsets, DelayOffsets, SlaveSync
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.admin_bodies import GroupConfigTable

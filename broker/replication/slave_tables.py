@@ -7,7 +7,7 @@ the slave itself while it had no master is not overwritten by an older one: the 
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.offsets import CommitKey
+from ringmq.broker.tables.offsets import CommitKey
 from ringmq.ha.slave_sync import ConsumerOffsets
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.admin_bodies import GroupConfigTable

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ringmq.broker.ports import PlanePort
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, ReplicationView
+from ringmq.broker.tables.ports import PlanePort
 from ringmq.ha.handshake import ACCEPT, ADOPT, COMPARE, HOLD, SALVAGE, PeerClaim, Verdict
 from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News, PeerNews
 from ringmq.remoting.ha_bodies import Divergence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ringmq.ha.orders import Order, order_bytes
 
 if TYPE_CHECKING:
-    from ringmq.broker.ports import PlanePort
+    from ringmq.broker.tables.ports import PlanePort
 
 FREE, READY, TRANSFER = 0, 1, 2
 STATE_WORDS = {FREE: "down", READY: "ready", TRANSFER: "transfer"}

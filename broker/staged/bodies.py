@@ -14,7 +14,7 @@ from ringmq.broker.core import Broker
 from ringmq.broker.plane_setup import additions_of
 from ringmq.broker.staged.commit_records import Piece
 from ringmq.broker.staged.events import Unsound
-from ringmq.broker.topics import CLEANUP_POLICY, COMPACTION, describe, is_batch_topic
+from ringmq.broker.tables.topics import CLEANUP_POLICY, COMPACTION, describe, is_batch_topic
 from ringmq.native import ffi, lib
 from ringmq.remoting import names, staged_writes
 from ringmq.remoting.codes import ResponseCode

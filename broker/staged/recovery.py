@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ringmq.broker.core import Broker
-from ringmq.broker.ports import StorePort
 from ringmq.broker.staged.commit_records import decode_record
 from ringmq.broker.staged.commits import StagedCommits
+from ringmq.broker.tables.ports import StorePort
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.errors import RequestError

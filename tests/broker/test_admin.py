@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ringmq.broker.control_shell import store_folder
-from ringmq.broker.ports import KeyQuery
 from ringmq.broker.runtime_info import format_bytes, format_runtime
+from ringmq.broker.tables.ports import KeyQuery
 from ringmq.broker.topic_attributes import BadAttribute, alter_attributes, parse_attributes
 from ringmq.remoting.admin_bodies import (
     ConsumerConnection,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ringmq.broker.ports import SUBSCRIPTION_ALL, SUBSCRIPTION_COLD, SUBSCRIPTION_NONE, SUBSCRIPTION_TAGS
 from ringmq.broker.request import Hangup, Push
+from ringmq.broker.tables.ports import SUBSCRIPTION_ALL, SUBSCRIPTION_COLD, SUBSCRIPTION_NONE, SUBSCRIPTION_TAGS
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.heartbeat import (
@@ -40,7 +40,7 @@ def test_a_subscription_waits_for_its_topic() -> None:
 
 
 def test_what_heartbeats_name_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmq.broker.consumers.EVER_SUBSCRIBED_MAX", 5)
+    monkeypatch.setattr("ringmq.broker.tables.consumers.EVER_SUBSCRIBED_MAX", 5)
     lab = make_lab()
     for number in range(10):
         lab.join("G", {f"Fresh{number}": "*"}, version=number)

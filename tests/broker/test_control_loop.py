@@ -15,8 +15,8 @@ from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.control import ControlLoop
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
-from ringmq.broker.persistence import Persistence
-from ringmq.broker.tables import load_into, load_state
+from ringmq.broker.tables.loading import load_into, load_state
+from ringmq.broker.tables.persistence import Persistence
 from ringmq.ipc.plane import NONE, Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.consumers import ConsumerTable, Member
 from ringmq.broker.control_report import (
     ClientCensus,
     ClientKind,
@@ -20,8 +19,9 @@ from ringmq.broker.control_report import (
     read_report,
 )
 from ringmq.broker.health import Heartbeats, liveness, readiness, workers
-from ringmq.broker.producers import ProducerTable
 from ringmq.broker.request import Connection, Outbox
+from ringmq.broker.tables.consumers import ConsumerTable, Member
+from ringmq.broker.tables.producers import ProducerTable
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import plane_name, remove_segments
 from ringmq.loadtest.running import RunningBroker

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.offsets import OffsetTable
-from ringmq.broker.publication import PlaneTables
+from ringmq.broker.tables.offsets import OffsetTable
+from ringmq.broker.tables.publication import PlaneTables
 from ringmq.remoting.admin_bodies import decode_queue_offsets
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
@@ -61,7 +61,7 @@ def test_an_old_first_message_is_not_in_memory_any_more(lab: Lab) -> None:
 
 def test_offsets_of_queues_that_do_not_exist_are_bounded(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is kept, and saved, for ever; a client can name two thousand million."""
-    monkeypatch.setattr("ringmq.broker.offsets.STRAYS_MAX", 10)
+    monkeypatch.setattr("ringmq.broker.tables.offsets.STRAYS_MAX", 10)
     codes = [commit(lab, 1, queue=number).code for number in range(100, 120)]
     assert codes[:10] == [0] * 10
     assert 0 not in codes[10:]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from ringmq.broker.handlers import tick
-from ringmq.broker.ports import BatchPull
 from ringmq.broker.request import Reply, Run
+from ringmq.broker.tables.ports import BatchPull
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from tests.broker.fakes import START_MS, Lab, make_lab, peer

@@ -3,7 +3,7 @@
 import pytest
 
 from ringmq.broker.request import Release, Run
-from ringmq.broker.topics import QUEUE_TYPE
+from ringmq.broker.tables.topics import QUEUE_TYPE
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand

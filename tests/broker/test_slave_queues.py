@@ -1,6 +1,6 @@
 """A slave's log is ahead of its topics: dispatch asks for a queue, control makes its entry, or refuses a name."""
 
-from ringmq.broker import ports
+from ringmq.broker.tables import ports
 from ringmq.native import ffi, lib
 from tests.broker.test_control_loop import Rig, now, rig
 

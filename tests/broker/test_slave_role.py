@@ -8,11 +8,11 @@ import pytest
 
 from ringmq.broker.core import Broker
 from ringmq.broker.outside_calls import Outcome
-from ringmq.broker.persistence import Persistence
 from ringmq.broker.replication.master_finder import MasterFinder
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.slave_tables import take_topics
 from ringmq.broker.replication.view import TRANSFER
+from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha.orders import Master
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand

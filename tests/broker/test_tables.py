@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.persistence import Persistence
-from ringmq.broker.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED
-from ringmq.broker.publication import PlaneTables
-from ringmq.broker.stats import BrokerStats, Totals
-from ringmq.broker.tables import load_into
-from ringmq.broker.topics import TopicTable
+from ringmq.broker.tables.loading import load_into
+from ringmq.broker.tables.persistence import Persistence
+from ringmq.broker.tables.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED
+from ringmq.broker.tables.publication import PlaneTables
+from ringmq.broker.tables.stats import BrokerStats, Totals
+from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode
 from ringmq.store.config_files import encode_config, load_config, persist_config
 from tests.broker.fakes import START_MS, FakePlane, make_lab

@@ -34,7 +34,7 @@ def test_other_failures_are_tried_again() -> None:
     ("entry", "unwanted"),
     [
         ("ringmq.broker.worker", "ringmq.ipc.supervisor_core ringmq.remoting.command ringmq.store.recovery"),
-        ("ringmq.broker.server", "ringmq.remoting.client_headers ringmq.broker.consumers importlib.metadata"),
+        ("ringmq.broker.server", "ringmq.remoting.client_headers ringmq.broker.tables.consumers importlib.metadata"),
     ],
 )
 def test_a_start_does_not_pay_for_what_it_does_not_use(entry: str, unwanted: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ringmq.broker.consumers import Member
 from ringmq.broker.request import Connection
+from ringmq.broker.tables.consumers import Member
 
 Members = dict[Connection, Member]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ringmq.broker import ports
-from ringmq.broker.ports import PlanePort
+from ringmq.broker.tables import ports
+from ringmq.broker.tables.ports import PlanePort
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData

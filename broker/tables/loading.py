@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from ringmq.broker import groups, offsets, topics
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.groups import GroupTable
-from ringmq.broker.offsets import OffsetTable
-from ringmq.broker.ports import PlanePort
-from ringmq.broker.publication import PlaneTables, group_flags
-from ringmq.broker.topics import TopicTable
+from ringmq.broker.tables import groups, offsets, topics
+from ringmq.broker.tables.groups import GroupTable
+from ringmq.broker.tables.offsets import OffsetTable
+from ringmq.broker.tables.ports import PlanePort
+from ringmq.broker.tables.publication import PlaneTables, group_flags
+from ringmq.broker.tables.topics import TopicTable
 from ringmq.store.config_files import load_config
 
 

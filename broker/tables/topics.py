@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ringmq.broker import ports
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.publication import QUEUES_MAX, PlaneTables
+from ringmq.broker.tables import ports
+from ringmq.broker.tables.publication import QUEUES_MAX, PlaneTables
 from ringmq.remoting import names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable

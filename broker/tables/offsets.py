@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringmq.broker.ports import PlanePort
-from ringmq.broker.publication import PlaneTables
+from ringmq.broker.tables.ports import PlanePort
+from ringmq.broker.tables.publication import PlaneTables
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion

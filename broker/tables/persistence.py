@@ -8,9 +8,9 @@ import contextlib
 import json
 from pathlib import Path
 
-from ringmq.broker import groups, offsets, topics
 from ringmq.broker.core import Broker
-from ringmq.broker.offsets import CommitKey
+from ringmq.broker.tables import groups, offsets, topics
+from ringmq.broker.tables.offsets import CommitKey
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, persist_config, persist_text
 
