@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ringmq.broker import slow_requests
 from ringmq.broker.control_report import ClientCensus, ControlReport, NameServerState, ReportWriter
 from ringmq.broker.core import Broker
-from ringmq.broker.handlers import handle, tick
+from ringmq.broker.handlers.table import handle, tick
 from ringmq.broker.health import fault_text
 from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import Outcome, OutsideCalls

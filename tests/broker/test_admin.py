@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ringmq.broker.control_shell import store_folder
-from ringmq.broker.runtime_info import format_bytes, format_runtime
+from ringmq.broker.handlers.runtime_info import format_bytes, format_runtime
+from ringmq.broker.handlers.topic_attributes import BadAttribute, alter_attributes, parse_attributes
 from ringmq.broker.tables.ports import KeyQuery
-from ringmq.broker.topic_attributes import BadAttribute, alter_attributes, parse_attributes
 from ringmq.remoting.admin_bodies import (
     ConsumerConnection,
     ConsumeStats,

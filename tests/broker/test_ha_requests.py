@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.handlers import HANDLERS
+from ringmq.broker.handlers.table import HANDLERS
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.handlers import tick
+from ringmq.broker.handlers.table import tick
 from ringmq.broker.request import Reply, Run
 from ringmq.broker.tables.ports import BatchPull
 from ringmq.remoting.codes import RequestCode

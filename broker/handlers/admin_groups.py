@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringmq.broker.config_pages import page_of
 from ringmq.broker.core import Broker
+from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.request import Answer, Request
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names

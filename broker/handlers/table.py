@@ -6,22 +6,22 @@ memory 1. Oneway requests are never answered, whatever became of them.
 
 from __future__ import annotations
 
-from ringmq.broker import (
+from ringmq.broker.core import Broker
+from ringmq.broker.handlers import (
     admin_clients,
     admin_config,
     admin_groups,
     admin_stats,
     admin_topics,
     clients,
-    ha_requests,
-    offset_requests,
     pulls,
     queries,
     runtime_info,
     sends,
-    slave_requests,
 )
-from ringmq.broker.core import Broker
+from ringmq.broker.handlers import ha as ha_requests
+from ringmq.broker.handlers import offsets as offset_requests
+from ringmq.broker.handlers import slaves as slave_requests
 from ringmq.broker.request import (
     Answer,
     Close,

@@ -7,8 +7,8 @@ order (`SendMessageProcessor.preSend`, `AbstractSendMessageProcessor.msgCheck`).
 
 from __future__ import annotations
 
-from ringmq.broker.admin_topics import refuse_while_deleted
 from ringmq.broker.core import Broker
+from ringmq.broker.handlers.admin_topics import refuse_while_deleted
 from ringmq.broker.request import FAQ, Answer, Redo, Request
 from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, describe, is_batch_topic
 from ringmq.remoting import names, properties

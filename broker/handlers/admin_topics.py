@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ringmq.broker.config_pages import page_of
 from ringmq.broker.core import Broker
+from ringmq.broker.handlers.config_pages import page_of
+from ringmq.broker.handlers.topic_attributes import alter_attributes, parse_attributes
 from ringmq.broker.request import Answer, Request
 from ringmq.broker.tables.topics import BATCH_QUEUE, QUEUE_TYPE
-from ringmq.broker.topic_attributes import alter_attributes, parse_attributes
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import encode_topic_list
