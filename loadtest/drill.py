@@ -21,10 +21,11 @@ from typing import Any
 
 import click
 
-from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, compose_message
+from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.loadtest.checker import Checker, Violation
 from ringmq.loadtest.drill_reads import QUEUES, TOPIC, id_of, max_offset, pull
+from ringmq.loadtest.drill_sends import lane_messages
 from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.running import RunningBroker
 
@@ -156,17 +157,13 @@ class Drill:
         self._broker.close()
 
     async def _produce(self, producer: Producer, queue_id: int, lane: int) -> None:
-        name = f"q{queue_id}-{lane}"
         queue = MessageQueue(TOPIC, "broker-a", queue_id)
-        number = 0
+        messages = lane_messages(self._checker, queue_id, lane)
         while self._running:
-            number += 1
-            message_id = f"{name}-{number}"
-            self._checker.began(name, message_id)
+            message_id, message = next(messages)
             self._report.sent += 1
-            body = message_id.encode() + b"." * (number * 37 % 700)
             try:
-                result = await producer.send(compose_message(TOPIC, body, keys=message_id), queue=queue)
+                result = await producer.send(message, queue=queue)
             except (RingmqError, OSError):
                 await asyncio.sleep(0.01)
                 continue

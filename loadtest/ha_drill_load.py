@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, SendStatus, compose_message
+from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, SendStatus
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.loadtest.checker import Checker, Violation
 from ringmq.loadtest.drill_reads import QUEUES, TOPIC, id_of, max_offset, pull
+from ringmq.loadtest.drill_sends import lane_messages
 from ringmq.loadtest.ha_drill_group import BROKER_NAME, HaGroup
 
 LANES = 2  # producers per queue
@@ -69,17 +70,13 @@ class HaLoad:
         await self._client.close()
 
     async def _produce(self, queue_id: int, lane: int) -> None:
-        name = f"q{queue_id}-{lane}"
         queue = MessageQueue(TOPIC, BROKER_NAME, queue_id)
-        number = 0
+        messages = lane_messages(self._checker, queue_id, lane)
         while self._running:
-            number += 1
-            message_id = f"{name}-{number}"
-            self._checker.began(name, message_id)
+            message_id, message = next(messages)
             self.report.sent += 1
-            body = message_id.encode() + b"." * (number * 37 % 700)
             try:
-                result = await self._producer.send(compose_message(TOPIC, body, keys=message_id), queue=queue)
+                result = await self._producer.send(message, queue=queue)
             except (RingmqError, OSError) as error:
                 self.report.count(type(error).__name__)
                 await asyncio.sleep(5 * PAUSE_S)
