@@ -17,11 +17,11 @@ from ringmq.loadtest.ceilings import measure_ceiling
 from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.ha_pairs import start_pair
 from ringmq.loadtest.measurement import CEILING, RINGMQ, STOCK, Measurement
-from ringmq.loadtest.rows import Context, Row
+from ringmq.loadtest.rows import Context, Row, context_in
 from ringmq.loadtest.stock import StockError
 from ringmq.loadtest.table import GROUPS, ROWS, rows_named
 from ringmq.loadtest.targets import RingmqTarget, StockTarget, Target
-from ringmq.loadtest.tools import ToolError, build_tools
+from ringmq.loadtest.tools import ToolError
 from ringmq.loadtest.warm_memory import touch_free_memory
 from ringmq.loadtest.warm_up import warm_up
 
@@ -165,24 +165,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def context_of(options: argparse.Namespace) -> Context:
     """Tools, folder and sizes for these options."""
-    available = sorted(os.sched_getaffinity(0))
-    context = Context(
-        tools=build_tools(),
-        folder=options.folder.resolve() / "stores",
-        cpus=options.cpu_list or available,
-        loader_cpu=available[-1] if options.loader_cpu is None else options.loader_cpu,
-        seconds=options.seconds,
-        open_rate=options.open_rate,
-        stock_warmup_s=options.stock_warmup,
-        catch_up_bytes=int(options.catch_up_mb * 1e6),
-    )
+    context = context_in(options.folder, options.seconds, cpus=options.cpu_list, loader_cpu=options.loader_cpu)
+    context.open_rate, context.stock_warmup_s = options.open_rate, options.stock_warmup
+    context.catch_up_bytes = int(options.catch_up_mb * 1e6)
     if options.quick:
         context.seconds, context.warmup_s, context.idle_seconds = 1.0, 0.3, 2.0
         context.messages_max, context.memory_messages = 200_000, 200_000
         context.restart_bytes, context.idle_connections = 64 << 20, 200
         context.link_bytes, context.catch_up_bytes = 50_000_000, 100_000_000
         context.stall_s, context.stock_warmup_s = 5.0, 2.0
-    context.folder.mkdir(parents=True, exist_ok=True)
     return context
 
 

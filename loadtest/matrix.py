@@ -7,7 +7,6 @@ Every cell gets a pair of brokers of its own. Cells for which no time is left ar
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import time
@@ -18,9 +17,9 @@ from ringmq.loadtest.bench_report import machine
 from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.matrix_cells import Cell, Outcome, all_cells, run_cell
 from ringmq.loadtest.matrix_report import table, write_plots
-from ringmq.loadtest.rows import Context
+from ringmq.loadtest.rows import Context, context_in
 from ringmq.loadtest.stock import StockError
-from ringmq.loadtest.tools import ToolError, build_tools, fdatasync_rate
+from ringmq.loadtest.tools import ToolError, fdatasync_rate
 
 FORMAT = 1
 
@@ -68,16 +67,8 @@ def run_matrix(context: Context, cells: Sequence[Cell], minutes: float) -> list[
 
 def context_of(options: argparse.Namespace) -> Context:
     """Tools, folder and lengths for these options."""
-    available = sorted(os.sched_getaffinity(0))
-    context = Context(
-        tools=build_tools(),
-        folder=options.folder.resolve() / "stores",
-        cpus=available,
-        loader_cpu=available[-1],
-        seconds=options.seconds,
-        warmup_s=min(0.3, options.seconds / 4),
-    )
-    context.folder.mkdir(parents=True, exist_ok=True)
+    context = context_in(options.folder, options.seconds)
+    context.warmup_s = min(0.3, options.seconds / 4)
     return context
 
 

@@ -1,10 +1,11 @@
 """What a row does: one small function each, that measures one thing on one broker."""
 
 import itertools
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from ringmq.loadtest.measurement import RINGMQ, STOCK, Goal, Measurement
 from ringmq.loadtest.process_stats import cpu_seconds, private_bytes
 from ringmq.loadtest.stock import compile_java, java_command
 from ringmq.loadtest.targets import Target
-from ringmq.loadtest.tools import Loader, Report, Tools, run_json
+from ringmq.loadtest.tools import Loader, Report, Tools, build_tools, run_json
 
 JAVA_SOURCE = Path(__file__).with_name("java") / "ProducerBench.java"
 JAVA_HEAP_MB = 512
@@ -67,6 +68,20 @@ class Context:
             for pid, used in report["watched"].items()
         }
         return report
+
+
+def context_in(folder: Path, seconds: float, *, cpus: Sequence[int] = (), loader_cpu: int | None = None) -> Context:
+    """For a run whose results go to `folder`. CPUs not given: all of this process, and the last one for the loader."""
+    available = sorted(os.sched_getaffinity(0))
+    context = Context(
+        tools=build_tools(),
+        folder=folder.resolve() / "stores",
+        cpus=list(cpus) or available,
+        loader_cpu=available[-1] if loader_cpu is None else loader_cpu,
+        seconds=seconds,
+    )
+    context.folder.mkdir(parents=True, exist_ok=True)
+    return context
 
 
 Run = Callable[[Context, Target], Measurement]

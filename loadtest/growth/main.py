@@ -7,7 +7,6 @@ The scenarios run one after another, three rounds; backlog and soak once. Writte
 
 import argparse
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,8 +19,8 @@ from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import SHORT
 from ringmq.loadtest.measurement import Measurement
-from ringmq.loadtest.rows import RATE, Context
-from ringmq.loadtest.tools import ToolError, build_tools
+from ringmq.loadtest.rows import RATE, context_in
+from ringmq.loadtest.tools import ToolError
 
 NAMES = (*(scenario.name for scenario in SHORT), BACKLOG.name, SOAK.name)
 QUICK_VALUES = 2  # of a scenario: the first and the last
@@ -81,20 +80,12 @@ def scenarios_of(options: argparse.Namespace, free_bytes: int) -> list[Scenario]
 
 def bench_of(options: argparse.Namespace) -> Bench:
     """Tools, folder and sizes for these options."""
-    available = sorted(os.sched_getaffinity(0))
-    context = Context(
-        tools=build_tools(),
-        folder=options.folder.resolve() / "stores",
-        cpus=available,
-        loader_cpu=available[-1],
-        seconds=options.seconds,
-    )
+    context = context_in(options.folder, options.seconds)
     bench = Bench(context, soak_s=options.soak_seconds, soak_rate=options.soak_rate, say=_say)
     if options.quick:
         context.seconds, context.warmup_s, context.messages_max = 0.5, 0.1, 100_000
         bench.settings = {"mappedFileSizeCommitLog": 64 << 20}
         bench.soak_s = min(bench.soak_s, 5.0)
-    context.folder.mkdir(parents=True, exist_ok=True)
     return bench
 
 
