@@ -6,10 +6,9 @@ what is decided then is in `flush_shell` and `dispatch_shell`. NAME stands in th
 
 import sys
 
-from ringmq.ipc.exit_status import EXIT_USAGE
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.role_loop import RoleError, opened, run_role
-from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, WorkerSpec, open_worker
+from ringmq.ipc.role_loop import no_worker, opened, run_role, run_worker
+from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import ffi, lib
 
 
@@ -66,32 +65,25 @@ def serve_dispatch(spec: WorkerSpec, plane: Plane) -> None:
     lib.rmq_dispatcher_close(shell.dispatcher)
 
 
-def main(arguments: list[str]) -> int:
-    """Run the worker that the arguments describe; the exit status is for the supervisor."""
-    spec = WorkerSpec.from_json(arguments[1])
-    plane, stop = open_worker(spec)
-    try:
-        match spec.name.partition("-")[0]:
-            case "read":
-                serve_read(spec, plane)
-            case "write":
-                serve_write(spec, plane)
-            case "flush":
-                serve_flush(spec, plane)
-            case "dispatch":
-                serve_dispatch(spec, plane)
-            case "control":
-                from ringmq.broker.control_shell import serve_control
+def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
+    """Run the worker of that name; the exit status."""
+    match spec.name.partition("-")[0]:
+        case "read":
+            serve_read(spec, plane)
+        case "write":
+            serve_write(spec, plane)
+        case "flush":
+            serve_flush(spec, plane)
+        case "dispatch":
+            serve_dispatch(spec, plane)
+        case "control":
+            from ringmq.broker.control_shell import serve_control
 
-                serve_control(spec, plane, stop)
-            case _:
-                print(f"ringmq: there is no worker {spec.name}", file=sys.stderr)
-                return EXIT_USAGE
-    except RoleError as error:
-        print(f"ringmq: {error}", file=sys.stderr, flush=True)
-        return error.status
+            serve_control(spec, plane, stop)
+        case _:
+            raise no_worker(spec.name)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_worker(sys.argv[1:], serve))

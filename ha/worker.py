@@ -5,33 +5,26 @@ NAME is `ha` on a master, which sends its log to slaves, and `ha-slave` on a sla
 
 import sys
 
-from ringmq.ipc.exit_status import EXIT_USAGE
-from ringmq.ipc.role_loop import RoleError
-from ringmq.ipc.worker import WorkerSpec, open_worker
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.role_loop import no_worker, run_worker
+from ringmq.ipc.worker import StopFlag, WorkerSpec
 
 
-def main(arguments: list[str]) -> int:
-    """Run the worker that the arguments describe; the exit status is for the supervisor."""
-    spec = WorkerSpec.from_json(arguments[1])
-    plane, stop = open_worker(spec)
-    try:
-        match spec.name:
-            case "ha":
-                from ringmq.ha.master_shell import serve_master
+def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
+    """Run the worker of that name; the exit status."""
+    match spec.name:
+        case "ha":
+            from ringmq.ha.master_shell import serve_master
 
-                serve_master(spec, plane)
-            case "ha-slave":
-                from ringmq.ha.slave_shell import serve_slave
+            serve_master(spec, plane)
+        case "ha-slave":
+            from ringmq.ha.slave_shell import serve_slave
 
-                return serve_slave(spec, plane, stop)
-            case _:
-                print(f"ringmq: there is no worker {spec.name}", file=sys.stderr)
-                return EXIT_USAGE
-    except RoleError as error:
-        print(f"ringmq: {error}", file=sys.stderr, flush=True)
-        return error.status
+            return serve_slave(spec, plane, stop)
+        case _:
+            raise no_worker(spec.name)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_worker(sys.argv[1:], serve))

@@ -1,11 +1,15 @@
-"""A C role inside its worker process: opening it, and calling its loop slice by slice until the stop is complete."""
+"""A role inside its worker process: opening a C role, calling its loop slice by slice until the stop is complete, and
+how the process ends."""
 
 import errno
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from ringmq.ipc.exit_status import EXIT_ENGINE_REFUSED
+from ringmq.ipc.exit_status import EXIT_ENGINE_REFUSED, EXIT_USAGE
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker import StopFlag, WorkerSpec, open_worker
 from ringmq.native import ffi, lib
 
 SLICE_NS = 250_000_000
@@ -14,7 +18,7 @@ REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
 
 
 class RoleError(RuntimeError):
-    """A C role could not start or had to end; names the role and the system's error. `status` is the exit status."""
+    """A role could not start or had to end; names the role and the cause. `status` is the exit status."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
@@ -42,3 +46,19 @@ def run_role(
         idle(reason)
         if reason == lib.RMQ_RUN_STOPPED:
             return
+
+
+def run_worker(arguments: list[str], serve: Callable[[WorkerSpec, Plane, StopFlag], int]) -> int:
+    """Serve what the arguments (NAME SPEC) of a worker process describe; the exit status is for the supervisor."""
+    spec = WorkerSpec.from_json(arguments[1])
+    plane, stop = open_worker(spec)
+    try:
+        return serve(spec, plane, stop)
+    except RoleError as error:
+        print(f"ringmq: {error}", file=sys.stderr, flush=True)
+        return error.status
+
+
+def no_worker(name: str) -> RoleError:
+    """What an entry point raises for a name that it does not serve."""
+    return RoleError(f"there is no worker {name}", EXIT_USAGE)

@@ -1,33 +1,9 @@
-"""What a worker's process costs at its start, and what its exit status tells the supervisor."""
+"""What a process of the broker costs at its start."""
 
-import errno
 import subprocess
 import sys
 
 import pytest
-
-from ringmq.broker.worker import RoleError, opened
-from ringmq.ipc.exit_status import EXIT_ENGINE_REFUSED, EXIT_NOT_RESTARTABLE
-from ringmq.native import ffi
-
-
-def failed(number: int, *, needs_engine: bool) -> RoleError:
-    with pytest.raises(RoleError) as caught:
-        opened("read-0", ffi.NULL, ffi.new("int *", -number), needs_engine=needs_engine)
-    return caught.value
-
-
-@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES, errno.ENOSYS])
-def test_a_refused_engine_is_not_started_again(number: int) -> None:
-    error = failed(number, needs_engine=True)
-    assert error.status == EXIT_ENGINE_REFUSED
-    assert error.status in EXIT_NOT_RESTARTABLE
-    assert "io_uring" in str(error)
-
-
-def test_other_failures_are_tried_again() -> None:
-    assert failed(errno.ENOMEM, needs_engine=True).status == 1
-    assert failed(errno.EACCES, needs_engine=False).status == 1
 
 
 @pytest.mark.parametrize(
