@@ -2,9 +2,9 @@
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,6 +26,23 @@ _shared = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What the shared options say."""
+
+    store: Path | None
+    port: int | None
+    config_file: Path | None
+    assignments: tuple[str, ...]
+    accept_unserved: bool
+    cpus: str
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The assignments, with that of --accept-unserved behind them."""
+        return (*self.assignments, "ringmqAcceptUnserved=true") if self.accept_unserved else self.assignments
+
+
 def _with_shared_options(command: click.decorators.FC) -> click.decorators.FC:
     for option in reversed(_shared):
         command = option(command)
@@ -36,46 +53,29 @@ def _with_shared_options(command: click.decorators.FC) -> click.decorators.FC:
 @_with_shared_options
 @click.option("--namesrv-port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="0 = any free.")
 @click.option("--slaves", type=click.IntRange(0, 4), default=0, help="Slaves beside it, for trying out.")
-def serve(
-    store: Path | None,
-    port: int | None,
-    config_file: Path | None,
-    assignments: tuple[str, ...],
-    accept_unserved: bool,
-    cpus: str,
-    namesrv_port: int,
-    slaves: int,
-) -> None:
+def serve(namesrv_port: int, slaves: int, **shared: Any) -> None:
     """Run a name server and a broker; prints one line with `ready` when both serve. SIGTERM stops cleanly.
 
     With --slaves the broker is the master of a group on this machine: each slave has its store beside the master's
     (DIR-slave-1, ...), and everything ends together.
     """
-    assignments = _with_acceptance(assignments, accept_unserved)
+    start = _Start(**shared)
     if slaves:
-        sys.exit(_run_group(store, port, config_file, assignments, cpus, namesrv_port, slaves))
-    _run(store, port, config_file, assignments, cpus, namesrv_port)
+        sys.exit(_run_group(start, namesrv_port, slaves))
+    _run(start, namesrv_port)
 
 
-def _run_group(
-    store: Path | None,
-    port: int | None,
-    config_file: Path | None,
-    assignments: tuple[str, ...],
-    cpus: str,
-    namesrv_port: int,
-    slaves: int,
-) -> int:
+def _run_group(start: _Start, namesrv_port: int, slaves: int) -> int:
     from ringmq.broker.config.sources import DEFAULT_STORE
     from ringmq.cli.serve_group import run_group, slave_store
 
-    named = pairs(assignments, "--set").get("storePathRootDir")
-    home = (store or Path(named or DEFAULT_STORE).expanduser()).resolve()
-    shared = ["-c", str(config_file)] if config_file is not None else []
-    shared += [word for assignment in assignments for word in ("--set", assignment)]
-    shared += ["--cpus", cpus] if cpus else []
+    named = pairs(start.settings, "--set").get("storePathRootDir")
+    home = (start.store or Path(named or DEFAULT_STORE).expanduser()).resolve()
+    shared = ["-c", str(start.config_file)] if start.config_file is not None else []
+    shared += [word for assignment in start.settings for word in ("--set", assignment)]
+    shared += ["--cpus", start.cpus] if start.cpus else []
     master = ["serve", *shared, "--store", str(home), "--namesrv-port", str(namesrv_port)]
-    master += ["--port", str(port)] if port is not None else []
+    master += ["--port", str(start.port)] if start.port is not None else []
     own = ("brokerRole=SLAVE", "haListenPort=0", "storePathCommitLog=", "haMasterAddress=")
     groups = []
     for broker_id in range(1, slaves + 1):
@@ -87,33 +87,15 @@ def _run_group(
 @click.command()
 @_with_shared_options
 @click.option("--namesrv", default="", metavar="HOST:PORT[;HOST:PORT]", help="Name servers (namesrvAddr).")
-def broker(
-    store: Path | None,
-    port: int | None,
-    config_file: Path | None,
-    assignments: tuple[str, ...],
-    accept_unserved: bool,
-    cpus: str,
-    namesrv: str,
-) -> None:
+def broker(namesrv: str, **shared: Any) -> None:
     """Run a broker that registers with the given name servers."""
-    extra = (f"namesrvAddr={namesrv}",) if namesrv else ()
-    assignments = _with_acceptance((*assignments, *extra), accept_unserved)
-    _run(store, port, config_file, assignments, cpus, None)
+    start = _Start(**shared)
+    if namesrv:
+        start = replace(start, assignments=(*start.assignments, f"namesrvAddr={namesrv}"))
+    _run(start, namesrv_port=None)
 
 
-def _with_acceptance(assignments: tuple[str, ...], accept_unserved: bool) -> tuple[str, ...]:
-    return (*assignments, "ringmqAcceptUnserved=true") if accept_unserved else assignments
-
-
-def _run(
-    store: Path | None,
-    port: int | None,
-    config_file: Path | None,
-    assignments: Sequence[str],
-    cpus: str,
-    namesrv_port: int | None,
-) -> None:
+def _run(start: _Start, namesrv_port: int | None) -> None:
     from ringmq.native import NATIVE_HINT, available
 
     if not available():
@@ -129,18 +111,18 @@ def _run(
     except ImportError as error:
         raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error
 
-    settings = [*assignments]
-    if port is not None:
-        settings.append(f"listenPort={port}")
-    if store is not None:
-        settings.append(f"storePathRootDir={store.resolve()}")
+    settings = [*start.settings]
+    if start.port is not None:
+        settings.append(f"listenPort={start.port}")
+    if start.store is not None:
+        settings.append(f"storePathRootDir={start.store.resolve()}")
     try:
-        config, notices = read_config(config_file, settings, os.environ)
+        config, notices = read_config(start.config_file, settings, os.environ)
         for notice in notices:
             log(notice)
         if not config.store_path_root_dir:
             config = replace(config, store_path_root_dir=default_store(os.environ))
-        options = ServeOptions(config, namesrv_port, cpu_numbers(cpus), announce=lambda text: click.echo(text))
+        options = ServeOptions(config, namesrv_port, cpu_numbers(start.cpus), announce=lambda text: click.echo(text))
         status = serve_broker(options)
     except ConfigError as error:
         click.echo(f"Error: {error}", err=True)
