@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringmq.remoting.properties_check import ReferenceRow
+from ringmq.remoting.properties_reference import ReferenceRow
 
 HEAD = """\
 # Properties

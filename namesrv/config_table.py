@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringmq.namesrv.config import BLACK_LIST, NamesrvConfig, accepted_text, kind_of, setting_fields
-from ringmq.remoting.properties_check import ReferenceRow
+from ringmq.remoting.properties_reference import ReferenceRow
 
 _NOTES = {
     "bindAddress": "same name; 0.0.0.0 there",

@@ -33,18 +33,3 @@ def repeated(lines: Iterable[PropertyLine]) -> Iterator[Problem]:
         if (before := last.get(line.name)) is not None:
             yield Problem(WARN, before.line, line.name, f"given again in line {line.line}, which wins")
         last[line.name] = line
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceRow:
-    """What the reference page says about one property."""
-
-    name: str
-    kind: str
-    """number, switch, choice or text"""
-    default: str
-    accepted: str
-    live: bool
-    """May be changed while the server runs."""
-    rocketmq: str
-    """RocketMQ's property of that name: the same, what differs there, or that it has none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringmq.broker.config.broker_config import property_table
 from ringmq.broker.config.notes import note
-from ringmq.remoting.properties_check import ReferenceRow
+from ringmq.remoting.properties_reference import ReferenceRow
 
 
 def rows() -> list[ReferenceRow]:
