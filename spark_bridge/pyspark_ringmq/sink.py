@@ -1,4 +1,4 @@
-"""Spark's side of writes: the classes it wants, around `ringmq.spark_bridge.write_plan` and `write_task`."""
+"""Spark's side of writes: the classes it wants, around `plan` and `task` of `ringmq.spark_bridge.sink`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from ringmq.client.staged_writes import CommitRequest, StagedChunk, commit_staged
-from ringmq.spark_bridge.write_errors import WriteError
-from ringmq.spark_bridge.write_options import parse_write_options
-from ringmq.spark_bridge.write_plan import WritePlan, plan_batch_write, plan_stream_write
-from ringmq.spark_bridge.write_task import Attempt, stage, write_directly
+from ringmq.spark_bridge.sink.errors import WriteError
+from ringmq.spark_bridge.sink.options import parse_write_options
+from ringmq.spark_bridge.sink.plan import WritePlan, plan_batch_write, plan_stream_write
+from ringmq.spark_bridge.sink.task import Attempt, stage, write_directly
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

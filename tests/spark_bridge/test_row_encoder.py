@@ -10,14 +10,14 @@ import pytest
 
 from ringmq.native import ffi, lib
 from ringmq.remoting.batch import decode_batch
-from ringmq.spark_bridge.row_encoder import (
+from ringmq.spark_bridge.sink.errors import RowError
+from ringmq.spark_bridge.sink.row_encoder import (
     PROPERTIES_BYTES_MAX,
     EncodableRows,
     RowEncoder,
     encode_plain,
     sharding_hashes,
 )
-from ringmq.spark_bridge.write_errors import RowError
 from ringmq.store.record import java_hash
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -8,9 +8,9 @@ import pytest
 
 from ringmq.client import MessageQueue, RouteError
 from ringmq.client.routes import TopicRoute
-from ringmq.spark_bridge.chunk_builder import OPEN_CHUNKS_MAX, ChunkBuilder
-from ringmq.spark_bridge.row_targets import ANY_QUEUE, TopicQueues, rows_by_target
-from ringmq.spark_bridge.write_errors import RowError
+from ringmq.spark_bridge.sink.chunk_builder import OPEN_CHUNKS_MAX, ChunkBuilder
+from ringmq.spark_bridge.sink.errors import RowError
+from ringmq.spark_bridge.sink.row_targets import ANY_QUEUE, TopicQueues, rows_by_target
 from ringmq.store.record import java_hash
 from tests.spark_bridge.test_row_encoder import elements
 

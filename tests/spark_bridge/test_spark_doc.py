@@ -8,8 +8,8 @@ import pytest
 
 from ringmq.spark_bridge import option_table
 from ringmq.spark_bridge.schema import COLUMNS, KAFKA_COLUMNS
-from ringmq.spark_bridge.write_columns import COLUMN_TYPES
-from ringmq.spark_bridge.write_options import WRITE_OPTIONS
+from ringmq.spark_bridge.sink.columns import COLUMN_TYPES
+from ringmq.spark_bridge.sink.options import WRITE_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "spark.md").read_text()

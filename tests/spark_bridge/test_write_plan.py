@@ -8,11 +8,11 @@ import pytest
 from ringmq.client import MessageQueue
 from ringmq.client.routes import TopicRoute
 from ringmq.client.staged_writes import StagingPlace
-from ringmq.spark_bridge import write_plan
-from ringmq.spark_bridge.write_columns import check_write_schema
-from ringmq.spark_bridge.write_errors import SchemaError, WriteError
-from ringmq.spark_bridge.write_options import OptionError, WriteOptions, parse_write_options
-from ringmq.spark_bridge.write_plan import plan_batch_write, plan_stream_write
+from ringmq.spark_bridge.sink import plan as write_plan
+from ringmq.spark_bridge.sink.columns import check_write_schema
+from ringmq.spark_bridge.sink.errors import SchemaError, WriteError
+from ringmq.spark_bridge.sink.options import OptionError, WriteOptions, parse_write_options
+from ringmq.spark_bridge.sink.plan import plan_batch_write, plan_stream_write
 
 HERE = {"bootstrap": "h:1"}
 VALUE = [("value", "binary")]

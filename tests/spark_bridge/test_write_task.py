@@ -11,9 +11,9 @@ import pytest
 from ringmq.client import SendError
 from ringmq.client.staged_writes import CommitRequest, commit_staged
 from ringmq.loadtest.running import RunningBroker
-from ringmq.spark_bridge.write_options import WriteOptions
-from ringmq.spark_bridge.write_plan import WritePlan, plan_batch_write, plan_stream_write
-from ringmq.spark_bridge.write_task import Attempt, Written, stage, write_directly
+from ringmq.spark_bridge.sink.options import WriteOptions
+from ringmq.spark_bridge.sink.plan import WritePlan, plan_batch_write, plan_stream_write
+from ringmq.spark_bridge.sink.task import Attempt, Written, stage, write_directly
 from tests.conformance import servers
 from tests.staging import bodies_of, make_topic, messages_of
 from tests.waiting import wait_until

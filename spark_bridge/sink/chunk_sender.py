@@ -10,7 +10,7 @@ from ringmq.client.blocking import Producer
 from ringmq.client.retry import RetryPolicy
 from ringmq.client.send_request import SendRequest
 from ringmq.client.send_result import SendResult, SendStatus
-from ringmq.spark_bridge.write_errors import WriteError
+from ringmq.spark_bridge.sink.errors import WriteError
 
 IN_FLIGHT_MAX = 4
 SEND_ATTEMPTS = 16

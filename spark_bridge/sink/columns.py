@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ringmq.spark_bridge.write_errors import SchemaError
+from ringmq.spark_bridge.sink.errors import SchemaError
 
 TEXT = ("string", "binary")
 COLUMN_TYPES: dict[str, tuple[str, ...]] = {

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from ringmq.client.identity import new_key_generator, now_ms
 from ringmq.client.send_request import BodyRules, SendRequest, compose_message, prepare_message
-from ringmq.spark_bridge.write_columns import LATER_COLUMNS
-from ringmq.spark_bridge.write_errors import RowError
+from ringmq.spark_bridge.sink.columns import LATER_COLUMNS
+from ringmq.spark_bridge.sink.errors import RowError
 
 DELAY_LEVEL, DELIVER_AT = LATER_COLUMNS
 PROPERTY_OF = {DELAY_LEVEL: "DELAY", DELIVER_AT: "TIMER_DELIVER_MS"}

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ringmq.client import MessageQueue
 from ringmq.client.errors import RouteError
 from ringmq.client.routes import TopicRoute
-from ringmq.spark_bridge.row_encoder import sharding_hashes
-from ringmq.spark_bridge.write_errors import RowError
+from ringmq.spark_bridge.sink.errors import RowError
+from ringmq.spark_bridge.sink.row_encoder import sharding_hashes
 
 ANY_QUEUE = -1
 

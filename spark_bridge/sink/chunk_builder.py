@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ringmq.client import MessageQueue
-from ringmq.spark_bridge.row_encoder import EncodableRows, RowEncoder
-from ringmq.spark_bridge.row_targets import ANY_QUEUE, Target, TopicQueues, rows_by_target, spread
+from ringmq.spark_bridge.sink.row_encoder import EncodableRows, RowEncoder
+from ringmq.spark_bridge.sink.row_targets import ANY_QUEUE, Target, TopicQueues, rows_by_target, spread
 
 OPEN_CHUNKS_MAX = 32
 """Targets that a task fills at a time; the fullest chunk leaves early when one more comes."""

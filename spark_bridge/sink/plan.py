@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ringmq.client.routes import TopicRoute
 from ringmq.client.staged_writes import StagingPlace, describe_staging, find_route
-from ringmq.spark_bridge.write_columns import LATER_COLUMNS, check_write_schema
-from ringmq.spark_bridge.write_errors import SchemaError, WriteError
-from ringmq.spark_bridge.write_options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions
+from ringmq.spark_bridge.sink.columns import LATER_COLUMNS, check_write_schema
+from ringmq.spark_bridge.sink.errors import SchemaError, WriteError
+from ringmq.spark_bridge.sink.options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions
 
 MESSAGE_BYTES_MAX = 4 << 20
 """maxMessageSize of a broker that was not configured otherwise."""

@@ -19,11 +19,11 @@ from ringmq.client.staged_writes import (
     staging_request,
 )
 from ringmq.native import ffi, lib
-from ringmq.spark_bridge.chunk_builder import Chunk, ChunkBuilder
-from ringmq.spark_bridge.chunk_sender import ChunkSender
-from ringmq.spark_bridge.delayed_rows import split_delayed
-from ringmq.spark_bridge.row_targets import TopicQueues
-from ringmq.spark_bridge.write_plan import WritePlan
+from ringmq.spark_bridge.sink.chunk_builder import Chunk, ChunkBuilder
+from ringmq.spark_bridge.sink.chunk_sender import ChunkSender
+from ringmq.spark_bridge.sink.delayed_rows import split_delayed
+from ringmq.spark_bridge.sink.plan import WritePlan
+from ringmq.spark_bridge.sink.row_targets import TopicQueues
 
 
 @dataclass(frozen=True, slots=True)
