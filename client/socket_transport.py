@@ -12,7 +12,8 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ringmq.client.thread_loop import ThreadFuture, ThreadLoop
+    from ringmq.client.thread_loop import ThreadLoop
+    from ringmq.client.thread_tasks import ThreadFuture
 
 log = logging.getLogger("ringmq.client")
 

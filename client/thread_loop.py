@@ -16,15 +16,16 @@ import threading
 import time
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ringmq.client.errors import ClientClosedError
 from ringmq.client.monitor import Wakes, take_again
 from ringmq.client.runtime import Future, current
 from ringmq.client.socket_transport import connect_socket
+from ringmq.client.thread_tasks import ThreadFuture, ThreadTask
 
 log = logging.getLogger("ringmq.client")
 
@@ -32,119 +33,6 @@ CLOSE_WAIT_S = 1.0
 TIMERS_KEPT = 100
 
 T = TypeVar("T")
-
-
-class ThreadFuture(Generic[T]):
-    """A result that will be there; see `runtime.Future`. To be touched by who holds the monitor."""
-
-    __slots__ = ("_callbacks", "_cancelled", "_done", "_exception", "_result")
-
-    def __init__(self) -> None:
-        self._callbacks: list[Callable[[Any], object]] = []
-        self._done = self._cancelled = False
-        self._result: Any = None
-        self._exception: BaseException | None = None
-
-    def done(self) -> bool:
-        return self._done
-
-    def cancelled(self) -> bool:
-        return self._cancelled
-
-    def cancel(self) -> bool:
-        if self._done:
-            return False
-        self._cancelled = True
-        self._finish()
-        return True
-
-    def result(self) -> T:
-        if self._cancelled:
-            raise CancelledError
-        if self._exception is not None:
-            raise self._exception
-        result: T = self._result
-        return result
-
-    def exception(self) -> BaseException | None:
-        if self._cancelled:
-            raise CancelledError
-        return self._exception
-
-    def set_result(self, result: T, /) -> None:
-        self._result = result
-        self._finish()
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        self._exception = exception
-        self._finish()
-
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        if self._done:
-            callback(self)
-        else:
-            self._callbacks.append(callback)
-
-    def __await__(self) -> Generator[Any, None, T]:
-        if not self._done:
-            yield self
-        return self.result()
-
-    def _finish(self) -> None:
-        self._done = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
-
-
-class ThreadTask(ThreadFuture[T]):
-    """A coroutine on its way. `wake` is called when it can make a step; who carries it then calls `step`."""
-
-    __slots__ = ("_coroutine", "_loop", "_must_cancel", "_waiting_for", "wake")
-
-    def __init__(
-        self, loop: ThreadLoop, coroutine: Coroutine[Any, Any, T], wake: Callable[[ThreadTask[Any]], None]
-    ) -> None:
-        super().__init__()
-        self._loop = loop
-        self._coroutine = coroutine
-        self._waiting_for: ThreadFuture[Any] | None = None
-        self._must_cancel = False
-        self.wake = wake
-
-    def cancel(self) -> bool:
-        if self._done:
-            return False
-        if self._waiting_for is None or not self._waiting_for.cancel():
-            self._must_cancel = True
-        return True
-
-    def step(self) -> None:
-        """Run up to the next wait."""
-        loop, self._waiting_for = self._loop, None
-        before, loop.current_task = loop.current_task, self
-        try:
-            if self._must_cancel:
-                self._must_cancel = False
-                waited = self._coroutine.throw(CancelledError())
-            else:
-                waited = self._coroutine.send(None)
-        except StopIteration as ended:
-            self.set_result(ended.value)
-        except CancelledError:
-            super().cancel()
-        except BaseException as error:
-            self.set_exception(error)
-        else:
-            self._waiting_for = waited
-            if self._must_cancel and waited.cancel():
-                self._must_cancel = False
-            waited.add_done_callback(self._note_ready)
-        finally:
-            loop.current_task = before
-
-    def _note_ready(self, _: object) -> None:
-        self.wake(self)
 
 
 class ThreadTimer:
