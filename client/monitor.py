@@ -13,7 +13,14 @@ class Wakes(threading.Condition):
 
     def __init__(self, monitor: Any) -> None:
         super().__init__(monitor)
+        self._monitor = monitor
         self._acquire_restore = lambda _: take_again(monitor)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        try:
+            return super().wait(timeout)
+        finally:
+            take_again(self._monitor)  # interrupted between giving it up and what takes it again
 
 
 def take_again(monitor: Any) -> None:

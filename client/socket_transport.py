@@ -161,8 +161,7 @@ class SocketTransport:
                 data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
                 self._outgoing.clear()
                 self._outgoing_bytes = 0
-                with self._loop.left():
-                    self._send_bytes(data)
+                self._loop.outside(self._send_bytes, data)
                 if self._paused and self._outgoing_bytes <= self._high_bytes // 4:
                     self._paused = False
                     self._protocol.resume_writing()

@@ -18,6 +18,8 @@ from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
+from inspect import CORO_CREATED, getcoroutinestate
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -137,8 +139,8 @@ class ThreadLoop:
             ready = True
             wakes.notify()
 
-        task = ThreadTask(self, conversation, wake)
-        with self._opened(conversation):
+        def carry() -> T:
+            nonlocal ready
             self._calls.add(task)
             try:
                 while not task.done():
@@ -157,6 +159,9 @@ class ThreadLoop:
             finally:
                 self._end_call(task)
 
+        task = ThreadTask(self, conversation, wake)
+        return self._carry(carry, conversation)
+
     def begin(self, conversation: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Carry `conversation` to its first wait in this thread; it goes on in the client's own. The future cannot be
         cancelled; its callbacks are called in a thread of their own and may use the client."""
@@ -169,7 +174,7 @@ class ThreadLoop:
             self._outcomes.append(lambda: _tell(outcome, task))
             self._outcomes_came.notify()
 
-        with self._opened(conversation):
+        def carry() -> concurrent.futures.Future[T]:
             if not self._tells_outcomes:
                 self.start_thread(self._tell_outcomes, "results")
                 self._tells_outcomes = True
@@ -177,30 +182,64 @@ class ThreadLoop:
             task.add_done_callback(note)
             task.step()
             self._run_soon()
-        return outcome
+            return outcome
+
+        return self._carry(carry, conversation)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
         """`function(*args)`, which does not wait, as the one that runs. Works on a closed client, too."""
-        with self.entered():
-            return function(*args)
+        return self._enter(partial(function, *args))
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         """This thread is the one that runs. What was due "soon" is done, or handed to the client's thread, before it
         leaves."""
-        outer = current.loop
-        if outer is self:
-            raise RuntimeError(
-                f"{self._name}: called from inside the client's own code (an interceptor or hook), which must not wait"
-            )
+        outer = self._outer()
         with self._monitor:
-            current.loop = self
             try:
+                current.loop = self
                 yield
             finally:
                 current.loop = outer
-                if self._soon or self._ready:
-                    self._chores.notify()
+                self._wake_chores()
+
+    def _enter(self, work: Callable[[], T]) -> T:
+        """`work()` as in `entered`, for threads of the application: an interrupt between the beginning of a context
+        manager and its block would leave the monitor taken."""
+        outer = self._outer()
+        with self._monitor:
+            try:
+                current.loop = self
+                return work()
+            finally:
+                current.loop = outer
+                self._wake_chores()
+
+    def _carry(self, carry: Callable[[], T], conversation: Coroutine[Any, Any, Any]) -> T:
+        """`_enter` for a conversation, which ends at once where that is refused."""
+
+        def carry_if_open() -> T:
+            if not self._is_open:
+                raise ClientClosedError("the client is not started or is closed")
+            return carry()
+
+        try:
+            return self._enter(carry_if_open)
+        except (ClientClosedError, RuntimeError):
+            if getcoroutinestate(conversation) == CORO_CREATED:
+                conversation.close()
+            raise
+
+    def _outer(self) -> ThreadLoop | None:
+        if current.loop is self:
+            raise RuntimeError(
+                f"{self._name}: called from inside the client's own code (an interceptor or hook), which must not wait"
+            )
+        return current.loop
+
+    def _wake_chores(self) -> None:
+        if self._soon or self._ready:
+            self._chores.notify()
 
     # ---- what conversations use, by way of `runtime` ----
 
@@ -367,13 +406,13 @@ class ThreadLoop:
         """Whether the client's own thread runs: it has others to serve and must not wait for one of them."""
         return threading.current_thread() is self._chores_thread
 
-    @contextmanager
-    def left(self) -> Iterator[None]:
-        """Let others run while this thread waits for the system."""
-        task, self.current_task = self.current_task, None
-        self._monitor.release()
+    def outside(self, work: Callable[..., object], *args: Any) -> None:
+        """`work(*args)`, which waits for the system, while others run."""
+        task = self.current_task
         try:
-            yield
+            self.current_task = None
+            self._monitor.release()
+            work(*args)
         finally:
             try:
                 take_again(self._monitor)
@@ -394,17 +433,6 @@ class ThreadLoop:
         thread = threading.Thread(target=run, name=f"ringmq {self._name} {what}", daemon=True)
         self._threads.add(thread)
         thread.start()
-
-    @contextmanager
-    def _opened(self, conversation: Coroutine[Any, Any, Any]) -> Iterator[None]:
-        """`entered` for a conversation, which ends at once where that is refused."""
-        if current.loop is self:
-            conversation.close()
-        with self.entered():
-            if not self._is_open:
-                conversation.close()
-                raise ClientClosedError("the client is not started or is closed")
-            yield
 
     def _do_chores(self) -> None:
         """Steps of tasks and due timers, until the loop is closed."""

@@ -1,8 +1,6 @@
 """The runtime without an event loop: its waits mean what asyncio's mean, its threads keep out of each other's way."""
 
 import asyncio
-import os
-import signal
 import socket
 import threading
 import time
@@ -28,7 +26,6 @@ from ringmq.client import (
     thread_loop,
 )
 from ringmq.client.local_offsets import OffsetFileError
-from ringmq.client.monitor import Wakes
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.socket_transport import SocketTransport
 from ringmq.client.thread_loop import ThreadLoop
@@ -208,27 +205,6 @@ def test_many_threads_have_requests_in_flight_on_one_connection() -> None:
         assert len(cluster.broker.peers) == 1
 
 
-def test_an_interrupt_leaves_the_client_whole() -> None:
-    def interrupt_when_it_waits() -> None:
-        wait_until(lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) >= 2, "both queues are asked", 40)
-        time.sleep(0.3)  # span
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with threaded_cluster(topics={"T": 2}) as cluster, blocking.Consumer("T", cluster.namesrv, "g") as consumer:
-        began = time.monotonic()
-        threading.Thread(target=interrupt_when_it_waits).start()
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's is ignored
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                consumer.poll(timeout_ms=90_000)
-        finally:
-            signal.signal(signal.SIGINT, before)
-        assert time.monotonic() - began < 60
-        with blocking.Producer(cluster.namesrv) as producer:
-            producer.send(Message("T", b"x"))
-        assert [m.body for m in consumer.poll(timeout_ms=20_000)] == [b"x"]
-
-
 def test_what_other_threads_wait_for_ends_with_the_client() -> None:
     def silent(_: FakeBroker, request: RemotingCommand) -> Deed | None:
         return Deed.SILENCE if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else None
@@ -365,53 +341,6 @@ def test_errors_reach_the_thread_that_called() -> None:
         with blocking.Producer(cluster.namesrv, retry=policy) as producer, pytest.raises(SendError) as caught:
             producer.send(Message("T", b"x"))
         assert caught.value.attempts == 2
-
-
-class Interrupted:
-    """An RLock whose next `interrupts` acquisitions are broken off, as by Ctrl-C or a greenlet's end."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self.interrupts = 0
-
-    def acquire(self, *args: Any) -> bool:
-        if self.interrupts:
-            self.interrupts -= 1
-            raise KeyboardInterrupt
-        return self._lock.acquire(*args)
-
-    __enter__ = acquire
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def _release_save(self) -> None:
-        self.release()
-
-    def _acquire_restore(self, _: object) -> None:
-        self.acquire()
-
-    def _is_owned(self) -> bool:
-        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
-
-
-def test_an_interrupt_in_front_of_the_monitor_waits_until_it_is_ours() -> None:
-    loop, monitor = ThreadLoop("interrupted"), Interrupted()
-    loop._monitor = monitor  # type: ignore[assignment]
-    with loop.entered():
-        with pytest.raises(KeyboardInterrupt), loop.left():
-            monitor.interrupts = 2
-        assert monitor._is_owned()
-    wakes = Wakes(monitor)
-    with monitor:
-        monitor.interrupts = 2
-        with pytest.raises(KeyboardInterrupt):
-            wakes.wait(0.001)
-        assert monitor._is_owned()
-    assert not monitor._is_owned()
 
 
 def test_callbacks_of_a_send_begun_may_use_the_client() -> None:

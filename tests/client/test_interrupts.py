@@ -1,0 +1,121 @@
+"""Ctrl-C in a blocking client: wherever it comes, the monitor is whose it should be."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from ringmq.client import Message, blocking, runtime
+from ringmq.client.monitor import Wakes
+from ringmq.client.thread_loop import ThreadLoop
+from ringmq.remoting.codes import RequestCode
+from tests.client.threaded_cluster import threaded_cluster
+from tests.waiting import wait_until
+
+
+async def later(value: int) -> int:
+    await runtime.sleep(0.01)
+    return value
+
+
+def test_an_interrupt_leaves_the_client_whole() -> None:
+    def interrupt_when_it_waits() -> None:
+        wait_until(lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) >= 2, "both queues are asked", 40)
+        time.sleep(0.3)  # span
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with threaded_cluster(topics={"T": 2}) as cluster, blocking.Consumer("T", cluster.namesrv, "g") as consumer:
+        began = time.monotonic()
+        threading.Thread(target=interrupt_when_it_waits).start()
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's is ignored
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                consumer.poll(timeout_ms=90_000)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert time.monotonic() - began < 60
+        with blocking.Producer(cluster.namesrv) as producer:
+            producer.send(Message("T", b"x"))
+        assert [m.body for m in consumer.poll(timeout_ms=20_000)] == [b"x"]
+
+
+class Interrupted:
+    """An RLock whose next `interrupts` acquisitions are broken off, as by Ctrl-C or a greenlet's end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.interrupts = 0
+        self.interrupt_released = False
+
+    def acquire(self, *args: Any) -> bool:
+        if self.interrupts:
+            self.interrupts -= 1
+            raise KeyboardInterrupt
+        return self._lock.acquire(*args)
+
+    __enter__ = acquire
+
+    def release(self) -> None:
+        self._lock.release()
+        if self.interrupt_released:
+            self.interrupt_released = False
+            raise KeyboardInterrupt
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def _release_save(self) -> None:
+        self.release()
+
+    def _acquire_restore(self, _: object) -> None:
+        self.acquire()
+
+    def _is_owned(self) -> bool:
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
+
+
+def interrupt_the_next(monitor: Interrupted, what: str) -> None:
+    monitor.interrupts, monitor.interrupt_released = (2, False) if what == "acquire" else (0, True)
+
+
+@pytest.mark.parametrize("what", ["acquire", "release"])
+def test_an_interrupt_beside_the_monitor_waits_until_it_is_ours(what: str) -> None:
+    loop, monitor = ThreadLoop("interrupted"), Interrupted()
+    loop._monitor = monitor  # type: ignore[assignment]
+    with loop.entered():
+        if what == "release":
+            interrupt_the_next(monitor, what)
+        with pytest.raises(KeyboardInterrupt):
+            loop.outside(interrupt_the_next, monitor, "acquire")
+        assert monitor._is_owned()
+    wakes = Wakes(monitor)
+    with monitor:
+        interrupt_the_next(monitor, what)
+        with pytest.raises(KeyboardInterrupt):
+            wakes.wait(0.001)
+        assert monitor._is_owned()
+    assert not monitor._is_owned()
+
+
+def test_an_interrupt_where_a_call_begins_leaves_the_client_usable() -> None:
+    def interrupt(frame: Any, event: str, argument: object) -> None:
+        if event == "c_return" and argument is next and frame.f_code.co_filename == contextlib.__file__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    loop = ThreadLoop("interrupted")
+    loop.open()
+    for call in (lambda: loop.run(later(1)), lambda: loop.call(int), lambda: loop.begin(later(1)).result(20)):
+        sys.setprofile(interrupt)
+        try:
+            call()
+        except KeyboardInterrupt:
+            assert loop.run(later(2)) == 2, "while the traceback still holds on to the interrupted call"
+        finally:
+            sys.setprofile(None)
+    loop.close()
