@@ -30,6 +30,15 @@ MAY_IMPORT_LAZILY = {
     "client": {"native"},
     "loadtest": {"spark_bridge", "ipc"},  # what the Spark bench measures; what a killed broker leaves
 }
+# Rooms of broker/; what lies beside them (processes, the core and its requests) is common ground.
+ROOM_MAY_IMPORT = {
+    "config": set(),
+    "tables": {"config"},
+    "replication": {"tables"},
+    "staged": {"tables"},
+    "handlers": {"config", "tables", "replication", "staged"},
+    "exporter": {"config", "replication"},
+}
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
@@ -74,6 +83,23 @@ def test_imports_point_one_way(folder: str) -> None:
         outside = imported_packages(top_level(tree))
         wrong += [f"{path.relative_to(ROOT)} imports {name} at the top" for name in outside if name not in allowed]
     assert not wrong
+
+
+@pytest.mark.parametrize("room", ROOM_MAY_IMPORT)
+def test_the_rooms_of_the_broker_point_one_way(room: str) -> None:
+    others = set(ROOM_MAY_IMPORT) - ROOM_MAY_IMPORT[room] - {room}
+    wrong = []
+    for path in sorted((ROOT / "broker" / room).glob("*.py")):
+        imported = re.findall(r"from ringmq\.broker(?:\.(\w+)\S*)? import (.*)", path.read_text())
+        rooms = {module or names for module, names in imported}
+        wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in rooms & others]
+    assert not wrong
+
+
+def test_every_room_of_the_broker_is_known() -> None:
+    assert {path.parent.name for path in (ROOT / "broker").glob("*/__init__.py")} == set(ROOM_MAY_IMPORT)
+    told = re.findall(r"^\| `broker/(\w+)/` \| .* \| ([^|]*) \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
+    assert {room: set(re.findall(r"\w+", text)) - {"nothing"} for room, text in told} == ROOM_MAY_IMPORT
 
 
 def test_no_file_is_too_long() -> None:
