@@ -46,8 +46,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     plane.map_arena(lib.RMQ_CONTROL_PRODUCER)
     broker = Broker(config, identity, plane, store)
     if config.broker_role != "SLAVE":  # a slave takes no requests that could be under way
-        appender = lib.RMQ_ROLE_HA if config.broker_role == "SLAVE" else lib.RMQ_ROLE_WRITE
-    broker.deletions.write_turns = lambda: int(plane.role(appender).progress)
+        broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
     broker.prepare(now_ms())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
 

@@ -28,7 +28,7 @@ class Deletions:
     def __init__(self) -> None:
         self._topics: dict[str, _Deletion] = {}
         self.write_turns: Callable[[], int] | None = None
-        """How often write has looked for requests; None = it is never in the middle of a batch (tests)."""
+        """How often write has looked for requests; None = it is never in the middle of a batch (a slave, tests)."""
 
     def __contains__(self, topic: object) -> bool:
         return topic in self._topics

@@ -167,7 +167,7 @@ async def test_what_was_committed_to_the_slave_is_known_to_the_master_when_it_is
     assert sorted(int(message.body) for message in late) == list(range(80, 88)), "nothing again"
 
 
-def test_settings_reach_the_slaves_files_and_what_is_deleted_goes(group: Group) -> None:
+async def test_settings_reach_the_slaves_files_and_what_is_deleted_goes(group: Group) -> None:
     create = {
         "topic": "Set", "defaultTopic": "TBW102", "readQueueNums": "3", "writeQueueNums": "2", "perm": "6",
         "topicFilterType": "SINGLE_TAG",
@@ -177,7 +177,12 @@ def test_settings_reach_the_slaves_files_and_what_is_deleted_goes(group: Group) 
     body = write_body(settings.to_json())
     assert group.ask(group.master, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body).code == 0
     group.wait_topic("Set")
+    await send(group, "Set", 0, 3)
+    await asyncio.to_thread(group.wait_equal)
     config = group.slave.store / "config"
+    queues = group.slave.store / "consumequeue" / "Set"
+    assert queues.is_dir()
+    workers = group.slave.worker_pids()
 
     def saved(file: str, table: str, name: str) -> dict[str, object] | None:
         return read_object((config / file).read_bytes(), file)[table].get(name)
@@ -196,3 +201,5 @@ def test_settings_reach_the_slaves_files_and_what_is_deleted_goes(group: Group) 
     wait_until(lambda: not group.knows("Set"), "the topic is gone from the slave", 30)
     wait_until(lambda: saved("subscriptionGroup.json", "subscriptionGroupTable", "g_set") is None, "and the group", 30)
     assert saved("topics.json", "topicConfigTable", "Set") is None
+    wait_until(lambda: not queues.exists(), "its queues are gone from the slave's disk", 30)
+    assert group.slave.worker_pids() == workers, "nobody has died of it"
