@@ -29,12 +29,12 @@ from ringmq.client.offsets import ConsumeFrom
 from ringmq.client.producer import QueueSelector
 from ringmq.client.queue_reader import PullOptions
 from ringmq.client.retry import RetryPolicy
-from ringmq.client.runtime import Lock, each
+from ringmq.client.runtimes.runtime import Lock, each
+from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.client.send_request import BodyRules, SendRequest
 from ringmq.client.send_result import SendResult
 from ringmq.client.settings import ConnectionSettings
 from ringmq.client.subscriptions import Sql92, Topics
-from ringmq.client.thread_loop import ThreadLoop
 from ringmq.client.transactions import Check, Local, TransactionResult
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue

@@ -14,7 +14,7 @@ from ringmq.client.name_servers import NameServers, RouteTable, parse_name_serve
 from ringmq.client.offsets import QueueOffsets
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.routes import TopicRoute
-from ringmq.client.runtime import gather
+from ringmq.client.runtimes.runtime import gather
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.admin_bodies import TopicStats, decode_topic_list
 from ringmq.remoting.codes import RequestCode

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from ringmq.client.errors import ConnectError, RequestTimeoutError
-from ringmq.client.runtime import Future, Timer, running_loop, shield, timeout
+from ringmq.client.runtimes.runtime import Future, Timer, running_loop, shield, timeout
 from ringmq.client.security.tls import connect_error, describe_socket_failure
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.command import RemotingCommand, encode_frame

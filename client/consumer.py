@@ -31,10 +31,10 @@ from ringmq.client.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
 from ringmq.client.received import queue_of
 from ringmq.client.remoting_client import Later, RemotingClient
-from ringmq.client.runtime import Task, call_outside, create_task, gather, sleep
+from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep
+from ringmq.client.runtimes.waiting import Signal, call_listener
 from ringmq.client.settings import ConnectionSettings
 from ringmq.client.subscriptions import Sql92, Topics, subscription, subscriptions
-from ringmq.client.waiting import Signal, call_listener
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.consumer_bodies import (

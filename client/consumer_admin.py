@@ -19,7 +19,7 @@ from ringmq.client.namespaces import without_namespace
 from ringmq.client.queue_reader import QueueReader
 from ringmq.client.received import read_messages
 from ringmq.client.remoting_client import Later, RemotingClient
-from ringmq.client.runtime import create_task
+from ringmq.client.runtimes.runtime import create_task
 from ringmq.remoting import consumer_bodies as bodies
 from ringmq.remoting.admin_bodies import decode_queue_offsets
 from ringmq.remoting.admin_headers import (

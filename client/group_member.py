@@ -14,8 +14,8 @@ from ringmq.client.heartbeat import Heartbeats
 from ringmq.client.name_servers import RouteTable
 from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.routes import TopicRoute
-from ringmq.client.runtime import gather
-from ringmq.client.waiting import Signal
+from ringmq.client.runtimes.runtime import gather
+from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.heartbeat import decode_consumer_ids, encode_client_config

@@ -21,8 +21,8 @@ from ringmq.client.interceptors import Interceptor, run_quietly
 from ringmq.client.lock_keeper import LockKeeper
 from ringmq.client.name_servers import RouteTable
 from ringmq.client.remoting_client import RemotingClient
-from ringmq.client.runtime import Task, call_outside, create_task, sleep, timeout, wait
-from ringmq.client.waiting import Signal
+from ringmq.client.runtimes.runtime import Task, call_outside, create_task, sleep, timeout, wait
+from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message import MessageExt
 

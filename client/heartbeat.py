@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ringmq.client.errors import BrokerError, RingmqError
 from ringmq.client.name_servers import RouteTable
 from ringmq.client.remoting_client import RemotingClient
-from ringmq.client.runtime import Task, create_task, gather, shield, sleep, wait
+from ringmq.client.runtimes.runtime import Task, create_task, gather, shield, sleep, wait
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.heartbeat import HeartbeatData
 

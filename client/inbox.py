@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ringmq.client.identity import now_ms
-from ringmq.client.waiting import Signal
+from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 

@@ -9,8 +9,8 @@ from ringmq.client.errors import BrokerError, RingmqError, RouteError
 from ringmq.client.name_servers import RouteTable
 from ringmq.client.queue_locks import LockBook
 from ringmq.client.remoting_client import RemotingClient
-from ringmq.client.runtime import gather
-from ringmq.client.waiting import Signal
+from ringmq.client.runtimes.runtime import gather
+from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.heartbeat import LockBatch, decode_locked

@@ -40,7 +40,7 @@ from ringmq.client.request_reply import WaitingRequests, compose_reply
 from ringmq.client.retry import RetryPolicy, backoff_ms
 from ringmq.client.room import Room
 from ringmq.client.routes import QueueChooser, TopicRoute, queue_of_key
-from ringmq.client.runtime import Task, create_task, gather, sleep, timeout
+from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, timeout
 from ringmq.client.send_request import (
     BodyRules,
     SendRequest,

@@ -20,8 +20,8 @@ from ringmq.client.name_servers import RouteTable
 from ringmq.client.offsets import QueueOffsets, StartRule
 from ringmq.client.pull_core import MISSING_MEMBER_PAUSE_S, Help, Outcome, PullCore, PullOptions
 from ringmq.client.remoting_client import RemotingClient
-from ringmq.client.runtime import Lock, Task, create_task, gather, sleep
-from ringmq.client.waiting import Signal, finish
+from ringmq.client.runtimes.runtime import Lock, Task, create_task, gather, sleep
+from ringmq.client.runtimes.waiting import Signal, finish
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import SubscriptionData
 

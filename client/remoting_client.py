@@ -13,7 +13,7 @@ from ringmq.client.connection import BrokerConnection, open_connection
 from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError
 from ringmq.client.namespaces import WireNames
 from ringmq.client.retry import backoff_ms
-from ringmq.client.runtime import Task, create_task, gather, shield, sleep
+from ringmq.client.runtimes.runtime import Task, create_task, gather, shield, sleep
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame

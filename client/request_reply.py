@@ -6,7 +6,7 @@ import logging
 import uuid
 
 from ringmq.client.compression import DecompressionError, decompress_body
-from ringmq.client.runtime import Future, create_future
+from ringmq.client.runtimes.runtime import Future, create_future
 from ringmq.client.send_request import REPLY_TYPE
 from ringmq.remoting import properties as names
 from ringmq.remoting.client_headers import ReplyMessageRequestHeader

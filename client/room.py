@@ -6,7 +6,7 @@ A place that is given back goes straight to whoever waits longest, so that no cr
 from asyncio import CancelledError
 from collections import deque
 
-from ringmq.client.runtime import Future, create_future
+from ringmq.client.runtimes.runtime import Future, create_future
 
 
 class Room:

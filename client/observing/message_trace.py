@@ -26,7 +26,7 @@ from ringmq.client.observing.trace_records import (
     TracedMessage,
     TransactionEndRecord,
 )
-from ringmq.client.runtime import Event, Task, create_task, timeout, wait
+from ringmq.client.runtimes.runtime import Event, Task, create_task, timeout, wait
 from ringmq.remoting import properties as names
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, MessageExt

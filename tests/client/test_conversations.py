@@ -9,7 +9,7 @@ from ringmq.client.errors import BrokerError, ConnectError, RingmqError, RouteEr
 from ringmq.client.name_servers import NameServers, RouteTable
 from ringmq.client.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.routes import TopicRoute, parse_route
-from ringmq.client.runtime import Event, Lock
+from ringmq.client.runtimes.runtime import Event, Lock
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_queue import MessageQueue

@@ -3,7 +3,7 @@
 import asyncio
 
 from ringmq.client.inbox import Inbox, Shelf
-from ringmq.client.waiting import Signal
+from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from ringmq.client import Message, blocking, runtime
-from ringmq.client.monitor import Wakes
-from ringmq.client.thread_loop import ThreadLoop
+from ringmq.client import Message, blocking
+from ringmq.client.runtimes import runtime
+from ringmq.client.runtimes.monitor import Wakes
+from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
 from tests.client.threaded_cluster import threaded_cluster
 from tests.waiting import wait_until

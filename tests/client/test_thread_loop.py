@@ -21,14 +21,12 @@ from ringmq.client import (
     RetryPolicy,
     SendError,
     blocking,
-    runtime,
-    socket_transport,
-    thread_loop,
 )
 from ringmq.client.local_offsets import OffsetFileError
 from ringmq.client.remoting_client import RemotingClient
-from ringmq.client.socket_transport import SocketTransport
-from ringmq.client.thread_loop import ThreadLoop
+from ringmq.client.runtimes import runtime, socket_transport, thread_loop
+from ringmq.client.runtimes.socket_transport import SocketTransport
+from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from tests.client.fake_broker import Deed, FakeBroker

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from ringmq.client.thread_loop import ThreadLoop
+    from ringmq.client.runtimes.thread_loop import ThreadLoop
 
 T = TypeVar("T")
 

@@ -24,10 +24,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ringmq.client.errors import ClientClosedError
-from ringmq.client.monitor import Wakes, take_again
-from ringmq.client.runtime import Future, current
-from ringmq.client.socket_transport import connect_socket
-from ringmq.client.thread_tasks import ThreadFuture, ThreadTask
+from ringmq.client.runtimes.monitor import Wakes, take_again
+from ringmq.client.runtimes.runtime import Future, current
+from ringmq.client.runtimes.socket_transport import connect_socket
+from ringmq.client.runtimes.thread_tasks import ThreadFuture, ThreadTask
 
 log = logging.getLogger("ringmq.client")
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 if TYPE_CHECKING:
-    from ringmq.client.thread_loop import ThreadLoop
+    from ringmq.client.runtimes.thread_loop import ThreadLoop
 
 S = TypeVar("S")
 T = TypeVar("T")

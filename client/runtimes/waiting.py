@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from ringmq.client.runtime import Future, call_outside, create_future, create_task, current, shield, wait
+from ringmq.client.runtimes.runtime import Future, call_outside, create_future, create_task, current, shield, wait
 
 log = logging.getLogger("ringmq.client")
 

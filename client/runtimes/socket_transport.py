@@ -12,8 +12,8 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ringmq.client.thread_loop import ThreadLoop
-    from ringmq.client.thread_tasks import ThreadFuture
+    from ringmq.client.runtimes.thread_loop import ThreadLoop
+    from ringmq.client.runtimes.thread_tasks import ThreadFuture
 
 log = logging.getLogger("ringmq.client")
 
