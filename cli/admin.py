@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from ringmq.client.connections.name_servers import parse_name_servers
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
-from ringmq.client.name_servers import parse_name_servers
 from ringmq.client.namespaces import with_namespace, without_namespace
-from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.admin_bodies import (
     ConsumerConnection,

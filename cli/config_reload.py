@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from ringmq.cli.output import print_rows
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.errors import RingmqError
-from ringmq.client.remoting_client import RemotingClient
 from ringmq.remoting.address import address_text, host_from_here
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.properties_text import format_properties, parse_properties

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.errors import BrokerError, RouteError
-from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.offsets import QueueOffsets
-from ringmq.client.remoting_client import RemotingClient
-from ringmq.client.routes import TopicRoute
 from ringmq.client.runtimes.runtime import gather
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.admin_bodies import TopicStats, decode_topic_list

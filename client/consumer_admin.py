@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ringmq.client.connections.remoting_client import Later, RemotingClient
 from ringmq.client.consume_retry import RetryLater
 from ringmq.client.consume_stats import ConsumeStats
 from ringmq.client.errors import RingmqError
@@ -18,7 +19,6 @@ from ringmq.client.lock_keeper import LockKeeper
 from ringmq.client.namespaces import without_namespace
 from ringmq.client.queue_reader import QueueReader
 from ringmq.client.received import read_messages
-from ringmq.client.remoting_client import Later, RemotingClient
 from ringmq.client.runtimes.runtime import create_task
 from ringmq.remoting import consumer_bodies as bodies
 from ringmq.remoting.admin_bodies import decode_queue_offsets

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from ringmq.client.connections.name_servers import RouteTable
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.errors import BrokerError, ConnectError, RouteError
-from ringmq.client.name_servers import RouteTable
-from ringmq.client.remoting_client import RemotingClient
-from ringmq.client.routes import TopicRoute
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import (

@@ -17,7 +17,12 @@ from typing import NamedTuple, Self
 
 from ringmq.client.accumulator import BATCH_BYTES_MAX, Accumulator
 from ringmq.client.broker_faults import BrokerFaults
-from ringmq.client.connection import BrokerConnection, ResponseFuture
+from ringmq.client.connections.connection import BrokerConnection, ResponseFuture
+from ringmq.client.connections.heartbeat import Heartbeats
+from ringmq.client.connections.identity import new_client_id, new_key_generator, now_ms
+from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.connections.routes import QueueChooser, TopicRoute, queue_of_key
 from ringmq.client.errors import (
     BrokerError,
     ClientClosedError,
@@ -28,18 +33,13 @@ from ringmq.client.errors import (
     RouteError,
     SendError,
 )
-from ringmq.client.heartbeat import Heartbeats
-from ringmq.client.identity import new_client_id, new_key_generator, now_ms
 from ringmq.client.interceptors import SendScope
-from ringmq.client.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.namespaces import with_namespace
 from ringmq.client.observing.observers import Observers
 from ringmq.client.recall import broker_of_handle
-from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.request_reply import WaitingRequests, compose_reply
 from ringmq.client.retry import RetryPolicy, backoff_ms
 from ringmq.client.room import Room
-from ringmq.client.routes import QueueChooser, TopicRoute, queue_of_key
 from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, timeout
 from ringmq.client.send_request import (
     BodyRules,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, compress_body
+from ringmq.client.connections.name_servers import NEW_TOPIC_QUEUES
 from ringmq.client.interceptors import SendScope
-from ringmq.client.name_servers import NEW_TOPIC_QUEUES
 from ringmq.client.security.signing import RequestSigner
 from ringmq.remoting import properties as names
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode

@@ -11,11 +11,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ringmq.client.connections.name_servers import NameServers, parse_name_servers
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
-from ringmq.client.name_servers import NameServers, parse_name_servers
-from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.retry import backoff_ms
-from ringmq.client.routes import TopicRoute
 from ringmq.client.send_request import SendRequest
 from ringmq.remoting import json_body, staged_writes
 from ringmq.remoting.codes import RequestCode, ResponseCode

@@ -1,6 +1,6 @@
 """What a drill reads of its topic, from any broker that has it."""
 
-from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.flags import PullSysFlag

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringmq.client import RingmqError
-from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.ha_drill_group import HaGroup, Node
 from ringmq.loadtest.ha_drill_load import HaLoad
 from ringmq.remoting.codes import RequestCode

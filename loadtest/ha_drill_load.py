@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, SendStatus
-from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.checker import Checker, Violation
 from ringmq.loadtest.drill_reads import QUEUES, TOPIC, id_of, max_offset, pull
 from ringmq.loadtest.drill_sends import lane_messages

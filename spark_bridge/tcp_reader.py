@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 import pyarrow as pa
 
 from ringmq.client import ConnectError, MessageQueue, RequestTimeoutError, RingmqError
-from ringmq.client.pull_connection import PullAnswer, PullConnection, PullStatus
+from ringmq.client.connections.pull_connection import PullAnswer, PullConnection, PullStatus
 from ringmq.client.retry import backoff_ms
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.losses import Losses

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ringmq.cli.admin import Admin
-from ringmq.client.name_servers import parse_name_servers
-from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.connections.name_servers import parse_name_servers
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.remoting.config_beans import TopicConfig
 
 if TYPE_CHECKING:

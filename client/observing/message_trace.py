@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringmq.client.connections.identity import now_ms
 from ringmq.client.errors import RingmqError
-from ringmq.client.identity import now_ms
 from ringmq.client.interceptors import Interceptor, TransactionEnd
 from ringmq.client.observing.places import Place, place_of
 from ringmq.client.observing.trace_buffer import TraceBuffer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ringmq.client.identity import new_key_generator
+from ringmq.client.connections.identity import new_key_generator
 from ringmq.client.interceptors import Interceptor
 from ringmq.client.observing.message_trace import TraceInterceptor, TraceSender
 from ringmq.client.observing.trace_buffer import TraceBuffer

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from ringmq.client.blocking import Producer as BlockingProducer
 from ringmq.client.blocking import TransactionProducer as BlockingTransactionProducer
+from ringmq.client.connections.routes import queue_of_key
 from ringmq.client.errors import RingmqError
 from ringmq.client.producer import SendResult
 from ringmq.client.retry import RetryPolicy
@@ -16,7 +17,6 @@ from ringmq.client.rocketmq5.configuration import ClientConfiguration
 from ringmq.client.rocketmq5.exception import IllegalArgumentException, IllegalStateException
 from ringmq.client.rocketmq5.model import Message, SendReceipt
 from ringmq.client.rocketmq5.transactions import STATES, Transaction, TransactionChecker, TransactionResolution
-from ringmq.client.routes import queue_of_key
 from ringmq.client.send_request import BodyRules
 from ringmq.client.transactions import TransactionState
 from ringmq.remoting import message as wire

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ringmq.client.routes import TopicRoute
+from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.staged_writes import StagingPlace, describe_staging, find_route
 from ringmq.spark_bridge.sink.columns import LATER_COLUMNS, check_write_schema
 from ringmq.spark_bridge.sink.errors import SchemaError, WriteError

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ringmq.client.identity import new_key_generator, now_ms
+from ringmq.client.connections.identity import new_key_generator, now_ms
 from ringmq.client.send_request import BodyRules, compose_message, prepare_batch
 from ringmq.native import ffi, lib
 from ringmq.spark_bridge.sink.errors import RowError

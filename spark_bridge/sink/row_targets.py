@@ -8,8 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ringmq.client import MessageQueue
+from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.errors import RouteError
-from ringmq.client.routes import TopicRoute
 from ringmq.spark_bridge.sink.errors import RowError
 from ringmq.spark_bridge.sink.row_encoder import sharding_hashes
 

@@ -7,7 +7,7 @@ from functools import partial
 import pyarrow as pa
 
 from ringmq.client import MessageQueue
-from ringmq.client.identity import now_ms
+from ringmq.client.connections.identity import now_ms
 from ringmq.client.producer import SendResult
 from ringmq.client.send_request import SendRequest
 from ringmq.client.staged_writes import (

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ringmq.client.connection import BrokerConnection, open_connection, split_address
+from ringmq.client.connections.connection import BrokerConnection, open_connection, split_address
 from ringmq.client.errors import ConnectError, RequestTimeoutError
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.command import RemotingCommand, encode_frame

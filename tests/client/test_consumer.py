@@ -155,7 +155,7 @@ async def test_the_first_commit_of_a_group_goes_alone() -> None:
 async def test_a_heartbeat_under_way_is_over_before_the_member_leaves(
     monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    monkeypatch.setattr("ringmq.client.heartbeat.HEARTBEAT_INTERVAL_S", 0.01)
+    monkeypatch.setattr("ringmq.client.connections.heartbeat.HEARTBEAT_INTERVAL_S", 0.01)
     async with FakeCluster(topics={"T": 1}) as cluster:
         late: list[RemotingCommand] = []
         order: list[int] = []

@@ -20,8 +20,8 @@ from ringmq.client import (
     compose_reply,
 )
 from ringmq.client.accumulator import Accumulator, own_result
+from ringmq.client.connections.routes import queue_of_key
 from ringmq.client.recall import broker_of_handle
-from ringmq.client.routes import queue_of_key
 from ringmq.client.send_request import BodyRules, prepare_message
 from ringmq.client.send_result import SendResult, SendStatus
 from ringmq.remoting.codes import RequestCode

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from ringmq.client.connections.pull_connection import PullConnection, PullStatus
 from ringmq.client.errors import ConnectError, RequestTimeoutError
-from ringmq.client.pull_connection import PullConnection, PullStatus
 from ringmq.remoting.client_headers import PullMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, SerializeType
 from ringmq.remoting.command import RemotingCommand, encode_frame

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
+from ringmq.client.connections.name_servers import parse_name_servers
+from ringmq.client.connections.routes import QueueChooser, TopicRoute, parse_route, route_from_template
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
-from ringmq.client.name_servers import parse_name_servers
 from ringmq.client.retry import RetryPolicy, backoff_ms
-from ringmq.client.routes import QueueChooser, TopicRoute, parse_route, route_from_template
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.message_queue import MessageQueue
 

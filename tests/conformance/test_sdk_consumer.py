@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import ConsumeFrom, Consumer, Message, MessageExt, MessageQueue, Producer, compose_message
-from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import RequestCode
 from tests.conformance.judge import Judge

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import ConsumeFrom, Consumer, Message, Producer, PullOptions, RingmqError
-from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringmq.client.connection import split_address
+from ringmq.client.connections.connection import split_address
 from ringmq.remoting.address import address_text, host_from_here
 
 

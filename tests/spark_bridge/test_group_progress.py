@@ -10,9 +10,9 @@ import pytest
 
 from ringmq.client import MessageQueue, compose_message
 from ringmq.client.blocking import Producer
-from ringmq.client.name_servers import NameServers, RouteTable
+from ringmq.client.connections.name_servers import NameServers, RouteTable
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.offsets import QueueOffsets
-from ringmq.client.remoting_client import RemotingClient
 from ringmq.spark_bridge.group_progress import GroupProgress
 from ringmq.spark_bridge.slices import QueueKey
 from tests.conformance import servers

@@ -9,7 +9,7 @@ import pytest
 from ringmq.cli.admin import Admin
 from ringmq.client import RetryPolicy, compose_message
 from ringmq.client.blocking import Producer
-from ringmq.client.remoting_client import RemotingClient
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.topics import is_user_topic
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.spark_bridge.live_queues import LiveQueues

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from ringmq.client import MessageQueue, RouteError
-from ringmq.client.routes import TopicRoute
+from ringmq.client.connections.routes import TopicRoute
 from ringmq.spark_bridge.sink.chunk_builder import OPEN_CHUNKS_MAX, ChunkBuilder
 from ringmq.spark_bridge.sink.errors import RowError
 from ringmq.spark_bridge.sink.row_targets import ANY_QUEUE, TopicQueues, rows_by_target

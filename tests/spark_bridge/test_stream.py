@@ -14,9 +14,9 @@ import pytest
 from ringmq.cli.admin import Admin
 from ringmq.client import MessageQueue, compose_message
 from ringmq.client.blocking import Producer
-from ringmq.client.name_servers import NameServers, RouteTable
+from ringmq.client.connections.name_servers import NameServers, RouteTable
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.offsets import QueueOffsets
-from ringmq.client.remoting_client import RemotingClient
 from ringmq.spark_bridge.lag import StreamLag, lag_listener
 from tests.conformance import servers
 from tests.waiting import wait_until

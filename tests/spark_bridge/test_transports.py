@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import MessageQueue
-from ringmq.client.pull_connection import PullConnection
+from ringmq.client.connections.pull_connection import PullConnection
 from ringmq.remoting.codes import RequestCode
 from ringmq.spark_bridge.bootstrap_catalog import BootstrapCatalog
 from ringmq.spark_bridge.catalog import open_catalog

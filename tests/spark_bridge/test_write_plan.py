@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import MessageQueue
-from ringmq.client.routes import TopicRoute
+from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.staged_writes import StagingPlace
 from ringmq.spark_bridge.sink import plan as write_plan
 from ringmq.spark_bridge.sink.columns import check_write_schema

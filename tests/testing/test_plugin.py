@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.client.connection import split_address
+from ringmq.client.connections.connection import split_address
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.testing import local_broker
 from ringmq.testing.local_broker import LocalBroker

@@ -13,7 +13,7 @@ from enum import Enum
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from ringmq.client.connection import split_address
+from ringmq.client.connections.connection import split_address
 from ringmq.client.errors import ConnectError, RequestTimeoutError
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode, ResponseCode, SerializeType
 from ringmq.remoting.command import MAX_FRAME_BYTES, RemotingCommand, check_prefix, decode_payload

@@ -7,9 +7,9 @@ forgets a connection that was silent for 120 s.
 import logging
 from collections.abc import Callable
 
+from ringmq.client.connections.name_servers import RouteTable
+from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.errors import BrokerError, RingmqError
-from ringmq.client.name_servers import RouteTable
-from ringmq.client.remoting_client import RemotingClient
 from ringmq.client.runtimes.runtime import Task, create_task, gather, shield, sleep, wait
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.heartbeat import HeartbeatData

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ringmq.client.connection import split_address
+from ringmq.client.connections.connection import split_address
+from ringmq.client.connections.remoting_client import RemotingClient, note_seen
+from ringmq.client.connections.routes import TopicRoute, parse_route, route_from_template
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
-from ringmq.client.remoting_client import RemotingClient, note_seen
-from ringmq.client.routes import TopicRoute, parse_route, route_from_template
 from ringmq.client.runtimes.runtime import Task, create_task, shield, sleep
 from ringmq.remoting.admin_bodies import decode_topic_list
 from ringmq.remoting.codes import RequestCode, ResponseCode

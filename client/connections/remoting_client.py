@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ringmq.client.connection import BrokerConnection, open_connection
+from ringmq.client.connections.connection import BrokerConnection, open_connection
 from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError
 from ringmq.client.namespaces import WireNames
 from ringmq.client.retry import backoff_ms

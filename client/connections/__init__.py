@@ -1,0 +1,1 @@
+"""Conversations with servers: connections, requests over them, name servers and routes, heartbeats."""
