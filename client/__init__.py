@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from ringmq.client.observing.trace_buffer import TraceSettings
     from ringmq.client.offsets import ConsumeFrom
     from ringmq.client.producer import Producer
+    from ringmq.client.producing.request_reply import compose_reply
+    from ringmq.client.producing.send_request import BodyRules, compose_message
+    from ringmq.client.producing.send_result import SendResult, SendStatus
+    from ringmq.client.producing.transactions import TransactionProducer, TransactionResult, TransactionState
     from ringmq.client.queue_reader import PullOptions
-    from ringmq.client.request_reply import compose_reply
     from ringmq.client.retry import RetryPolicy
     from ringmq.client.security.credentials import Credentials
     from ringmq.client.security.tls import TlsSettings
-    from ringmq.client.send_request import BodyRules, compose_message
-    from ringmq.client.send_result import SendResult, SendStatus
     from ringmq.client.settings import ConnectionSettings
     from ringmq.client.subscriptions import Sql92
-    from ringmq.client.transactions import TransactionProducer, TransactionResult, TransactionState
     from ringmq.remoting.flags import Compression
     from ringmq.remoting.message import Message, MessageExt
     from ringmq.remoting.message_queue import MessageQueue
@@ -122,22 +122,22 @@ _HOME = {
     "TlsError": "ringmq.client.errors",
     "ConsumeFrom": "ringmq.client.offsets",
     "Producer": "ringmq.client.producer",
-    "SendResult": "ringmq.client.send_result",
-    "SendStatus": "ringmq.client.send_result",
+    "SendResult": "ringmq.client.producing.send_result",
+    "SendStatus": "ringmq.client.producing.send_result",
     "PullOptions": "ringmq.client.queue_reader",
     "RetryPolicy": "ringmq.client.retry",
-    "BodyRules": "ringmq.client.send_request",
+    "BodyRules": "ringmq.client.producing.send_request",
     "ConnectionSettings": "ringmq.client.settings",
     "ClientMetrics": "ringmq.client.observing.metrics",
     "TraceSettings": "ringmq.client.observing.trace_buffer",
     "Credentials": "ringmq.client.security.credentials",
     "TlsSettings": "ringmq.client.security.tls",
     "Interceptor": "ringmq.client.interceptors",
-    "TransactionProducer": "ringmq.client.transactions",
-    "TransactionResult": "ringmq.client.transactions",
-    "TransactionState": "ringmq.client.transactions",
-    "compose_reply": "ringmq.client.request_reply",
-    "compose_message": "ringmq.client.send_request",
+    "TransactionProducer": "ringmq.client.producing.transactions",
+    "TransactionResult": "ringmq.client.producing.transactions",
+    "TransactionState": "ringmq.client.producing.transactions",
+    "compose_reply": "ringmq.client.producing.request_reply",
+    "compose_message": "ringmq.client.producing.send_request",
     "Compression": "ringmq.remoting.flags",
     "Message": "ringmq.remoting.message",
     "MessageExt": "ringmq.remoting.message",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringmq.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from ringmq.client.send_result import SendResult
+    from ringmq.client.producing.send_result import SendResult
 
 
 # What stock's authentication and authorisation say, and which of the client's settings it is about.

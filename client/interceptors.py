@@ -15,7 +15,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, MessageExt
 
 if TYPE_CHECKING:
-    from ringmq.client.send_result import SendResult
+    from ringmq.client.producing.send_result import SendResult
 
 log = logging.getLogger("ringmq.client")
 

@@ -15,8 +15,6 @@ from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from ringmq.client.accumulator import BATCH_BYTES_MAX, Accumulator
-from ringmq.client.broker_faults import BrokerFaults
 from ringmq.client.connections.connection import BrokerConnection, ResponseFuture
 from ringmq.client.connections.heartbeat import Heartbeats
 from ringmq.client.connections.identity import new_client_id, new_key_generator, now_ms
@@ -36,12 +34,12 @@ from ringmq.client.errors import (
 from ringmq.client.interceptors import SendScope
 from ringmq.client.namespaces import with_namespace
 from ringmq.client.observing.observers import Observers
-from ringmq.client.recall import broker_of_handle
-from ringmq.client.request_reply import WaitingRequests, compose_reply
-from ringmq.client.retry import RetryPolicy, backoff_ms
-from ringmq.client.room import Room
-from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, timeout
-from ringmq.client.send_request import (
+from ringmq.client.producing.accumulator import BATCH_BYTES_MAX, Accumulator
+from ringmq.client.producing.broker_faults import BrokerFaults
+from ringmq.client.producing.recall import broker_of_handle
+from ringmq.client.producing.request_reply import WaitingRequests, compose_reply
+from ringmq.client.producing.room import Room
+from ringmq.client.producing.send_request import (
     BodyRules,
     SendRequest,
     TopicHeader,
@@ -49,7 +47,9 @@ from ringmq.client.send_request import (
     prepare_batch,
     prepare_message,
 )
-from ringmq.client.send_result import SendResult, SendStatus, read_result
+from ringmq.client.producing.send_result import SendResult, SendStatus, read_result
+from ringmq.client.retry import RetryPolicy, backoff_ms
+from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, timeout
 from ringmq.client.settings import TIMEOUT_MS_MAX, ConnectionSettings
 from ringmq.remoting import properties as names
 from ringmq.remoting.client_headers import RecallMessageRequestHeader

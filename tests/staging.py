@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from ringmq.client.blocking import Producer
-from ringmq.client.retry import RetryPolicy
-from ringmq.client.send_request import BodyRules, prepare_batch
-from ringmq.client.staged_writes import (
+from ringmq.client.producing.send_request import BodyRules, prepare_batch
+from ringmq.client.producing.staged_writes import (
     CommitRequest,
     StagedChunk,
     StagingPlace,
@@ -17,6 +16,7 @@ from ringmq.client.staged_writes import (
     place_of_message,
     staging_request,
 )
+from ringmq.client.retry import RetryPolicy
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.message import Message, MessageExt, decode_messages

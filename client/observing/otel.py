@@ -27,7 +27,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, MessageExt
 
 if TYPE_CHECKING:
-    from ringmq.client.send_result import SendResult
+    from ringmq.client.producing.send_result import SendResult
 
 SYSTEM = "rocketmq"
 OPEN_SPANS_MAX = 100_000

@@ -11,6 +11,8 @@ from ringmq.client.blocking import Producer as BlockingProducer
 from ringmq.client.blocking import TransactionProducer as BlockingTransactionProducer
 from ringmq.client.errors import RingmqError, SendError
 from ringmq.client.producer import SendResult as StoredAt
+from ringmq.client.producing.send_request import BodyRules
+from ringmq.client.producing.transactions import TransactionState
 from ringmq.client.retry import RetryPolicy
 from ringmq.client.rocketmq4.connecting import Connecting
 from ringmq.client.rocketmq4.exceptions import (
@@ -22,8 +24,6 @@ from ringmq.client.rocketmq4.exceptions import (
     ProducerStartFailed,
 )
 from ringmq.client.rocketmq4.messages import Message, ReceivedMessage, SendResult, TransactionStatus, send_result
-from ringmq.client.send_request import BodyRules
-from ringmq.client.transactions import TransactionState
 from ringmq.remoting import message as wire
 from ringmq.remoting.message_queue import MessageQueue
 

@@ -11,14 +11,14 @@ from ringmq.client.blocking import TransactionProducer as BlockingTransactionPro
 from ringmq.client.connections.routes import queue_of_key
 from ringmq.client.errors import RingmqError
 from ringmq.client.producer import SendResult
+from ringmq.client.producing.send_request import BodyRules
+from ringmq.client.producing.transactions import TransactionState
 from ringmq.client.retry import RetryPolicy
 from ringmq.client.rocketmq5.client import Client, client_exception
 from ringmq.client.rocketmq5.configuration import ClientConfiguration
 from ringmq.client.rocketmq5.exception import IllegalArgumentException, IllegalStateException
 from ringmq.client.rocketmq5.model import Message, SendReceipt
 from ringmq.client.rocketmq5.transactions import STATES, Transaction, TransactionChecker, TransactionResolution
-from ringmq.client.send_request import BodyRules
-from ringmq.client.transactions import TransactionState
 from ringmq.remoting import message as wire
 from ringmq.remoting.message_queue import MessageQueue
 

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable
 from enum import IntEnum
 
+from ringmq.client.producing.transactions import TransactionResult, TransactionState
 from ringmq.client.rocketmq5.client import client_exception
 from ringmq.client.rocketmq5.exception import IllegalArgumentException, InternalErrorException
 from ringmq.client.rocketmq5.model import Message
-from ringmq.client.transactions import TransactionResult, TransactionState
 from ringmq.remoting import message as wire
 from ringmq.remoting import properties as names
 

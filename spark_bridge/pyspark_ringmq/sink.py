@@ -8,7 +8,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ringmq.client.staged_writes import CommitRequest, StagedChunk, commit_staged
+from ringmq.client.producing.staged_writes import CommitRequest, StagedChunk, commit_staged
 from ringmq.spark_bridge.sink.errors import WriteError
 from ringmq.spark_bridge.sink.options import parse_write_options
 from ringmq.spark_bridge.sink.plan import WritePlan, plan_batch_write, plan_stream_write

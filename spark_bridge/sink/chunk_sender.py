@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from ringmq.client.blocking import Producer
+from ringmq.client.producing.send_request import SendRequest
+from ringmq.client.producing.send_result import SendResult, SendStatus
 from ringmq.client.retry import RetryPolicy
-from ringmq.client.send_request import SendRequest
-from ringmq.client.send_result import SendResult, SendStatus
 from ringmq.spark_bridge.sink.errors import WriteError
 
 IN_FLIGHT_MAX = 4

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from ringmq.client.connections.identity import new_key_generator, now_ms
-from ringmq.client.send_request import BodyRules, SendRequest, compose_message, prepare_message
+from ringmq.client.producing.send_request import BodyRules, SendRequest, compose_message, prepare_message
 from ringmq.spark_bridge.sink.columns import LATER_COLUMNS
 from ringmq.spark_bridge.sink.errors import RowError
 

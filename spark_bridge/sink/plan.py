@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ringmq.client.connections.routes import TopicRoute
-from ringmq.client.staged_writes import StagingPlace, describe_staging, find_route
+from ringmq.client.producing.staged_writes import StagingPlace, describe_staging, find_route
 from ringmq.spark_bridge.sink.columns import LATER_COLUMNS, check_write_schema
 from ringmq.spark_bridge.sink.errors import SchemaError, WriteError
 from ringmq.spark_bridge.sink.options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ringmq.client.connections.identity import new_key_generator, now_ms
-from ringmq.client.send_request import BodyRules, compose_message, prepare_batch
+from ringmq.client.producing.send_request import BodyRules, compose_message, prepare_batch
 from ringmq.native import ffi, lib
 from ringmq.spark_bridge.sink.errors import RowError
 from ringmq.spark_bridge.system_properties import SYSTEM_PROPERTIES

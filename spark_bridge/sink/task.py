@@ -9,8 +9,8 @@ import pyarrow as pa
 from ringmq.client import MessageQueue
 from ringmq.client.connections.identity import now_ms
 from ringmq.client.producer import SendResult
-from ringmq.client.send_request import SendRequest
-from ringmq.client.staged_writes import (
+from ringmq.client.producing.send_request import SendRequest
+from ringmq.client.producing.staged_writes import (
     BATCH_PROPERTIES,
     StagedChunk,
     StagingPlace,

@@ -13,7 +13,7 @@ import pytest
 from ringmq.broker.staged.bodies import StagedBodies
 from ringmq.broker.staged.events import Unsound
 from ringmq.client.errors import BrokerError
-from ringmq.client.staged_writes import CommitRequest, StagedChunk
+from ringmq.client.producing.staged_writes import CommitRequest, StagedChunk
 from ringmq.client.topics import is_user_topic
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting import staged_writes

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ringmq.client.broker_faults import FAILURE_LATENCY_MS, BrokerFaults
 from ringmq.client.connections.routes import QueueChooser, TopicRoute
 from ringmq.client.errors import BrokerError, ConnectError, RingmqError
+from ringmq.client.producing.broker_faults import FAILURE_LATENCY_MS, BrokerFaults
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message_queue import MessageQueue
 

@@ -19,11 +19,11 @@ from ringmq.client import (
     compose_message,
     compose_reply,
 )
-from ringmq.client.accumulator import Accumulator, own_result
 from ringmq.client.connections.routes import queue_of_key
-from ringmq.client.recall import broker_of_handle
-from ringmq.client.send_request import BodyRules, prepare_message
-from ringmq.client.send_result import SendResult, SendStatus
+from ringmq.client.producing.accumulator import Accumulator, own_result
+from ringmq.client.producing.recall import broker_of_handle
+from ringmq.client.producing.send_request import BodyRules, prepare_message
+from ringmq.client.producing.send_result import SendResult, SendStatus
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.flags import MessageSysFlag
 from ringmq.remoting.properties import MAX_PROPERTIES_BYTES

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from ringmq.client.room import Room
+from ringmq.client.producing.room import Room
 
 
 async def test_bounds_and_order() -> None:

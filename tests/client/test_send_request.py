@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.client import BodyRules, Compression, Message, compose_message
 from ringmq.client.compression import decompress_body
-from ringmq.client.send_request import TopicHeader, prepare_batch, prepare_message
+from ringmq.client.producing.send_request import TopicHeader, prepare_batch, prepare_message
 from ringmq.remoting.batch import decode_batch, encode_batch
 from ringmq.remoting.codes import RequestCode, SerializeType
 from ringmq.remoting.command import RemotingCommand, encode_frame

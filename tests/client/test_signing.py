@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringmq.client import compose_message
+from ringmq.client.producing.send_request import BodyRules, TopicHeader, prepare_batch, prepare_message
 from ringmq.client.security.credentials import Credentials
 from ringmq.client.security.signing import RequestSigner, signed_content
-from ringmq.client.send_request import BodyRules, TopicHeader, prepare_batch, prepare_message
 from ringmq.remoting.command import RemotingCommand, encode_frame
 
 USER = Credentials("rocketmq", "12345678")

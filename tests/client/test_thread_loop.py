@@ -293,7 +293,7 @@ def test_faults_in_callbacks_end_neither_thread_nor_waits(caplog: pytest.LogCapt
 
 
 def test_a_send_begun_goes_on_by_itself() -> None:
-    from ringmq.client.send_request import BodyRules, prepare_message
+    from ringmq.client.producing.send_request import BodyRules, prepare_message
 
     with threaded_cluster(topics={"T": 2}) as cluster:
         producer = blocking.Producer(cluster.namesrv, retry=RetryPolicy(attempts=1))
@@ -342,7 +342,7 @@ def test_errors_reach_the_thread_that_called() -> None:
 
 
 def test_callbacks_of_a_send_begun_may_use_the_client() -> None:
-    from ringmq.client.send_request import BodyRules, prepare_message
+    from ringmq.client.producing.send_request import BodyRules, prepare_message
 
     stored: list[str] = []
     told = threading.Event()
@@ -359,7 +359,7 @@ def test_callbacks_of_a_send_begun_may_use_the_client() -> None:
 
 
 def test_a_send_begun_cannot_be_taken_back() -> None:
-    from ringmq.client.send_request import BodyRules, prepare_message
+    from ringmq.client.producing.send_request import BodyRules, prepare_message
 
     with threaded_cluster(kind=SlowCluster, topics={"T": 2}) as cluster, blocking.Producer(cluster.namesrv) as producer:
         begun = producer.begin_request(prepare_message(Message("T", b"x"), str, 0, BodyRules()))

@@ -10,7 +10,7 @@ from tests.client.fake_broker import FakeCluster
 
 
 async def test_a_check_that_hangs_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmq.client.transactions.CHECKS_WAIT_S", 0.2)
+    monkeypatch.setattr("ringmq.client.producing.transactions.CHECKS_WAIT_S", 0.2)
     hanging = asyncio.Event()
 
     async def check(message: MessageExt) -> TransactionState:

@@ -7,7 +7,7 @@ import pytest
 
 from ringmq.client import MessageQueue
 from ringmq.client.connections.routes import TopicRoute
-from ringmq.client.staged_writes import StagingPlace
+from ringmq.client.producing.staged_writes import StagingPlace
 from ringmq.spark_bridge.sink import plan as write_plan
 from ringmq.spark_bridge.sink.columns import check_write_schema
 from ringmq.spark_bridge.sink.errors import SchemaError, WriteError

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ringmq.client import SendError
-from ringmq.client.staged_writes import CommitRequest, commit_staged
+from ringmq.client.producing.staged_writes import CommitRequest, commit_staged
 from ringmq.loadtest.running import RunningBroker
 from ringmq.spark_bridge.sink.options import WriteOptions
 from ringmq.spark_bridge.sink.plan import WritePlan, plan_batch_write, plan_stream_write

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ringmq.client.errors import RingmqError
+from ringmq.client.producing.send_result import SendResult
 from ringmq.client.runtimes.runtime import Event, Task, create_task, gather, shield, timeout, wait
-from ringmq.client.send_result import SendResult
 from ringmq.remoting import properties as names
 from ringmq.remoting.message import Message
 from ringmq.remoting.message_queue import MessageQueue

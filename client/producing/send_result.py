@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ringmq.client.send_request import SendRequest
+from ringmq.client.producing.send_request import SendRequest
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_queue import MessageQueue

@@ -6,8 +6,8 @@ import logging
 import uuid
 
 from ringmq.client.compression import DecompressionError, decompress_body
+from ringmq.client.producing.send_request import REPLY_TYPE
 from ringmq.client.runtimes.runtime import Future, create_future
-from ringmq.client.send_request import REPLY_TYPE
 from ringmq.remoting import properties as names
 from ringmq.remoting.client_headers import ReplyMessageRequestHeader
 from ringmq.remoting.codes import ResponseCode

@@ -17,8 +17,8 @@ from ringmq.client.errors import RingmqError
 from ringmq.client.interceptors import TransactionEnd, run_quietly
 from ringmq.client.namespaces import without_namespace
 from ringmq.client.producer import Producer
+from ringmq.client.producing.send_result import SendResult, SendStatus
 from ringmq.client.runtimes.runtime import Task, call_outside, create_task, wait
-from ringmq.client.send_result import SendResult, SendStatus
 from ringmq.remoting import properties as names
 from ringmq.remoting.client_headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from ringmq.remoting.codes import RequestCode

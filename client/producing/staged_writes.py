@@ -15,8 +15,8 @@ from ringmq.client.connections.name_servers import NameServers, parse_name_serve
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
+from ringmq.client.producing.send_request import SendRequest
 from ringmq.client.retry import backoff_ms
-from ringmq.client.send_request import SendRequest
 from ringmq.remoting import json_body, staged_writes
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message_id import decode_offset_id
