@@ -13,15 +13,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ringmq.client.allocation import (
+    from ringmq.client.consumer import Consumer
+    from ringmq.client.consuming.allocation import (
         AllocationStrategy,
         allocate_averagely,
         allocate_by_circle,
         allocate_by_config,
         allocate_by_hash,
     )
-    from ringmq.client.consume_retry import ConsumeRetry, RejectMessage, RetryLater
-    from ringmq.client.consumer import Consumer
+    from ringmq.client.consuming.consume_retry import ConsumeRetry, RejectMessage, RetryLater
+    from ringmq.client.consuming.local_offsets import OffsetFileError
+    from ringmq.client.consuming.offsets import ConsumeFrom
+    from ringmq.client.consuming.queue_reader import PullOptions
+    from ringmq.client.consuming.subscriptions import Sql92
     from ringmq.client.errors import (
         BrokerError,
         ClientClosedError,
@@ -34,21 +38,17 @@ if TYPE_CHECKING:
         TlsError,
     )
     from ringmq.client.interceptors import Interceptor
-    from ringmq.client.local_offsets import OffsetFileError
     from ringmq.client.observing.metrics import ClientMetrics
     from ringmq.client.observing.trace_buffer import TraceSettings
-    from ringmq.client.offsets import ConsumeFrom
     from ringmq.client.producer import Producer
     from ringmq.client.producing.request_reply import compose_reply
     from ringmq.client.producing.send_request import BodyRules, compose_message
     from ringmq.client.producing.send_result import SendResult, SendStatus
     from ringmq.client.producing.transactions import TransactionProducer, TransactionResult, TransactionState
-    from ringmq.client.queue_reader import PullOptions
     from ringmq.client.retry import RetryPolicy
     from ringmq.client.security.credentials import Credentials
     from ringmq.client.security.tls import TlsSettings
     from ringmq.client.settings import ConnectionSettings
-    from ringmq.client.subscriptions import Sql92
     from ringmq.remoting.flags import Compression
     from ringmq.remoting.message import Message, MessageExt
     from ringmq.remoting.message_queue import MessageQueue
@@ -100,16 +100,16 @@ __all__ = [
 
 # Loaded when it is named: who needs one rule of the SDK, as each of Spark's workers does, should not load all of it.
 _HOME = {
-    "AllocationStrategy": "ringmq.client.allocation",
-    "allocate_averagely": "ringmq.client.allocation",
-    "allocate_by_circle": "ringmq.client.allocation",
-    "allocate_by_config": "ringmq.client.allocation",
-    "allocate_by_hash": "ringmq.client.allocation",
-    "ConsumeRetry": "ringmq.client.consume_retry",
-    "RejectMessage": "ringmq.client.consume_retry",
-    "RetryLater": "ringmq.client.consume_retry",
-    "OffsetFileError": "ringmq.client.local_offsets",
-    "Sql92": "ringmq.client.subscriptions",
+    "AllocationStrategy": "ringmq.client.consuming.allocation",
+    "allocate_averagely": "ringmq.client.consuming.allocation",
+    "allocate_by_circle": "ringmq.client.consuming.allocation",
+    "allocate_by_config": "ringmq.client.consuming.allocation",
+    "allocate_by_hash": "ringmq.client.consuming.allocation",
+    "ConsumeRetry": "ringmq.client.consuming.consume_retry",
+    "RejectMessage": "ringmq.client.consuming.consume_retry",
+    "RetryLater": "ringmq.client.consuming.consume_retry",
+    "OffsetFileError": "ringmq.client.consuming.local_offsets",
+    "Sql92": "ringmq.client.consuming.subscriptions",
     "Consumer": "ringmq.client.consumer",
     "BrokerError": "ringmq.client.errors",
     "ClientClosedError": "ringmq.client.errors",
@@ -120,11 +120,11 @@ _HOME = {
     "RouteError": "ringmq.client.errors",
     "SendError": "ringmq.client.errors",
     "TlsError": "ringmq.client.errors",
-    "ConsumeFrom": "ringmq.client.offsets",
+    "ConsumeFrom": "ringmq.client.consuming.offsets",
     "Producer": "ringmq.client.producer",
     "SendResult": "ringmq.client.producing.send_result",
     "SendStatus": "ringmq.client.producing.send_result",
-    "PullOptions": "ringmq.client.queue_reader",
+    "PullOptions": "ringmq.client.consuming.queue_reader",
     "RetryPolicy": "ringmq.client.retry",
     "BodyRules": "ringmq.client.producing.send_request",
     "ConnectionSettings": "ringmq.client.settings",

@@ -18,24 +18,24 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from ringmq.client import cluster as async_cluster
 from ringmq.client import consumer as async_consumer
 from ringmq.client import producer as async_producer
-from ringmq.client.allocation import AllocationStrategy, allocate_averagely
 from ringmq.client.cluster import StoreFolder
-from ringmq.client.consume_retry import ConsumeRetry
+from ringmq.client.consuming.allocation import AllocationStrategy, allocate_averagely
+from ringmq.client.consuming.consume_retry import ConsumeRetry
+from ringmq.client.consuming.handler_runner import HandlerRunner
+from ringmq.client.consuming.offsets import ConsumeFrom
+from ringmq.client.consuming.queue_reader import PullOptions
+from ringmq.client.consuming.subscriptions import Sql92, Topics
 from ringmq.client.errors import ClientClosedError
-from ringmq.client.handler_runner import HandlerRunner
-from ringmq.client.offsets import ConsumeFrom
 from ringmq.client.producer import QueueSelector
 from ringmq.client.producing import transactions
 from ringmq.client.producing.accumulator import BATCH_BYTES_MAX
 from ringmq.client.producing.send_request import BodyRules, SendRequest
 from ringmq.client.producing.send_result import SendResult
 from ringmq.client.producing.transactions import Check, Local, TransactionResult
-from ringmq.client.queue_reader import PullOptions
 from ringmq.client.retry import RetryPolicy
 from ringmq.client.runtimes.runtime import Lock, each
 from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.client.settings import ConnectionSettings
-from ringmq.client.subscriptions import Sql92, Topics
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 

@@ -12,8 +12,8 @@ from typing import Self
 from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
+from ringmq.client.consuming.offsets import QueueOffsets
 from ringmq.client.errors import BrokerError, RouteError
-from ringmq.client.offsets import QueueOffsets
 from ringmq.client.runtimes.runtime import gather
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.admin_bodies import TopicStats, decode_topic_list

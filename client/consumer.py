@@ -12,29 +12,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ringmq.client.allocation import AllocationStrategy, allocate_averagely
 from ringmq.client.connections.heartbeat import Heartbeats
 from ringmq.client.connections.identity import new_client_id, now_ms
 from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.connections.remoting_client import Later, RemotingClient
-from ringmq.client.consume_retry import ConsumeRetry
-from ringmq.client.consume_stats import ConsumeStats
-from ringmq.client.consumer_admin import AdminDesk
+from ringmq.client.consuming.allocation import AllocationStrategy, allocate_averagely
+from ringmq.client.consuming.consume_retry import ConsumeRetry
+from ringmq.client.consuming.consume_stats import ConsumeStats
+from ringmq.client.consuming.consumer_admin import AdminDesk
+from ringmq.client.consuming.group_member import Assignment, GroupMember
+from ringmq.client.consuming.handler_runner import HandlerContext, HandlerRules, HandlerRunner
+from ringmq.client.consuming.inbox import Delivery, Inbox
+from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets, OffsetFileError, default_offset_file
+from ringmq.client.consuming.lock_keeper import LockKeeper
+from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
+from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
+from ringmq.client.consuming.received import queue_of
+from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
 from ringmq.client.errors import ClientClosedError, RouteError
-from ringmq.client.group_member import Assignment, GroupMember
-from ringmq.client.handler_runner import HandlerContext, HandlerRules, HandlerRunner
-from ringmq.client.inbox import Delivery, Inbox
 from ringmq.client.interceptors import run_quietly
-from ringmq.client.local_offsets import LocalOffsetFile, LocalOffsets, OffsetFileError, default_offset_file
-from ringmq.client.lock_keeper import LockKeeper
 from ringmq.client.observing.observers import Observers
-from ringmq.client.offsets import ConsumeFrom, QueueOffsets, StartRule
-from ringmq.client.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
-from ringmq.client.received import queue_of
 from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep
 from ringmq.client.runtimes.waiting import Signal, call_listener
 from ringmq.client.settings import ConnectionSettings
-from ringmq.client.subscriptions import Sql92, Topics, subscription, subscriptions
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.consumer_bodies import (

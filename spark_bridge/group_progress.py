@@ -10,7 +10,7 @@ import logging
 import threading
 
 from ringmq.client import MessageQueue, RingmqError
-from ringmq.client.progress import ProgressCommitter
+from ringmq.client.consuming.progress import ProgressCommitter
 from ringmq.spark_bridge.slices import QueueKey
 from ringmq.spark_bridge.stream_core import Offsets
 

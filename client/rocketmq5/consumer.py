@@ -7,13 +7,13 @@ from enum import Enum
 from typing import Any
 
 from ringmq.client.blocking import Consumer as BlockingConsumer
+from ringmq.client.consuming.queue_reader import PullOptions
+from ringmq.client.consuming.subscriptions import Sql92
 from ringmq.client.errors import RingmqError
-from ringmq.client.queue_reader import PullOptions
 from ringmq.client.rocketmq5.client import Client, client_exception
 from ringmq.client.rocketmq5.configuration import ClientConfiguration, FilterExpression, FilterType
 from ringmq.client.rocketmq5.exception import IllegalArgumentException, IllegalStateException, UnsupportedException
 from ringmq.client.rocketmq5.model import Message
-from ringmq.client.subscriptions import Sql92
 from ringmq.remoting.message import MessageExt
 
 THREADS = 20

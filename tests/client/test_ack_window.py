@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ringmq.client.ack_window import AckWindow
+from ringmq.client.consuming.ack_window import AckWindow
 
 
 def test_nothing_delivered_commits_nothing() -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ringmq.client.allocation import (
+from ringmq.client.consuming.allocation import (
     AllocationStrategy,
     allocate_averagely,
     allocate_by_circle,

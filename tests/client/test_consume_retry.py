@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringmq.client.consume_retry import (
+from ringmq.client.consuming.consume_retry import (
     DEAD_LETTER_LEVEL,
     ConsumeRetry,
     Drop,

@@ -8,7 +8,7 @@ import pytest
 
 from ringmq.client import ConsumeFrom, Consumer, MessageExt, MessageQueue, RetryLater
 from ringmq.client.blocking import Consumer as BlockingConsumer
-from ringmq.client.consume_stats import ConsumeStats
+from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.remoting import json_body
 from ringmq.remoting.admin_bodies import encode_queue_offsets
 from ringmq.remoting.codes import RequestCode, ResponseCode

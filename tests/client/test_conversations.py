@@ -7,8 +7,8 @@ import pytest
 
 from ringmq.client.connections.name_servers import NameServers, RouteTable
 from ringmq.client.connections.routes import TopicRoute, parse_route
+from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.errors import BrokerError, ConnectError, RingmqError, RouteError
-from ringmq.client.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.runtimes.runtime import Event, Lock
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand

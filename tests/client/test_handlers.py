@@ -329,7 +329,7 @@ async def test_an_ordered_queue_is_not_read_before_its_lock_is_ours() -> None:
 
 
 async def test_a_lost_lock_voids_what_was_read(monkeypatch: pytest.MonkeyPatch, eventually: Eventually) -> None:
-    monkeypatch.setattr("ringmq.client.queue_locks.RENEW_INTERVAL_S", 0.05)
+    monkeypatch.setattr("ringmq.client.consuming.queue_locks.RENEW_INTERVAL_S", 0.05)
     async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, ordered=True) as consumer:
         fill(cluster, "T", 0, 10)
         queue = MessageQueue("T", "a", 0)

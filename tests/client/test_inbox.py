@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ringmq.client.inbox import Inbox, Shelf
+from ringmq.client.consuming.inbox import Inbox, Shelf
 from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.message_queue import MessageQueue

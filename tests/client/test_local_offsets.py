@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.client.local_offsets import (
+from ringmq.client.consuming.local_offsets import (
     LocalOffsetFile,
     OffsetFileError,
     decode_offsets,

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, cast
 
-from ringmq.client.lock_keeper import LockKeeper
-from ringmq.client.queue_locks import BELIEVED_S, RENEW_INTERVAL_S, LockBook
+from ringmq.client.consuming.lock_keeper import LockKeeper
+from ringmq.client.consuming.queue_locks import BELIEVED_S, RENEW_INTERVAL_S, LockBook
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_queue import MessageQueue

@@ -15,7 +15,7 @@ from ringmq.client import (
     SendResult,
     TlsSettings,
 )
-from ringmq.client.offsets import ConsumeFrom
+from ringmq.client.consuming.offsets import ConsumeFrom
 from ringmq.client.retry import RetryPolicy
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand

@@ -3,7 +3,7 @@
 import pytest
 
 from ringmq.client import ConsumeFrom, MessageQueue
-from ringmq.client.offsets import (
+from ringmq.client.consuming.offsets import (
     LATE_QUEUE_MARGIN_MS,
     FromMinimum,
     QueueFacts,

@@ -23,7 +23,7 @@ from ringmq.client import (
     blocking,
 )
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.client.local_offsets import OffsetFileError
+from ringmq.client.consuming.local_offsets import OffsetFileError
 from ringmq.client.runtimes import runtime, socket_transport, thread_loop
 from ringmq.client.runtimes.socket_transport import SocketTransport
 from ringmq.client.runtimes.thread_loop import ThreadLoop

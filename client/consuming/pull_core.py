@@ -7,9 +7,9 @@ import logging
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ringmq.client.ack_window import AckWindow
+from ringmq.client.consuming.ack_window import AckWindow
+from ringmq.client.consuming.received import read_messages
 from ringmq.client.errors import BrokerError, RequestTimeoutError, RingmqError
-from ringmq.client.received import read_messages
 from ringmq.client.retry import backoff_ms
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.consuming.offsets import QueueOffsets
 from ringmq.client.errors import BrokerError, RouteError
-from ringmq.client.offsets import QueueOffsets
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.json_body import write_body

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from ringmq.client.connections.remoting_client import Later, RemotingClient
-from ringmq.client.consume_retry import RetryLater
-from ringmq.client.consume_stats import ConsumeStats
+from ringmq.client.consuming.consume_retry import RetryLater
+from ringmq.client.consuming.consume_stats import ConsumeStats
+from ringmq.client.consuming.handler_runner import HandlerRunner
+from ringmq.client.consuming.lock_keeper import LockKeeper
+from ringmq.client.consuming.queue_reader import QueueReader
+from ringmq.client.consuming.received import read_messages
 from ringmq.client.errors import RingmqError
-from ringmq.client.handler_runner import HandlerRunner
-from ringmq.client.lock_keeper import LockKeeper
 from ringmq.client.namespaces import without_namespace
-from ringmq.client.queue_reader import QueueReader
-from ringmq.client.received import read_messages
 from ringmq.client.runtimes.runtime import create_task
 from ringmq.remoting import consumer_bodies as bodies
 from ringmq.remoting.admin_bodies import decode_queue_offsets

@@ -16,7 +16,7 @@ from typing import TextIO
 from ringmq.client.connections.identity import local_ip
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.client.offsets import QueueOffsets
+from ringmq.client.consuming.offsets import QueueOffsets
 from ringmq.remoting import json_body
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.message_queue import MessageQueue

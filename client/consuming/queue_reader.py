@@ -10,16 +10,16 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
-from ringmq.client.ack_window import AckWindow
 from ringmq.client.connections.identity import now_ms
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.client.consume_stats import ConsumeStats
+from ringmq.client.consuming.ack_window import AckWindow
+from ringmq.client.consuming.consume_stats import ConsumeStats
+from ringmq.client.consuming.inbox import Inbox, Shelf
+from ringmq.client.consuming.lock_keeper import LockKeeper
+from ringmq.client.consuming.offsets import QueueOffsets, StartRule
+from ringmq.client.consuming.pull_core import MISSING_MEMBER_PAUSE_S, Help, Outcome, PullCore, PullOptions
 from ringmq.client.errors import RingmqError, RouteError
-from ringmq.client.inbox import Inbox, Shelf
-from ringmq.client.lock_keeper import LockKeeper
-from ringmq.client.offsets import QueueOffsets, StartRule
-from ringmq.client.pull_core import MISSING_MEMBER_PAUSE_S, Help, Outcome, PullCore, PullOptions
 from ringmq.client.runtimes.runtime import Lock, Task, create_task, gather, sleep
 from ringmq.client.runtimes.waiting import Signal, finish
 from ringmq.remoting.message_queue import MessageQueue

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.consuming.queue_locks import LockBook
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
-from ringmq.client.queue_locks import LockBook
 from ringmq.client.runtimes.runtime import gather
 from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.codes import RequestCode

@@ -8,11 +8,11 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
 
-from ringmq.client.allocation import AllocationStrategy
 from ringmq.client.connections.heartbeat import Heartbeats
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
+from ringmq.client.consuming.allocation import AllocationStrategy
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
 from ringmq.client.runtimes.runtime import gather
 from ringmq.client.runtimes.waiting import Signal

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.client.consume_retry import ConsumeRetry, Drop, SendBack, TryHere, after_failure, send_back_fields
-from ringmq.client.consume_stats import ConsumeStats
+from ringmq.client.consuming.consume_retry import ConsumeRetry, Drop, SendBack, TryHere, after_failure, send_back_fields
+from ringmq.client.consuming.consume_stats import ConsumeStats
+from ringmq.client.consuming.inbox import Delivery, Inbox, Shelf
+from ringmq.client.consuming.lock_keeper import LockKeeper
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
-from ringmq.client.inbox import Delivery, Inbox, Shelf
 from ringmq.client.interceptors import Interceptor, run_quietly
-from ringmq.client.lock_keeper import LockKeeper
 from ringmq.client.runtimes.runtime import Task, call_outside, create_task, sleep, timeout, wait
 from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.codes import RequestCode, ResponseCode

@@ -1,0 +1,1 @@
+"""Behind `Consumer`: membership, queues and their locks, pulls, what waits, handlers, offsets."""
