@@ -30,14 +30,26 @@ MAY_IMPORT_LAZILY = {
     "client": {"native"},
     "loadtest": {"spark_bridge", "ipc"},  # what the Spark bench measures; what a killed broker leaves
 }
-# Rooms of broker/; what lies beside them (processes, the core and its requests) is common ground.
-ROOM_MAY_IMPORT = {
-    "config": set(),
-    "tables": {"config"},
-    "replication": {"tables"},
-    "staged": {"tables"},
-    "handlers": {"config", "tables", "replication", "staged"},
-    "exporter": {"config", "replication"},
+# Rooms of the two largest folders; what lies beside the rooms of one is their common ground.
+ROOMS = {
+    "broker": {
+        "config": set(),
+        "tables": {"config"},
+        "replication": {"tables"},
+        "staged": {"tables"},
+        "handlers": {"config", "tables", "replication", "staged"},
+        "exporter": {"config", "replication"},
+    },
+    "client": {
+        "runtimes": set(),
+        "security": set(),
+        "connections": {"runtimes", "security"},
+        "producing": {"runtimes", "security", "connections"},
+        "consuming": {"runtimes", "connections"},
+        "observing": {"runtimes", "connections", "producing"},
+        "rocketmq4": {"security", "producing"},
+        "rocketmq5": {"security", "connections", "producing", "consuming"},
+    },
 }
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
@@ -85,21 +97,23 @@ def test_imports_point_one_way(folder: str) -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("room", ROOM_MAY_IMPORT)
-def test_the_rooms_of_the_broker_point_one_way(room: str) -> None:
-    others = set(ROOM_MAY_IMPORT) - ROOM_MAY_IMPORT[room] - {room}
+@pytest.mark.parametrize(("folder", "room"), [(folder, room) for folder in ROOMS for room in ROOMS[folder]])
+def test_rooms_point_one_way(folder: str, room: str) -> None:
+    others = set(ROOMS[folder]) - ROOMS[folder][room] - {room}
     wrong = []
-    for path in sorted((ROOT / "broker" / room).glob("*.py")):
-        imported = re.findall(r"from ringmq\.broker(?:\.(\w+)\S*)? import (.*)", path.read_text())
+    for path in sorted((ROOT / folder / room).glob("*.py")):
+        imported = re.findall(rf"from ringmq\.{folder}(?:\.(\w+)\S*)? import (.*)", path.read_text())
         rooms = {module or names for module, names in imported}
         wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in rooms & others]
     assert not wrong
 
 
-def test_every_room_of_the_broker_is_known() -> None:
-    assert {path.parent.name for path in (ROOT / "broker").glob("*/__init__.py")} == set(ROOM_MAY_IMPORT)
-    told = re.findall(r"^\| `broker/(\w+)/` \| .* \| ([^|]*) \|$", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE)
-    assert {room: set(re.findall(r"\w+", text)) - {"nothing"} for room, text in told} == ROOM_MAY_IMPORT
+@pytest.mark.parametrize("folder", ROOMS)
+def test_every_room_is_known(folder: str) -> None:
+    assert {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")} == set(ROOMS[folder])
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    told = re.findall(rf"^\| `{folder}/(\w+)/` \| .* \| ([^|]*) \|$", page, re.MULTILINE)
+    assert {room: set(re.findall(r"\w+", text)) - {"nothing"} for room, text in told} == ROOMS[folder]
 
 
 def test_no_file_is_too_long() -> None:
