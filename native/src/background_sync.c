@@ -1,6 +1,7 @@
 #include "background_sync.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +14,12 @@ enum {
     FILES_BY_NAME = 32, /* with more of them one syncfs is cheaper than a journal commit for each */
 };
 
-static int sync_round(const int *files, uint32_t count)
+static int sync_round(const struct rmq_background_sync *s)
 {
-    if (count > FILES_BY_NAME)
-        return syncfs(files[0]) < 0 ? -errno : 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (fdatasync(files[i]) < 0)
+    if (s->working_whole)
+        return syncfs(s->working[0]) < 0 ? -errno : 0;
+    for (uint32_t i = 0; i < s->working_count; i++)
+        if (fdatasync(s->working[i]) < 0)
             return -errno;
     return 0;
 }
@@ -35,7 +36,7 @@ static void *thread_main(void *argument)
         if (!s->busy)
             break;
         pthread_mutex_unlock(&s->lock);
-        int rc = sync_round(s->working, s->working_count);
+        int rc = sync_round(s);
         if (rmq_sync_switch() == 'q')
             rc = -EIO;
         if (rc < 0)
@@ -56,21 +57,25 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-int rmq_background_sync_open(struct rmq_background_sync *s, uint64_t *fault)
+int rmq_background_sync_open(struct rmq_background_sync *s, const char *folder, uint64_t *fault)
 {
     memset(s, 0, sizeof *s);
     s->fault = fault;
+    s->pending_whole = 1;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->wake, NULL);
     pthread_cond_init(&s->idle, NULL);
     int rc = -pthread_create(&s->thread, NULL, thread_main, s);
     s->started = rc == 0;
-    return rc;
+    if (rc < 0)
+        return rc;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 ? -errno : rmq_background_sync_add(s, fd);
 }
 
 int rmq_background_sync_all(const struct rmq_background_sync *s)
 {
-    return s->pending_count > FILES_BY_NAME;
+    return s->pending_count > (s->pending_whole ? 0 : FILES_BY_NAME);
 }
 
 int rmq_background_sync_add(struct rmq_background_sync *s, int fd)
@@ -103,10 +108,12 @@ int rmq_background_sync_start(struct rmq_background_sync *s, int64_t mark)
         s->working = s->pending;
         s->working_size = s->pending_size;
         s->working_count = s->pending_count;
+        s->working_whole = rmq_background_sync_all(s);
         s->working_mark = mark;
         s->pending = files;
         s->pending_size = size;
         s->pending_count = 0;
+        s->pending_whole = 0; /* a failed round is the last one anyway */
         s->busy = started = 1;
         pthread_cond_signal(&s->wake);
     }

@@ -3,6 +3,9 @@
  * The owner hands over descriptors (duplicates: the thread closes them) and starts a round with a mark. When the round
  * is through, everything handed over before its start is on disk and `done_mark` is the mark. An error stays, and is in
  * `*fault` (RMQ_FAULT_QUEUE_SYNC, errno in the upper half) before anybody can die of it: the kernel tells it only once.
+ *
+ * The first round syncs the whole file system: a predecessor that was killed has written files that nobody hands over any
+ * more, and a mark behind them says that they are on disk.
  */
 #ifndef RMQ_BACKGROUND_SYNC_H
 #define RMQ_BACKGROUND_SYNC_H
@@ -19,11 +22,13 @@ struct rmq_background_sync {
     uint32_t working_count, working_size;
     int64_t working_mark, done_mark;
     uint64_t rounds;
+    int pending_whole, working_whole; /* the whole file system, whatever was handed over */
     int busy, stop, started, error;
     uint64_t *fault;
 };
 
-int rmq_background_sync_open(struct rmq_background_sync *sync, uint64_t *fault);
+/* `folder` lies where all the files lie. It waits for the first round, so that one comes though nobody hands anything over. */
+int rmq_background_sync_open(struct rmq_background_sync *sync, const char *folder, uint64_t *fault);
 /* Whether the next round syncs the whole file system, so that no further file need be handed over. */
 int rmq_background_sync_all(const struct rmq_background_sync *sync);
 /* Hands over `fd`; it is closed whatever happens. 0 or -ENOMEM. */

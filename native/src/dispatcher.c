@@ -62,7 +62,7 @@ static void start_round(struct rmq_dispatcher *d)
     d->role->counters[RMQ_DISPATCH_SYNCS]++;
 }
 
-/* Once a second, unless the last round is still running. Queue files and full index files: the index file in the making
+/* At the start and once a second, unless the last round is still running. Queue files and full index files: the index file in the making
  * is given up after a power failure anyway, as stock does, and its slots are dirty all over. */
 static void sync_in_background(struct rmq_dispatcher *d)
 {
@@ -110,7 +110,7 @@ static int open_parts(struct rmq_dispatcher *d, uint32_t open_files_max)
     d->touches = calloc(d->header->queue_capacity, sizeof *d->touches);
     if (!d->touches)
         return -ENOMEM;
-    int rc = rmq_background_sync_open(&d->sync, fault_word(d));
+    int rc = rmq_background_sync_open(&d->sync, settings->store_path, fault_word(d));
     if (!rc)
         rc = rmq_queue_files_open(&d->queues, d->plane, &d->sync, open_files_max);
     if (!rc)

@@ -2,7 +2,8 @@
  *
  * One batch: units by pwrite, index entries, then per touched queue max_offset (after its units), then arrivals for
  * parked pulls, then dispatched_offset. After a death everything from dispatched_offset on is written again: units
- * have fixed places, index entries are recognised (index.h).
+ * have fixed places, index entries are recognised (index.h). What it had written and not synced goes to disk with the
+ * successor's first round (background_sync.h).
  */
 #ifndef RMQ_DISPATCHER_H
 #define RMQ_DISPATCHER_H
