@@ -48,6 +48,8 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if config.broker_role != "SLAVE":  # a slave takes no requests that could be under way
         broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
     broker.prepare(now_ms())
+    if config.broker_role != "SLAVE":
+        broker.replication.resume()
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
 
     for group_id, topic_id in plane.subscriptions():  # a predecessor's: its members have to say them again

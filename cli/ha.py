@@ -20,6 +20,9 @@ SLAVE_COLUMNS = [
     "bytesPerSecond",
 ]  # fmt: skip
 _slave_option = click.option("--slave", "slave_id", type=int, help="brokerId of the slave; default: the only one.")
+_address_option = click.option(
+    "--address", default="", metavar="HOST:PORT", help="Of the slave's broker, where several slaves have one brokerId."
+)
 _broker_option = click.option("--broker", metavar="NAME", help="Only this broker (brokerName).")
 
 
@@ -47,19 +50,21 @@ def status(broker: str | None, watch: float | None, access: Access, output: str)
 @ha.command()
 @_broker_option
 @_slave_option
+@_address_option
 @server_options
-def adopt(broker: str | None, slave_id: int | None, access: Access, output: str) -> None:
+def adopt(broker: str | None, slave_id: int | None, address: str, access: Access, output: str) -> None:
     """Take over what a slave has and its master has lost. The master closes and opens its store for it."""
-    _decide(access, output, broker, slave_id, ADOPT)
+    _decide(access, output, broker, (slave_id, address), ADOPT)
 
 
 @ha.command()
 @_broker_option
 @_slave_option
+@_address_option
 @server_options
-def salvage(broker: str | None, slave_id: int | None, access: Access, output: str) -> None:
+def salvage(broker: str | None, slave_id: int | None, address: str, access: Access, output: str) -> None:
     """Let the master's log count: the slave puts what it has beyond it into its salvage folder."""
-    _decide(access, output, broker, slave_id, SALVAGE)
+    _decide(access, output, broker, (slave_id, address), SALVAGE)
 
 
 # ---- asking ----
@@ -169,29 +174,42 @@ def _print_slave(head: str, entry: dict[str, Any]) -> None:
 # ---- deciding ----
 
 
-def _decide(access: Access, output: str, broker: str | None, slave_id: int | None, choice: str) -> None:
-    chosen = run(_send_decision(access, broker, slave_id, choice))
+def _decide(access: Access, output: str, broker: str | None, slave: tuple[int | None, str], choice: str) -> None:
+    """`slave`: brokerId (None = any) and address ("" = any)."""
+    chosen = run(_send_decision(access, broker, slave, choice))
     name, divergence = chosen["broker"], chosen["divergence"]
-    slave = f"slave {divergence['brokerId']}"
+    who = f"slave {divergence['brokerId']}"
     what = (
-        f"{name} takes over {divergence['commonOffset']}..{divergence['slaveOffset']} of {slave}"
+        f"{name} takes over {divergence['commonOffset']}..{divergence['slaveOffset']} of {who}"
         if choice == ADOPT
-        else f"the log of {name} counts; {slave} puts the rest of its own aside"
+        else f"the log of {name} counts; {who} puts the rest of its own aside"
     )
     print_result(output, {"broker": name, "choice": choice, **divergence}, what)
 
 
-async def _send_decision(access: Access, broker: str | None, slave_id: int | None, choice: str) -> dict[str, Any]:
+async def _send_decision(
+    access: Access, broker: str | None, slave: tuple[int | None, str], choice: str
+) -> dict[str, Any]:
+    slave_id, slave_address = slave
     async with open_admin(access.namesrv, access.settings) as admin:
         waiting: list[tuple[str, str, Divergence]] = []
         for entry in await _ask_all(admin, broker):
             for divergence in entry.get("divergences", ()):
                 waiting.append((entry["brokerName"], entry["address"], Divergence.from_json(divergence)))
-        wanted = [entry for entry in waiting if slave_id is None or entry[2].broker_id == slave_id]
+        wanted = [
+            entry
+            for entry in waiting
+            if slave_id in (None, entry[2].broker_id) and slave_address in ("", entry[2].address)
+        ]
         if len(wanted) != 1:
-            there = ", ".join(f"slave {entry.broker_id} of {name}" for name, _, entry in waiting) or "none"
-            raise ValueError(f"name one slave with --slave (and --broker); those that wait for a decision: {there}")
+            there = ", ".join(f"slave {entry.broker_id} ({entry.address}) of {name}" for name, _, entry in waiting)
+            raise ValueError(
+                "name one slave with --slave (and --address, --broker); "
+                f"those that wait for a decision: {there or 'none'}"
+            )
         name, address, divergence = wanted[0]
-        header = HaDecideRequestHeader(broker_id=divergence.broker_id, choice=choice)
+        header = HaDecideRequestHeader(
+            broker_id=divergence.broker_id, choice=choice, address=divergence.address or None
+        )
         await admin.client.call(address, RequestCode.HA_DECIDE, header.encode(), timeout_ms=TIMEOUT_MS)
         return {"broker": name, "divergence": divergence.to_json()}

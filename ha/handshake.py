@@ -252,9 +252,12 @@ def claim_of(data: bytes) -> PeerClaim:
     _check_numbers(claim.broker_id, claim.min_offset, claim.max_offset, claim.file_bytes)
     if not 0 <= claim.ha_port <= 65_535 or claim.file_bytes == 0:
         raise OrderError(f"ha_port {claim.ha_port} or file_bytes {claim.file_bytes} cannot be")
-    for name, text, longest in (("room", claim.room, 31), ("start_id", claim.start_id, 32)):
+    texts = ("room", claim.room, 31), ("start_id", claim.start_id, 32), ("broker_addr", claim.broker_addr, 270)
+    for name, text, longest in texts:
         if not text.isprintable() or len(text.encode()) > longest:
             raise OrderError(f"{name} is no text of at most {longest} bytes")
+    if claim.broker_addr and not _is_address(claim.broker_addr):
+        raise OrderError(f"broker_addr {claim.broker_addr!r} is not host:port")
     if claim.report_level not in LEVELS or claim.operation not in ("join", "confirm"):
         raise OrderError(f"report_level {claim.report_level!r} or operation {claim.operation!r} is not known")
     return claim
@@ -271,6 +274,11 @@ def _check_numbers(*numbers: int) -> None:
     """They go into 64-bit words."""
     if not all(0 <= number < 1 << 63 for number in numbers):
         raise OrderError(f"{max(numbers, key=abs)} is no offset, size or id")
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdecimal() and int(port) <= 65_535
 
 
 def _is_window(window: Any) -> bool:

@@ -19,9 +19,13 @@ TIMEOUT_MS = 10_000
 def open_log_source(address: str) -> Iterator[ReadChunk]:
     """A reader of the log of the broker at `address`, host:port: (offset, length) -> at least one byte, at most 1 MiB.
 
-    The reader raises OSError: nothing is there at the offset, no answer, or none that can be understood.
+    The reader raises OSError: nothing is there at the offset, no answer, or none that can be understood; so does this
+    for what is no host:port.
     """
-    line = BrokerLine(address)
+    try:
+        line = BrokerLine(address)
+    except ValueError as error:
+        raise OSError(f"{address!r} is not host:port") from error
 
     def read_chunk(offset: int, length: int) -> bytes:
         fields = {"offset": str(offset), "maxBytes": str(min(length, CHUNK_BYTES_MAX))}

@@ -30,10 +30,12 @@ class ExchangeHaInfoHeader(Header):
 
 @header
 class HaDecideRequestHeader(Header):
-    """270003: what becomes of what the slave `broker_id` has beyond the master's log."""
+    """270003: what becomes of what the slave `broker_id` has beyond the master's log; `address` where several slaves
+    have one id."""
 
     broker_id: Int64
     choice: str
+    address: str | None = None
 
 
 @header

@@ -28,14 +28,14 @@ def shake_hands(broker: Broker, request: Request) -> Answer:
     if broker.config.broker_role == SLAVE:
         verdict = Verdict(handshake.REFUSE, reason=f"broker {broker.config.broker_id} is a slave itself")
         return _handshake_answer(broker, request, verdict)
-    verdict = handshake.judge(claim, _own_view(broker), broker.store.log_crc)
+    verdict = handshake.judge(claim, _own_view(broker, claim), broker.store.log_crc)
     broker.replication.judged(claim, verdict)
     if verdict.kind == handshake.ACCEPT and not broker.replication.view.give(_identity(claim, request)):
         return request.reply(ResponseCode.SYSTEM_BUSY, "too many orders wait for the HA worker, try again")
     return _handshake_answer(broker, request, verdict)
 
 
-def _own_view(broker: Broker) -> MasterView:
+def _own_view(broker: Broker, claim: PeerClaim) -> MasterView:
     marks, config = broker.replication.view.marks(), broker.config
     return MasterView(
         cluster=config.broker_cluster_name,
@@ -45,7 +45,7 @@ def _own_view(broker: Broker) -> MasterView:
         max_offset=marks.append_offset,
         file_bytes=config.mapped_file_size_commit_log,
         rule=config.ha_divergence_rule,
-        decided=broker.replication.decided,
+        decided=broker.replication.choices_for(claim),
         from_newest_file=config.ha_start_from_newest_file,
         allowed=tuple(filter(None, config.ha_allowed_replicas.split(";"))),
     )
@@ -85,7 +85,7 @@ def decide(broker: Broker, request: Request) -> Answer:
         remark = f"choice = {header.choice[:64]!r} is not known, accepted: {ha_bodies.ADOPT} or {ha_bodies.SALVAGE}"
         return request.reply(ResponseCode.INVALID_PARAMETER, remark)
     try:
-        divergence = broker.replication.decide(header.broker_id, header.choice)
+        divergence = broker.replication.decide(header.broker_id, header.choice, header.address or "")
     except UndecidedError as error:
         return request.reply(ResponseCode.QUERY_NOT_FOUND, str(error))
     except ValueError as error:

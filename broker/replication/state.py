@@ -2,7 +2,8 @@
 them, a slave's master and its link.
 
 A master with an undecided divergence holds its writes. A decision for the slave's tail (adopt) leaves an order for the
-store and ends the run; one against it (salvage) is told to the slave at its next handshake, and lets writes go on.
+store and ends the run; one against it (salvage) is told to the slave at its next handshake, and lets writes go on. So
+does the very slave when it comes back with a log that fits; nothing else does, whatever others say under its id.
 """
 
 from __future__ import annotations
@@ -11,11 +12,18 @@ from dataclasses import dataclass, field
 
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, ReplicationView
 from ringmq.broker.tables.ports import PlanePort
-from ringmq.ha.handshake import ACCEPT, ADOPT, COMPARE, HOLD, SALVAGE, PeerClaim, Verdict
+from ringmq.ha.handshake import ACCEPT, ADOPT, CUT, HOLD, SALVAGE, START_AT, PeerClaim, Verdict
 from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News, PeerNews
 from ringmq.remoting.ha_bodies import Divergence
 from ringmq.store import store_order
 from ringmq.store.store_order import StoreOrder
+
+SlaveKey = tuple[int, str]
+"""(broker id, address): two slaves may have one id by mistake, stock slaves have none (STOCK_BROKER_ID, host)."""
+NOBODY = 0
+"""Broker id of a divergence of which nothing is known: no slave has it."""
+DIVERGENCES_MAX = 64
+"""Claims come from outside: more are held off as well, but are not told of one by one."""
 
 
 class UndecidedError(LookupError):
@@ -27,8 +35,8 @@ class Replication:
     """State of a run. `restart` is what is to be done to the store before the next one."""
 
     view: ReplicationView
-    divergences: dict[int, Divergence] = field(default_factory=dict)
-    decided: dict[int, str] = field(default_factory=dict)
+    divergences: dict[SlaveKey, Divergence] = field(default_factory=dict)
+    decided: dict[SlaveKey, str] = field(default_factory=dict)
     master: Master = field(default_factory=lambda: Master(""))
     is_master_registered: bool = False
     link_news: LinkNews | None = None
@@ -43,59 +51,86 @@ class Replication:
 
     # ---- a master ----
 
-    def judged(self, claim: PeerClaim, verdict: Verdict) -> None:
-        """A slave was compared with our log."""
-        broker_id = claim.broker_id
-        if verdict.kind == HOLD:
-            self.divergences[broker_id] = Divergence(
-                broker_id, claim.broker_addr, verdict.offset, self.view.marks().append_offset, claim.max_offset
-            )
-            if verdict.adopt:
-                self._adopt(self.divergences[broker_id])
-        elif verdict.kind != COMPARE:  # that one asks for more windows, and says nothing yet
-            self.divergences.pop(broker_id, None)
-            if verdict.kind == ACCEPT:
-                self.decided.pop(broker_id, None)
-        self._hold()
+    def resume(self) -> None:
+        """Control begins: a hold that its predecessor has left goes on."""
+        marks = self.view.marks()
+        if marks.write_hold and not self.divergences:
+            end = marks.append_offset
+            self._differs(Divergence(NOBODY, "", end, end, end))
 
-    def decide(self, broker_id: int, choice: str) -> Divergence:
-        """An operator has chosen. Raises UndecidedError when there is nothing to choose, ValueError for a choice that
-        cannot be carried out."""
-        divergence = self.divergences.get(broker_id)
-        if divergence is None and choice == SALVAGE and not self.divergences and self.view.marks().write_hold:
-            # held by a control process that died since: the slave has not come back to be judged anew
-            end = self.view.marks().append_offset
-            divergence = self.divergences[broker_id] = Divergence(broker_id, "", end, end, end)
-        if divergence is None:
-            there = ", ".join(map(str, sorted(self.divergences))) or "none"
-            raise UndecidedError(f"the log of slave {broker_id} waits for no decision (those that do: {there})")
+    def judged(self, claim: PeerClaim, verdict: Verdict) -> None:
+        """A slave was compared with our log. COMPARE asks for more windows, REFUSE is for strangers and slaves that
+        may not count: neither says anything about the log that writes are held for."""
+        slave = claim.broker_id, claim.broker_addr
+        if verdict.kind == HOLD:
+            divergence = Divergence(*slave, verdict.offset, self.view.marks().append_offset, claim.max_offset)
+            self._differs(divergence)
+            if verdict.adopt and claim.broker_addr:
+                self._adopt(divergence)
+        elif verdict.kind in (ACCEPT, START_AT, CUT):
+            self._fits(slave, has_followed=verdict.kind == ACCEPT)
+
+    def choices_for(self, claim: PeerClaim) -> dict[int, str]:
+        """What an operator has decided about this slave, by its broker id."""
+        choice = self.decided.get((claim.broker_id, claim.broker_addr))
+        return {} if choice is None else {claim.broker_id: choice}
+
+    def decide(self, broker_id: int, choice: str, address: str = "") -> Divergence:
+        """An operator has chosen; `address` where several slaves have one id. Raises UndecidedError when there is
+        nothing to choose, ValueError for a choice that cannot be carried out."""
+        there = [entry for entry in self.divergences.values() if entry.broker_id == broker_id]
+        chosen = [entry for entry in there if address in ("", entry.address)]
+        if not chosen:
+            waiting = ", ".join(f"{entry.broker_id} ({entry.address})" for entry in self.divergences.values()) or "none"
+            asked = f"{broker_id} ({address})" if address else str(broker_id)
+            raise UndecidedError(f"the log of slave {asked} waits for no decision (those that do: {waiting})")
         if choice == ADOPT:
             if broker_id == STOCK_BROKER_ID:
                 raise ValueError("a stock slave's log cannot be fetched: salvage, or make that broker the master")
-            self._adopt(divergence)
-        else:
-            del self.divergences[broker_id]
-        self.decided[broker_id] = choice
+            if len(chosen) > 1:
+                addresses = ", ".join(entry.address for entry in chosen)
+                raise ValueError(f"several slaves have brokerId {broker_id}: name the address of one ({addresses})")
+            if not chosen[0].address:
+                raise ValueError("where that slave is, is not known: wait until it connects, or salvage")
+            self._adopt(chosen[0])
+        for entry in chosen:
+            slave = entry.broker_id, entry.address
+            self.decided[slave] = choice
+            if choice == SALVAGE:
+                del self.divergences[slave]
         self._hold()
-        return divergence
+        return chosen[0]
 
     def take_news(self, news: News) -> None:
         """Something that ha says."""
         match news:
-            case LongerSlave():
-                if self.decided.get(STOCK_BROKER_ID) != SALVAGE:
-                    self.divergences[STOCK_BROKER_ID] = Divergence(
-                        STOCK_BROKER_ID, news.host, news.append_offset, news.append_offset, news.offset
-                    )
-                    self._hold()
-            case PeerNews(broker_id=broker_id, event="transfer") if broker_id == STOCK_BROKER_ID:
-                waiting = self.divergences.get(STOCK_BROKER_ID)
-                if waiting is None or waiting.address == news.host:  # it has come back with a log that fits
-                    self.divergences.pop(STOCK_BROKER_ID, None)
-                    self.decided.pop(STOCK_BROKER_ID, None)
-                    self._hold()
+            case LongerSlave(host=host, offset=offset, append_offset=end):
+                if self.decided.get((STOCK_BROKER_ID, host)) != SALVAGE:
+                    self._differs(Divergence(STOCK_BROKER_ID, host, end, end, offset))
+            case PeerNews(host=host, broker_id=broker_id, event="transfer") if broker_id == STOCK_BROKER_ID:
+                self._fits((STOCK_BROKER_ID, host), has_followed=True)
             case LinkNews():
                 self.link_news = news
+
+    def _differs(self, divergence: Divergence) -> None:
+        slave = divergence.broker_id, divergence.address
+        if slave not in self.divergences:
+            if len(self.divergences) >= DIVERGENCES_MAX:
+                return
+            self.said.append(
+                f"SENDS ARE REFUSED: slave {divergence.broker_id} ({divergence.address or 'unknown'}) has log up to "
+                f"{divergence.slave_offset}, this master up to {divergence.master_offset}, both the same below "
+                f"{divergence.common_offset}; choose with ringmq ha adopt or ringmq ha salvage"
+            )
+        self.divergences[slave] = divergence
+        self._hold()
+
+    def _fits(self, slave: SlaveKey, *, has_followed: bool) -> None:
+        """The slave's log is a beginning of ours, or the slave makes it one; a decision ends when it has."""
+        if has_followed:
+            self.decided.pop(slave, None)
+        if self.divergences.pop(slave, None) is not None:
+            self._hold()
 
     def _adopt(self, divergence: Divergence) -> None:
         self.restart = StoreOrder(
@@ -109,9 +144,3 @@ class Replication:
         self.view.hold(reason)
         if not self.divergences:
             self.said.append("sends are taken again: no slave's log waits for a decision")
-        for entry in self.divergences.values():
-            self.said.append(
-                f"SENDS ARE REFUSED: slave {entry.broker_id} ({entry.address}) has log up to {entry.slave_offset}, "
-                f"this master up to {entry.master_offset}, both the same below {entry.common_offset}; choose with "
-                "ringmq ha adopt or ringmq ha salvage"
-            )

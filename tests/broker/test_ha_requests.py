@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.handlers.table import HANDLERS
+from ringmq.broker.replication.state import DIVERGENCES_MAX
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
@@ -192,10 +193,83 @@ def test_a_stock_slave_that_comes_back_with_a_fitting_log_lets_writes_go_on(mast
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cluster": "Other"},
+        {"broker_name": "other"},
+        {"file_bytes": 2 * FILE_BYTES},
+        {"broker_addr": "10.0.0.8:10911"},
+        {"broker_id": 2, "broker_addr": "10.0.0.8:10911"},
+        {"broker_id": 2},
+        {"broker_addr": "10.0.0.8:10911", "min_offset": 0, "max_offset": 0, "tail": ()},
+    ],
+)
+def test_only_the_slave_that_caused_a_hold_lifts_it(master: Lab, other: dict[str, Any]) -> None:
+    """Its data is acknowledged: a stranger, or a healthy one under the same id, says nothing about it."""
+    shake(master, claim(LOG + b"more"))
+    assert shake(master, claim(LOG, **other)).verdict != handshake.HOLD
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    assert len(status(master).divergences) == 1
+    assert shake(master, claim(LOG)).verdict == handshake.ACCEPT
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+
+
+def test_two_slaves_with_one_id_are_decided_about_one_by_one(master: Lab) -> None:
+    shake(master, claim(LOG + b"more"))
+    shake(master, claim(LOG + b"else!", broker_addr="10.0.0.8:10911"))
+    assert [entry.address for entry in status(master).divergences] == ["10.0.0.9:10911", "10.0.0.8:10911"]
+    refused = master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"})
+    assert refused.code == ResponseCode.INVALID_PARAMETER
+    assert "10.0.0.9:10911, 10.0.0.8:10911" in refused.remark
+    decided = {"brokerId": "1", "choice": "salvage", "address": "10.0.0.8:10911"}
+    assert master.ask(RequestCode.HA_DECIDE, decided).code == 0
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    assert shake(master, claim(LOG + b"more")).verdict == handshake.HOLD, "the decision was about the other one"
+    assert shake(master, claim(LOG + b"else!", broker_addr="10.0.0.8:10911")).verdict == handshake.CUT
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "salvage"}).code == 0
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+
+
+def test_an_address_that_nobody_can_be_reached_at_is_no_claim(master: Lab) -> None:
+    for address in ("junk", ":1", "host:", "host:70000", "h" * 300 + ":1"):
+        answer = master.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(claim(broker_addr=address)))
+        assert answer.code == ResponseCode.INVALID_PARAMETER, address
+    lab = make_lab({**SETTINGS, "haDivergenceRule": "adopt"})
+    lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
+    shake(lab, claim(LOG + b"more", broker_addr=""))
+    assert lab.broker.replication.restart is None, "nothing can be fetched from nowhere"
+    assert lab.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    assert lab.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}).code == ResponseCode.INVALID_PARAMETER
+
+
+def test_claims_do_not_pile_up(master: Lab) -> None:
+    for number in range(DIVERGENCES_MAX + 10):
+        assert shake(master, claim(LOG + b"more", broker_id=number + 1)).verdict == handshake.HOLD
+    assert len(status(master).divergences) == DIVERGENCES_MAX
+
+
 def test_a_hold_whose_reason_died_with_control_can_be_lifted(master: Lab) -> None:
     master.plane.watermarks.write_hold = HOLD_LONGER_SLAVE
-    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}).code != 0
-    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "salvage"}).code == 0
+    master.broker.replication.resume()
+    (unknown,) = status(master).divergences
+    for other in ({"max_offset": 0, "tail": ()}, {"cluster": "Other"}, {}):
+        shake(master, claim(LOG, **other))
+    master.broker.replication.take_news(PeerNews("10.0.0.7", 4446, "transfer"))
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "who of them it was nobody knows"
+    decided = {"brokerId": str(unknown.broker_id), "choice": "adopt"}
+    assert master.ask(RequestCode.HA_DECIDE, decided).code == ResponseCode.INVALID_PARAMETER
+    assert master.ask(RequestCode.HA_DECIDE, decided | {"choice": "salvage"}).code == 0
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+
+
+def test_stock_slaves_are_told_apart_by_their_hosts(master: Lab) -> None:
+    replication = master.broker.replication
+    replication.take_news(LongerSlave("10.0.0.7", 4444, len(LOG) + 100, len(LOG)))
+    replication.take_news(LongerSlave("10.0.0.8", 4444, len(LOG) + 50, len(LOG)))
+    replication.take_news(PeerNews("10.0.0.8", 4446, "transfer"))
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    replication.take_news(PeerNews("10.0.0.7", 4446, "transfer"))
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 

@@ -309,7 +309,7 @@ class SimulatedMaster:
             self.held[claim.broker_id] = verdict
             if verdict.adopt:
                 self.world.after_ms(1, self._adopt, self.process, claim, verdict)
-        elif verdict.kind != handshake.COMPARE:
+        elif verdict.kind not in (handshake.COMPARE, handshake.REFUSE):
             self.held.pop(claim.broker_id, None)
         if verdict.kind == handshake.ACCEPT:
             identity = Identity(host, claim.ha_port, claim.broker_id, claim.room, claim.report_level, claim.start_id)
