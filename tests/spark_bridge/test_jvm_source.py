@@ -20,7 +20,15 @@ from ringmq.ipc.watermark import MAGIC, read_watermarks
 from ringmq.spark_bridge.schema import COLUMNS, spark_schema
 from tests.conformance import servers
 from tests.ha.raw_slave import RawSlave, ha_port
-from tests.spark_bridge.made_store import COMPRESSED, ROLLBACK, MadeStore, properties_bytes
+from tests.spark_bridge.made_store import (
+    COMPRESSED,
+    INNER,
+    ROLLBACK,
+    UNWRAP,
+    MadeStore,
+    inner_batch_bytes,
+    properties_bytes,
+)
 from tests.spark_bridge.test_configured_queues import configure
 from tests.spark_bridge.test_live_bound import flush_worker, send
 from tests.waiting import wait_until
@@ -332,6 +340,70 @@ def test_a_log_file_that_is_gone(spark: Any, made: MadeStore) -> None:
     gone.rename(gone.with_name("aside"))
     with pytest.raises(Exception, match=f"{gone.name}.*gone since the read was planned"):
         frame.collect()
+
+
+def batch_store(root: Path) -> MadeStore:
+    """A batch queue of 600 messages in two files, each record three of them; as many bytes of another queue."""
+    store = MadeStore(root, units_per_file=100, batch_topics=frozenset({"Batch"}))
+    for number in range(200):
+        body = inner_batch_bytes([(b"%d/%d" % (number, place), b"") for place in range(3)])
+        store.append(topic="Batch", body=body, sys_flag=INNER | UNWRAP, messages=3)
+        store.append(topic="Other", body=bytes(600))
+    return store
+
+
+def plain_store(root: Path) -> MadeStore:
+    """A queue of 200 messages in two files; as many bytes of another queue."""
+    store = MadeStore(root, units_per_file=100)
+    for number in range(200):
+        store.append(topic="Plain", body=b"%d" % number)
+        store.append(topic="Other", body=bytes(300))
+    return store
+
+
+@pytest.mark.parametrize(
+    ("topic", "lost", "gone", "left"),
+    [
+        ("Plain", "first file", "offsets 0 to 99", range(100, 200)),
+        ("Plain", "last file", "offsets 100 to 199", range(100)),
+        ("Plain", "queue", "offsets 0 to 199", range(0)),
+        ("Plain", "last units", "offsets 150 to 199", range(150)),
+        ("Plain", "units anew", "offsets 0 to 199", range(0)),
+        ("Batch", "first file", "offsets 0 to 299", range(300, 600)),
+        ("Batch", "last file", "offsets 300 to 599", range(300)),
+        ("Batch", "queue", "offsets 0 to 599", range(0)),
+        ("Batch", "last units", "offsets 450 to 599", range(450)),
+    ],
+)
+def test_units_that_go_between_plan_and_read(
+    spark: Any, tmp_path: Path, topic: str, lost: str, gone: str, left: range
+) -> None:
+    """By retention, with their topic, or because the topic was made anew: a loss that is told, or the other rows."""
+    is_batch = topic == "Batch"
+    store = (batch_store if is_batch else plain_store)(tmp_path / "store")
+    unit_bytes = 46 if is_batch else 20
+    folder = store.root / ("batchconsumequeue" if is_batch else "consumequeue") / topic / "0"
+    first, last = folder / f"{0:020d}", folder / f"{100 * unit_bytes:020d}"
+    frames = []
+    for strict in ("true", "false"):
+        frame = frame_of(spark, store, "ringmq-jvm", failOnDataLoss=strict)
+        frames.append(frame.where(f"topic = '{topic}' AND partition = 0").select("offset", "value"))
+        assert "BatchScan" in plan_of(frames[-1])
+        frames[-1]._jdf.queryExecution().executedPlan().execute().getNumPartitions()
+    if lost == "queue":
+        folder.rename(tmp_path / "aside")
+    elif lost == "last units":
+        with last.open("r+b") as file:
+            file.seek(50 * unit_bytes)
+            file.write(bytes(50 * unit_bytes))
+    elif lost == "units anew":
+        for number in range(200):
+            store.write_unit(folder, number, struct.pack(">qiq", store.end + 100 * number, 100, 0))
+    else:
+        (first if lost == "first file" else last).rename(tmp_path / "aside")
+    with pytest.raises(Exception, match=f"queue 0 of {topic}: {gone} are gone since the read was planned"):
+        frames[0].collect()
+    assert sorted(row["offset"] for row in frames[1].collect()) == list(left)
 
 
 def test_a_store_that_crashed_is_left_to_the_python_source(spark: Any, made: MadeStore) -> None:

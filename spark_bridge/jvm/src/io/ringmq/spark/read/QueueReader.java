@@ -5,12 +5,16 @@ import io.ringmq.spark.store.QueueSpan;
 import io.ringmq.spark.store.Unit;
 import java.io.IOException;
 
-/** Queue by queue: the index says where each record lies. */
+/**
+ * Queue by queue: the index says where each record lies. What the plan found in the index and the index has no more is a
+ * loss: its files may be gone since, the queue itself, or the queue was made anew and its units mean other records.
+ */
 final class QueueReader extends RecordReader {
     private int span = -1;
     private QueueIndex queue;
     private long number;
     private long endNumber;
+    private long offset;
 
     QueueReader(Slice slice, ReadSettings how) {
         super(slice, how);
@@ -25,30 +29,36 @@ final class QueueReader extends RecordReader {
                 }
             }
             Unit unit = queue.nextUnit(number);
-            if (unit == null) {
+            if (unit == null || !isPlanned(unit)) {
                 passMissing();
                 continue;
             }
             number++;
+            comeTo(unit.offset());
+            offset = unit.end();
             if (log.open(unit.logOffset())) {
                 takeUnit(unit);
             }
         }
     }
 
-    /** A unit that was planned is not there: ends the read, or goes to the first later one that is. */
-    private void passMissing() throws IOException {
+    private boolean isPlanned(Unit unit) {
         QueueSpan of = slice.spans().get(span);
-        if (how.failOnDataLoss()) {
-            throw new DataLossException(
-                    "queue " + of.queueId() + " of " + of.topic() + ", unit " + number
-                            + ": gone since the read was planned (retention, or the topic was deleted)",
-                    null);
+        return unit.logOffset() >= of.logBegin() && unit.logEnd() <= of.logEnd();
+    }
+
+    /** Goes to the next number that may have a unit. */
+    private void passMissing() {
+        number = queue.hadBytes(number) ? number + 1 : Math.min(queue.nextFile(number), endNumber);
+    }
+
+    /** All of the span's offsets below this one have been read, or they are lost. */
+    private void comeTo(long reached) throws IOException {
+        if (reached > offset) {
+            QueueSpan of = slice.spans().get(span);
+            lost("queue " + of.queueId() + " of " + of.topic() + ": offsets " + offset + " to " + (reached - 1)
+                    + " are gone since the read was planned (retention, or the topic was deleted)");
         }
-        long after = number + 1;
-        closeQueue();
-        queue = how.store().openQueue(of.topic(), of.queueId(), of.isBatch());
-        number = Math.max(after, queue.minNumber(0, endNumber));
     }
 
     private void takeUnit(Unit unit) {
@@ -68,16 +78,22 @@ final class QueueReader extends RecordReader {
     }
 
     private boolean openNext() throws IOException {
-        closeQueue();
+        if (span >= 0 && span < slice.spans().size()) {
+            comeTo(slice.spans().get(span).end());
+        }
         if (++span >= slice.spans().size()) {
             return false;
         }
+        closeQueue();
         QueueSpan next = slice.spans().get(span);
         queue = how.store().openQueue(next.topic(), next.queueId(), next.isBatch());
-        long end = queue.endNumber(next.logEnd());
-        long first = queue.minNumber(next.logBegin(), end);
-        number = queue.numberOf(next.begin(), first, end);
-        endNumber = next.isBatch() ? end : Math.min(next.end(), end);
+        offset = next.begin();
+        number = next.begin();
+        endNumber = next.end();
+        if (next.isBatch()) {
+            endNumber = queue.endNumber(next.logEnd());
+            number = queue.numberOf(next.begin(), queue.minNumber(next.logBegin(), endNumber), endNumber);
+        }
         return true;
     }
 

@@ -73,6 +73,14 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
         }
     }
 
+    /** Planned rows are gone: ends the read, or is told in the log when rows may be lost. */
+    final void lost(String text) throws DataLossException {
+        if (how.failOnDataLoss()) {
+            throw new DataLossException(text, null);
+        }
+        LOG.warn("{}; passed by, as failOnDataLoss=false says", text);
+    }
+
     /** A record is not what it should be: ends the read, or is told in the log when rows may be lost. */
     final void broken(long logOffset, int result) {
         String text = log.fileName() + ", commit log offset " + logOffset + ": " + RecordDecoder.reason(result);

@@ -64,6 +64,21 @@ public final class QueueIndex implements Closeable {
         return decode(chunk, (int) (number - chunkFirst) * unitBytes, number);
     }
 
+    /** Whether {@link #nextUnit} found bytes there, though they may be no unit. */
+    public boolean hadBytes(long number) {
+        return number >= chunkFirst && number < chunkFirst + chunkUnits;
+    }
+
+    /** The first number of the file behind this one, MAX_VALUE when there is none. */
+    public long nextFile(long number) {
+        for (long start : files.starts) {
+            if (start > number * unitBytes) {
+                return start / unitBytes;
+            }
+        }
+        return Long.MAX_VALUE;
+    }
+
     private Unit decode(ByteBuffer bytes, int at, long number) {
         long logOffset = bytes.getLong(at);
         int size = bytes.getInt(at + 8);
