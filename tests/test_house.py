@@ -172,7 +172,16 @@ def test_every_dependency_has_its_reason() -> None:
     assert not names - {name for row in rows for name in row.split(", ")}
 
 
-PAGES = [*(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")), *(ROOT / "docs").glob("*.md")]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "examples/README.md")),
+    *(ROOT / "docs").glob("*.md"),
+]
+
+
+def test_the_first_page_is_short_and_begins_with_a_command() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) < 100
+    assert next(number for number, line in enumerate(lines, 1) if line.startswith("make run")) < 25
 
 
 def anchors(page: Path) -> set[str]:
