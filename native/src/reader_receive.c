@@ -108,6 +108,17 @@ static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, cons
     return length + 4;
 }
 
+/* The length of the frame is known, its other bytes are still to come. 0 = stalled or closed; asked again after a stall. */
+static int head_complete(struct rmq_reader *r, struct rmq_connection *c)
+{
+    uint32_t total = frame_total(r, c, c->head);
+    if (!total || !begin_block(r, c, total))
+        return 0;
+    memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES, c->head, 4);
+    c->filled = 4;
+    return 1;
+}
+
 /* The 4 length bytes come in pieces. */
 static int gather_head(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
 {
@@ -115,14 +126,7 @@ static int gather_head(struct rmq_reader *r, struct rmq_connection *c, const uin
         c->partial_ms = r->now_ms;
     while (c->head_length < 4 && *at < end)
         c->head[c->head_length++] = bytes[(*at)++];
-    if (c->head_length < 4)
-        return 1;
-    uint32_t total = frame_total(r, c, c->head);
-    if (!total || !begin_block(r, c, total))
-        return 0;
-    memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES, c->head, 4);
-    c->filled = 4;
-    return 1;
+    return c->head_length < 4 || head_complete(r, c);
 }
 
 static int fill_block(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
@@ -145,14 +149,6 @@ static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
             continue;
         }
         if (c->head_length || end - at < 4) {
-            if (c->head_length == 4) { /* stalled for room with the length already here */
-                c->head_length = 3;
-                uint8_t last = c->head[3];
-                uint32_t zero = 0;
-                if (!gather_head(r, c, &last, &zero, 1))
-                    return at;
-                continue;
-            }
             if (!gather_head(r, c, bytes, &at, end))
                 return at;
             continue;
