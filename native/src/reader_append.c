@@ -326,18 +326,25 @@ static void fill_request(struct rmq_reader *r, const struct rmq_connection *c, c
     q->flags = (uint16_t)((s->no_wait ? RMQ_APPEND_FLAG_NO_WAIT : 0) | (c->v6 ? RMQ_APPEND_FLAG_BORN_V6 : 0));
 }
 
-/* Few buffers left and a small frame: it moves to a block, so that its neighbours do not wait for it. */
-static void relocate(struct rmq_reader *r, uint8_t **frame, uint32_t length, struct rmq_hold *hold)
+/* Who keeps the frame until write has answered. Few buffers left: it moves to a block, so that its neighbours do not wait for
+ * it; a large one only while there are many blocks. 0 = no block, and the last buffers nobody keeps. */
+static int keep(struct rmq_reader *r, struct send *s, uint8_t **frame, uint32_t length, struct rmq_hold *hold, struct rmq_hold *kept)
 {
-    struct rmq_hold block;
-    if (hold->buffer == RMQ_NONE || r->buffers_free > r->buffer_count / 4 || length > r->buffer_bytes / 4)
-        return;
-    uint8_t *to = rmq_block_take(r, length, &block);
-    if (!to)
-        return;
-    memcpy(to, *frame, length);
-    *hold = block;
-    *frame = to;
+    if (hold->buffer != RMQ_NONE && rmq_buffers_few(r)) {
+        uint8_t *old = *frame;
+        uint8_t *to = length <= r->buffer_bytes / 4 || rmq_blocks_many(r) ? rmq_block_take(r, length, kept) : NULL;
+        if (to) {
+            memcpy(to, old, length);
+            *frame = to;
+            s->properties = s->properties_length ? to + (s->properties - old) : NULL;
+            s->uniq_key = s->uniq_key ? to + (s->uniq_key - old) : NULL;
+            return 1;
+        }
+        if (rmq_buffers_last(r))
+            return 0;
+    }
+    rmq_hold_keep(r, hold, kept);
+    return 1;
 }
 
 /* When it was received: at the beginning of this round, or of the one in which it found no room. */
@@ -353,19 +360,9 @@ static void stamp(struct rmq_reader *r, struct rmq_connection *c, struct rmq_pen
 }
 
 static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, struct send *s, uint8_t *frame,
-                 uint32_t length, struct rmq_hold *hold, struct rmq_pending *p)
+                 uint32_t length, struct rmq_pending *p)
 {
-    uint8_t *old = frame, *extra = NULL;
-    struct rmq_hold kept = *hold;
-    finish_properties(s);
-    relocate(r, &frame, length, &kept);
-    if (frame != old) {
-        p->hold = kept;
-        s->properties = s->properties_length ? frame + (s->properties - old) : NULL;
-        s->uniq_key = s->uniq_key ? frame + (s->uniq_key - old) : NULL;
-    } else {
-        rmq_hold_keep(r, hold, &p->hold);
-    }
+    uint8_t *extra = NULL;
     if (!s->uniq_key && !s->batch) {
         extra = header_room(h, s, frame, uniq_pair_length(r));
         if (extra) {
@@ -391,6 +388,13 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
     RMQ_CRASH("reader-request-filled");
 }
 
+static enum rmq_fate refuse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const char *remark)
+{
+    rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, remark);
+    r->counters[RMQ_READ_OVERLOAD]++;
+    return RMQ_FATE_DONE;
+}
+
 enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                                uint32_t length, struct rmq_hold *hold)
 {
@@ -406,13 +410,17 @@ enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, c
     }
     if (!read_properties(r, &s))
         return RMQ_FATE_COLD;
+    finish_properties(&s); /* from here on the frame is changed: it cannot stall any more */
+    struct rmq_hold kept;
+    if (!keep(r, &s, &frame, length, hold, &kept))
+        return refuse(r, c, h, "[OVERLOAD]too many bytes under way, try again later");
     struct rmq_pending *p = rmq_pending_take(r, RMQ_PENDING_APPEND, c, h);
-    if (!p) { /* cannot be: the table holds more than in_flight_max; the frame is already changed, so no stall */
-        rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, "[OVERLOAD]too many requests under way, try again later");
-        r->counters[RMQ_READ_OVERLOAD]++;
-        return RMQ_FATE_DONE;
+    if (!p) { /* cannot be: the table holds more than in_flight_max */
+        rmq_hold_release(r, &kept);
+        return refuse(r, c, h, "[OVERLOAD]too many requests under way, try again later");
     }
-    push(r, c, h, &s, frame, length, hold, p);
+    p->hold = kept;
+    push(r, c, h, &s, frame, length, p);
     r->counters[RMQ_READ_APPENDS]++;
     return RMQ_FATE_DONE;
 }

@@ -6,7 +6,7 @@
 #include "bytes.h"
 #include "reader_state.h"
 
-static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
+static struct rmq_span *span_add(struct rmq_connection *c)
 {
     if (c->span_head + c->span_count == c->span_capacity) {
         if (c->span_head) {
@@ -15,19 +15,49 @@ static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
         } else {
             uint32_t capacity = c->span_capacity ? c->span_capacity * 2 : 8;
             struct rmq_span *spans = realloc(c->spans, capacity * sizeof *spans);
-            if (!spans) {
-                rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
-                return;
-            }
+            if (!spans)
+                return NULL;
             c->spans = spans;
             c->span_capacity = capacity;
         }
     }
-    c->spans[c->span_head + c->span_count++] = (struct rmq_span){buffer, at, end - at};
+    return &c->spans[c->span_head + c->span_count++];
+}
+
+/* The last buffers are for those who are served. Who has waited longest ends; a wait for the request ring is write's doing. */
+static void close_longest_stalled(struct rmq_reader *r)
+{
+    for (uint32_t i = 0; i < r->stalled_count; i++) {
+        struct rmq_connection *c = rmq_connection_at(r, r->stalled[i]);
+        if (c->span_count && c->stall & (RMQ_STALL_ROOM | RMQ_STALL_OUTPUT | RMQ_STALL_COLD)) {
+            rmq_connection_close(r, c, c->stall & RMQ_STALL_OUTPUT ? RMQ_READ_CLOSED_SLOW : RMQ_READ_CLOSED_MEMORY);
+            return;
+        }
+    }
+}
+
+/* What a stalled connection has received moves out of its buffer when those run short, as long as half of the blocks is
+ * free: it needs blocks to go on, so that waiting bytes must never take them all. */
+static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
+{
+    struct rmq_span *span = span_add(c);
+    if (!span) {
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+        return;
+    }
+    const uint8_t *bytes = r->arena + (uint64_t)buffer * r->buffer_bytes + at;
+    uint8_t *to = rmq_buffers_few(r) && rmq_blocks_many(r) ? rmq_block_take(r, end - at, &span->hold) : NULL;
+    span->length = end - at;
+    if (to) {
+        memcpy(to, bytes, end - at);
+        span->at = 0;
+        return;
+    }
+    span->hold = (struct rmq_hold){.buffer = buffer, .block = RMQ_NONE};
+    span->at = at;
     r->buffer_references[buffer]++;
-    r->stalled_buffers++;
-    if (c->stall & RMQ_STALL_ROOM && r->stalled_buffers > r->buffer_count / 4 * 3)
-        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY); /* waiting for memory must not starve the others of buffers */
+    if (rmq_buffers_last(r))
+        close_longest_stalled(r);
 }
 
 static void stall(struct rmq_reader *r, struct rmq_connection *c, uint8_t reason)
@@ -138,10 +168,13 @@ static int fill_block(struct rmq_reader *r, struct rmq_connection *c, const uint
     return c->filled < c->frame_bytes || run_block(r, c);
 }
 
-/* Bytes [at, end) of the buffer; returns how far it came: less than `end` when the connection stalled. */
-static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
+/* Bytes [at, end) of a buffer, or of a block where they waited: frames are taken out of that, as if they straddled. Returns
+ * how far it came: less than `end` when the connection stalled. */
+static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_hold *from, uint32_t at, uint32_t end)
 {
-    uint8_t *bytes = r->arena + (uint64_t)buffer * r->buffer_bytes;
+    int waited = from->buffer == RMQ_NONE;
+    uint8_t *bytes = waited ? r->arena + r->blocks_at + (uint64_t)from->block * RMQ_BLOCK_BYTES
+                            : r->arena + (uint64_t)from->buffer * r->buffer_bytes;
     while (at < end) {
         if (c->frame_bytes) {
             if (!fill_block(r, c, bytes, &at, end))
@@ -156,12 +189,12 @@ static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
         uint32_t total = frame_total(r, c, bytes + at);
         if (!total)
             return at;
-        if (total > end - at) {
+        if (total > end - at || waited) {
             if (!begin_block(r, c, total))
                 return at;
             continue;
         }
-        struct rmq_hold hold = {.buffer = buffer, .block = RMQ_NONE, .block_pages = 0};
+        struct rmq_hold hold = *from;
         if (!run_frame(r, c, bytes + at, total, &hold)) {
             if (!c->stall)
                 at += total;
@@ -178,16 +211,14 @@ static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t bu
     r->counters[RMQ_READ_BYTES_IN] += length;
     uint32_t at = 0;
     if (!c->stall)
-        at = parse(r, c, buffer, 0, length);
-    if (c->state != RMQ_CONNECTION_OPEN)
+        at = parse(r, c, &(struct rmq_hold){.buffer = buffer, .block = RMQ_NONE}, 0, length);
+    if (c->state != RMQ_CONNECTION_OPEN || !c->stall)
         return;
-    if (c->stall) {
-        if (at < length)
-            span_push(r, c, buffer, at, length);
-        if ((c->span_count > 1 || c->stall & RMQ_STALL_ROOM) && c->receiving && !c->stopping &&
-            rmq_engine_receive_stop(r->engine, (uint64_t)rmq_connection_index(r, c) << 32 | c->generation) == 0)
-            c->stopping = 1;
-    }
+    if (at < length)
+        span_push(r, c, buffer, at, length);
+    if (c->state == RMQ_CONNECTION_OPEN && c->receiving && !c->stopping &&
+        rmq_engine_receive_stop(r->engine, (uint64_t)rmq_connection_index(r, c) << 32 | c->generation) == 0)
+        c->stopping = 1;
 }
 
 void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
@@ -239,11 +270,9 @@ static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c
 
 static void span_pop(struct rmq_reader *r, struct rmq_connection *c)
 {
-    uint32_t buffer = c->spans[c->span_head].buffer;
+    rmq_hold_release(r, &c->spans[c->span_head].hold);
     c->span_head++;
     c->span_count--;
-    r->stalled_buffers--;
-    rmq_buffer_drop(r, buffer);
     if (!c->span_count)
         c->span_head = 0;
 }
@@ -257,7 +286,7 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
     while (c->state == RMQ_CONNECTION_OPEN && !c->stall && c->span_count) {
         struct rmq_span *span = &c->spans[c->span_head];
         uint32_t end = span->at + span->length;
-        uint32_t at = parse(r, c, span->buffer, span->at, end);
+        uint32_t at = parse(r, c, &span->hold, span->at, end);
         if (c->state != RMQ_CONNECTION_OPEN)
             return; /* its spans are forgotten */
         span = &c->spans[c->span_head];

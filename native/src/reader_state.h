@@ -71,7 +71,8 @@ struct rmq_output {
 /* --- connections ------------------------------------------------------------------------------------------ */
 
 struct rmq_span { /* received bytes that wait for a stall to end */
-    uint32_t buffer, at, length;
+    struct rmq_hold hold;
+    uint32_t at, length;   /* in what is held */
 };
 
 enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNECTION_CLOSING, RMQ_CONNECTION_REPORT };
@@ -196,7 +197,6 @@ struct rmq_reader {
     uint8_t *block_used;     /* one byte per page of the reassembly area */
     uint64_t blocks_at;      /* arena offset */
     uint32_t block_pages, blocks_free, block_hint;
-    uint32_t stalled_buffers;
 
     /* connections */
     struct rmq_connection *connections;
@@ -264,6 +264,14 @@ static inline struct rmq_connection *rmq_connection_get(struct rmq_reader *r, ui
     struct rmq_connection *c = &r->connections[index];
     return c->state == RMQ_CONNECTION_OPEN && c->generation == generation ? c : NULL;
 }
+
+/* Few receive buffers are left: what would keep one for long moves to a block. */
+static inline int rmq_buffers_few(const struct rmq_reader *r) { return r->buffers_free <= r->buffer_count / 4; }
+
+/* The last ones: nobody keeps one of these, or the reader would hear nobody. */
+static inline int rmq_buffers_last(const struct rmq_reader *r) { return r->buffers_free <= r->buffer_count / 8; }
+
+static inline int rmq_blocks_many(const struct rmq_reader *r) { return r->blocks_free > r->block_pages / 2; }
 
 /* reader_arena.c: counted buffers, page blocks */
 int rmq_arena_open(struct rmq_reader *r);

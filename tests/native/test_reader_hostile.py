@@ -3,10 +3,11 @@
 import socket
 import struct
 import time
+from contextlib import ExitStack
 
 import pytest
 from plane_kit import LIVE
-from reader_kit import MakeKit, ReaderKit, connected, pull_frame, send_frame
+from reader_kit import Client, MakeKit, ReaderKit, connected, pull_frame, send_frame
 from waiting import wait_until
 
 from ringmq.native import lib
@@ -196,6 +197,95 @@ def test_more_requests_in_flight_than_buffers(make_kit: MakeKit) -> None:
     assert [client.answer().opaque for client in clients] == list(range(100))
     for context in contexts:
         context.__exit__(None, None, None)
+
+
+def test_large_requests_in_flight_leave_buffers_for_others(make_kit: MakeKit) -> None:
+    """Sends of half a buffer each that write does not answer, more of them than buffers: pulls are served meanwhile."""
+    kit = make_kit(receive_buffer_count=16)
+    kit.subscribe(kit.group(b"GROUP"), 1)
+    kit.start("read")
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connected(kit)) for _ in range(40)]
+        for n, client in enumerate(clients):
+            client.send(send_frame("TopicA", b"x" * 2000, opaque=n))
+            wait_until(lambda n=n: kit.header.request[0].head == n + 1, "the send is in the request ring")
+        other = stack.enter_context(connected(kit))
+        assert other.ask(pull_frame("TopicA", "GROUP", 0)).remark == "NO_MESSAGE_IN_QUEUE"
+        kit.start("write")
+        assert [client.answer().opaque for client in clients] == list(range(40))
+    assert [data[view.body_at : view.body_at + view.body_length] for _, data, view in kit.records()] == [
+        b"x" * 2000
+    ] * 40
+
+
+def test_sends_without_any_room_are_refused_before_they_take_the_last_buffers(make_kit: MakeKit) -> None:
+    kit = make_kit(receive_buffer_count=16, reassembly_bytes_max=64 << 10)
+    kit.subscribe(kit.group(b"GROUP"), 1)
+    kit.start("read")
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connected(kit)) for _ in range(40)]
+        kept, refused = [], []
+        for client in clients:
+            client.send(send_frame("TopicA", b"x" * 2000))
+            wait_until(
+                lambda client=client: kit.header.request[0].head > len(kept) or not client.is_quiet(0),
+                "the send is taken or answered",
+            )
+            (kept if kit.header.request[0].head > len(kept) else refused).append(client)
+        answers = [client.answer() for client in refused]
+        assert {(answer.code, (answer.remark or "")[:10]) for answer in answers} == {(2, "[OVERLOAD]")}
+        assert len(kept) == 11 + 8 + 2  # buffers until few are left, half of the blocks, buffers but the last two
+        other = stack.enter_context(connected(kit))
+        assert other.ask(pull_frame("TopicA", "GROUP", 0)).remark == "NO_MESSAGE_IN_QUEUE"
+        kit.start("write")
+        assert {client.answer().code for client in kept} == {0}
+        assert refused[0].ask(send_frame("TopicA", b"x")).code == 0
+
+
+def pipeline_pulls(kit: ReaderKit, stack: ExitStack, producer: Client) -> Client:
+    """A client that asks for 3 MiB and reads nothing; the producer is served meanwhile."""
+    client = stack.enter_context(connected(kit))
+    client.send(*(pull_frame("TopicA", "GROUP", 0, opaque=n) for n in range(24)))
+    assert producer.ask(send_frame("TopicA", b"x" * 100)).code == 0
+    return client
+
+
+def fill_queue(kit: ReaderKit, producer: Client) -> None:
+    """32 messages of 4,000 bytes, the answer to each of the pulls; who reads none has 16 KiB of them in its socket."""
+    kit.subscribe(kit.group(b"GROUP"), 1)
+    kit.listeners[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+    for _ in range(32):
+        assert producer.ask(send_frame("TopicA", b"x" * 4000)).code == 0
+    wait_until(lambda: kit.queue(1, 0).max_offset == 32, "the queue has them")
+
+
+def test_clients_that_never_read_leave_buffers_for_others(make_kit: MakeKit) -> None:
+    kit = make_kit("write", "dispatch", "read", receive_buffer_count=16, send_queue_bytes_max=1 << 20)
+    with ExitStack() as stack:
+        producer = stack.enter_context(connected(kit))
+        fill_queue(kit, producer)
+        slow = [pipeline_pulls(kit, stack, producer) for _ in range(16)]
+        wait_until(lambda: kit.counter(lib.RMQ_READ_STALLS) >= len(slow), "all of them wait")
+        for client in slow:  # none is closed: what they sent waits in blocks, and in order
+            assert [client.answer().opaque for _ in range(8)] == list(range(8))
+
+
+def test_who_keeps_the_last_buffers_longest_without_reading_is_closed(make_kit: MakeKit) -> None:
+    """As above with next to no blocks: those who began to wait first go, the others stay."""
+    kit = make_kit(
+        "write", "dispatch", "read",
+        receive_buffer_count=16, send_queue_bytes_max=1 << 20, reassembly_bytes_max=32 << 10,
+    )  # fmt: skip
+    with ExitStack() as stack:
+        producer = stack.enter_context(connected(kit))
+        fill_queue(kit, producer)
+        slow = [pipeline_pulls(kit, stack, producer) for _ in range(16)]
+        wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_SLOW) > 0, "somebody was closed")
+        assert kit.counter(lib.RMQ_READ_CLOSED_SLOW) < len(slow)
+        assert slow[-1].answer().opaque == 0
+        with pytest.raises(EOFError):
+            while True:
+                slow[0].answer()
 
 
 def test_successor_waits_for_its_predecessors_requests(make_kit: MakeKit) -> None:
