@@ -12,8 +12,10 @@ anything counts as a success. Without the address of the master's broker port th
 alone): where no name server can say it, the stream starts on the word of the offset; with one it is waited for a while,
 and a stream that runs already starts again with a handshake when the address becomes known.
 
-What consumers may see here (confirm_limit): the master's confirm offset while the link to a RingMQ master stands, the
-part of it that both have while it holds this slave off, and everything when it is gone, or stock.
+What consumers may see here (confirm_limit): the confirm offset that a RingMQ master has said last, the part of it that
+both have while it holds this slave off, everything when the master is stock. A lost link does not tell that the master
+is gone: everything that has come is shown when attempts have brought no word of one for MASTER_UNKNOWN_MS. A slave
+whose own store takes no bytes makes no attempts, and learns nothing of its master.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ FLUSH_LOOK_MS = 5
 CONFIRM_PERIOD_MS = 100
 CONFIRM_TIMEOUT_MS = 3000
 MASTER_UNKNOWN_MS = 5000
-"""After so long without an address of a master it counts as gone; so long a name server has to say its broker port."""
+"""So long without a word of a master, and it counts as gone; so long a name server has to say its broker port."""
 
 
 @dataclass(slots=True)
@@ -77,6 +79,8 @@ class SlaveCore:
     state: str = "idle"
     _master: MasterIs = field(default=MasterIs("", ""))
     _since_ms: int | None = None
+    _alone_since_ms: int | None = None
+    """Since when nothing tells that a master lives; None: one does, or nobody looks."""
     _failures: int = 0
     _due_ms: int = 0
     _local_port: int = 0
@@ -89,10 +93,18 @@ class SlaveCore:
 
     def due_ms(self) -> int | None:
         """When a Tick matters next; None: not before another event."""
+        due = [at_ms for at_ms in (self._state_due_ms(), self._gone_ms()) if at_ms is not None]
+        return min(due, default=None)
+
+    def _gone_ms(self) -> int | None:
+        """When the master counts as gone. A connection that stands is waited for: it has its own time limits."""
+        if self._alone_since_ms is None or self._limit == NO_LIMIT or self.state in ("handshake", "transfer"):
+            return None
+        return self._alone_since_ms + MASTER_UNKNOWN_MS
+
+    def _state_due_ms(self) -> int | None:
         since_ms = self._since_ms or 0
         match self.state:
-            case "idle":
-                return since_ms + MASTER_UNKNOWN_MS if self._limit != NO_LIMIT else None
             case "waiting":
                 return self._due_ms
             case "connecting":
@@ -111,7 +123,7 @@ class SlaveCore:
         if self.state == "restarting":
             return []
         if self._since_ms is None:
-            self._since_ms = now_ms
+            self._since_ms = self._alone_since_ms = now_ms
         match self.state, event:
             case _, Tick(snapshot=snapshot):
                 self.snapshot = snapshot
@@ -154,27 +166,34 @@ class SlaveCore:
         effects: list[Effect] = [Disconnect(why)] if linked else []
         if self.state == "faulty":
             return effects
-        self._failures = 0
+        self._failures, self._alone_since_ms = 0, None
         if not master.ha:
-            self.state, self._since_ms = "idle", now_ms
-            return [*effects, Log("no master is known"), *self._limited(NO_LIMIT)]
+            return [*effects, Log("no master is known"), *self._wait(now_ms, 0)]
         told_soon = self.settings.namesrv_addr and not master.broker
         return [*effects, *self._wait(now_ms, MASTER_UNKNOWN_MS if told_soon else 0)]
 
     def _wait(self, now_ms: int, delay_ms: int) -> list[Effect]:
         if not self._master.ha:
-            self.state, self._since_ms = "idle", now_ms
+            self.state = "idle"
+            self._alone(now_ms)
             return []
         self.state, self._due_ms = "waiting", now_ms + delay_ms
         return self._tick(now_ms)
 
+    def _alone(self, now_ms: int) -> None:
+        """Nothing tells that a master lives, from now on or already."""
+        if self._alone_since_ms is None:
+            self._alone_since_ms = now_ms
+
     def _tick(self, now_ms: int) -> list[Effect]:
-        late = self.due_ms()
-        if late is None or now_ms < late:
-            return []
+        effects: list[Effect] = []
+        gone_ms, late_ms = self._gone_ms(), self._state_due_ms()
+        if gone_ms is not None and now_ms >= gone_ms:
+            effects = [Log(f"no word of a master for {MASTER_UNKNOWN_MS} ms"), *self._limited(NO_LIMIT)]
+        return effects if late_ms is None or now_ms < late_ms else [*effects, *self._tick_state(now_ms)]
+
+    def _tick_state(self, now_ms: int) -> list[Effect]:
         match self.state:
-            case "idle":
-                return self._limited(NO_LIMIT)
             case "waiting" if self._unflushed():
                 self._due_ms = now_ms + FLUSH_LOOK_MS
                 return []
@@ -203,7 +222,7 @@ class SlaveCore:
     # -- the master's verdict ------------------------------------------------------------------------------------------
 
     def _judged(self, answer: HandshakeAnswer, now_ms: int) -> list[Effect]:
-        own_end = self.snapshot.append_offset
+        own_end, self._alone_since_ms = self.snapshot.append_offset, None
         match answer.verdict:
             case handshake.COMPARE if self._compared < COMPARES_MAX:
                 self._compared, self._since_ms = self._compared + 1, now_ms
@@ -214,11 +233,10 @@ class SlaveCore:
                 return self._restart(StoreOrder(REBASE, answer.offset), answer.reason)
             case handshake.CUT if answer.offset < own_end:
                 return self._restart(StoreOrder(CUT, answer.offset), answer.reason)
-        held = answer.verdict == handshake.HOLD
-        bound = min(answer.offset, answer.confirm_offset) if held else NO_LIMIT
         why = f"master {self._master.broker} says {answer.verdict}: {answer.reason}"
-        effects = [Disconnect(why), *self._limited(bound), *self._said(why)]
-        if held:
+        effects = [Disconnect(why), *self._said(why)]
+        if answer.verdict == handshake.HOLD:
+            effects += self._limited(min(answer.offset, answer.confirm_offset))
             effects.append(Tell(LinkNews(self._master.ha, "held", why=answer.reason)))
         return [*effects, *self._wait(now_ms, HELD_OFF_MS)]
 
@@ -232,7 +250,7 @@ class SlaveCore:
     def _transfer(self, start_id: str, confirm_offset: int, now_ms: int) -> list[Effect]:
         """start_id: "" = a stock master, or one that was not asked."""
         self.state, self._since_ms, self._master_start_id = "transfer", now_ms, start_id
-        self._asked_ms, self._confirm_due_ms = None, now_ms + CONFIRM_PERIOD_MS
+        self._asked_ms, self._confirm_due_ms, self._alone_since_ms = None, now_ms + CONFIRM_PERIOD_MS, None
         self._told, self.snapshot = "", replace(self.snapshot, received_bytes=0)
         kind = (
             "RingMQ master" if start_id else "stock master" if self._master.broker else "master, without a handshake,"
@@ -275,13 +293,14 @@ class SlaveCore:
         return [Disconnect(why), *self._lost(why, now_ms)]
 
     def _lost(self, why: str, now_ms: int) -> list[Effect]:
-        """The connection, or the attempt, is over: the master counts as gone."""
+        """The connection, or the attempt, is over. Whether the master is, too, other attempts tell."""
         was_linked = self.state == "transfer"
         if was_linked and self.snapshot.received_bytes:
             self._failures = 0
         delay_ms = BACK_OFF_MS[min(self._failures, len(BACK_OFF_MS) - 1)]
         self._failures += 1
-        effects = [*self._limited(NO_LIMIT), *self._said(why)]
+        self._alone(now_ms)
+        effects = self._said(why)
         if was_linked:
             effects.append(Tell(LinkNews(self._master.ha, "closed", why=why)))
         return [*effects, *self._wait(now_ms, delay_ms)]
@@ -289,8 +308,8 @@ class SlaveCore:
     def _fault(self, text: str, now_ms: int) -> list[Effect]:
         linked = self.state in ("connecting", "handshake", "transfer")
         effects: list[Effect] = [Disconnect(text)] if linked else []
-        self.state = "faulty"
-        return [*effects, Log(f"no log is taken from the master: {text}"), *self._limited(NO_LIMIT)]
+        self.state, self._alone_since_ms = "faulty", None
+        return [*effects, Log(f"no log is taken from the master: {text}")]
 
     def _limited(self, offset: int) -> list[Effect]:
         if offset == self._limit:

@@ -61,7 +61,11 @@ class FakeMaster:
                 link.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End."""
+        """End; whoever connects from now on is refused."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(
+                socket.SHUT_RDWR
+            )  # closing alone leaves the call that waits for a connection one more
         self._listener.close()
         self.cut()
         for link in self._links:

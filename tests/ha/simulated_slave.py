@@ -9,6 +9,7 @@ from ringmq.ha import slave_core as core_module
 from ringmq.ha import slave_events as events
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
 from ringmq.ha.settings import HaSettings
+from ringmq.ha.slave_core import MASTER_UNKNOWN_MS
 from ringmq.store.store_order import CUT
 from tests.ha.simulated_log import FILE_BYTES, RECORD_BYTES, Ledger, SimulatedLog
 from tests.ha.simulated_master import BEAT_MS, HEARTBEAT_MS, LAZY_FLUSH_MS, RESTART_MS, SimulatedMaster
@@ -68,7 +69,11 @@ class SimulatedSlave:
     core: core_module.SlaveCore = field(init=False)
     connection: Connection | None = None
     connecting: int = 0
-    limit: int = events.NO_LIMIT
+    limit: int = 0
+    shown: int = 0
+    """The highest offset that consumers could read; a start begins there."""
+    heard_ms: int = 0
+    """When the master has said something last, an end of the connection apart."""
     received: int = 0
     read_ms: int = 0
     written_ms: int = 0
@@ -92,6 +97,7 @@ class SimulatedSlave:
     def start(self) -> None:
         """A new process over the log as it is."""
         self.alive, self.process = True, self.process + 1
+        self.limit = self.shown = min(self.shown, self.log.end * RECORD_BYTES)
         self.core = core_module.SlaveCore(self.settings, self._snapshot())
         self._flush_soon()
         self.step(events.MasterIs("master:1", "master:0"))
@@ -159,7 +165,7 @@ class SimulatedSlave:
             case events.AskConfirm() if self.world.random.random() < 0.3:
                 self.world.at(self.path.arrival_us(TO_MASTER), self._confirm_asked, self.connection)
             case events.Limit(offset=offset):
-                self.limit = offset
+                self.limit = max(offset, self.shown)
                 self.read()
             case events.RestartStore(order=order):
                 index = order.offset // RECORD_BYTES
@@ -171,14 +177,15 @@ class SimulatedSlave:
                 self.world.after_ms(RESTART_MS, self.start)
 
     def read(self) -> None:
-        """What consumers may see here now; nothing beyond the master's word while there is one."""
-        end = self.log.end * RECORD_BYTES
-        if self.limit != events.NO_LIMIT:
-            end = min(end, self.limit)
-            if end > self.master.highest_confirmed:
-                self.ledger.problem(
-                    f"{self.host} shows {end}, the master has confirmed {self.master.highest_confirmed}"
-                )
+        """What consumers may see here now; nothing more than the master has confirmed unless it is silent for long."""
+        end = min(self.log.end * RECORD_BYTES, self.limit)
+        silent_ms = self.world.now_ms - self.heard_ms
+        if end > max(self.shown, self.master.highest_confirmed) and silent_ms < MASTER_UNKNOWN_MS:
+            self.ledger.problem(
+                f"{self.host} shows {end}, its master, heard {silent_ms} ms ago, has confirmed "
+                f"{self.master.highest_confirmed}"
+            )
+        self.shown = max(self.shown, end)
         for tag in self.log.tags[self.log.first : end // RECORD_BYTES][-8:]:
             self.ledger.promised.setdefault(tag, "readable")
 
@@ -213,6 +220,7 @@ class SimulatedSlave:
 
     def _answered(self, answer: HandshakeAnswer | None, connection: Connection) -> None:
         if self.alive and self.connection is connection:
+            self.heard_ms = self.world.now_ms if answer else self.heard_ms
             self.step(events.Answered(answer) if answer else events.HandshakeFailed("refused"))
 
     def _confirm_asked(self, connection: Connection) -> None:
@@ -222,6 +230,7 @@ class SimulatedSlave:
 
     def _confirmed(self, event: events.Confirmed, connection: Connection) -> None:
         if self.alive and self.connection is connection:
+            self.heard_ms = self.world.now_ms
             self.step(event)
 
     # -- the stream ----------------------------------------------------------------------------------------------------
@@ -232,6 +241,7 @@ class SimulatedSlave:
             self.connection = None
             self.step(events.Closed(what[0]))
             return
+        self.heard_ms = self.world.now_ms
         index, tags = what
         if index != self.log.end:
             self.step(events.StreamStartsAt(index * RECORD_BYTES))

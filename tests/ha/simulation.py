@@ -4,11 +4,11 @@
     python -m tests.ha.simulation --seeds 1 --first 4711         one of them again
 
 Checked while it runs (simulated_master, simulated_slave): what is counted as replicated is on that slave, record by
-record; what is acknowledged or readable is held by as many brokers, at the level, as the policy says; a slave that
-hears its master shows nothing that is not confirmed. Checked at the end, when everything has healed and the operator
-has decided what was left to him: all logs are equal, a send is acknowledged again, and every record that was
-acknowledged or readable has its offset still, or is in a salvage folder because a rule or a person chose so, or was
-lost by faults on every broker that had it, which no policy promises to survive.
+record; what is acknowledged or readable is held by as many brokers, at the level, as the policy says; a slave shows
+nothing that is not confirmed unless its master has been silent for 5 s. Checked at the end, when everything has healed
+and the operator has decided what was left to him: all logs are equal, a send is acknowledged again, and every record
+that was acknowledged or readable has its offset still, or is in a salvage folder because a rule or a person chose so,
+or was lost by faults on every broker that had it, which no policy promises to survive.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from tests.ha.simulated_world import Path, World
 
 FAULTS_END_MS = 5_000
 HEALED_MS = 30_000
+LONG_AWAY_MS = 9000
+"""Long enough for slaves to take the master for gone."""
 DECISIONS_MS = range(7_000, HEALED_MS, 2_000)
 COMMON = {
     "mappedFileSizeCommitLog": str(FILE_BYTES),
@@ -165,7 +167,8 @@ class Simulation:
         if self.master.alive:
             self.master.stop(silently)
             ruin()
-            self.world.after_ms(RESTART_MS + self.world.random.uniform(0, 1500), self.master.start)
+            away_ms = self.world.random.choice((1500, 1500, 1500, LONG_AWAY_MS))
+            self.world.after_ms(RESTART_MS + self.world.random.uniform(0, away_ms), self.master.start)
 
     def _kill_slave(self, slave: SimulatedSlave) -> None:
         self._end_slave(slave, silently=False, ruin=lambda: None)

@@ -38,16 +38,22 @@ def test_a_seed_tells_the_same_story_twice() -> None:
 
 
 def test_the_seeds_reach_what_they_are_about(monkeypatch: Patch) -> None:
-    """Every verdict but refuse is given, every code answered, records are lost, salvaged and adopted."""
-    verdicts, codes, lost, salvaged = set(), set(), 0, 0
-    real = handshake.judge
+    """Every verdict but refuse and every code is given, records are lost, salvaged and adopted, slaves give up."""
+    verdicts, codes, lost, salvaged, unlimited = set(), set(), 0, 0, 0
+    real, real_limited = handshake.judge, slave_core.SlaveCore._limited
 
     def judge(*arguments: Any) -> handshake.Verdict:
         verdict = real(*arguments)
         verdicts.add((verdict.kind, verdict.adopt))
         return verdict
 
+    def limited(core: slave_core.SlaveCore, offset: int) -> list[slave_core.Effect]:
+        nonlocal unlimited
+        unlimited += offset == slave_core.NO_LIMIT
+        return real_limited(core, offset)
+
     monkeypatch.setattr(handshake, "judge", judge)
+    monkeypatch.setattr(slave_core.SlaveCore, "_limited", limited)
     for seed in range(120):
         simulation = Simulation(seed)
         simulation.run()
@@ -56,7 +62,7 @@ def test_the_seeds_reach_what_they_are_about(monkeypatch: Patch) -> None:
     assert {kind for kind, _ in verdicts} == {"compare", "accept", "start_at", "cut", "hold"}
     assert ("hold", True) in verdicts
     assert codes >= {0, 11, 12}
-    assert lost and salvaged
+    assert lost and salvaged and unlimited
 
 
 def _fewer_replicas(patch: Patch) -> None:
@@ -130,6 +136,10 @@ def _a_slave_shows_more(patch: Patch) -> None:
     )
 
 
+def _a_lost_link_is_a_lost_master(patch: Patch) -> None:
+    patch.setattr(slave_core, "MASTER_UNKNOWN_MS", 0)
+
+
 def _a_held_master_writes_on(patch: Patch) -> None:
     real = waiter.refusal
     patch.setattr(waiter, "refusal", lambda waits, marks, held, wait: real(waits, marks, False, wait))
@@ -150,6 +160,7 @@ BROKEN_RULES = [
     _rooms_do_not_matter,
     _the_minimum_does_not_matter,
     _a_slave_shows_more,
+    _a_lost_link_is_a_lost_master,
     _a_held_master_writes_on,
     _connections_count,
 ]

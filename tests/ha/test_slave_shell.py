@@ -13,7 +13,8 @@ from fake_master_broker import FakeMasterBroker, answer
 from golden_streams import FILE_BYTES, LOG_END, master_log
 from receiver_kit import frames
 
-from ringmq.ha import handshake, slave_shell
+from ringmq.ha import handshake, slave_core, slave_shell
+from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
 from ringmq.ha.orders import LinkNews, Master, news_of, order_bytes
 from ringmq.ha.slave_events import NO_LIMIT
 from ringmq.ha.slave_shell import SlaveShell
@@ -121,12 +122,36 @@ def test_an_accepted_slave_follows_and_shows_what_its_master_confirms(tmp_path: 
             wait_until(lambda: slave.marks.confirm_limit == confirmed[0], "the master's confirm offset comes over")
         assert {claim.operation for claim in broker.claims[1:]} == {"confirm"}
         assert slave.plane.header.ha_link.state == lib.RMQ_HA_TRANSFER
-        broker.judge = lambda claim: answer(handshake.REFUSE)
-        master.cut()
-        wait_until(lambda: slave.marks.confirm_limit == NO_LIMIT, "what is here may be read when the master is gone")
-        assert slave.link_events()[:2] == ["transfer", "closed"]
         slave.marks.stop_requested = lib.RMQ_STOP_WRITE
         assert slave.ended() == EXIT_CLEAN
+
+
+def test_a_lost_link_shows_nothing_more_until_the_master_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.ACCEPT, confirm_offset=300_000)) as broker,
+    ):
+
+        def judge(claim: PeerClaim) -> HandshakeAnswer:
+            if claim.operation == "join":
+                limits.append(slave.marks.confirm_limit)
+            return answer(handshake.ACCEPT, confirm_offset=300_000)
+
+        slave.follow(master, broker)
+        wait_until(lambda: master.last_report == LOG_END, "the log is here")
+        broker.judge = judge
+        master.cut()
+        wait_until(lambda: len(limits) == 1, "it is there again")
+        monkeypatch.setattr(slave_core, "MASTER_UNKNOWN_MS", 50)
+        master.close()
+        wait_until(lambda: slave.marks.confirm_limit == NO_LIMIT, "what is here may be read when the master is gone")
+        events = slave.link_events()
+        assert events[:2] == ["transfer", "closed"] and events[-1] == "closed"
+    assert limits == [300_000]
 
 
 def test_the_second_handshake_carries_checksums_of_the_tail(tmp_path: Path) -> None:
