@@ -1,8 +1,11 @@
 """Slave synchronisation: what a slave asks its master for beside the log, and what the answers say. No IO.
 
-    idle --due--> topics --> consumer offsets --> delay offsets --> groups --> idle, until the next pass
-                    ^  |
-                    +--+ next page
+    idle --due--> log's end --> topics --> consumer offsets --> delay offsets --> groups --> idle, until the next pass
+                      |          ^  |
+     idle <--too short+          +--+ next page
+
+A table is taken over whole, so a master that has lost its disk would take everything away here, too. A RingMQ master
+holds such a slave off; a stock one goes on as if nothing had happened, its log's end alone tells.
 
 One request is under way at a time. A table that could not be had is left for the next pass, the others go on; when the
 master does not answer at all, the pass ends and is tried again with growing pauses. Requests are RocketMQ's
@@ -30,12 +33,13 @@ PAGE_ENTRIES_MAX = 2000
 PASS_MS_MAX = 60_000
 """A pass that pages for longer (the table changes all the time) is given up."""
 TIMEOUT_MS = {
+    RequestCode.GET_BROKER_HA_STATUS: 3000,
     RequestCode.GET_ALL_TOPIC_CONFIG: 30_000,
     RequestCode.GET_ALL_CONSUMER_OFFSET: 3000,
     RequestCode.GET_ALL_DELAY_OFFSET: 3000,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: 30_000,
 }
-"""The requests of one pass in their order, with stock's timeouts."""
+"""The requests of one pass in their order, with stock's timeouts; the first is ours."""
 _ORDER = tuple(TIMEOUT_MS)
 _PAGED = {
     RequestCode.GET_ALL_TOPIC_CONFIG: ("topicSeq", "maxTopicNum", "totalTopicNum"),
@@ -89,6 +93,7 @@ class SlaveSync:
     """Passes that ended with every table taken."""
     next_ms: int = 0
     """When the next pass begins."""
+    _own_end: int = 0
     _began_ms: int = 0
     _place: int = 0
     _is_asking: bool = False
@@ -104,23 +109,26 @@ class SlaveSync:
         self._failures = 0
         self._end(now_ms)
 
-    def due(self, now_ms: int) -> Ask | None:
-        """The request to make now, if any."""
+    def due(self, now_ms: int, own_end: int = 0) -> Ask | None:
+        """The request to make now, if any. `own_end`: where our log ends now."""
         if not self.master or self._is_asking or now_ms < self.next_ms:
             return None
         if self._place == 0 and not self._pages.count:
-            self._began_ms, self._is_partial = now_ms, False
+            self._began_ms, self._is_partial, self._own_end = now_ms, False, own_end
         code = _ORDER[self._place]
         self._is_asking = True
         return Ask(self.master, code, self._pages.ext_fields(code), TIMEOUT_MS[code])
 
     def answered(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> Synced | None:
         """The table that the answer completes; None for a page in the middle. Raises `RemotingError` when it does not
-        read; the pass goes on all the same."""
+        read, the pass goes on all the same; and for a master whose log is too short, there the pass ends."""
         if ask.address != self.master:
             return None
         self._is_asking = False
         self._failures = 0
+        if ask.code == RequestCode.GET_BROKER_HA_STATUS:
+            self._compare_ends(answer, now_ms)
+            return None
         try:
             synced = self._take(ask, answer)
         except RemotingError:
@@ -145,6 +153,18 @@ class SlaveSync:
         pause_ms = min(RETRY_FIRST_MS << min(self._failures, 6), self.period_ms)
         self._failures += 1
         self._end(now_ms + pause_ms)
+
+    def _compare_ends(self, answer: RemotingCommand, now_ms: int) -> None:
+        value = json_body.read_object(answer.body, "HARuntimeInfo")
+        end = json_body.as_integer(value.get("masterCommitLogMaxOffset", 0), "masterCommitLogMaxOffset")
+        if end >= self._own_end:
+            self._advance(now_ms)
+            return
+        self._end(now_ms + self.period_ms)
+        raise json_body.bad_body(
+            f"its log ends at {end}, this one at {self._own_end}: topics, groups and offsets stay as they are here",
+            "masterCommitLogMaxOffset",
+        )
 
     def _take(self, ask: Ask, answer: RemotingCommand) -> Synced | None:
         match ask.code:

@@ -1,6 +1,9 @@
 """A slave's part of control: finds its master, tells ha where it is, and takes the master's tables over.
 
 Beside `ControlLoop`, which hands in what the name servers answer; requests to the master go out on a thread.
+
+Tables are taken only while the log streams from that master: a master that holds this slave off, because it came back
+without what the slave has, may have lost its tables, too, and what it does not have would be deleted here.
 """
 
 from __future__ import annotations
@@ -71,7 +74,7 @@ class SlaveRole:
         for outcome in self._calls.outcomes():
             self._on_outcome(outcome, now_ms)
         self._sync.master_is(self._finder.master.broker if self._finder.is_registered else "", now_ms)
-        ask = self._sync.due(now_ms)
+        ask = None if self.is_searching else self._sync.due(now_ms, replication.view.marks().append_offset)
         if ask is not None:
             self._ask = ask
             self._calls.call(ask.address, ask.command(), ask.timeout_ms)
@@ -96,9 +99,11 @@ class SlaveRole:
         if ask is None or (ask.address, ask.code) != (outcome.address, outcome.request_code):
             return
         self._ask = None
+        if self.is_searching:  # the link was lost meanwhile: whoever has answered may not be whom it was to
+            self._sync.failed(ask, now_ms)
+            return
         if outcome.error is None and outcome.answer is not None:
-            self._tell("")
-            self._take(ask, outcome.answer, now_ms)
+            self._tell(self._take(ask, outcome.answer, now_ms))
             return
         self._tell(f"the master at {outcome.address}, request {ask.code}: {outcome.error}")
         if outcome.answer is None:
@@ -106,14 +111,15 @@ class SlaveRole:
         else:
             self._sync.refused(ask, now_ms)
 
-    def _take(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> None:
+    def _take(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> str:
+        """Take a table over; a line about what could not be, or nothing."""
         broker = self._broker
         try:
             match self._sync.answered(ask, answer, now_ms):
                 case TopicConfigTable() as topics:
-                    self._tell("; ".join(take_topics(broker, topics, now_ms)[:1]))
+                    return "; ".join(take_topics(broker, topics, now_ms)[:1])
                 case GroupConfigTable() as groups:
-                    self._tell("; ".join(take_groups(broker, groups, now_ms)[:1]))
+                    return "; ".join(take_groups(broker, groups, now_ms)[:1])
                 case ConsumerOffsets() as offsets:
                     self._hand_over(newer_offsets(broker, offsets))
                     take_offsets(broker, offsets, now_ms)
@@ -121,7 +127,8 @@ class SlaveRole:
                     broker.delay_offsets = text
                     self._persistence.save_delay_offsets()
         except (RemotingError, PlaneFullError, OSError) as error:
-            self._tell(f"request {ask.code} to the master at {ask.address}: {error}")
+            return f"request {ask.code} to the master at {ask.address}: {error}"
+        return ""
 
     def _hand_over(self, newer: dict[CommitKey, int]) -> None:
         """What consumers committed here while there was no master, the master gets."""

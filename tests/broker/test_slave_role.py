@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +10,7 @@ from ringmq.broker.outside_calls import Outcome
 from ringmq.broker.replication.master_finder import MasterFinder
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.slave_tables import take_topics
-from ringmq.broker.replication.view import TRANSFER
+from ringmq.broker.replication.view import FREE, READY, TRANSFER
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha.orders import Master
 from ringmq.remoting.codes import RequestCode
@@ -54,6 +53,10 @@ class Pair:
         persistence = Persistence(root, self.broker)
         self.role = SlaveRole(self.broker, persistence, self.calls, self.said.append)  # type: ignore[arg-type]
         self.now_ms = START_MS
+        self.link_is(TRANSFER)
+
+    def link_is(self, state: int) -> None:
+        self.slave.plane.header.ha_link.state = state
 
     @property
     def broker(self) -> Broker:
@@ -164,6 +167,7 @@ def test_ha_is_told_once_and_again_after_a_restart_of_its_worker(pair: Pair) -> 
 
 def test_readers_know_a_master_as_long_as_a_name_server_has_one(pair: Pair) -> None:
     header = pair.slave.plane.header
+    pair.link_is(FREE)
     pair.registered()
     pair.turn()
     assert header.master_known == 1
@@ -171,7 +175,7 @@ def test_readers_know_a_master_as_long_as_a_name_server_has_one(pair: Pair) -> N
     pair.turn()
     assert header.master_known == 0
     pair.registered(error="refused")
-    header.ha_link = SimpleNamespace(**{**vars(header.ha_link), "state": TRANSFER})
+    pair.link_is(TRANSFER)
     pair.turn()
     assert header.master_known == 1, "no name server answers: the link says that there is one"
     assert not pair.role.is_searching
@@ -186,7 +190,7 @@ def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
     pair.master.broker.groups.set_forbidden("G", "T", True, START_MS)
     pair.commit(pair.master, "T", 11)
     pair.registered()
-    assert pair.answer_all() == [21, 43, 45, 201]
+    assert pair.answer_all() == [907, 21, 43, 45, 201]
     assert "T" in pair.broker.topics
     assert "OnlyHere" not in pair.broker.topics
     assert "OldGroup" not in pair.broker.groups
@@ -198,6 +202,49 @@ def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
     Persistence(pair.root, pair.broker).save_tables()
     assert "T" in load_config(pair.root, "topics.json")["topicConfigTable"]
     assert pair.said == [f"the master is {MASTER}, its log comes from {MASTER_HA}"]
+
+
+@pytest.mark.parametrize("state", [FREE, READY])
+def test_a_master_whose_log_does_not_come_takes_nothing_away(pair: Pair, state: int) -> None:
+    """It came back with an empty disk, and holds this slave off: what the slave has is all that is left."""
+    pair.commit(pair.master, "T", 11)
+    pair.registered()
+    pair.answer_all()
+    pair.master = make_lab()
+    pair.link_is(state)
+    assert (pair.sync(), pair.sync()) == ([], [])
+    assert "T" in pair.broker.topics
+    assert "G" in pair.broker.groups
+    assert pair.broker.offsets.get("G", "T", 0) == 11
+    assert not len(pair.broker.deletions)
+    pair.link_is(TRANSFER)
+    assert pair.answer_all() == [907, 21, 43, 45, 201], "at once, as it is due"
+
+
+def test_a_stock_master_with_an_empty_disk_takes_nothing_away(pair: Pair) -> None:
+    """It lets the slave connect and sends nothing."""
+    pair.registered()
+    pair.answer_all()
+    pair.master = make_lab()
+    pair.slave.plane.watermarks.append_offset = 4096
+    assert (pair.sync(), pair.sync()) == ([907], [907])
+    assert "T" in pair.broker.topics
+    assert len([line for line in pair.said if "its log ends at 0, this one at 4096" in line]) == 1
+
+
+def test_an_answer_that_comes_when_the_link_is_lost_is_not_taken(pair: Pair) -> None:
+    pair.registered()
+    pair.answer_all()
+    pair.master = make_lab()
+    pair.now_ms += 10_000
+    pair.turn()
+    pair.link_is(FREE)
+    assert pair.answer_all() == [907]
+    assert "T" in pair.broker.topics
+    assert pair.sync() == []
+    pair.link_is(TRANSFER)
+    assert pair.answer_all() == [907, 21, 43, 45, 201]
+    assert "T" not in pair.broker.topics
 
 
 def test_a_topic_that_goes_on_the_master_goes_on_the_slave_and_may_come_back(pair: Pair) -> None:
@@ -231,11 +278,11 @@ def test_offsets_committed_here_without_a_master_are_handed_to_it(pair: Pair) ->
     pair.registered()
     pair.answer_all()
     pair.commit(pair.slave, "T", 25)  # the master is away, its consumers commit here
-    assert pair.sync() == [21, 43, 15, 45, 201]
+    assert pair.sync() == [907, 21, 43, 15, 45, 201]
     assert pair.master.broker.offsets.get("G", "T", 0) == 25
     assert pair.broker.offsets.get("G", "T", 0) == 25
     pair.commit(pair.master, "T", 12)  # an operator has set it back since
-    assert pair.sync() == [21, 43, 45, 201]
+    assert pair.sync() == [907, 21, 43, 45, 201]
     assert pair.broker.offsets.get("G", "T", 0) == 12
 
 
@@ -267,7 +314,7 @@ def test_an_offset_that_the_master_has_passed_already_is_not_handed_over(pair: P
     pair.answer_all()
     pair.commit(pair.slave, "T", 25)
     pair.commit(pair.master, "T", 40)
-    assert pair.sync() == [21, 43, 45, 201]
+    assert pair.sync() == [907, 21, 43, 45, 201]
     assert pair.broker.offsets.get("G", "T", 0) == 40
 
 
@@ -295,10 +342,10 @@ def test_trouble_is_told_once_until_it_is_over(pair: Pair) -> None:
     pair.registered()
     pair.turn()
     for _ in range(3):
-        pair.calls.ended.append(Outcome(MASTER, "connection refused", None, RequestCode.GET_ALL_TOPIC_CONFIG))
+        pair.calls.ended.append(Outcome(MASTER, "connection refused", None, RequestCode.GET_BROKER_HA_STATUS))
         pair.turn()
         pair.now_ms += 10_000
         pair.turn()
     assert [line for line in pair.said if "connection refused" in line] == [
-        f"the master at {MASTER}, request 21: connection refused"
+        f"the master at {MASTER}, request 907: connection refused"
     ]

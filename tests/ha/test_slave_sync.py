@@ -13,11 +13,13 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, decode_frame
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.ha_bodies import HaRuntimeInfo
 from ringmq.remoting.json_body import write_body
 
 MASTER = "10.0.0.1:10911"
 TOPICS, OFFSETS = RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_CONSUMER_OFFSET
 DELAYS, GROUPS = RequestCode.GET_ALL_DELAY_OFFSET, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+END = RequestCode.GET_BROKER_HA_STATUS
 RECORDING = Path(__file__).parents[1] / "golden" / "ha" / "slave-synchronize.jsonl.gz"
 VERSION = DataVersion(3, 0, 1000)
 Master = Callable[[Ask], RemotingCommand]
@@ -27,9 +29,16 @@ def answer(body: bytes, ext: dict[str, str] | None = None) -> RemotingCommand:
     return RemotingCommand.response_to(RemotingCommand.request(1), 0, None, ext, body)
 
 
+def end_of(offset: int) -> RemotingCommand:
+    """A master's log ends there."""
+    return answer(HaRuntimeInfo(True, offset).encode())
+
+
 def small_master(ask: Ask) -> RemotingCommand:
     """Answers everything at once, like 5.3.3."""
     match ask.code:
+        case RequestCode.GET_BROKER_HA_STATUS:
+            return end_of(1000)
         case RequestCode.GET_ALL_TOPIC_CONFIG:
             return answer(write_body(TopicConfigTable({"T": TopicConfig("T", 2, 2)}, VERSION).to_json()))
         case RequestCode.GET_ALL_CONSUMER_OFFSET:
@@ -88,7 +97,7 @@ def test_a_master_that_does_not_answer_is_tried_with_growing_pauses() -> None:
     for _ in range(6):
         ask = sync.due(now_ms)
         assert ask is not None
-        assert ask.code == TOPICS
+        assert ask.code == END
         sync.failed(ask, now_ms)
         assert sync.due(sync.next_ms - 1) is None
         pauses.append(sync.next_ms - now_ms)
@@ -109,8 +118,8 @@ def test_a_refused_table_is_left_out_and_the_others_come() -> None:
             with pytest.raises(RemotingError):
                 sync.answered(ask, answer(b"[]"), 0)
         else:
-            assert sync.answered(ask, small_master(ask), 0) is not None
-    assert seen == [TOPICS, OFFSETS, DELAYS, GROUPS]
+            assert (sync.answered(ask, small_master(ask), 0) is None) == (ask.code == END)
+    assert seen == [END, TOPICS, OFFSETS, DELAYS, GROUPS]
     assert sync.passes == 0, "it was not whole"
     assert sync.due(PERIOD_MS) is not None
 
@@ -153,7 +162,7 @@ def test_a_table_that_changes_all_the_time_is_given_up() -> None:
     sync.master_is(MASTER, 0)
     for now_ms in range(0, 70_000, 1000):
         ask = sync.due(now_ms)
-        if ask is None or ask.code != TOPICS:
+        if ask is None or ask.code not in (END, TOPICS):
             break
         assert sync.answered(ask, master(ask), now_ms) is None
     assert 60_000 < now_ms < 63_000
@@ -162,6 +171,9 @@ def test_a_table_that_changes_all_the_time_is_given_up() -> None:
 def test_a_page_without_entries_is_an_error_and_no_endless_loop() -> None:
     sync = SlaveSync()
     sync.master_is(MASTER, 0)
+    ask = sync.due(0)
+    assert ask is not None
+    sync.answered(ask, end_of(0), 0)
     ask = sync.due(0)
     assert ask is not None
     empty = write_body(TopicConfigTable({}, VERSION).to_json())
@@ -191,7 +203,7 @@ def test_a_recorded_stock_masters_tables_are_understood() -> None:
     last = {code: answers[-1] for code, answers in recorded.items()}
     sync = SlaveSync()
     sync.master_is(MASTER, 0)
-    topics, offsets, delays, groups = run_pass(sync, lambda ask: last[ask.code], 0)
+    topics, offsets, delays, groups = run_pass(sync, lambda ask: end_of(0) if ask.code == END else last[ask.code], 0)
     assert isinstance(topics, TopicConfigTable)
     assert {"ha-a", "GoldCluster", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX"} <= topics.topics.keys()
     assert topics.topics["SCHEDULE_TOPIC_XXXX"].read_queue_nums == 18
@@ -200,3 +212,29 @@ def test_a_recorded_stock_masters_tables_are_understood() -> None:
     assert groups.groups["SELF_TEST_C_GROUP"].which_broker_when_consume_slowly == 1
     assert isinstance(delays, DelayOffsets)
     assert delays.text == last[DELAYS].body.decode()
+
+
+def test_a_master_that_has_less_log_is_asked_for_no_table() -> None:
+    """A stock master with an empty disk sends nothing and says so by its log's end alone."""
+    sync = SlaveSync()
+    sync.master_is(MASTER, 0)
+    for now_ms in (0, PERIOD_MS):
+        ask = sync.due(now_ms, 500)
+        assert ask is not None
+        assert ask.code == END
+        with pytest.raises(RemotingError, match="ends at 499, this one at 500"):
+            sync.answered(ask, end_of(499), now_ms)
+        assert sync.due(now_ms + PERIOD_MS - 1, 500) is None
+    ask = sync.due(2 * PERIOD_MS, 500)
+    assert ask is not None
+    assert sync.answered(ask, end_of(500), 2 * PERIOD_MS) is None
+    assert len(run_pass(sync, small_master, 2 * PERIOD_MS)) == 4
+
+
+def test_a_master_that_cannot_say_where_its_log_ends_is_believed() -> None:
+    sync = SlaveSync()
+    sync.master_is(MASTER, 0)
+    ask = sync.due(0, 500)
+    assert ask is not None
+    sync.refused(ask, 0)
+    assert len(run_pass(sync, small_master, 0)) == 4
