@@ -32,7 +32,7 @@
 #define RMQ_READ_CLOSED_CONTROL 16    /* by verdict, or because control started anew */
 #define RMQ_READ_OVERLOAD 17          /* answers SYSTEM_BUSY given here */
 #define RMQ_READ_STALLS 18            /* times a connection had to wait for memory, the request ring or its reader */
-#define RMQ_READ_STALE 19             /* completions and verdicts for what is gone */
+#define RMQ_READ_STALE 19             /* completions and verdicts for what is gone, answers of clients that nobody waits for */
 
 struct rmq_reader;
 

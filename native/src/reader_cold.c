@@ -1,13 +1,15 @@
 /* Frames that policy has to look at: they travel to control's inbox, control's verdicts come back.
  *
  * Sends and pulls are kept, so that control can say REDO once the reason is gone (a topic was made, a group is known).
- * Responses of clients to control's own requests travel with pending RMQ_NONE: nobody waits for a verdict on them. */
+ * Responses of clients to control's own requests travel with pending RMQ_NONE: nobody waits for a verdict on them. As many
+ * reach control as it has asked for. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "reader_state.h"
 
 #define COLD_BODY_MAX (4u << 20)
+#define LARGE_BYTES (64u << 10) /* frames above leave half of the inbox to the others */
 #define OVERLOAD "[OVERLOAD]the broker's control process cannot take more requests now, try again later"
 #define CONTROL_GONE "[OVERLOAD]the broker's control process restarted, try again"
 
@@ -72,8 +74,15 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
                              uint32_t length, struct rmq_hold *hold, uint32_t redone)
 {
     uint32_t body = length - 8 - h->header_length, payload = is_send(h->code) ? length - body : length;
-    if (c->cold_count >= RMQ_COLD_MAX && !redone)
+    if (h->flag & RMQ_FLAG_RESPONSE) {
+        if (!c->answers_due) {
+            r->counters[RMQ_READ_STALE]++;
+            return RMQ_FATE_DONE;
+        }
+        c->answers_due--;
+    } else if (rmq_cold_is_full(c) && !redone) {
         return RMQ_FATE_STALL;
+    }
     if (redone > RMQ_REDO_MAX) {
         refuse(r, c, h, "[OVERLOAD]the broker's tables change too fast for this request, try again");
         return RMQ_FATE_DONE;
@@ -83,6 +92,11 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
         snprintf(remark, sizeof remark, "the body of a request with code %d may have at most %u bytes, this one has %u", h->code,
                  COLD_BODY_MAX, body);
         rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
+        return RMQ_FATE_DONE;
+    }
+    const struct rmq_ring *inbox = &r->header->inbox;
+    if (payload > LARGE_BYTES && rmq_ring_used(inbox) + payload > inbox->capacity / 2) {
+        refuse(r, c, h, OVERLOAD);
         return RMQ_FATE_DONE;
     }
     struct rmq_inbox_record record;
@@ -105,6 +119,10 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
             rmq_pending_release(r, p);
         refuse(r, c, h, OVERLOAD);
         return RMQ_FATE_DONE;
+    }
+    if (p) {
+        p->cold_bytes = payload;
+        c->cold_bytes += payload;
     }
     c->had_cold = 1;
     if (h->code == RMQ_CODE_HEARTBEAT || h->code == RMQ_CODE_LOCK)
@@ -135,13 +153,29 @@ static int collect(uint8_t **text, uint32_t *length, const uint8_t *chunk, uint3
     return 0;
 }
 
+/* Control asks the client something, if `frame` wants an answer. */
+static void expect_answer(struct rmq_connection *c, const uint8_t *frame, uint32_t length)
+{
+    struct rmq_frame_header h;
+    if (rmq_frame_header_parse(frame, length, &h) == 0 && !(h.flag & (RMQ_FLAG_ONEWAY | RMQ_FLAG_RESPONSE)))
+        c->answers_due++;
+}
+
+static void send_whole(struct rmq_reader *r, struct rmq_connection *c, int is_own, const uint8_t *frame, uint32_t length)
+{
+    if (is_own)
+        expect_answer(c, frame, length);
+    rmq_output_bytes(r, c, frame, length);
+}
+
 static void send_chunk(struct rmq_reader *r, struct rmq_connection *c, uint8_t **text, uint32_t *text_length,
                        const struct rmq_verdict *v)
 {
     const uint8_t *chunk = (const uint8_t *)(v + 1);
     uint32_t length = v->length - (uint32_t)sizeof *v;
+    int is_own = text == &c->server_frame;
     if (v->last && !*text) {
-        rmq_output_bytes(r, c, chunk, length);
+        send_whole(r, c, is_own, chunk, length);
         return;
     }
     if (*text_length + (uint64_t)length > r->settings->send_queue_bytes_max || collect(text, text_length, chunk, length) < 0) {
@@ -151,7 +185,7 @@ static void send_chunk(struct rmq_reader *r, struct rmq_connection *c, uint8_t *
     if (v->last) {
         uint8_t *whole = *text;
         *text = NULL;
-        rmq_output_bytes(r, c, whole, *text_length);
+        send_whole(r, c, is_own, whole, *text_length);
         *text_length = 0;
         free(whole);
     }
@@ -275,7 +309,7 @@ void rmq_control_watch(struct rmq_reader *r)
         struct rmq_connection *c = rmq_connection_at(r, i);
         free(c->server_frame); /* half a frame of the dead */
         c->server_frame = NULL;
-        c->server_frame_length = 0;
+        c->server_frame_length = c->answers_due = 0; /* its questions died with it */
         if (c->state == RMQ_CONNECTION_OPEN && c->registered)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_CONTROL);
     }

@@ -147,7 +147,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->block = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};
     c->active_ms = r->now_ms;
     c->span_head = c->span_count = 0;
-    c->parked = c->parked_count = c->cold_count = 0;
+    c->parked = c->parked_count = c->cold_count = c->cold_bytes = c->answers_due = 0;
     read_peer(c);
     r->counters[RMQ_READ_ACCEPTED]++;
     r->counters[RMQ_READ_CONNECTIONS]++;

@@ -48,6 +48,7 @@ struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind
     if (kind == RMQ_PENDING_COLD) {
         r->cold_count++;
         c->cold_count++;
+        p->cold_bytes = 0;
     } else {
         r->in_flight++;
     }
@@ -73,8 +74,10 @@ void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p)
     if (p->kind == RMQ_PENDING_COLD) {
         struct rmq_connection *c = rmq_connection_at(r, p->connection);
         r->cold_count--;
-        if (c->generation == p->connection_generation)
+        if (c->generation == p->connection_generation) {
             c->cold_count--;
+            c->cold_bytes -= p->cold_bytes;
+        }
     } else {
         r->in_flight--;
     }

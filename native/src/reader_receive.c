@@ -84,7 +84,7 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
     }
     enum rmq_fate fate = rmq_frame_process(r, c, frame, length, hold, 0);
     if (fate == RMQ_FATE_STALL) {
-        stall(r, c, c->cold_count < RMQ_COLD_MAX ? RMQ_STALL_RING : RMQ_STALL_COLD);
+        stall(r, c, rmq_cold_is_full(c) ? RMQ_STALL_COLD : RMQ_STALL_RING);
         return 0;
     }
     c->stalled_ns = 0; /* another role may have taken the send that waited: the next one's time begins anew */
@@ -261,7 +261,7 @@ static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c
 {
     if (c->stall & RMQ_STALL_RING && (r->in_flight >= r->in_flight_max || r->in_flight + r->cold_count >= r->pending_capacity))
         return 0;
-    if (c->stall & RMQ_STALL_COLD && c->cold_count > RMQ_COLD_MAX / 2)
+    if (c->stall & RMQ_STALL_COLD && (c->cold_count > RMQ_COLD_MAX / 2 || c->cold_bytes > RMQ_COLD_BYTES_MAX / 2))
         return 0;
     if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(r) / 2)
         return 0;

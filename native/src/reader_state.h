@@ -81,7 +81,10 @@ enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNEC
 #define RMQ_STALL_ROOM 2   /* no block for a straddling frame */
 #define RMQ_STALL_OUTPUT 4 /* its answers are not read fast enough */
 #define RMQ_STALL_COLD 8   /* control has enough of its frames */
-#define RMQ_COLD_MAX 256u  /* frames of one connection that control may hold: a flood must not fill the inbox */
+/* Of one connection, with control and not answered: a flood must fill neither the inbox nor control's time. The frame that
+ * exceeds the bytes is still taken, so that one may be larger than they are. */
+#define RMQ_COLD_MAX 256u
+#define RMQ_COLD_BYTES_MAX (1u << 20)
 
 struct rmq_connection {
     int fd;
@@ -108,7 +111,9 @@ struct rmq_connection {
     uint32_t span_head, span_count, span_capacity;
     uint32_t parked;         /* first parked pull, index + 1 */
     uint32_t parked_count;   /* bounded: one connection must not take every place of its reader */
-    uint32_t cold_count;     /* frames that control holds */
+    uint32_t cold_count;     /* requests that control holds */
+    uint32_t cold_bytes;     /* as they went into its inbox */
+    uint32_t answers_due;    /* of the client, to requests of control */
     int64_t stalled_ns;      /* since when its next send waits for room, 0 = does not */
     uint16_t port;
     uint8_t host[16];
@@ -144,6 +149,7 @@ struct rmq_pending {
     uint32_t queued_us;      /* it waited for room */
     int64_t received_ns;
     /* cold */
+    uint32_t cold_bytes;
     uint32_t answer_length;
     uint8_t *answer;         /* chunks of the verdict so far */
 };
@@ -254,6 +260,11 @@ static inline struct rmq_connection *rmq_connection_at(struct rmq_reader *r, uin
 static inline uint32_t rmq_connection_index(const struct rmq_reader *r, const struct rmq_connection *c)
 {
     return (uint32_t)(c - r->connections);
+}
+
+static inline int rmq_cold_is_full(const struct rmq_connection *c)
+{
+    return c->cold_count >= RMQ_COLD_MAX || c->cold_bytes >= RMQ_COLD_BYTES_MAX;
 }
 
 /* The open connection, NULL when it is another one by now. */

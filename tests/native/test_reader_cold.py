@@ -1,14 +1,17 @@
 """Frames left to control: inbox records, verdicts, what follows when control dies or is full."""
 
 import socket
+import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 from reader_kit import BOTH, MakeKit, ReaderKit, connected, pull_frame, request, send_frame
+from waiting import wait_until
 
 from ringmq.native import lib
 from ringmq.remoting.codes import SerializeType
-from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 
 SEND, REDO, DROP, CLOSE = lib.RMQ_VERDICT_SEND, lib.RMQ_VERDICT_REDO, lib.RMQ_VERDICT_DROP, lib.RMQ_VERDICT_CLOSE
 HEARTBEAT, LOCK, ROUTE = 34, 41, 105
@@ -62,12 +65,16 @@ def test_control_speaks_first(kit: ReaderKit) -> None:
         client.send(request(ROUTE, {}, flag=2))
         record, _ = kit.take()
         kit.verdict(record, DROP)
-        notice = request(40, {"consumerGroup": "G"}, flag=2)
-        kit.verdict(record, SEND, notice[:7], last=0, pending=lib.RMQ_NONE)
-        kit.verdict(record, SEND, notice[7:], pending=lib.RMQ_NONE)
-        assert client.read_frame() == notice
-        client.send(answer_frame(77))  # answers of clients to control's requests carry no pending number
-        assert kit.take()[0].pending == lib.RMQ_NONE
+        notice, question = request(40, {"consumerGroup": "G"}, flag=2), request(307, {"consumerGroup": "G"}, opaque=77)
+        for frame in (notice, question):
+            kit.verdict(record, SEND, frame[:7], last=0, pending=lib.RMQ_NONE)
+            kit.verdict(record, SEND, frame[7:], pending=lib.RMQ_NONE)
+            assert client.read_frame() == frame
+        client.send(answer_frame(77, "one question"), answer_frame(77, "two answers"), request(ROUTE, {}))
+        answer, payload = kit.take()
+        assert (answer.pending, decode_frame(payload).remark) == (lib.RMQ_NONE, "one question")
+        assert kit.take()[1] == request(ROUTE, {})
+    wait_until(lambda: kit.counter(lib.RMQ_READ_STALE) == 1, "what nobody asked for is counted")
 
 
 @pytest.mark.parametrize("serialise", BOTH)
@@ -208,6 +215,56 @@ def test_a_flood_of_cold_frames_waits_for_its_verdicts(make_kit: MakeKit) -> Non
                 kit.verdict(record, SEND, answer_frame(len(answered)))
                 answered.add(flood.answer().opaque)
             taken = [kit.take()[0]] if len(answered) < count else []
+
+
+def test_answers_that_nobody_asked_for_do_not_reach_control(make_kit: MakeKit) -> None:
+    kit = make_kit("read", inbox_bytes=16 << 20)
+    with connected(kit) as flood, connected(kit) as other:
+        flood.send(*[answer_frame(1, body=bytes(1 << 20))] * 18, request(ROUTE, {}, opaque=6))
+        assert decode_frame(kit.take()[1]).opaque == 6
+        other.send(request(ROUTE, {}, opaque=7))
+        assert decode_frame(kit.take()[1]).opaque == 7
+
+
+def test_a_flood_of_large_cold_frames_waits_for_its_verdicts(make_kit: MakeKit) -> None:
+    """Bytes are counted, too: 18 requests of 1 MiB would fill the inbox; one of 4 MiB is taken when none waits."""
+    kit = make_kit("read", inbox_bytes=16 << 20)
+    bodies = [bytes(4 << 20), *[bytes(1 << 20)] * 18, b""]
+    with connected(kit) as flood, connected(kit) as other:
+        sender = threading.Thread(
+            target=lambda: flood.send(*(request(ROUTE, {}, body, opaque=n) for n, body in enumerate(bodies)))
+        )
+        sender.start()
+        for n in range(len(bodies)):
+            record, payload = kit.take()
+            assert decode_frame(payload).opaque == n
+            if n < len(bodies) - 1:
+                other.send(request(ROUTE, {}, opaque=100 + n))
+                others, payload = kit.take()
+                assert decode_frame(payload).opaque == 100 + n
+                kit.verdict(others, SEND, answer_frame(100 + n))
+                assert other.answer().opaque == 100 + n
+            kit.verdict(record, SEND, answer_frame(n))
+            assert flood.answer().opaque == n
+        sender.join()
+
+
+def test_large_cold_frames_leave_half_of_the_inbox_to_small_ones(make_kit: MakeKit) -> None:
+    kit = make_kit("read", inbox_bytes=16 << 20, reassembly_bytes_max=32 << 20)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connected(kit)) for _ in range(6)]
+        for client in clients[:2]:
+            client.send(request(ROUTE, {}, bytes(3 << 20)))
+        ring = kit.header.inbox
+        wait_until(lambda: ring.head - ring.tail > 6 << 20, "two are in the inbox")
+        for client in clients[2:]:
+            answer = client.ask(request(ROUTE, {}, bytes(3 << 20)))
+            assert (answer.code, (answer.remark or "")[:10]) == (2, "[OVERLOAD]")
+            client.send(request(ROUTE, {}, bytes(60_000)))
+        assert [kit.take()[0].frame_length > 60_000 for _ in range(6)] == [True] * 6
+        answered = clients[2]
+        answered.send(request(ROUTE, {}, bytes(3 << 20)))
+        assert len(kit.take()[1]) > 3 << 20
 
 
 def test_held_pulls_with_much_to_say_take_turns(make_kit: MakeKit) -> None:
