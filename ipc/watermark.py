@@ -6,13 +6,14 @@ Byte map (native/src/layout.h, struct rmq_watermarks), machine byte order:
    64 append_offset u64  128 flushed_offset u64  192 dispatched_offset u64  256 min_offset u64
   384 store_fault u32  388 store_fault_errno i32  576 confirm_limit u64
 It says the truth only while byte 0 of <store>/lock is locked (a live owner) and store_dev/store_ino are
-those of the store; otherwise the end of the ConsumeQueues is the bound. Works without the C core.
+those of the store. Without a page the end of the ConsumeQueues is the bound, but not while a RingMQ holds the lock:
+it recovers the store, and what its files say may not stay. Works without the C core.
 """
 
 import fcntl
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringmq.ipc.segment import open_segment, plane_name
@@ -41,6 +42,13 @@ class Watermarks:
     owner_pid: int
     start_id: int
     confirm_limit: int = NO_LIMIT
+    lock_holder: int | None = OURS
+    """Without a live page: who owns the store all the same, as `lock_holder` says."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a RingMQ owns the store and does not say yet how far it may be read: it starts, or ends."""
+        return not self.live and self.lock_holder == OURS
 
     @property
     def confirm_offset(self) -> int:
@@ -49,15 +57,15 @@ class Watermarks:
         return min(local, self.confirm_limit) if self.confirm_policy & CONFIRM_LIMITED else local
 
 
-NOT_LIVE = Watermarks(False, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+NOT_LIVE = Watermarks(False, 0, 0, 0, 0, 0, 0, 0, 0, 0, lock_holder=None)
 
 
 def store_is_locked(store_root: Path) -> bool:
     """Say whether some process (ours or a stock broker) holds byte 0 of <store>/lock."""
-    return _lock_holder(store_root) is not None
+    return lock_holder(store_root) is not None
 
 
-def _lock_holder(store_root: Path) -> int | None:
+def lock_holder(store_root: Path) -> int | None:
     """Return who holds byte 0 of <store>/lock, None when it is free.
 
     OURS for the lock of an open file; for one of a process, as stock takes it, that process (0 in another namespace).
@@ -80,18 +88,20 @@ def read_watermarks(store_root: Path | str) -> Watermarks:
     A page that a killed RingMQ left is not that of the stock broker which owns the store now.
     """
     root = Path(store_root)
-    if not root.is_dir() or _lock_holder(root) != OURS:
-        return NOT_LIVE
+    holder = lock_holder(root) if root.is_dir() else None
+    without_page = replace(NOT_LIVE, lock_holder=holder)
+    if holder != OURS:
+        return without_page
     try:
         page = open_segment(plane_name(root), "watermarks", writable=False)
     except (FileNotFoundError, ValueError):
-        return NOT_LIVE
+        return without_page
     with page:
         magic, _, policy, start_id, owner_pid = struct.unpack_from("=QIIQI", page, 0)
         store_dev, store_ino = struct.unpack_from("=QQ", page, 32)
         status = root.stat()
         if magic != MAGIC or (store_dev, store_ino) != (status.st_dev, status.st_ino):
-            return NOT_LIVE
+            return without_page
         append, flushed, dispatched, lowest = (struct.unpack_from("=Q", page, at)[0] for at in (64, 128, 192, 256))
         fault, fault_errno = struct.unpack_from("=Ii", page, 384)
         (limit,) = struct.unpack_from("=Q", page, 576)

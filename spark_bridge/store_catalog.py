@@ -2,7 +2,8 @@
 
 The end of what is readable is the confirm offset of a live RingMQ. A store that has no owner ends where recovery would
 find its end, whole records without a ConsumeQueue unit included. Of a stock broker that runs, its ConsumeQueues tell
-the end: they never go beyond its own confirm offset.
+the end: they never go beyond its own confirm offset. While a RingMQ starts nobody knows the end: records that a power
+failure took may still have units.
 """
 
 import contextlib
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from ringmq.client.topics import is_user_topic
-from ringmq.ipc.watermark import Watermarks, read_watermarks, store_is_locked
+from ringmq.ipc.watermark import Watermarks, read_watermarks
 from ringmq.spark_bridge.configured_queues import configured_queues
+from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.live_queues import LiveQueues
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.options import ReadOptions
@@ -31,6 +33,8 @@ from ringmq.store.undispatched import Tails, undispatched
 log = logging.getLogger("ringmq.spark_bridge")
 
 DISPATCH_WAIT_S: Final = 2.0
+START_WAIT_S: Final = 5.0
+START_LOOK_S: Final = 0.05
 EVERYTHING: Final = 1 << 62
 LOOKS_MAX: Final = 5
 MAPPED_FILES_MAX = 16384  # a plan looks three times at each queue; a process may have 65,530 mappings
@@ -76,7 +80,7 @@ class StoreCatalog:
     def ends(self) -> dict[QueueKey, int]:
         """See Catalog. From the tables of a live owner, if they are to be read; the files are not looked at, then."""
         with readable(self._root):
-            marks = self._dispatched_watermarks()
+            marks = self._dispatched_watermarks(start_wait_s=0.0)  # a stream looks again
         self._last = None  # what is asked about these queues next takes a look of its own, at least as new
         if not marks.live:
             self._live = None
@@ -143,7 +147,7 @@ class StoreCatalog:
         """The end of what is readable, and the records in front of it that no queue knows."""
         if marks.live:
             return min(marks.confirm_offset, marks.dispatched_offset), {}
-        if store_is_locked(self._root):
+        if marks.lock_holder is not None:
             return EVERYTHING, {}
         if not markers.has_abort(self._root) and markers.failed_cause(self._root) is None:
             return EVERYTHING, {}
@@ -153,9 +157,10 @@ class StoreCatalog:
             self._ended = (stamp, found.append_offset, undispatched(store, found))
         return self._ended[1], self._ended[2]
 
-    def _dispatched_watermarks(self) -> Watermarks:
-        """The owner's watermarks, as soon as everything that was acknowledged by now has its place in a queue."""
-        first = marks = read_watermarks(self._root)
+    def _dispatched_watermarks(self, start_wait_s: float = START_WAIT_S) -> Watermarks:
+        """The owner's watermarks, as soon as everything that was acknowledged by now has its place in a queue. Raises
+        `ReadError` while there is an owner without any."""
+        first = marks = self._owner_watermarks(start_wait_s)
         give_up_at = self._clock() + DISPATCH_WAIT_S
         while marks.live and marks.dispatched_offset < first.confirm_offset:
             if self._clock() >= give_up_at:
@@ -166,6 +171,17 @@ class StoreCatalog:
                 break
             time.sleep(0.0005)  # dispatch looks every 0.5 ms
             marks = read_watermarks(self._root)
+        return marks
+
+    def _owner_watermarks(self, start_wait_s: float) -> Watermarks:
+        give_up_at = self._clock() + start_wait_s
+        while (marks := read_watermarks(self._root)).is_starting:
+            if self._clock() >= give_up_at:
+                raise ReadError(
+                    f"store {self._root}: its broker is starting (or its /dev/shm is not this host's): how far it may "
+                    "be read is known when it serves. Read then, or by the options bootstrap and transport=tcp"
+                )
+            time.sleep(START_LOOK_S)
         return marks
 
     def _keys(self) -> Iterator[QueueKey]:

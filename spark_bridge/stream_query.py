@@ -69,7 +69,9 @@ class StreamQuery:
 
     def freeze(self) -> None:
         """From now on the log ends where it ends now."""
-        self._frozen = self.log_end()
+        while (end := self._end_or_none()) is None:
+            time.sleep(OUTAGE_STEP_S)
+        self._frozen = end
 
     def log_end(self) -> LogEnd:
         """The log's end now."""
@@ -80,6 +82,13 @@ class StreamQuery:
         self._renewed |= self._stores.renewed(places)
         self._seen = {place.name for place in places}
         return LogEnd(ends, self._seen)
+
+    def last_end(self) -> LogEnd | None:
+        """The log's end now, None while brokers cannot be asked."""
+        try:
+            return self.log_end()
+        except ReadError:  # told where the next batch is planned
+            return None
 
     def next_end(self, start: Place, limits: Limits) -> Place:
         """Where the batch that begins at `start` ends; `start` itself when there is nothing to do. Everything before

@@ -63,9 +63,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._query.next_end(place, self._limits(limit))
         return start if end is place else place_to_json(end)
 
-    def reportLatestOffset(self) -> JsonOffsets:
-        """The log's end, from which Spark's progress tells the lag."""
-        return offsets_to_json(self._query.log_end().offsets)
+    def reportLatestOffset(self) -> JsonOffsets | None:
+        """The log's end, from which Spark's progress tells the lag; an error here would end the query."""
+        end = self._query.last_end()
+        return None if end is None else offsets_to_json(end.offsets)
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
         """The tasks of a batch."""

@@ -1,8 +1,12 @@
 """Small stores made byte by byte, and what they hold: written against RocketMQ's layout, with nothing of the bridge."""
 
+import contextlib
 import ipaddress
 import struct
+import subprocess
+import sys
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,21 @@ V1, V2, BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 COMPRESSED, PREPARED, COMMIT, ROLLBACK, BORN_V6, STORE_V6, UNWRAP, INNER = 1, 4, 8, 12, 16, 32, 64, 128
 LZ4, ZSTD, ZLIB = 0x100, 0x200, 0x300
 BORN_MS, STORED_MS = 1_700_000_000_000, 1_700_000_001_000
+
+
+_HOLD = "import fcntl, sys; file = open(sys.argv[1], 'wb'); fcntl.lockf(file, 2, 1); print(1, flush=True); input()"
+
+
+@contextlib.contextmanager
+def held_by_stock(root: Path) -> Iterator[None]:
+    """Another process owns the store as a stock broker does: its lock belongs to the process, not to an open file."""
+    command = [sys.executable, "-c", _HOLD, str(root / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None and owner.stdout.readline()
+        try:
+            yield
+        finally:
+            owner.communicate(b"\n")
 
 
 def properties_bytes(pairs: dict[str, str]) -> bytes:

@@ -6,8 +6,6 @@ import os
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from ringmq.client import RetryPolicy, SendError
 from ringmq.ipc.segment import create_segment, plane_name, remove_segments
 from ringmq.ipc.watermark import MAGIC, read_watermarks
 from ringmq.spark_bridge.schema import COLUMNS, spark_schema
+from ringmq.store.store_lock import StoreLock
 from tests.conformance import servers
 from tests.ha.raw_slave import RawSlave, ha_port
 from tests.spark_bridge.made_store import (
@@ -26,6 +25,7 @@ from tests.spark_bridge.made_store import (
     ROLLBACK,
     UNWRAP,
     MadeStore,
+    held_by_stock,
     inner_batch_bytes,
     properties_bytes,
 )
@@ -412,6 +412,17 @@ def test_a_store_that_crashed_is_left_to_the_python_source(spark: Any, made: Mad
         frame_of(spark, made, "ringmq-jvm").count()
 
 
+def test_the_end_is_not_known_while_a_broker_starts(spark: Any, made: MadeStore) -> None:
+    """A RingMQ holds the store and has not published its watermark page: it recovers."""
+    (made.root / "abort").touch()
+    lock = StoreLock(made.root)
+    try:
+        with pytest.raises(Exception, match=f"{made.root}: its broker is starting"):
+            frame_of(spark, made, "ringmq-jvm").count()
+    finally:
+        lock.close()
+
+
 def test_read_takes_the_fastest_source_that_serves(
     spark: Any, golden_store: Path, manifest: list[dict[str, Any]]
 ) -> None:
@@ -496,18 +507,13 @@ def test_a_page_left_behind_is_not_the_stock_owner_s(spark: Any, golden_store: P
     frame = spark.read.format("ringmq-jvm").options(store=str(store), columns="offset").load()
     everything = frame.count()
     status = store.stat()
-    hold = "import fcntl, sys; file = open(sys.argv[1], 'wb'); fcntl.lockf(file, 2, 1); print(1, flush=True); input()"
     try:
         with create_segment(plane_name(store), "watermarks", 4096) as page:
             struct.pack_into("=QII", page, 0, MAGIC, 1, 0)
             struct.pack_into("=QQ", page, 32, status.st_dev, status.st_ino)
             for at in (64, 128, 192):
                 struct.pack_into("=Q", page, at, 500)
-            with subprocess.Popen(
-                [sys.executable, "-c", hold, str(store / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            ) as owner:
-                assert owner.stdout is not None and owner.stdout.readline()
+            with held_by_stock(store):
                 assert frame.select("offset").count() == everything
-                owner.communicate(b"\n")
     finally:
         remove_segments(plane_name(store))

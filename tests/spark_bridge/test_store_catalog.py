@@ -1,16 +1,18 @@
 """The catalog of a store: where it ends, whoever owns it, and what is said of a store that cannot be read."""
 
 import itertools
+import logging
 import os
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ringmq.ipc.watermark import NOT_LIVE, Watermarks
+from ringmq.ipc.watermark import NOT_LIVE, OURS, Watermarks
 from ringmq.spark_bridge import store_catalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.log_ranges import log_extent
@@ -19,6 +21,8 @@ from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 from ringmq.spark_bridge.store_catalog import StoreCatalog
+from ringmq.spark_bridge.stream_core import Limits, Place
+from ringmq.spark_bridge.stream_query import StreamQuery
 from ringmq.store import markers
 from ringmq.store.broker_name import write_broker_name
 from ringmq.store.commit_log import CommitLog
@@ -26,7 +30,7 @@ from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import recover
 from ringmq.store.store_lock import StoreLock
 from tests.archives import extract_all
-from tests.spark_bridge.made_store import MadeStore
+from tests.spark_bridge.made_store import MadeStore, held_by_stock
 from tests.store.golden_stores import crashed_config
 
 CONFIRM_APPENDED, CONFIRM_FLUSHED = 0, 1
@@ -118,12 +122,49 @@ def test_of_a_running_stock_broker_the_queues_are_believed(made: MadeStore) -> N
     """It holds the lock and has no watermark page; the abort file is there while it runs."""
     made.append(topic="T", body=b"not dispatched", is_dispatched=False)
     markers.write_abort(made.root, os.getpid())
-    lock = StoreLock(made.root)
-    try:
+    with held_by_stock(made.root):
         assert bodies(made.root, "T") == [b"%d" % number for number in range(20)]
-    finally:
-        lock.close()
     assert bodies(made.root, "T")[20:] == [b"not dispatched"], "without an owner it counts, as recovery would keep it"
+
+
+@pytest.fixture
+def lost_end(made: MadeStore) -> Iterator[MadeStore]:
+    """A power failure took the log's newest record and left its unit; a RingMQ that has not recovered it holds it."""
+    position = made.append(topic="T", body=b"lost")
+    made.damage(position, bytes(made.places[-1][1]))
+    markers.write_abort(made.root, 1)
+    lock = StoreLock(made.root)
+    yield made
+    lock.close()
+
+
+def test_the_end_is_not_known_while_a_broker_starts(lost_end: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_catalog, "START_LOOK_S", 0.0)
+    ticks = itertools.count()
+    catalog = StoreCatalog(parse_options({"store": str(lost_end.root)}), clock=lambda: float(next(ticks)))
+    with pytest.raises(ReadError, match=f"{lost_end.root}: its broker is starting"):
+        catalog.queues()
+    assert next(ticks) >= store_catalog.START_WAIT_S
+    with pytest.raises(ReadError, match="its broker is starting"):
+        catalog.ends()
+
+
+def test_a_plan_waits_for_a_broker_that_starts(made: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = made.places[-1][0]
+    looks = iter([replace(NOT_LIVE, lock_holder=OURS), watermarks(end, end, end, CONFIRM_APPENDED)])
+    monkeypatch.setattr(store_catalog, "read_watermarks", lambda root: next(looks))
+    catalog = catalog_of(made.root)
+    assert [key.topic for key in catalog.queues()] == ["T"]
+
+
+def test_a_stream_waits_for_a_broker_that_starts(lost_end: MadeStore, caplog: pytest.LogCaptureFixture) -> None:
+    options = parse_options({"store": str(lost_end.root), "startingOffsets": "earliest"}, streaming=True)
+    stream = StreamQuery(options)
+    place = Place({QueueKey("T", "DEFAULT_BROKER", 0): 15}, given_at_ms=1)
+    with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
+        assert stream.next_end(place, Limits()) is place
+    assert "its broker is starting" in caplog.text and "The stream waits" in caplog.text
+    assert stream.last_end() is None
 
 
 def test_a_torn_record_behind_the_queues_is_not_read(made: MadeStore) -> None:

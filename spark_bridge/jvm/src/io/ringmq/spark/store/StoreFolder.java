@@ -27,6 +27,8 @@ public final class StoreFolder implements Serializable {
     private static final int QUEUE_DEPTH = 2; // topic, queue id
     private static final long DISPATCH_WAIT_NS = 2_000_000_000L;
     private static final long DISPATCH_LOOK_NS = 500_000; // dispatch looks as often
+    private static final long START_WAIT_NS = 5_000_000_000L;
+    private static final long START_LOOK_NS = 50_000_000;
 
     private final String root;
     private final String identity;
@@ -78,18 +80,29 @@ public final class StoreFolder implements Serializable {
     /**
      * What may be read now, as log offsets. A live RingMQ says it; of a running stock broker, or of a store that was
      * stopped cleanly, the queues do. Where a store without owner ends that was not stopped cleanly only recovery knows,
-     * and that is left to the Python source. Raises IOException then.
+     * and that is left to the Python source; while a RingMQ starts nobody knows. Raises IOException then.
      */
     public Readable readable() throws IOException {
+        long giveUpAt = System.nanoTime() + START_WAIT_NS;
+        Watermarks marks = dispatched();
+        Watermarks.Owner owner = Watermarks.ownerOf(root());
+        while (marks == null && owner == Watermarks.Owner.RINGMQ) {
+            if (System.nanoTime() >= giveUpAt) {
+                throw new IOException("store " + root + ": its broker is starting (or its /dev/shm is not this host's):"
+                        + " how far it may be read is known when it serves");
+            }
+            LockSupport.parkNanos(START_LOOK_NS);
+            marks = dispatched();
+            owner = Watermarks.ownerOf(root());
+        }
         List<Long> starts = NumberedFiles.starts(root().resolve(LOG));
         long first = starts.isEmpty() ? 0 : starts.get(0);
-        Watermarks marks = dispatched();
         if (marks != null) {
             return new Readable(
                     Math.max(first, marks.minOffset), Math.min(marks.confirmOffset, marks.dispatchedOffset));
         }
         boolean isClean = !Files.exists(root().resolve("abort")) && !Files.exists(root().resolve("ringmq.failed"));
-        if (!isClean && !Watermarks.isLocked(root())) {
+        if (!isClean && owner == Watermarks.Owner.NONE) {
             throw new IOException("store " + root + " has no owner and was not stopped cleanly: format ringmq finds its"
                     + " end as recovery does, ringmq-jvm does not; or start its broker");
         }

@@ -23,6 +23,13 @@ final class Watermarks {
     private static final int INODE_FIELD = 5; // "1: OFDLCK ADVISORY WRITE -1 08:01:1234 0 0"
     private static final String OWN_LOCK = "OFDLCK";
 
+    /** Who holds a store's lock. */
+    enum Owner {
+        NONE,
+        RINGMQ,
+        STOCK
+    }
+
     /** First log offset that consumers may not see yet. */
     final long confirmOffset;
 
@@ -58,34 +65,29 @@ final class Watermarks {
                 && page.getLong(0) == MAGIC
                 && page.getLong(32) == device
                 && page.getLong(40) == inode;
-        return isOfStore && OWN_LOCK.equals(lockOf(root)) ? new Watermarks(page) : null;
-    }
-
-    /** Whether some process, ours or stock's, owns the store. */
-    static boolean isLocked(Path root) throws IOException {
-        return lockOf(root) != null;
+        return isOfStore && ownerOf(root) == Owner.RINGMQ ? new Watermarks(page) : null;
     }
 
     /**
-     * The kind of lock on the store, null without one: a stock broker's is another kind than ours, and beside it the page
-     * is what a killed RingMQ left. Read from the kernel's list: Java can only try to take a lock, and a broker that
+     * Who owns the store: a stock broker's lock is of another kind than ours, and beside it the page is what a killed
+     * RingMQ left. Read from the kernel's list: Java can only try to take a lock, and a broker that
      * starts in that moment would find its store locked. Devices are not compared, as stacked file systems show another
      * one here.
      */
-    private static String lockOf(Path root) throws IOException {
+    static Owner ownerOf(Path root) throws IOException {
         String inode;
         try {
             inode = ":" + number(root.resolve("lock"), "unix:ino");
         } catch (NoSuchFileException none) {
-            return null;
+            return Owner.NONE;
         }
         for (String line : Files.readString(LOCKS, StandardCharsets.US_ASCII).split("\n")) {
             String[] fields = line.trim().split("\\s+");
             if (fields.length > INODE_FIELD && !"->".equals(fields[1]) && fields[INODE_FIELD].endsWith(inode)) {
-                return fields[KIND_FIELD];
+                return OWN_LOCK.equals(fields[KIND_FIELD]) ? Owner.RINGMQ : Owner.STOCK;
             }
         }
-        return null;
+        return Owner.NONE;
     }
 
     private static long number(Path path, String attribute) throws IOException {
