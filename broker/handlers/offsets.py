@@ -98,6 +98,8 @@ def earliest_store_time(broker: Broker, request: Request) -> Answer:
 
 def reset_offset(broker: Broker, request: Request) -> Answer:
     """222 with resets kept by the broker: the next pull of each queue is sent there."""
+    if broker.config.broker_role == "SLAVE":
+        return request.reply(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
     header = ResetOffsetRequestHeader.decode(request.command.ext_fields)
     topic = broker.topics.get(header.topic)
     if topic is None:
@@ -120,7 +122,7 @@ def reset_offset(broker: Broker, request: Request) -> Answer:
     if not targets:
         return request.reply(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
     for queue_id, offset in targets.items():
-        broker.offsets.set_reset(header.group, header.topic, queue_id, offset)
+        broker.offsets.set_reset(header.group, header.topic, queue_id, offset, request.now_ms)
     broker.publish_group(header.group)
     name = broker.config.broker_name
     body = encode_queue_offsets(

@@ -77,8 +77,10 @@ class OffsetTable:
 
     # ---- resets ----
 
-    def set_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """The next pull of the queue goes to `offset`."""
+    def set_reset(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
+        """The next pull of the queue goes to `offset`. It is committed, too (as `assignResetOffset` does): a group
+        that is offline finds it there after a restart. Raises PlaneFullError."""
+        self.put(group, topic, queue_id, offset, now_ms)
         self._resets.setdefault((topic, group), {})[queue_id] = offset
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:

@@ -186,3 +186,32 @@ def test_resets_are_checked(lab: Lab) -> None:
     assert reset(lab, queueId="1", offset="11").code == 1
     assert reset(lab, queueId="1", offset="1").code == 1
     assert reset(lab, queueId="1", offset="10").code == 0
+
+
+def test_a_reset_that_no_pull_has_taken_outlives_a_restart(lab: Lab) -> None:
+    """An operator resets a group that is offline; whatever is started again before the group comes back."""
+    lab.plane.set_bounds("T", 0, 0, 9)
+    commit(lab, 9)
+    assert reset(lab, queueId="0", offset="2").code == 0
+    successor = OffsetTable(lab.plane, PlaneTables(lab.plane))
+    assert successor.get("G", "T", 0) == 2
+    assert lab.broker.offsets.dirty
+    assert lab.broker.offsets.to_file()["offsetTable"] == {"T@G": {0: 2}}
+
+
+@pytest.mark.parametrize("request_of", ["topic", "group"])
+def test_a_reset_goes_with_its_topic_or_group(lab: Lab, request_of: str) -> None:
+    lab.plane.set_bounds("T", 0, 0, 9)
+    reset(lab, queueId="0", offset="5")
+    if request_of == "topic":
+        lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    else:
+        lab.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "cleanOffset": "true"})
+    assert not lab.broker.offsets.has_reset("G", "T", 0), "a topic of this name would begin in its middle"
+    assert not lab.broker.offsets.waits_for_reset("G")
+
+
+def test_a_slave_resets_nothing() -> None:
+    lab = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
+    answer = reset(lab)
+    assert (answer.code, answer.remark) == (1, "Can not reset offset in slave broker")

@@ -109,7 +109,7 @@ def test_lite_pull_can_be_off() -> None:
 def test_a_reset_sends_the_next_pull_there_once() -> None:
     lab = lab_with_member()
     lab.plane.set_bounds("T", 0, 0, 10)
-    lab.broker.offsets.set_reset("G", "T", 0, 4)
+    lab.broker.offsets.set_reset("G", "T", 0, 4, START_MS)
     lab.broker.publish_group("G")
     assert lab.plane.group_flags("G") & 0x20
     answer = pull(lab, queueOffset=9)
