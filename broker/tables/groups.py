@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig
@@ -55,7 +56,8 @@ class GroupTable:
         return made
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
-        """Make or change a group. Raises RequestError for numbers out of range."""
+        """Make or change a group. Raises RequestError for numbers out of range and PlaneFullError when the shared
+        tables have no room; nothing has changed then."""
         if not 0 <= config.retry_queue_nums <= 65535:
             raise RequestError(
                 f"group {config.group_name}: retryQueueNums = {config.retry_queue_nums} is outside 0..65535",
@@ -63,8 +65,17 @@ class GroupTable:
                 code=ResponseCode.INVALID_PARAMETER,
                 limit=65535,
             )
+        known = self._groups.get(config.group_name)
         self._groups[config.group_name] = config
-        self._changed(config.group_name, now_ms)
+        try:
+            self._on_change(config.group_name)
+        except PlaneFullError:  # in the file it would stop the next start, which publishes every group
+            if known is None:
+                del self._groups[config.group_name]
+            else:
+                self._groups[config.group_name] = known
+            raise
+        self._note_change(now_ms)
 
     def delete(self, group: str, now_ms: int) -> bool:
         """Forget a group; False when there was none."""
@@ -136,6 +147,9 @@ class GroupTable:
         self.dirty = True
 
     def _changed(self, group: str, now_ms: int) -> None:
+        self._note_change(now_ms)
+        self._on_change(group)
+
+    def _note_change(self, now_ms: int) -> None:
         self.data_version.next(now_ms)
         self.dirty = True
-        self._on_change(group)

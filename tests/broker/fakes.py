@@ -33,12 +33,13 @@ MARK_FIELDS = (
 class FakePlane:
     """The tables of `ringmq.ipc.plane.Plane` as Python objects, with its rules: ids grow, names stay."""
 
-    def __init__(self, queues_max: int = 100_000) -> None:
+    def __init__(self, queues_max: int = 100_000, groups_max: int = 100_000) -> None:
         self.header = SimpleNamespace(
             topic_count=0,
             queue_count=0,
             group_count=0,
             queue_capacity=queues_max,
+            group_capacity=groups_max,
             ha_peers=[],
             ha_link=SimpleNamespace(**dict.fromkeys(LINK_FIELDS, 0)),
             master_known=0,
@@ -101,6 +102,8 @@ class FakePlane:
         return next((group_id for group_id, entry in self.groups.items() if entry.name == name.encode()), None)
 
     def group_add(self, name: str, config: int) -> int:
+        if self.header.group_count >= self.header.group_capacity:
+            raise PlaneFullError(f"groups: the table is full ({self.header.group_capacity} entries)")
         self.header.group_count += 1
         raw = name.encode()
         self.groups[self.header.group_count] = SimpleNamespace(name=raw, name_length=len(raw), config=config)

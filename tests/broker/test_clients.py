@@ -14,9 +14,10 @@ from ringmq.remoting.heartbeat import (
     decode_consumer_ids,
     decode_locked,
 )
+from ringmq.remoting.json_body import write_body
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import SubscriptionData, java_string_hash
-from tests.broker.fakes import START_MS, Lab, make_lab, peer
+from tests.broker.fakes import START_MS, FakePlane, Lab, make_lab, peer
 
 HAS_MEMBERS, BROADCASTING = 0x8, 0x10
 
@@ -203,3 +204,27 @@ def test_locks_belong_to_one_client_for_60_s() -> None:
     assert lock("a", queues) == queues
     lab.broker.locks.expire(lab.now_ms + 60_001)
     assert not lab.broker.locks.is_any_live("G", lab.now_ms)
+
+
+def test_a_group_without_room_in_the_plane_leaves_nothing_behind() -> None:
+    """In subscriptionGroup.json it would stop the next start; as a member's group it ended control at its close."""
+    plane = FakePlane()
+    lab = make_lab(plane=plane)
+    lab.make_topic("T")
+    assert lab.join("G", {"T": "*"}).code == 0
+    known = lab.broker.groups.names()
+    lab.broker.groups.dirty = False
+    plane.header.group_capacity = plane.header.group_count
+
+    for _ in range(2):
+        answer = lab.join("Fresh", {"T": "*"}, connection=peer(2))
+        assert (answer.code, "full" in answer.remark) == (1, True)
+    body = SubscriptionGroupConfig("Fresh").to_json()
+    assert lab.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=write_body(body)).code == 1
+    lab.broker.on_close(peer(2))
+
+    assert lab.broker.groups.names() == known
+    assert not lab.broker.groups.dirty
+    fresh = FakePlane(groups_max=plane.header.group_capacity)
+    make_lab(plane=fresh).broker.groups.load(lab.broker.groups.body(), START_MS)
+    assert lab.join("G", {"T": "*"}).code == 0, "known groups go on"
