@@ -48,7 +48,8 @@ def _register_consumer(broker: Broker, request: Request, data: HeartbeatData, co
     )
     sys_flag = int(TopicSysFlag.UNIT_SUB) if consumer.unit_mode else 0
     retry = names.retry_topic(consumer.group_name)
-    broker.topics.create_for_group(retry, config.retry_queue_nums, sys_flag, order, now_ms)
+    if retry not in broker.deletions:  # the next heartbeat makes it: what is on disk now goes
+        broker.topics.create_for_group(retry, config.retry_queue_nums, sys_flag, order, now_ms)
     broker.consumers.register(
         request.connection,
         _member(request, data.client_id),

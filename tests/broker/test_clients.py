@@ -228,3 +228,16 @@ def test_a_group_without_room_in_the_plane_leaves_nothing_behind() -> None:
     fresh = FakePlane(groups_max=plane.header.group_capacity)
     make_lab(plane=fresh).broker.groups.load(lab.broker.groups.body(), START_MS)
     assert lab.join("G", {"T": "*"}).code == 0, "known groups go on"
+
+
+def test_a_heartbeat_makes_no_retry_topic_whose_queues_are_about_to_be_removed() -> None:
+    """As `mqadmin deleteSubGroup` leaves it, while consumers of the group are online."""
+    lab = make_lab()
+    lab.make_topic("T")
+    lab.join("G", {"T": "*"})
+    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "%RETRY%G"})
+    assert lab.join("G", {"T": "*"}).code == 0
+    assert lab.plane.topic_find("%RETRY%G") is None, "its folder would be removed under it"
+    lab.broker.deletions.done("%RETRY%G")
+    assert lab.join("G", {"T": "*"}).code == 0
+    assert lab.plane.word("%RETRY%G") == (6, 1, 1, 1 | 2)
