@@ -43,7 +43,7 @@ class PlaneTables:
 
     def __init__(self, plane: PlanePort) -> None:
         self.plane = plane
-        self._ranges: dict[QueueKey, QueueRange] = {}
+        self._remembered: dict[str, dict[int, QueueRange]] = {}
         self._batch_topics: frozenset[str] = frozenset()
 
     # ---- topics ----
@@ -55,13 +55,14 @@ class PlaneTables:
 
     def remember(self, ranges: Mapping[QueueKey, QueueRange], batch_topics: Iterable[str] = ()) -> None:
         """What recovery found, and which topics have BatchConsumeQueues. Publishing a topic takes its queues here."""
-        self._ranges.update(ranges)
+        for (topic, queue_id), bounds in ranges.items():
+            self._remembered.setdefault(topic, {})[queue_id] = bounds
         self._batch_topics = self._batch_topics.union(batch_topics)
 
     def publish_remembered(self) -> None:
         """Publish what is on disk and in no configuration: records of such topics are still dispatched and their
         offsets go on, but clients meet control, which does not know the topic."""
-        for topic in sorted({topic for topic, _ in self._ranges}):
+        for topic in sorted(self._remembered):
             batch = ports.TOPIC_BATCH_QUEUE * (topic in self._batch_topics)
             self._publish(topic, set(), topic_word(0, 0, 0, _RECOVERED | batch))
 
@@ -86,7 +87,7 @@ class PlaneTables:
 
     def _publish(self, topic: str, queue_ids: set[int], word: int) -> None:
         topic_id = self.plane.topic_find(topic)
-        remembered = {key[1]: bounds for key, bounds in self._ranges.items() if key[0] == topic}
+        remembered = self._remembered.get(topic, {})
         wanted = sorted(queue_ids | remembered.keys())
         if topic_id is not None:
             wanted = [queue_id for queue_id in wanted if self.plane.queue_find(topic_id, queue_id) is None]
@@ -100,8 +101,7 @@ class PlaneTables:
             topic_id = self.plane.topic_add(topic, 0)
         for queue_id in wanted:
             self.plane.queue_add(topic_id, queue_id, *remembered.get(queue_id, ()))
-        for queue_id in remembered:
-            del self._ranges[topic, queue_id]
+        self._remembered.pop(topic, None)
         self.plane.topic_set(topic_id, word)
 
     def live_topics(self) -> Iterator[TopicConfig]:
