@@ -140,15 +140,15 @@ class Broker:
         """Take over a changed configuration: republish what depends on it."""
         self.config = config
         self.config_version.next(self.now_ms)
-        self._watch_gates()
-        self.topics.republish()
+        if self._move_gates():
+            self.topics.republish()
         if self.on_config is not None:
             self.on_config(config)
 
     def prepare(self, now_ms: int) -> None:
         """Before the first request: which gates are closed at the start."""
         self.now_ms = now_ms
-        self._watch_gates()
+        self._move_gates()
 
     # ---- events ----
 
@@ -171,8 +171,7 @@ class Broker:
         self.now_ms = now_ms
         self.forwards.expire(self.outbox, now_ms)
         self.stats.sample(now_ms)
-        if self.topics.send_cold and now_ms >= self.config.start_accept_send_request_time_stamp:
-            self._watch_gates()
+        if self._move_gates():
             self.topics.republish()
         if now_ms >= self._next_scan_ms:
             self._next_scan_ms = now_ms + EXPIRY_SCAN_MS
@@ -187,11 +186,14 @@ class Broker:
             self.on_close(connection)
             self.outbox.effects.append(Hangup(connection, None))
 
-    def _watch_gates(self) -> None:
+    def _move_gates(self) -> bool:
+        """Open or close what the configuration and the time say; whether that changed anything."""
         permission = self.config.broker_permission
         closed = self.now_ms < self.config.start_accept_send_request_time_stamp
+        before = self.topics.send_cold, self.topics.pull_cold
         self.topics.send_cold = closed or not permission & Perm.WRITE
         self.topics.pull_cold = not permission & Perm.READ
+        return before != (self.topics.send_cold, self.topics.pull_cold)
 
     def _topic_changed(self, topic: str) -> None:
         self.outbox.changed_topics.add(topic)

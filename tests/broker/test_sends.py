@@ -202,6 +202,21 @@ def test_before_the_start_time_nothing_is_accepted() -> None:
     assert isinstance(ask(lab), Run)
 
 
+def test_a_broker_that_is_not_writable_publishes_its_topics_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\n")
+    assert lab.plane.word("T")[3] & 2
+    published: list[int] = []
+    monkeypatch.setattr(lab.plane, "topic_set", lambda topic_id, config: published.append(topic_id))
+    for tick in range(8):
+        lab.broker.on_tick(START_MS + 250 * tick)
+    assert published == [], "each tick would publish every topic"
+    monkeypatch.undo()
+    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6\n")
+    assert not lab.plane.word("T")[3] & 2
+
+
 def test_order_topics_of_a_broker_that_is_not_writable() -> None:
     lab = make_lab({"brokerPermission": "4"})
     lab.broker.topics.put(TopicConfig("O", 1, 1, order=True), START_MS)
