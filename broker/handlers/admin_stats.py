@@ -41,24 +41,31 @@ def topic_stats(broker: Broker, request: Request) -> Answer:
 
 
 def consume_stats(broker: Broker, request: Request) -> Answer:
-    """208: progress of a group on the topics asked for, by default on all that it has offsets for."""
+    """208: progress of a group on the topics asked for, by default on all that it has offsets for.
+
+    As in stock, what a group with members does not subscribe to (any more) is left out, unless it stands in a list.
+    """
     header = headers.GetConsumeStatsRequestHeader.decode(request.command.ext_fields)
     group = header.consumer_group
     if header.topic_list:
         topics = [topic for topic in header.topic_list.split(";") if topic]
     else:
         topics = [header.topic] if header.topic else broker.offsets.topics_of(group)
+        online = broker.consumers.get(group)
+        if online is not None and online.subscriptions:
+            topics = [topic for topic in topics if topic in online.subscriptions]
     stats = ConsumeStats({})
-    consumed = 0
     for topic in topics:
         config = broker.topics.get(topic)
+        consumed = 0
         for queue_id in range(config.read_queue_nums if config is not None else 0):
             _, high = _bounds(broker, topic, queue_id)
             offset = max(0, broker.offsets.get(group, topic, queue_id))
             last_ms = max(0, broker.store.store_time(topic, queue_id, offset - 1)) if offset > 0 else 0
             stats.offsets[_queue(broker, topic, queue_id)] = ConsumeOffset(high, offset, offset, last_ms)
             consumed += offset
-    stats.consume_tps = broker.stats.rate_of("consume", group, consumed, request.now_ms)
+        if config is not None:
+            stats.consume_tps += broker.stats.rate_of("consume", f"{topic}@{group}", consumed, request.now_ms)
     return request.reply(body=stats.encode())
 
 

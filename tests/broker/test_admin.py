@@ -270,6 +270,42 @@ def test_consume_stats_and_time_span() -> None:
     ]
 
 
+def test_progress_on_topics_that_are_no_longer_subscribed_to_is_left_out() -> None:
+    """What a group has left behind would be shown as a growing backlog. Nobody online: everything counts."""
+    lab = make_lab()
+    for topic in ("Now", "Once"):
+        lab.make_topic(topic, 1)
+        lab.broker.offsets.put("G", topic, 0, 2, START_MS)
+
+    def topics(**ext: str) -> list[str]:
+        body = lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body
+        return sorted(queue.topic for queue in ConsumeStats.decode(body).offsets)
+
+    assert topics() == ["Now", "Once"]
+    lab.join("G", {"Now": "*"})
+    assert topics() == ["Now"]
+    assert topics(topic="Once") == []
+    assert topics(topicList="Now;Once") == ["Now", "Once"], "a list is taken as it is"
+
+
+def test_the_rate_of_consumption_does_not_depend_on_what_was_asked_before() -> None:
+    lab = make_lab()
+    for topic, offset in (("A", 10), ("B", 1_000_000)):
+        lab.make_topic(topic, 1)
+        lab.broker.offsets.put("G", topic, 0, offset, START_MS)
+
+    def rate(**ext: str) -> float:
+        body = lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body
+        return ConsumeStats.decode(body).consume_tps
+
+    assert rate(topic="A") == 0
+    lab.now_ms += 1000
+    assert rate() == 0, "nothing was consumed since"
+    lab.broker.offsets.put("G", "A", 0, 30, lab.now_ms)
+    lab.now_ms += 1000
+    assert rate() == 10
+
+
 def test_who_consumes_what() -> None:
     lab = make_lab()
     lab.make_topic("T")
