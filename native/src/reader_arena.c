@@ -7,6 +7,23 @@
 #define LENT_MIN 64u  /* buffers lent to the kernel while that is enough: it takes them in turn, so the fewer the warmer */
 #define CALM_TICKS 10
 
+/* Large frames stay out of the first quarter: clients that claim much and send little must not stop everybody's small frames. */
+static uint32_t large_from(const struct rmq_reader *r) { return r->block_pages / 4; }
+
+/* How many of the pages [at, at + pages) lie in the first quarter. */
+static uint32_t small_pages(const struct rmq_reader *r, uint32_t at, uint32_t pages)
+{
+    uint32_t end = large_from(r);
+    return at >= end ? 0 : pages < end - at ? pages : end - at;
+}
+
+/* Claims over all that large frames may have must not take control's requests their room, nor these all that small frames
+ * have left. */
+int rmq_blocks_for_control(const struct rmq_reader *r)
+{
+    return r->blocks_free > r->block_pages / 4 || r->small_free >= large_from(r) / 2;
+}
+
 int rmq_arena_open(struct rmq_reader *r)
 {
     const struct rmq_settings *s = r->settings;
@@ -25,6 +42,7 @@ int rmq_arena_open(struct rmq_reader *r)
     if (!r->buffer_references || !r->block_used || !r->buffer_stack)
         return -ENOMEM;
     r->blocks_free = r->block_pages;
+    r->small_free = large_from(r);
     for (uint32_t i = 0; i < r->buffer_count; i++)
         r->buffer_stack[i] = r->buffer_count - 1 - i;
     r->buffers_free = r->buffer_count;
@@ -80,9 +98,6 @@ static uint32_t find_run(const struct rmq_reader *r, uint32_t from, uint32_t to,
     return to;
 }
 
-/* Large frames stay out of the first quarter: clients that claim much and send little must not stop everybody's small frames. */
-static uint32_t large_from(const struct rmq_reader *r) { return r->block_pages / 4; }
-
 uint32_t rmq_block_pages_max(const struct rmq_reader *r) { return r->block_pages - large_from(r); }
 
 uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
@@ -99,6 +114,7 @@ uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *h
     }
     memset(r->block_used + at, 1, pages);
     r->blocks_free -= pages;
+    r->small_free -= small_pages(r, at, pages);
     if (pages <= LARGE_PAGES)
         r->block_hint = at + pages < r->block_pages ? at + pages : 0;
     *hold = (struct rmq_hold){.buffer = RMQ_NONE, .block = at, .block_pages = pages};
@@ -112,6 +128,8 @@ void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold)
     } else if (hold->block != RMQ_NONE) {
         memset(r->block_used + hold->block, 0, hold->block_pages);
         r->blocks_free += hold->block_pages;
+        r->small_free += small_pages(r, hold->block, hold->block_pages);
+        r->blocks_came_free = 1;
         if (hold->block < r->block_hint)
             r->block_hint = hold->block; /* low pages first: they are warm */
     }

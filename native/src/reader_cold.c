@@ -45,7 +45,7 @@ static void inbox_head(const struct rmq_reader *r, const struct rmq_connection *
 static struct rmq_pending *keep(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                                 uint32_t length, struct rmq_hold *hold)
 {
-    if (r->cold_count >= r->pending_capacity / 2 || (is_kept(h) && r->blocks_free < r->block_pages / 4))
+    if (r->cold_count >= r->pending_capacity / 2 || (is_kept(h) && !rmq_blocks_for_control(r)))
         return NULL; /* a slow control must not take the place of frames in the making */
     struct rmq_hold kept = {RMQ_NONE, RMQ_NONE, 0};
     uint8_t *at = frame;

@@ -9,6 +9,8 @@
 
 #include "reader_state.h"
 
+#define GRACE_PART 16 /* of the time for a frame, before its pace is judged */
+
 static const uint8_t v4_in_v6[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 /* Sockets beside mapped files and the process's own; beyond the hard limit accepts fail and are asked again. */
@@ -233,11 +235,19 @@ static void finish_some(struct rmq_reader *r)
     }
 }
 
+/* Its frame comes more slowly than the time for it allows, and not only at the beginning. */
+static int is_behind(const struct rmq_reader *r, const struct rmq_connection *c)
+{
+    uint64_t allowed_ms = r->settings->partial_frame_timeout_ms, taken_ms = (uint64_t)(r->now_ms - c->partial_ms);
+    return taken_ms > allowed_ms / GRACE_PART && c->filled * allowed_ms < c->frame_bytes * taken_ms;
+}
+
 void rmq_connections_tick(struct rmq_reader *r)
 {
     const struct rmq_settings *s = r->settings;
     if (r->reports)
         finish_some(r);
+    int lacks_room = rmq_receive_lacks_room(r); /* who holds some and does not use it goes first */
     for (uint32_t i = 0; i < r->connections_used; i++) {
         struct rmq_connection *c = rmq_connection_at(r, i);
         if (c->state != RMQ_CONNECTION_OPEN)
@@ -245,7 +255,8 @@ void rmq_connections_tick(struct rmq_reader *r)
         int partial = c->head_length || c->frame_bytes;
         if (c->output && c->output->count && r->now_ms - c->output->progress_ms > s->send_stall_timeout_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_SLOW);
-        else if (partial && !c->stall && r->now_ms - c->partial_ms > s->partial_frame_timeout_ms)
+        else if (partial && !c->stall &&
+                 (r->now_ms - c->partial_ms > s->partial_frame_timeout_ms || (lacks_room && is_behind(r, c))))
             rmq_connection_close(r, c, RMQ_READ_CLOSED_PARTIAL);
         else if (s->idle_connection_ms && r->now_ms - c->active_ms > s->idle_connection_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_IDLE);

@@ -257,7 +257,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
 
 /* --- stalls ---------------------------------------------------------------------------------------------- */
 
-static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c)
+static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c, int blocks_came_free)
 {
     if (c->stall & RMQ_STALL_RING && (r->in_flight >= r->in_flight_max || r->in_flight + r->cold_count >= r->pending_capacity))
         return 0;
@@ -265,7 +265,7 @@ static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c
         return 0;
     if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(r) / 2)
         return 0;
-    return !(c->stall & RMQ_STALL_ROOM) || r->blocks_free;
+    return !(c->stall & RMQ_STALL_ROOM) || blocks_came_free;
 }
 
 static void span_pop(struct rmq_reader *r, struct rmq_connection *c)
@@ -302,18 +302,28 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
 void rmq_receive_resume(struct rmq_reader *r)
 {
     uint32_t count = r->stalled_count;
+    int blocks_came_free = r->blocks_came_free;
+    r->blocks_came_free = 0; /* from here on: what the resumed give back is for the next round */
     r->stalled_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_connection *c = rmq_connection_at(r, r->stalled[i]);
         if (c->state != RMQ_CONNECTION_OPEN || !c->stall) {
             c->in_stalled = 0;
-        } else if (!may_resume(r, c)) {
+        } else if (!may_resume(r, c, blocks_came_free)) {
             r->stalled[r->stalled_count++] = rmq_connection_index(r, c);
         } else {
             c->in_stalled = 0;
             resume(r, c); /* may put it back */
         }
     }
+}
+
+int rmq_receive_lacks_room(const struct rmq_reader *r)
+{
+    for (uint32_t i = 0; i < r->stalled_count; i++)
+        if (r->connections[r->stalled[i]].stall & RMQ_STALL_ROOM)
+            return 1;
+    return 0;
 }
 
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c)

@@ -203,6 +203,8 @@ struct rmq_reader {
     uint8_t *block_used;     /* one byte per page of the reassembly area */
     uint64_t blocks_at;      /* arena offset */
     uint32_t block_pages, blocks_free, block_hint;
+    uint32_t small_free;     /* of blocks_free, in the quarter that large frames do not get */
+    uint8_t blocks_came_free; /* since who waits for some was last asked */
 
     /* connections */
     struct rmq_connection *connections;
@@ -293,6 +295,7 @@ void rmq_buffers_short(struct rmq_reader *r); /* the kernel found none: lend mor
 void rmq_buffers_tick(struct rmq_reader *r);
 uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold); /* NULL: no room */
 void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold);
+int rmq_blocks_for_control(const struct rmq_reader *r); /* enough of them that control may be given another frame */
 uint32_t rmq_block_pages_max(const struct rmq_reader *r); /* of one frame */
 /* The frame at `frame` gets a keeper of its own: a counted buffer reference, or the block moves over to `to`. */
 void rmq_hold_keep(struct rmq_reader *r, struct rmq_hold *from, struct rmq_hold *to);
@@ -312,6 +315,7 @@ void rmq_accept_stop(struct rmq_reader *r);
 /* reader_receive.c: bytes -> frames */
 void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);
 void rmq_receive_resume(struct rmq_reader *r); /* stalled connections whose reason is gone */
+int rmq_receive_lacks_room(const struct rmq_reader *r); /* somebody waits for blocks */
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
 
 /* reader_frame.c: which way a frame goes */

@@ -97,6 +97,63 @@ def test_claims_over_the_reassembly_area_leave_room_for_small_frames(kit: Reader
         assert client.ask(send_frame("TopicA", b"z" * 200_000)).code == 0
 
 
+def claim(kit: ReaderKit, stack: ExitStack, count: int, total: int) -> list[Client]:
+    """Clients that announce `total` bytes each and send next to none of them."""
+    before = kit.counter(lib.RMQ_READ_BYTES_IN)
+    clients = [stack.enter_context(connected(kit)) for _ in range(count)]
+    for client in clients:
+        client.send(struct.pack(">iI", total, 0))
+    wait_until(lambda: kit.counter(lib.RMQ_READ_BYTES_IN) == before + 8 * count, "all claims are heard")
+    return clients
+
+
+def test_claims_over_the_reassembly_area_refuse_no_frame_that_control_has_to_see(make_kit: MakeKit) -> None:
+    """What large frames may have, three quarters, is claimed; sends to new topics wait for control all the same."""
+    kit = make_kit("read")
+    with ExitStack() as stack:
+        claim(kit, stack, 3, (2 << 20) - 4)
+        for number in range(20):
+            client = stack.enter_context(connected(kit))
+            client.send(send_frame(f"Fresh{number}", b"x" * 1000))
+            record, payload = kit.take()
+            assert record.pending != lib.RMQ_NONE and b"Fresh%d" % number in payload
+
+
+def test_a_slow_control_leaves_half_of_the_small_frames_room(make_kit: MakeKit) -> None:
+    """Claims as above; of the first quarter, 512 pages, frames kept for control get half."""
+    kit = make_kit("write", "read", request_slots=4096)
+    with ExitStack() as stack:
+        claim(kit, stack, 3, (2 << 20) - 4)
+        clients = [stack.enter_context(connected(kit)) for _ in range(2)]
+        for client in clients:
+            client.send(*(send_frame("Fresh", b"x", opaque=n) for n in range(200)))
+        taken = 0
+        while clients[1].is_quiet(0):
+            taken += kit.inbox_take() is not None
+        assert (clients[1].answer().remark or "").startswith("[OVERLOAD]")
+        while kit.inbox_take() is not None:
+            taken += 1
+        assert 250 < taken < 260
+        neighbour = stack.enter_context(connected(kit))
+        assert neighbour.ask(send_frame("TopicA", b"y" * 200_000)).code == 0
+
+
+def test_who_waits_for_room_gets_that_of_claims_behind_their_pace(make_kit: MakeKit) -> None:
+    """Two clients claim 2 MiB and send nothing, a third one has sent most of its 2 MiB: that one is left alone."""
+    kit = make_kit("write", "read", partial_frame_timeout_ms=16_000)
+    data = send_frame("TopicA", b"b" * 2_000_000)
+    with ExitStack() as stack:
+        idle = claim(kit, stack, 2, len(data) - 4)
+        diligent, waiting = (stack.enter_context(connected(kit)) for _ in range(2))
+        diligent.send(data[:-1000])
+        waiting.send(data)  # the receive stops before all of it is taken: the rest waits in the sockets
+        assert waiting.answer().opaque == 7
+        assert [client.is_closed() for client in idle] == [True, True]
+        diligent.send(data[-1000:])
+        assert diligent.answer().opaque == 7
+    assert kit.counter(lib.RMQ_READ_STALLS) > 0
+
+
 def test_frame_larger_than_the_area_is_refused(kit: ReaderKit) -> None:
     with connected(kit) as client:
         client.send(struct.pack(">iI", 15 << 20, 0) + bytes(5000))
