@@ -41,7 +41,7 @@ MEANINGS = {
     "ringmqReceiveBufferBytes": "size of one receive buffer",
     "ringmqReceiveBufferCount": "receive buffers per read worker, a power of two",
     "ringmqReassemblyBytesMax": "memory for frames that do not end in their receive buffer, per read worker",
-    "ringmqPartialFrameTimeoutMs": "how long a frame may take, less if slow while others need its room; then it is closed",
+    "ringmqPartialFrameTimeoutMs": "how long a frame may take, or less when it is slow and others need its room",
     "ringmqSendQueueBytesMax": "answers that wait for a slow connection before it is closed",
     "ringmqSendStallTimeoutMs": "how long a connection may take nothing before it is closed",
     "ringmqPopulateWindowBytes": "pages of the log that are faulted in ahead of the append position",
