@@ -29,7 +29,7 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence,
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """One consistent-enough look at the page: every word is valid by itself and only grows."""
+    """One consistent-enough look at the page: every word is valid by itself, all but confirm_limit only grow."""
 
     live: bool
     append_offset: int
@@ -52,9 +52,10 @@ class Watermarks:
 
     @property
     def confirm_offset(self) -> int:
-        """First commit-log offset that consumers may not see yet."""
+        """First commit-log offset that consumers may not see yet. A slave's limit may fall, what was readable stays."""
         local = self.flushed_offset if self.confirm_policy & CONFIRM_FLUSHED else self.append_offset
-        return min(local, self.confirm_limit) if self.confirm_policy & CONFIRM_LIMITED else local
+        bound = min(local, self.confirm_limit) if self.confirm_policy & CONFIRM_LIMITED else local
+        return max(bound, self.dispatched_offset)
 
 
 NOT_LIVE = Watermarks(False, 0, 0, 0, 0, 0, 0, 0, 0, 0, lock_holder=None)

@@ -146,7 +146,7 @@ class StoreCatalog:
     def _end(self, marks: Watermarks, store: MessageStore) -> tuple[int, Tails]:
         """The end of what is readable, and the records in front of it that no queue knows."""
         if marks.live:
-            return min(marks.confirm_offset, marks.dispatched_offset), {}
+            return marks.dispatched_offset, {}
         if marks.lock_holder is not None:
             return EVERYTHING, {}
         if not markers.has_abort(self._root) and markers.failed_cause(self._root) is None:
@@ -162,7 +162,8 @@ class StoreCatalog:
         `ReadError` while there is an owner without any."""
         first = marks = self._owner_watermarks(start_wait_s)
         give_up_at = self._clock() + DISPATCH_WAIT_S
-        while marks.live and marks.dispatched_offset < first.confirm_offset:
+        # A slave's confirm offset falls when its master is back: what it had in front of dispatch is unread again.
+        while marks.live and marks.dispatched_offset < min(first.confirm_offset, marks.confirm_offset):
             if self._clock() >= give_up_at:
                 behind = first.confirm_offset - marks.dispatched_offset
                 log.warning(

@@ -130,7 +130,8 @@ uint64_t rmq_confirm_offset(const struct rmq_watermarks *w)
 {
     uint64_t local = rmq_load(w->confirm_policy & RMQ_CONFIRM_FLUSHED ? &w->flushed_offset : &w->append_offset);
     uint64_t limit = w->confirm_policy & RMQ_CONFIRM_LIMITED ? rmq_load(&w->confirm_limit) : UINT64_MAX;
-    return local < limit ? local : limit;
+    uint64_t bound = local < limit ? local : limit, dispatched = rmq_load(&w->dispatched_offset);
+    return bound > dispatched ? bound : dispatched; /* a slave's limit may fall, what was readable stays so */
 }
 
 int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length)

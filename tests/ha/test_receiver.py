@@ -354,3 +354,23 @@ def test_dispatch_stops_in_front_of_a_record_that_is_confirmed_in_part(tmp_path:
         lib.rmq_receiver_limit(slave.handle, 2**64 - 1)
     kit.dispatch_all()
     assert kit.marks.dispatched_offset == len(log)
+
+
+def test_what_was_readable_stays_so_when_a_master_has_confirmed_less(tmp_path: Path, log: bytes) -> None:
+    kit = slave_with_files(tmp_path, segment_bytes=SEGMENT)
+    kit.marks.confirm_policy = lib.RMQ_CONFIRM_APPENDED | lib.RMQ_CONFIRM_LIMITED
+    with kit.receiver() as slave:
+        slave.connect()
+        assert slave.feed(frames(log[: SEGMENT // 2], 0, SEGMENT)) == lib.RMQ_RUN_BUDGET
+        start = int(kit.marks.append_offset)
+        lib.rmq_receiver_limit(slave.handle, 2**64 - 1)
+        kit.dispatch_all()
+        assert kit.marks.dispatched_offset == start
+        lib.rmq_receiver_limit(slave.handle, start // 2)
+        assert lib.rmq_confirm_offset(kit.marks) == start
+        finish(slave, log, SEGMENT // 2)
+        kit.dispatch_all()
+        assert lib.rmq_confirm_offset(kit.marks) == kit.marks.dispatched_offset == start, "and no more becomes so"
+        lib.rmq_receiver_limit(slave.handle, len(log))
+    kit.dispatch_all()
+    assert lib.rmq_confirm_offset(kit.marks) == kit.marks.dispatched_offset == len(log)

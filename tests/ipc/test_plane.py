@@ -191,17 +191,19 @@ def test_outsiders_trust_the_page_only_under_a_lock(tmp_path: Path, plane: Plane
 
 @pytest.mark.parametrize("limit", [0, 200, 300, 400, 2**64 - 1])
 @pytest.mark.parametrize("policy", range(4))
+@pytest.mark.parametrize("dispatched", [0, 250])
 def test_outsiders_reckon_the_confirm_offset_as_workers_do(
-    tmp_path: Path, plane: Plane, policy: int, limit: int
+    tmp_path: Path, plane: Plane, dispatched: int, policy: int, limit: int
 ) -> None:
     marks = plane.watermarks
-    marks.append_offset, marks.flushed_offset = 500, 300
+    marks.append_offset, marks.flushed_offset, marks.dispatched_offset = 500, 300, dispatched
     marks.confirm_policy, marks.confirm_limit = policy, limit
     plane.publish_watermarks()
     with contextlib.closing(StoreLock(tmp_path)):
         assert read_watermarks(tmp_path).confirm_offset == plane.confirm_offset()
     local = 300 if policy & lib.RMQ_CONFIRM_FLUSHED else 500
-    assert plane.confirm_offset() == (min(local, limit) if policy & lib.RMQ_CONFIRM_LIMITED else local)
+    bound = min(local, limit) if policy & lib.RMQ_CONFIRM_LIMITED else local
+    assert plane.confirm_offset() == max(bound, dispatched)
 
 
 def test_a_page_left_behind_is_not_the_stock_broker_s(tmp_path: Path, plane: Plane) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.ipc.watermark import NOT_LIVE, OURS, Watermarks
+from ringmq.ipc.watermark import NO_LIMIT, NOT_LIVE, OURS, Watermarks
 from ringmq.spark_bridge import store_catalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.log_ranges import log_extent
@@ -33,7 +33,7 @@ from tests.archives import extract_all
 from tests.spark_bridge.made_store import MadeStore, held_by_stock
 from tests.store.golden_stores import crashed_config
 
-CONFIRM_APPENDED, CONFIRM_FLUSHED = 0, 1
+CONFIRM_APPENDED, CONFIRM_FLUSHED, CONFIRM_LIMITED = 0, 1, 2
 CRASHED = Path(__file__).parents[1] / "golden" / "store-crashed" / "store-crashed.tar.xz"
 
 
@@ -41,8 +41,8 @@ def catalog_of(root: Path, **options: str) -> StoreCatalog:
     return StoreCatalog(parse_options({"store": str(root)} | options))
 
 
-def watermarks(append: int, flushed: int, dispatched: int, policy: int) -> Watermarks:
-    return Watermarks(True, append, flushed, dispatched, 0, policy, 0, 0, 1, 1)
+def watermarks(append: int, flushed: int, dispatched: int, policy: int, limit: int = NO_LIMIT) -> Watermarks:
+    return Watermarks(True, append, flushed, dispatched, 0, policy, 0, 0, 1, 1, limit)
 
 
 def log_end(root: Path) -> int:
@@ -104,6 +104,20 @@ def test_what_was_acknowledged_when_a_plan_began_is_in_it(made: MadeStore, monke
     monkeypatch.setattr(store_catalog, "read_watermarks", look)
     catalog = catalog_of(made.root)
     assert catalog.bounds(QueueKey("T", catalog.brokers()[0].name, 0)) == (0, 9)
+
+
+def test_a_slave_s_end_never_falls_when_its_master_is_back_and_has_confirmed_less(
+    made: MadeStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What dispatch had not come to when the limit fell is not waited for."""
+    places = [place[0] for place in made.places]
+    alone = watermarks(places[12], places[12], places[8], CONFIRM_LIMITED)
+    linked = watermarks(places[12], places[12], places[9], CONFIRM_LIMITED, places[5])
+    looks = iter([alone, linked])
+    monkeypatch.setattr(store_catalog, "read_watermarks", lambda root: next(looks))
+    catalog = StoreCatalog(parse_options({"store": str(made.root)}), clock=lambda: 0.0)
+    assert catalog.bounds(QueueKey("T", catalog.brokers()[0].name, 0)) == (0, 9)
+    assert not caplog.text
 
 
 def test_a_dispatch_that_stands_still_is_not_waited_for_endlessly(

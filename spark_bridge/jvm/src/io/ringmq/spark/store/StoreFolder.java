@@ -98,8 +98,7 @@ public final class StoreFolder implements Serializable {
         List<Long> starts = NumberedFiles.starts(root().resolve(LOG));
         long first = starts.isEmpty() ? 0 : starts.get(0);
         if (marks != null) {
-            return new Readable(
-                    Math.max(first, marks.minOffset), Math.min(marks.confirmOffset, marks.dispatchedOffset));
+            return new Readable(Math.max(first, marks.minOffset), marks.dispatchedOffset);
         }
         boolean isClean = !Files.exists(root().resolve("abort")) && !Files.exists(root().resolve("ringmq.failed"));
         if (!isClean && owner == Watermarks.Owner.NONE) {
@@ -122,7 +121,9 @@ public final class StoreFolder implements Serializable {
         Watermarks marks = Watermarks.read(root());
         long confirmed = marks == null ? 0 : marks.confirmOffset;
         long giveUpAt = System.nanoTime() + DISPATCH_WAIT_NS;
-        while (marks != null && marks.dispatchedOffset < confirmed && System.nanoTime() < giveUpAt) {
+        while (marks != null
+                && marks.dispatchedOffset < Math.min(confirmed, marks.confirmOffset) // a slave's may fall
+                && System.nanoTime() < giveUpAt) {
             LockSupport.parkNanos(DISPATCH_LOOK_NS);
             marks = Watermarks.read(root());
         }

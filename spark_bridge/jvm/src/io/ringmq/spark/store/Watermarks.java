@@ -44,8 +44,8 @@ final class Watermarks {
         long local = (policy & CONFIRM_FLUSHED) != 0 ? page.getLong(128) : page.getLong(64);
         long limit = page.getLong(576); // -1, the largest unsigned number, is no limit
         boolean limited = (policy & CONFIRM_LIMITED) != 0 && Long.compareUnsigned(limit, local) < 0;
-        confirmOffset = limited ? limit : local;
         dispatchedOffset = page.getLong(192);
+        confirmOffset = Math.max(limited ? limit : local, dispatchedOffset); // what was readable stays so
         minOffset = page.getLong(256);
     }
 
