@@ -104,7 +104,10 @@ def delete_topic(broker: Broker, request: Request) -> Answer:
             retry = names.retry_topic(group)
             doomed += [name for name in (f"{retry}+{topic}", f"{retry}_{topic}") if name in broker.topics]
     for name in doomed:
+        to_reset = broker.offsets.groups_to_reset(name)
         broker.offsets.forget_topic(name)
+        for group in to_reset:  # nothing holds its pulls back any more
+            broker.publish_group(group)
         if broker.topics.delete(name, request.now_ms):
             broker.deletions.add(name, request.now_ms)
     return request.reply()

@@ -102,6 +102,10 @@ class OffsetTable:
         """Whether any reset of the group waits."""
         return any(name == group for _, name in self._resets)
 
+    def groups_to_reset(self, topic: str) -> list[str]:
+        """Groups with a reset of the topic that waits."""
+        return [group for name, group in self._resets if name == topic]
+
     # ---- many ----
 
     def table(self) -> dict[OffsetKey, dict[int, int]]:

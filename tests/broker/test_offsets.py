@@ -209,6 +209,7 @@ def test_a_reset_goes_with_its_topic_or_group(lab: Lab, request_of: str) -> None
         lab.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "cleanOffset": "true"})
     assert not lab.broker.offsets.has_reset("G", "T", 0), "a topic of this name would begin in its middle"
     assert not lab.broker.offsets.waits_for_reset("G")
+    assert not lab.plane.group_flags("G") & 0x20, "its pulls of other topics are hot again"
 
 
 def test_a_slave_resets_nothing() -> None:
