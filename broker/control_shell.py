@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -11,6 +12,7 @@ from ringmq.broker.control import log, now_ms, run_control
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.replication.slave_role import SlaveRole
+from ringmq.broker.replication.state import Replication
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_state
 from ringmq.broker.tables.persistence import Persistence
@@ -19,6 +21,7 @@ from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
+from ringmq.remoting.ha_bodies import Divergence
 from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 from ringmq.store import layout
 from ringmq.store.config import StoreConfig
@@ -26,6 +29,7 @@ from ringmq.store.config_files import ConfigFileError
 from ringmq.store.markers import BOOT_ID
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_order import write_order
+from ringmq.store.write_hold import read_hold
 
 
 def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
@@ -49,7 +53,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
     broker.prepare(now_ms())
     if config.broker_role != "SLAVE":
-        broker.replication.resume()
+        resume_hold(root, broker.replication)
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
 
     for group_id, topic_id in plane.subscriptions():  # a predecessor's: its members have to say them again
@@ -91,6 +95,16 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if broker.replication.restart is not None:
         write_order(root, broker.replication.restart)
         raise SystemExit(EXIT_RESTART_STORE)
+
+
+def resume_hold(root: Path, replication: Replication) -> None:
+    """Go on holding writes for whom a run before, or a predecessor, has held them."""
+    try:
+        held = read_hold(root)
+    except (ConfigFileError, OSError) as error:
+        log(f"{error}: writes that are held stay held")
+        held = ()
+    replication.resume([Divergence(**asdict(entry)) for entry in held])
 
 
 def store_folder(store: StoreConfig) -> GetBrokerRuntimeInfoResponseHeader | None:

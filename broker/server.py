@@ -55,6 +55,7 @@ from ringmq.store.recovery import RecoveredStore, recover
 from ringmq.store.salvage import SalvageError
 from ringmq.store.store_format import StoreFormatError, write_format
 from ringmq.store.store_lock import StoreLock
+from ringmq.store.write_hold import read_hold
 
 SHM_FREE_MIN_BYTES = 4 << 20
 """Twice what an empty store touches at its start."""
@@ -195,6 +196,8 @@ def make_plane(
     marks.dispatched_offset = recovered.redispatch_offset
     marks.min_offset = recovered.min_offset
     marks.confirm_limit = plane_setup.first_confirm_limit(recovered)
+    if config.broker_role != "SLAVE" and read_hold(root):
+        marks.write_hold = lib.RMQ_HOLD_LONGER_SLAVE
     plane.header.journal.entry[0].append_offset = recovered.append_offset
     plane.header.journal.intent_high = recovered.append_offset
     load_into(plane, config, recovered)
@@ -391,7 +394,7 @@ def follow_order(config: BrokerConfig) -> None:
     try:
         for line in store_order.perform(store_config(config), open_log_source):
             log(line)
-    except (OSError, SalvageError, StoreLoadError) as error:
+    except (OSError, SalvageError, StoreLoadError, ConfigFileError) as error:
         raise StartError(
             f"{config.store_path_root_dir}: the order for the store cannot be followed: {error}"
         ) from error

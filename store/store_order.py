@@ -19,6 +19,7 @@ from ringmq.store import layout, markers
 from ringmq.store.adoption import AdoptionError, ReadChunk, adopt
 from ringmq.store.config import StoreConfig
 from ringmq.store.salvage import SalvageError, cut, rebase
+from ringmq.store.write_hold import forget_adopted
 
 ORDER_FILE = "haOrder.json"
 CUT = "cut"
@@ -74,7 +75,8 @@ def perform(config: StoreConfig, open_source: OpenSource) -> list[str]:
     """Do what the order says, if there is one, and take it away; lines for the operator.
 
     The caller has the store's lock and recovers it afterwards. A log that cannot be taken over to its end is taken over
-    as far as it goes. SalvageError and OSError leave the order for the next start.
+    as far as it goes, and writes stay held for the slave that has the rest. SalvageError, ConfigFileError and OSError
+    leave the order for the next start.
     """
     root = config.root
     order = read_order(root)
@@ -102,4 +104,5 @@ def _adopt(config: StoreConfig, order: StoreOrder, open_source: OpenSource) -> s
         return f"the log of {order.source} was taken over up to {error.end_offset}: {error}"
     except OSError as error:
         return f"nothing of the log of {order.source} was taken over: {error}"
+    forget_adopted(config.root, order.source, order.end)
     return f"the log of {order.source} was taken over from {order.offset} to {end}"

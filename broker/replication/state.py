@@ -1,13 +1,15 @@
 """What control knows of replication beside what ha shows in the plane: slaves whose log differs, what was decided about
 them, a slave's master and its link.
 
-A master with an undecided divergence holds its writes. A decision for the slave's tail (adopt) leaves an order for the
-store and ends the run; one against it (salvage) is told to the slave at its next handshake, and lets writes go on. So
-does the very slave when it comes back with a log that fits; nothing else does, whatever others say under its id.
+A master with an undecided divergence holds its writes, over its own restarts, too (store/write_hold.py). A decision
+for the slave's tail (adopt) leaves an order for the store and ends the run; one against it (salvage) is told to the
+slave at its next handshake, and lets writes go on. So does the very slave when it comes back with a log that fits;
+nothing else does, whatever others say under its id.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, ReplicationView
@@ -43,6 +45,8 @@ class Replication:
     restart: StoreOrder | None = None
     said: list[str] = field(default_factory=list)
     """Lines for the operator; who writes them takes them out."""
+    dirty: bool = False
+    """`divergences` are not those of the file."""
 
     @classmethod
     def over(cls, plane: PlanePort) -> Replication:
@@ -51,8 +55,11 @@ class Replication:
 
     # ---- a master ----
 
-    def resume(self) -> None:
-        """Control begins: a hold that its predecessor has left goes on."""
+    def resume(self, held: Iterable[Divergence] = ()) -> None:
+        """Control begins: a hold that the run before, or a predecessor, has left goes on."""
+        for divergence in held:
+            self._differs(divergence)
+        self.dirty = False
         marks = self.view.marks()
         if marks.write_hold and not self.divergences:
             end = marks.append_offset
@@ -98,6 +105,7 @@ class Replication:
             self.decided[slave] = choice
             if choice == SALVAGE:
                 del self.divergences[slave]
+                self.dirty = True
         self._hold()
         return chosen[0]
 
@@ -109,8 +117,9 @@ class Replication:
                     self._differs(Divergence(STOCK_BROKER_ID, host, end, end, offset))
             case PeerNews(host=host, broker_id=broker_id, event="transfer") if broker_id == STOCK_BROKER_ID:
                 self._fits((STOCK_BROKER_ID, host), has_followed=True)
-            case LinkNews():
+            case LinkNews(event=event):
                 self.link_news = news
+                self.dirty |= event == "transfer"  # a slave now: what it held writes for as a master counts no longer
 
     def _differs(self, divergence: Divergence) -> None:
         slave = divergence.broker_id, divergence.address
@@ -122,6 +131,7 @@ class Replication:
                 f"{divergence.slave_offset}, this master up to {divergence.master_offset}, both the same below "
                 f"{divergence.common_offset}; choose with ringmq ha adopt or ringmq ha salvage"
             )
+        self.dirty |= self.divergences.get(slave) != divergence
         self.divergences[slave] = divergence
         self._hold()
 
@@ -130,6 +140,7 @@ class Replication:
         if has_followed:
             self.decided.pop(slave, None)
         if self.divergences.pop(slave, None) is not None:
+            self.dirty = True
             self._hold()
 
     def _adopt(self, divergence: Divergence) -> None:

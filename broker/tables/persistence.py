@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 from ringmq.broker.core import Broker
@@ -13,6 +14,7 @@ from ringmq.broker.tables import groups, offsets, topics
 from ringmq.broker.tables.offsets import CommitKey
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, persist_config, persist_text
+from ringmq.store.write_hold import HeldFor, write_hold
 
 DELAY_OFFSETS_FILE = "delayOffset.json"
 SLAVE_COMMITS_FILE = "ringmqSlaveCommits.json"
@@ -28,8 +30,11 @@ class Persistence:
         self._slave_commits: list[CommitKey] = []
 
     def save_tables(self) -> None:
-        """Topics and groups, when they changed."""
+        """Whom writes are held for, topics and groups, when they changed."""
         broker = self._broker
+        if broker.replication.dirty:
+            write_hold(self._root, [HeldFor(**asdict(entry)) for entry in broker.replication.divergences.values()])
+            broker.replication.dirty = False
         if broker.topics.dirty:
             persist_text(self._root, topics.FILE, broker.topics.file_text())
             broker.topics.dirty = False

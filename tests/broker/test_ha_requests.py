@@ -2,14 +2,18 @@
 
 import json
 import zlib
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ringmq.broker.control_shell import resume_hold
 from ringmq.broker.handlers.table import HANDLERS
 from ringmq.broker.replication.state import DIVERGENCES_MAX
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms
+from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
 from ringmq.ha.orders import LinkNews, LongerSlave, Master, PeerNews
@@ -17,6 +21,7 @@ from ringmq.remoting import ha_bodies
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.ha_bodies import HaReadLogResponseHeader, HaStatus
 from ringmq.remoting.json_body import read_object
+from ringmq.store.write_hold import HeldFor, read_hold, write_hold
 from tests.broker.fakes import Lab, make_lab, peer
 
 FILE_BYTES = 65_536
@@ -261,6 +266,60 @@ def test_a_hold_whose_reason_died_with_control_can_be_lifted(master: Lab) -> Non
     assert master.ask(RequestCode.HA_DECIDE, decided).code == ResponseCode.INVALID_PARAMETER
     assert master.ask(RequestCode.HA_DECIDE, decided | {"choice": "salvage"}).code == 0
     assert master.plane.watermarks.write_hold == HOLD_NONE
+
+
+def test_what_writes_are_held_for_is_kept_until_it_is_over(master: Lab, tmp_path: Path) -> None:
+    def saved() -> tuple[HeldFor, ...]:
+        Persistence(tmp_path, master.broker).save_tables()
+        return read_hold(tmp_path)
+
+    assert saved() == ()
+    shake(master, claim(LOG + b"more"))
+    ours = HeldFor(1, "10.0.0.9:10911", len(LOG), len(LOG), len(LOG) + 4)
+    assert saved() == (ours,)
+    shake(master, claim(LOG + b"more and more"))
+    longer = replace(ours, slave_offset=len(LOG) + 13)
+    assert saved() == (longer,)
+    master.broker.replication.take_news(LongerSlave("10.0.0.7", 4444, len(LOG) + 100, len(LOG)))
+    stock = HeldFor(-1, "10.0.0.7", len(LOG), len(LOG), len(LOG) + 100)
+    assert saved() == (longer, stock)
+    shake(master, claim(LOG))
+    assert saved() == (stock,)
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "-1", "choice": "salvage"}).code == 0
+    assert saved() == ()
+
+
+def test_a_hold_of_the_run_before_goes_on_and_is_decided_without_the_slave(master: Lab, tmp_path: Path) -> None:
+    write_hold(tmp_path, [HeldFor(1, "10.0.0.9:10911", 8000, 9000, 12_000)])
+    resume_hold(tmp_path, master.broker.replication)
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    (divergence,) = status(master).divergences
+    assert (divergence.common_offset, divergence.slave_offset) == (8000, 12_000)
+    assert "SENDS ARE REFUSED: slave 1 (10.0.0.9:10911)" in master.broker.replication.said[0]
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "salvage"}).code == 0
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+    Persistence(tmp_path, master.broker).save_tables()
+    assert read_hold(tmp_path) == ()
+
+
+def test_a_file_that_was_damaged_meanwhile_lifts_no_hold(master: Lab, tmp_path: Path) -> None:
+    write_hold(tmp_path, [HeldFor(1, "10.0.0.9:10911", 8000, 9000, 12_000)])
+    (tmp_path / "config" / "ringmqWriteHold.json").write_text("{")
+    master.plane.watermarks.write_hold = HOLD_LONGER_SLAVE
+    resume_hold(tmp_path, master.broker.replication)
+    assert len(status(master).divergences) == 1
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+
+
+def test_a_broker_that_follows_another_one_holds_for_nobody(tmp_path: Path) -> None:
+    write_hold(tmp_path, [HeldFor(1, "10.0.0.9:10911", 8000, 9000, 12_000)])
+    slave = make_lab({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "2"})
+    persistence = Persistence(tmp_path, slave.broker)
+    persistence.save_tables()
+    assert read_hold(tmp_path), "nobody to follow yet"
+    slave.broker.replication.take_news(LinkNews("10.0.0.1:10912", "transfer"))
+    persistence.save_tables()
+    assert read_hold(tmp_path) == ()
 
 
 def test_stock_slaves_are_told_apart_by_their_hosts(master: Lab) -> None:

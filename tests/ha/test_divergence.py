@@ -1,6 +1,7 @@
 """A master that has lost a tail which its slave has: writes are held until it is decided whose log is right."""
 
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.ha_bodies import HaStatus
 from ringmq.store.store_order import CUT, StoreOrder, write_order
-from tests.ha.test_pair import MASTER, log_bytes, marks, running_slave, wait_for_slave
+from ringmq.store.write_hold import read_hold
+from tests.ha.test_pair import MASTER, SLAVE, log_bytes, marks, running_slave, wait_for_slave
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
@@ -36,6 +38,13 @@ def is_held(broker: RunningBroker) -> bool:
     """As the master says; a send would make the logs differ as long as it is not."""
     with RawClient(broker.address) as client:
         return HaStatus.decode(client.ask(RequestCode.HA_STATUS, {}).body).write_hold != NO_HOLD
+
+
+def held_for(broker: RunningBroker) -> list[str]:
+    """Addresses of the slaves that wait for a decision; none while control is away."""
+    with RawClient(broker.address) as client:
+        answer = client.ask(RequestCode.HA_STATUS, {})
+        return [entry.address for entry in HaStatus.decode(answer.body).divergences] if answer.code == 0 else []
 
 
 def takes_sends(broker: RunningBroker) -> bool:
@@ -111,6 +120,30 @@ def test_an_operator_gives_the_slaves_tail_up(tmp_path: Path, slave_end: int) ->
         assert bodies(master)[:-1] == SENT[: len(bodies(master)) - 1]
     saved = b"".join(path.read_bytes() for path in sorted((tmp_path / "slave" / "salvage").iterdir()))
     assert tail in saved
+
+
+def test_a_hold_outlives_every_death_and_an_adoption_without_the_slave(tmp_path: Path, slave_end: int) -> None:
+    """The slave never comes back: nothing that it has acknowledged is written over before somebody has chosen."""
+    with RunningBroker(tmp_path / "master", ASYNC) as master:
+        with RunningBroker(tmp_path / "slave", SLAVE, namesrv=master.namesrv) as slave:
+            wait_until(lambda: is_held(master), "writes are held", 30)
+            slave.kill_all()
+        address = slave.address
+        master.signal_worker("control", signal.SIGKILL)
+        assert not takes_sends(master)
+        wait_until(lambda: held_for(master) == [address], "control is back and knows why", 30)
+        master.kill_all()
+    with RunningBroker(tmp_path / "master", ASYNC) as master:
+        assert not takes_sends(master)
+        assert held_for(master) == [address]
+        decide(master, "adopt")
+        wait_until(lambda: "was taken over" in master.log_tail(), "the adoption has ended", 30)
+        wait_until(lambda: held_for(master) == [address], "the store is open again, and writes are held", 30)
+        assert not takes_sends(master)
+        decide(master, "salvage")
+        assert takes_sends(master)
+        assert master.stop() == 0
+    assert read_hold(tmp_path / "master") == (), "what was decided stays decided"
 
 
 def test_a_rule_adopts_without_being_asked(tmp_path: Path, slave_end: int) -> None:

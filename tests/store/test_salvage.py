@@ -14,11 +14,13 @@ import pytest
 from ringmq.store import adoption, inspect, markers, salvage, store_order
 from ringmq.store.adoption import AdoptionError, adopt
 from ringmq.store.config import StoreConfig
+from ringmq.store.config_files import ConfigFileError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import SAME_BOOT, recover
 from ringmq.store.salvage import SalvageError, cut, rebase, salvage_files
 from ringmq.store.store_order import StoreOrder, perform, read_order, write_order
 from ringmq.store.verify import verify
+from ringmq.store.write_hold import HeldFor, read_hold, write_hold
 from tests.spark_bridge.made_store import MadeStore
 
 FILE_BYTES = 1 << 14
@@ -269,15 +271,23 @@ def orders(template: MadeStore) -> dict[str, StoreOrder]:
     }
 
 
+def held_for(template: MadeStore) -> HeldFor:
+    """Writes are held for the source of the adoption."""
+    return HeldFor(1, "10.0.0.2:10911", places(template)[61], places(template)[61], template.end)
+
+
 @pytest.mark.parametrize("action", ["cut", "rebase", "adopt"])
 def test_an_order_is_performed_once(store: Path, template: MadeStore, action: str) -> None:
     if action == "adopt":
         diverge(store, template, 61)
+    other = HeldFor(2, "10.0.0.3:10911", 0, 0, 5)
+    write_hold(store, [held_for(template), other])
     write_order(store, orders(template)[action])
     told = perform(config_of(store), Source(template))
     assert action in told[0]
     assert read_order(store) is None
     assert perform(config_of(store), Source(template)) == []
+    assert read_hold(store) == ((other,) if action == "adopt" else (held_for(template), other))
     if action == "adopt":
         assert log_of(store) == log_of(template.root)
         assert {start for start, _ in salvaged(store)} >= {places(template)[61]}
@@ -285,6 +295,7 @@ def test_an_order_is_performed_once(store: Path, template: MadeStore, action: st
 
 def test_an_adoption_without_its_source_leaves_the_common_part(store: Path, template: MadeStore) -> None:
     diverge(store, template, 61)
+    write_hold(store, [held_for(template)])
     write_order(store, orders(template)["adopt"])
 
     def refuse(address: str) -> Source:
@@ -293,6 +304,32 @@ def test_an_adoption_without_its_source_leaves_the_common_part(store: Path, temp
     told = perform(config_of(store), refuse)
     assert "10.0.0.2:10911: refused" in told[-1]
     assert recover(config_of(store)).append_offset == places(template)[61]
+    assert read_hold(store) == (held_for(template),), "the slave still has what was acknowledged"
+
+
+def test_an_adoption_that_stops_half_way_leaves_the_hold(store: Path, template: MadeStore) -> None:
+    diverge(store, template, 61)
+    write_hold(store, [held_for(template)])
+    write_order(store, orders(template)["adopt"])
+    source = Source(template)
+    source._read = reader_of(log_of(template.root)[: places(template)[80]])
+    assert "taken over up to" in perform(config_of(store), source)[-1]
+    assert read_order(store) is None
+    assert read_hold(store) == (held_for(template),)
+    write_order(store, orders(template)["adopt"])  # somebody chooses once more
+    perform(config_of(store), Source(template))
+    assert log_of(store) == log_of(template.root)
+    assert read_hold(store) == ()
+
+
+@pytest.mark.parametrize("text", ["", "{", "7", '[{"broker_id": 1}]', '[["x"]]', '{"a": 1}'])
+def test_a_file_that_holds_writes_for_nobody_is_named(store: Path, text: str) -> None:
+    write_hold(store, [HeldFor(1, "10.0.0.2:10911", 0, 0, 5)])
+    (store / "config" / "ringmqWriteHold.json").write_text(text)
+    with pytest.raises(ConfigFileError, match=r"ringmqWriteHold\.json"):
+        read_hold(store)
+    write_hold(store, [])
+    assert read_hold(store) == ()
 
 
 NO_ORDERS = ("", "{", "[]", '{"action": "cut"}', '{"action": "drop", "offset": 1}', '{"action": "cut", "offset": -1}')

@@ -1,0 +1,63 @@
+"""`<root>/config/ringmqWriteHold.json`: the slaves that this master holds its writes for, over every restart.
+
+A list of `HeldFor`; no file while nobody is waited for. It is there before anybody is told of a hold, and is taken away
+by a decision, by an adoption that is complete, or by the slave that comes back with a log that fits.
+"""
+
+import contextlib
+import json
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ringmq.store import layout, markers
+from ringmq.store.config_files import ConfigFileError
+
+HOLD_FILE = "ringmqWriteHold.json"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFor:
+    """A slave whose log is longer than the master's or differs; offsets of the CommitLog, address as it gave it."""
+
+    broker_id: int
+    address: str
+    common_offset: int
+    master_offset: int
+    slave_offset: int
+
+
+def read_hold(root: Path) -> tuple[HeldFor, ...]:
+    """Whom writes are held for. ConfigFileError for a file that cannot be one of ours, OSError."""
+    path = root / layout.CONFIG / HOLD_FILE
+    try:
+        held = tuple(HeldFor(**entry) for entry in json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return ()
+    except (ValueError, TypeError) as error:
+        raise ConfigFileError(f"{path}: not what writes are held for ({error})") from error
+    for entry in held:
+        numbers = (entry.broker_id, entry.common_offset, entry.master_offset, entry.slave_offset)
+        if type(entry.address) is not str or any(type(number) is not int for number in numbers):
+            raise ConfigFileError(f"{path}: not what writes are held for ({entry})")
+    return held
+
+
+def write_hold(root: Path, held: Collection[HeldFor]) -> None:
+    """Leave word durably; for nobody, take the file away. Raises OSError."""
+    directory = root / layout.CONFIG
+    if held:
+        directory.mkdir(parents=True, exist_ok=True)
+        markers.replace_file(directory / HOLD_FILE, json.dumps([asdict(entry) for entry in held]).encode())
+        return
+    with contextlib.suppress(FileNotFoundError):
+        (directory / HOLD_FILE).unlink()
+        markers.sync_directory(directory)
+
+
+def forget_adopted(root: Path, address: str, end_offset: int) -> None:
+    """The log of the broker at `address` was taken over up to `end_offset`. Raises OSError, ConfigFileError."""
+    held = read_hold(root)
+    left = [entry for entry in held if entry.address != address or entry.slave_offset > end_offset]
+    if len(left) < len(held):
+        write_hold(root, left)
