@@ -15,6 +15,7 @@ from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.limits import starting_offsets
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.plan import plan_spans
+from ringmq.spark_bridge.refills import Refills
 from ringmq.spark_bridge.slices import QueueKey, Slice
 from ringmq.spark_bridge.store_watch import StoreWatch
 from ringmq.spark_bridge.stream_core import (
@@ -58,6 +59,7 @@ class StreamQuery:
         self._seen: Collection[str] = ()
         self._stores = StoreWatch()
         self._renewed: set[str] = set()
+        self._refills = Refills(OUTAGE_MAX_S)
         self._away: set[str] = set()
         self._away_since: float | None = None
         self._progress: GroupProgress | None = None
@@ -94,7 +96,7 @@ class StreamQuery:
         """Where the batch that begins at `start` ends; `start` itself when there is nothing to do. Everything before
         `start` has been processed."""
         is_first = not start.given_at_ms and start.offsets == self._initial
-        log = self._settled_end(start.offsets)
+        log = self._settled_end(start)
         if self._frozen:
             limits = Limits(rows_max=limits.rows_max)  # to wait for more rows would be to wait for ever
         now_ms, renewed = self._now_ms(), self._renewed & set(log.brokers)
@@ -126,7 +128,20 @@ class StreamQuery:
         """Whether a queue that ends before its place has only rows of a later time than that place."""
         return since_ms > 0 and self._catalog.offset_at(key, since_ms + 1) == self._catalog.bounds(key)[0]
 
-    def _settled_end(self, start: Offsets) -> LogEnd:
+    def _settled_end(self, start: Place) -> LogEnd:
+        """The log's end, frozen or now, in which queues that are filled again (`Refills`) keep their places."""
+        while True:
+            log = self._seen_end(start.offsets)
+            short = {key for key, end in log.offsets.items() if end < start.offsets.get(key, 0)}
+            brokers = {key.broker for key in short} - self._renewed
+            held = self._refills.held(brokers, log.offsets, start.given_at_ms, self._catalog)
+            if held and self._frozen:  # to give no end would end the query
+                time.sleep(OUTAGE_STEP_S)
+                continue
+            kept = {key: start.offsets[key] for key in short if key.broker in held}
+            return replace(log, offsets={**log.offsets, **kept})
+
+    def _seen_end(self, start: Offsets) -> LogEnd:
         """The log's end, frozen or now. While a broker starts its queues may seem shorter than they are: that a queue
         ends before its place is believed when it has lasted for `SETTLE_S`."""
         if self._frozen and self._renewed:
@@ -164,7 +179,9 @@ class StreamQuery:
     def slices(self, start: Place, end: Place) -> list[Slice]:
         """The tasks of a batch. Raises `DataLossError` when rows of it are gone and that is not accepted."""
         begin = start.offsets if end.began is None else end.began
-        self._wait_for({key.broker for key, stop in end.offsets.items() if begin.get(key) != stop})
+        wanted = {key: stop for key, stop in end.offsets.items() if begin.get(key) != stop}
+        self._wait_for({key.broker for key in wanted})
+        self._wait_for_refill(wanted, end.given_at_ms)
         batch = batch_between(begin, end.offsets, self._catalog.bounds, end.anew)
         if batch.losses:
             more = len(batch.losses) - LOSSES_SHOWN
@@ -184,6 +201,15 @@ class StreamQuery:
             if time.monotonic() > give_up_at:
                 away = ", ".join(sorted(brokers - set(self._seen))) or "the brokers"
                 raise ReadError(f"{away} cannot be seen for {OUTAGE_MAX_S:.0f} s; start the query again with them")
+            time.sleep(OUTAGE_STEP_S)
+
+    def _wait_for_refill(self, ends: Offsets, given_at_ms: int) -> None:
+        """Until the log has all that a batch wants, or what it has not will not come."""
+        while short := {key for key, stop in ends.items() if self._catalog.bounds(key)[1] < stop}:
+            if (log := self._end_or_none()) is not None:
+                brokers = {key.broker for key in short & log.offsets.keys()} - self._renewed
+                if not self._refills.held(brokers, log.offsets, given_at_ms, self._catalog):
+                    return
             time.sleep(OUTAGE_STEP_S)
 
     def _tell_group(self, place: Offsets, *, is_last: bool) -> None:

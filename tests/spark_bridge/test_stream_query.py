@@ -1,7 +1,7 @@
 """A stream's planning on a catalog that is told what to answer: waiting for brokers, frozen ends, losses."""
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -28,7 +28,9 @@ class Brokers(FakeCatalog):
     inode: int = 1
 
     def brokers(self) -> tuple[BrokerPlace, ...]:
-        return (BrokerPlace("b", "b:10911", StorePlace("/nowhere", "boot", 1, self.inode)),)
+        names = sorted({broker for _, broker, _ in self.known})
+        store = StorePlace("/nowhere", "boot", 1, self.inode)
+        return tuple(BrokerPlace(name, f"{name}:10911", store) for name in names)
 
     def ends(self) -> dict[QueueKey, int]:
         self.away -= 1
@@ -104,6 +106,92 @@ def test_queues_that_stay_short(
         stream.slices(start, end)
     spans = spans_of(query(catalog, GOING_ON), start, place_from_json(place_to_json(end)))
     assert spans == ([(A, begin, 10)] if begin < 10 else [])
+
+
+C = QueueKey("T", "c", 0)
+LATER_MS = 10_000  # than all rows of the fake catalog
+
+
+@pytest.fixture
+def refilled(catalog: Brokers, monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    """A slave took its log from its master anew: so far it has half of the rows that it had."""
+    monkeypatch.setattr(stream_query, "SETTLE_S", 0.01)
+    monkeypatch.setattr(stream_query, "SETTLE_STEP_S", 0.0)
+    monkeypatch.setattr(stream_query, "OUTAGE_STEP_S", 0.0)
+    catalog.known |= {A: (0, 5), B: (0, 0)}
+    return catalog
+
+
+def test_queues_that_are_filled_again_keep_their_place(refilled: Brokers, caplog: pytest.LogCaptureFixture) -> None:
+    stream = query(refilled)
+    place = Place({A: 10, B: 20}, given_at_ms=LATER_MS)
+    with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
+        assert stream.next_end(place, NO_LIMITS) is place
+        refilled.known |= {A: (0, 8), B: (0, 3)}
+        assert stream.next_end(place, NO_LIMITS) is place
+    assert caplog.text.count("queues end before the query's place") == 1
+    refilled.known |= {A: (0, 10), B: (0, 24)}
+    end = stream.next_end(place, NO_LIMITS)
+    assert spans_of(stream, place, end) == [(B, 20, 24)]
+
+
+def test_queues_of_other_brokers_are_read_meanwhile(refilled: Brokers) -> None:
+    refilled.known[C] = (0, 7)
+    stream = query(refilled)
+    place = Place({A: 10, B: 20, C: 4}, given_at_ms=LATER_MS)
+    end = stream.next_end(place, NO_LIMITS)
+    assert end.offsets == {A: 10, B: 20, C: 7}
+    assert spans_of(stream, place, end) == [(C, 4, 7)]
+
+
+def test_what_does_not_come_again_is_a_loss(refilled: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the log goes on with rows that are younger than the place, or does not go on at all."""
+    place = Place({A: 10, B: 20}, given_at_ms=1000 + 10 * 30)
+    stream = query(refilled)
+    assert stream.next_end(place, NO_LIMITS) is place
+    refilled.known |= {QueueKey("T", "b", 2): (0, 32)}
+    assert stream.next_end(place, NO_LIMITS).offsets == {A: 5, B: 0, QueueKey("T", "b", 2): 32}
+    monkeypatch.setattr(stream_query, "OUTAGE_MAX_S", -1.0)
+    stream = query(refilled)
+    place = Place({A: 10, B: 20, QueueKey("T", "b", 2): 32}, given_at_ms=LATER_MS)
+    assert stream.next_end(place, NO_LIMITS) is place
+    assert stream.next_end(place, NO_LIMITS).offsets == {A: 5, B: 0, QueueKey("T", "b", 2): 32}
+
+
+@dataclass
+class Refilling(Brokers):
+    """Each look finds what `later` says next."""
+
+    later: list[dict[QueueKey, tuple[int, int]]] = field(default_factory=list)
+
+    def ends(self) -> dict[QueueKey, int]:
+        if self.later:
+            self.known |= self.later.pop(0)
+        return super().ends()
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_batch_waits_for_its_rows_to_come_again(frozen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_query, "OUTAGE_STEP_S", 0.0)
+    catalog = Refilling({A: (0, 10), B: (0, 20)})
+    stream = query(catalog)
+    if frozen:
+        stream.freeze()
+    place = Place({A: 0, B: 0}, given_at_ms=1)
+    end = replace(stream.next_end(place, NO_LIMITS), given_at_ms=LATER_MS)
+    catalog.known |= {A: (0, 0), B: (0, 0)}
+    catalog.later = [{}, {A: (0, 9)}, {A: (0, 10), B: (0, 2)}, {B: (0, 20)}]
+    assert spans_of(stream, place, end) == [(A, 0, 10), (B, 0, 20)]
+
+
+def test_a_frozen_query_waits_for_rows_to_come_again(refilled: Brokers) -> None:
+    """To have no batch would be its end."""
+    catalog = Refilling(refilled.known, later=[{}, {}, {A: (0, 8)}, {A: (0, 10)}, {B: (0, 20)}])
+    stream = query(catalog)
+    stream.freeze()
+    place = Place({A: 10, B: 20}, given_at_ms=LATER_MS)
+    assert stream.next_end(place, NO_LIMITS) is place
+    assert not catalog.later
 
 
 def spans_of(stream: StreamQuery, start: Place, end: Place) -> list[tuple[QueueKey, int, int]]:
