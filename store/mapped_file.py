@@ -64,6 +64,11 @@ class MappedFileCache:
         """Drop a mapping whose file was unlinked or replaced."""
         self._maps.pop(path, None)
 
+    def forget_folder(self, folder: str) -> None:
+        """Drop the mappings of all files below a folder whose files were unlinked."""
+        for path in [path for path in self._maps if path.startswith(f"{folder}/")]:
+            del self._maps[path]
+
     def clear(self) -> None:
         """Drop all mappings."""
         self._maps.clear()

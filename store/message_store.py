@@ -106,9 +106,11 @@ class MessageStore:
         return found
 
     def forget_topic(self, topic: str) -> None:
-        """Drop cached readers of a deleted topic."""
+        """Drop cached readers and mappings of a deleted topic: files of the same names may be made again."""
         for key in [key for key in self._queues if key[0] == topic]:
             del self._queues[key]
+        for folder in (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE):
+            self.cache.forget_folder(f"{self._root}/{folder}/{topic}")
 
     def max_offset(self, topic: str, queue_id: int, readable_offset: int) -> int:
         """Return the offset behind the last readable message, 0 for an unknown queue."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from ringmq.broker.store_view import StoreView
+from ringmq.store import layout
 from ringmq.store.message_store import MessageStore
 from tests.archives import extract_all
 from tests.store.golden_stores import basic_config
@@ -90,3 +91,22 @@ def test_a_deleted_topic_leaves_no_queue(tmp_path: Path) -> None:
     view.delete_topic("T")
     view.delete_topic("..")
     assert view.topics_on_disk() == {"U"}
+
+
+def test_a_topic_made_again_shows_nothing_of_the_one_before(tmp_path: Path) -> None:
+    config = basic_config(tmp_path)
+    view = StoreView(FakePlane(1 << 40), MessageStore(config))
+    for folder, unit in (
+        (layout.CONSUME_QUEUE, layout.CONSUME_QUEUE_UNIT),
+        (layout.BATCH_CONSUME_QUEUE, layout.BATCH_UNIT),
+    ):
+        is_batch = folder == layout.BATCH_CONSUME_QUEUE
+        size = config.batch_consume_queue_file_bytes if is_batch else config.consume_queue_file_bytes
+        for places in ([(0, 50), (50, 60), (110, 70)], [(200, 40)]):
+            path = tmp_path / folder / "T" / "0" / f"{0:020d}"
+            path.parent.mkdir(parents=True)
+            rest = [(0, 0, base, 1, 0, 0) if is_batch else (0,) for base in range(len(places))]
+            units = [unit.pack(*place, *more) for place, more in zip(places, rest, strict=True)]
+            path.write_bytes(b"".join(units).ljust(size, b"\0"))
+            assert view.queue_units("T", 0, 0, 5) == [(*place, 0) for place in places]
+            view.delete_topic("T")
