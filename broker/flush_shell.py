@@ -3,11 +3,13 @@
 Files are made and deleted on a thread of their own, because making 1 GiB of blocks must not hold up a group commit.
 """
 
+import contextlib
 import errno
 import os
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,18 @@ class FlushShell:
     # -- helper thread -------------------------------------------------------------------------------------
 
     def _house_keeping(self) -> None:
+        """Nobody would miss a thread that has ended, until the log is full: the worker ends with it and comes anew."""
+        try:
+            self._keep_house()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                traceback.print_exc()
+                sys.stderr.flush()
+        else:
+            return
+        os._exit(1)  # from a thread, and whatever the main thread is doing: as a kill, which flush survives
+
+    def _keep_house(self) -> None:
         clean_due = time.monotonic() + self._clean_every_s
         while not self._closing:
             self._work.wait(timeout=min(self._clean_every_s, 1.0))

@@ -1,6 +1,8 @@
 """What the flush worker's shell decides, and what is left behind a failed sync of queues."""
 
 import errno
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,3 +58,22 @@ def test_a_stop_is_clean_only_when_the_last_sync_of_queues_was(tmp_path: Path, f
     assert status == (EXIT_UNCLEAN_STOP if fault else EXIT_CLEAN)
     assert markers.has_abort(tmp_path) == bool(fault)
     assert (markers.failed_cause(tmp_path) or "").startswith("fsync of a consume queue" if fault else "")
+
+
+def test_house_keeping_that_fails_ends_the_worker() -> None:
+    """Its thread alone would end unseen, and no log file would be made any more: the supervisor starts flush again."""
+    script = """if True:
+        import threading, time
+        from ringmq.broker.flush_shell import FlushShell
+        def clean():
+            raise ValueError("a surprise")
+        shell = FlushShell.__new__(FlushShell)
+        shell._clean_every_s, shell._closing, shell._work = 0.0, False, threading.Event()
+        shell._make_next_segment, shell._clean = lambda: True, clean
+        thread = threading.Thread(target=shell._house_keeping)
+        thread.start()
+        thread.join(60)
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "ValueError: a surprise" in done.stderr and "_house_keeping" in done.stderr
