@@ -74,16 +74,25 @@ def _units_in_file(path: str, first_offset: int) -> tuple[int, Unit | None]:
         os.close(descriptor)
 
 
+def _fillers(units: memoryview) -> int:
+    """Return the number of leading fillers: they stand for offsets without a record, so for no place in the log."""
+    return int(lib.rmq_cq_fillers(ffi.from_buffer(units), len(units) // UNIT_BYTES))
+
+
 def _unit_place(mapped: mmap.mmap, number: int) -> int:
-    """Return where the record of a unit lies: a filler in front of everything, an unwritten unit behind it."""
+    """Return where the record of a unit lies: a filler where the next unit does, an unwritten unit behind all."""
     commit_log_offset, size = _PLACE.unpack_from(mapped, number * UNIT_BYTES)
-    if commit_log_offset < 0 or size <= 0:
-        return _UNWRITTEN
-    return -1 if size == layout.FILLER_SIZE and commit_log_offset == 0 else int(commit_log_offset)
+    if size == layout.FILLER_SIZE and commit_log_offset == 0:
+        number += _fillers(memoryview(mapped)[number * UNIT_BYTES :])
+        if number >= len(mapped) // UNIT_BYTES:
+            return _UNWRITTEN
+        commit_log_offset, size = _PLACE.unpack_from(mapped, number * UNIT_BYTES)
+    return _UNWRITTEN if commit_log_offset < 0 or size <= 0 else int(commit_log_offset)
 
 
 def _first_unit_at(mapped: mmap.mmap, low: int, border: int) -> int:
-    """Return the number of the first unit from `low` on whose record begins at `border` or behind."""
+    """Return the number of the first unit from `low` on whose record begins at `border` or behind, or of a filler
+    before it."""
     count = len(mapped) // UNIT_BYTES
     high, step = low, 1
     while high < count and _unit_place(mapped, high) < border:
@@ -147,12 +156,28 @@ class ConsumeQueue:
         oldest = self._first_unit() if first < max_offset else None
         if oldest is not None and oldest.commit_log_offset >= log_min_offset and not self._is_filler(oldest):
             return first
+        low, high, found = first, max_offset, max_offset
+        while low < high:
+            middle = (low + high) // 2
+            number = self._next_unit(middle, high)
+            unit = self.unit(number) if number < high else None
+            if number < high and (unit is None or unit.commit_log_offset < log_min_offset):
+                low = number + 1
+            else:
+                found, high = number if number < high else found, middle
+        return found
 
-        def is_behind(index: int) -> bool:
-            unit = self.unit(index)
-            return unit is not None and unit.commit_log_offset >= log_min_offset and not self._is_filler(unit)
-
-        return first_index(min(first, max_offset), max_offset, is_behind)
+    def _next_unit(self, queue_offset: int, end: int) -> int:
+        """Return the first offset from `queue_offset` on whose unit is no filler, at most `end`."""
+        while queue_offset < end:
+            rest = self.files.rest(queue_offset * UNIT_BYTES, end * UNIT_BYTES)
+            if rest is None:
+                break  # the file is gone
+            fillers = _fillers(rest)
+            queue_offset += fillers
+            if fillers < len(rest) // UNIT_BYTES or not fillers:
+                break
+        return queue_offset
 
     def offsets_at(self, borders: Sequence[int]) -> list[int]:
         """Return for ascending commit log offsets the queue offset of the first unit that begins there or behind.
@@ -172,13 +197,15 @@ class ConsumeQueue:
             first = starts[at] // UNIT_BYTES
             # a file that retention took held what lies in front of everything
             low = _first_unit_at(mapping[1], low, border) if mapping else self.files.file_bytes // UNIT_BYTES
-            found.append(first + low)
+            found.append(self._next_unit(first + low, self.files.end_offset // UNIT_BYTES))
         return found
 
     def _first_place(self, start: int) -> int:
         """Return where the first record of a file lies."""
-        mapping = self.files.find(start)
-        return -1 if mapping is None else _unit_place(mapping[1], 0)
+        if self.files.find(start) is None:
+            return -1
+        unit = self.unit(self._next_unit(start // UNIT_BYTES, self.files.end_offset // UNIT_BYTES))
+        return _UNWRITTEN if unit is None else unit.commit_log_offset
 
     def units(self, from_offset: int, max_offset: int) -> Iterator[Unit]:
         """Yield units from `from_offset` up to `max_offset`, file by file; stops at an unwritten one."""

@@ -46,6 +46,10 @@ int64_t rmq_cq_valid_units(const uint8_t *at, size_t count, int64_t *end_offset)
 /* Number of leading units that are valid and begin below `commit_log_offset` (stock's truncation rule). */
 int64_t rmq_cq_units_below(const uint8_t *at, size_t count, int64_t commit_log_offset);
 
+/* Number of leading filler units. They stand for offsets without a record, so a search by place in the log steps over
+ * them to the next unit. */
+int64_t rmq_cq_fillers(const uint8_t *at, size_t count);
+
 void rmq_cq_batch_encode(uint8_t *to, const struct rmq_cq_batch_unit *unit);
 int rmq_cq_batch_decode(const uint8_t *at, struct rmq_cq_batch_unit *out);
 /* cdef-end */

@@ -258,18 +258,36 @@ int rmq_queue_files_collect(struct rmq_queue_files *f)
 
 /* --- cleaning --------------------------------------------------------------------------------------------- */
 
-static int read_unit(const char *path, uint64_t at, struct rmq_cq_unit *unit)
+static int open_old(char *path, int length, uint64_t start)
 {
-    uint8_t bytes[RMQ_CQ_UNIT_BYTES];
+    append_name(path, length, start);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    ssize_t n = pread(fd, bytes, sizeof bytes, (off_t)at);
-    int rc = n == (ssize_t)sizeof bytes ? 0 : n < 0 ? -errno : -EINVAL;
-    close(fd);
-    if (!rc)
-        rmq_cq_decode(bytes, unit);
-    return rc;
+    return fd < 0 ? -errno : fd;
+}
+
+static int read_units(int fd, uint64_t number, uint64_t count, uint8_t *units)
+{
+    ssize_t n = pread(fd, units, count * RMQ_CQ_UNIT_BYTES, (off_t)(number * RMQ_CQ_UNIT_BYTES));
+    return n == (ssize_t)(count * RMQ_CQ_UNIT_BYTES) ? 0 : n < 0 ? -errno : -EINVAL;
+}
+
+/* The first unit of the file in [*number, end) that is no filler; *number = end when there is none. 0 or -errno. */
+static int behind_fillers(int fd, uint64_t *number, uint64_t end, struct rmq_cq_unit *unit)
+{
+    uint8_t units[FILL_UNITS * RMQ_CQ_UNIT_BYTES];
+    while (*number < end) {
+        uint64_t count = end - *number < FILL_UNITS ? end - *number : FILL_UNITS;
+        int rc = read_units(fd, *number, count, units);
+        if (rc < 0)
+            return rc;
+        uint64_t fillers = (uint64_t)rmq_cq_fillers(units, count);
+        *number += fillers;
+        if (fillers < count) {
+            rmq_cq_decode(units + fillers * RMQ_CQ_UNIT_BYTES, unit);
+            return 0;
+        }
+    }
+    return 0;
 }
 
 /* Start of the oldest file, UINT64_MAX when there is none, or -errno in *error. */
@@ -291,26 +309,35 @@ static uint64_t oldest_file(const char *folder, int *error)
     return oldest;
 }
 
-/* First unit from `low` on, in the file of `low`, whose record begins at or behind `min`; the file's end or `max` when none. */
-static int first_unit_at(struct rmq_queue_files *f, char *path, int length, uint64_t low, uint64_t max, uint64_t min,
-                         uint64_t *found)
+/* First unit of the file in [low, high) whose record begins at or behind `min`, `high` when there is none; or -errno. */
+static int64_t first_unit_at(int fd, uint64_t low, uint64_t high, uint64_t min)
 {
-    uint64_t start = rmq_queue_files_file_start(f, low), high = start + f->file_bytes / RMQ_CQ_UNIT_BYTES;
-    append_name(path, length, start * RMQ_CQ_UNIT_BYTES);
-    high = high < max ? high : max;
+    uint64_t found = high;
     while (low < high) {
         struct rmq_cq_unit unit;
-        uint64_t middle = low + (high - low) / 2;
-        int rc = read_unit(path, (middle - start) * RMQ_CQ_UNIT_BYTES, &unit);
+        uint64_t middle = low + (high - low) / 2, number = middle;
+        int rc = behind_fillers(fd, &number, high, &unit);
         if (rc < 0)
             return rc;
-        if ((uint64_t)unit.commit_log_offset < min)
-            low = middle + 1;
-        else
+        if (number < high && (uint64_t)unit.commit_log_offset < min) {
+            low = number + 1;
+        } else {
+            found = number < high ? number : found;
             high = middle;
+        }
     }
-    *found = low;
-    return 0;
+    return (int64_t)found;
+}
+
+/* The same for the file that begins at byte `start` of the queue. */
+static int64_t first_unit_of_file(char *path, int length, uint64_t start, uint64_t low, uint64_t high, uint64_t min)
+{
+    int fd = open_old(path, length, start);
+    if (fd < 0)
+        return fd;
+    int64_t found = first_unit_at(fd, low, high, min);
+    close(fd);
+    return found;
 }
 
 int rmq_queue_files_clean(struct rmq_queue_files *f, uint32_t slot, uint64_t min)
@@ -329,24 +356,23 @@ int rmq_queue_files_clean(struct rmq_queue_files *f, uint32_t slot, uint64_t min
     if (rc < 0 || start == UINT64_MAX)
         return rc;
     for (; start + f->file_bytes < max * RMQ_CQ_UNIT_BYTES; start += f->file_bytes) { /* never the newest */
-        struct rmq_cq_unit last;
-        append_name(path, length, start);
-        rc = read_unit(path, f->file_bytes - RMQ_CQ_UNIT_BYTES, &last);
-        if (rc < 0)
-            return rc;
-        if ((uint64_t)last.commit_log_offset >= min)
+        int64_t found = first_unit_of_file(path, length, start, 0, units, min);
+        if (found < 0)
+            return (int)found;
+        if ((uint64_t)found < units)
             break;
         if (unlink(path) < 0)
             return -errno;
         deleted++;
     }
     low = low > start / RMQ_CQ_UNIT_BYTES ? low : start / RMQ_CQ_UNIT_BYTES;
-    for (uint64_t end = 0; low < max; low = end) {
-        end = rmq_queue_files_file_start(f, low) + units;
-        rc = first_unit_at(f, path, length, low, max, min, &low);
-        if (rc < 0)
-            return rc;
-        if (low < end)
+    while (low < max) {
+        uint64_t first = rmq_queue_files_file_start(f, low), end = max - first < units ? max - first : units;
+        int64_t found = first_unit_of_file(path, length, first * RMQ_CQ_UNIT_BYTES, low - first, end, min);
+        if (found < 0)
+            return (int)found;
+        low = first + (uint64_t)found;
+        if ((uint64_t)found < end)
             break;
     }
     if (low > queue->min_offset)
