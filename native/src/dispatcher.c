@@ -205,6 +205,7 @@ static int64_t step(struct rmq_dispatcher *d)
     int64_t bytes = rmq_dispatch_read(d, end);
     int rc = bytes < 0 ? (int)bytes : rmq_dispatch_write_units(d);
     if (rc < 0) {
+        rmq_index_files_replay(&d->index);
         rmq_dispatch_forget(d);
         set_fault(d, rc);
         return 0;

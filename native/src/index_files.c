@@ -160,11 +160,9 @@ static int attach_newest(struct rmq_index_files *f)
         return rc;
     struct rmq_index_header header;
     rmq_index_header_get(&f->current.index, &header);
-    if (header.next_number <= 1 && f->previous.index.base) {
+    if (header.next_number <= 1 && f->previous.index.base)
         rmq_index_prefill(&f->current.index, &f->previous.index);
-        rmq_index_header_get(&f->current.index, &header);
-    }
-    f->replay_end = header.end_offset;
+    rmq_index_files_replay(f);
     return 0;
 }
 
@@ -215,6 +213,15 @@ int rmq_index_files_put(struct rmq_index_files *f, int32_t key_hash, int64_t com
     }
     f->dirty |= rc > 0;
     return rc;
+}
+
+void rmq_index_files_replay(struct rmq_index_files *f)
+{
+    struct rmq_index_header header;
+    if (!f->current.index.base)
+        return;
+    rmq_index_header_get(&f->current.index, &header);
+    f->replay_end = header.end_offset;
 }
 
 int rmq_index_files_put_record(struct rmq_index_files *f, const uint8_t *topic, size_t topic_length,

@@ -1,6 +1,8 @@
-/* Preloaded by test_recorded_syncs.py: each sync adds a line "call inode" to the file that RECORDED_SYNCS names. */
+/* A disk for tests, preloaded by test_preloaded_disk.py. Each sync adds a line "call inode" to the file that RECORDED_SYNCS
+ * names; while the file that FULL_DISK names exists, pwrite finds no room. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,21 @@ static int recorded(const char *call, int fd)
     if (to >= 0)
         close(to);
     return result;
+}
+
+static int is_full(void)
+{
+    const char *path = getenv("FULL_DISK");
+    return path && !access(path, F_OK);
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at)
+{
+    if (is_full()) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return ((ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite"))(fd, bytes, count, at);
 }
 
 int fsync(int fd) { return recorded("fsync", fd); }

@@ -1,14 +1,16 @@
-"""What is synced, and when: test_recorded_syncs.py runs these with syncs recorded."""
+"""What is synced, and what a full disk leaves behind: test_preloaded_disk.py runs these with its library loaded."""
 
+import errno
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from plane_kit import Kit, die_with_parent
 
 from ringmq.native import ffi, lib
-from tests.native.test_dispatcher import drain, produce
+from tests.native.test_dispatcher import drain, entries_in_index, produce
 
 
 def syncs() -> list[list[str]]:
@@ -61,3 +63,21 @@ def test_a_clean_stop_syncs_what_a_dead_dispatch_has_written(kit: Kit) -> None:
     with kit.dispatcher():
         pass
     assert "syncfs" in [call for call, _ in syncs()[before:]]
+
+
+def test_a_full_disk_doubles_no_key(kit: Kit) -> None:
+    """The keys are in before the units: those of the last record are met again with each new attempt."""
+    topic, full = kit.topic(b"T"), Path(os.environ["FULL_DISK"])
+    produce(kit, topic, 3)
+    full.touch()
+    with kit.dispatcher() as dispatch:
+        while not kit.marks.dispatch_fault:
+            dispatch()
+        assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == (lib.RMQ_FAULT_QUEUE_IO, errno.ENOSPC)
+        assert len(entries_in_index(kit)) == 3 * 3
+        full.unlink()
+        while kit.marks.dispatched_offset < kit.marks.append_offset:
+            dispatch()
+    assert kit.queue(topic, 0).max_offset == 3
+    assert set(Counter(entries_in_index(kit)).values()) == {1}
+    assert len(entries_in_index(kit)) == 3 * 3
