@@ -1,7 +1,7 @@
 """BatchConsumeQueues (topics with queue.type=BatchCQ): one 46-byte unit per record of one or more messages.
 
 Queue offsets count messages: a unit covers [base offset, base offset + batch size). Lookup is a binary search on
-the base offset. Read, recovered and served; new ones are not written yet.
+the base offset. This side reads and recovers; dispatch writes them (`native/src/batch_queues.c`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -43,7 +43,7 @@ void rmq_flusher_close(struct rmq_flusher *flusher);
 
 /* The three below may be called by another thread of the flush worker while run is running. */
 void rmq_flusher_state(struct rmq_flusher *flusher, struct rmq_flush_state *out);
-/* Sets or clears (RMQ_FAULT_NONE) DISK_FULL, CREATE_FILE, SHUTDOWN. 0, or -EBUSY when FSYNC is set: that one stays. */
+/* Sets or clears (RMQ_FAULT_NONE) DISK_FULL or CREATE_FILE. 0, or -EBUSY when FSYNC is set: that one stays. */
 int rmq_flusher_set_fault(struct rmq_flusher *flusher, uint32_t fault, int32_t fault_errno);
 /* After deleting old files: the log begins here now. Never goes back. */
 void rmq_flusher_set_min_offset(struct rmq_flusher *flusher, uint64_t min_offset);

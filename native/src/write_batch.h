@@ -45,7 +45,8 @@ struct rmq_writer {
     int segment_late;
     int64_t waiting_since_ms;
 
-    uint64_t appended;              /* bytes of this batch; the next six too */
+    /* of this batch: bytes appended, messages, requests refused, too_few_replicas, stale, parked, files rolled into */
+    uint64_t appended;
     uint64_t messages, refused, too_few_replicas, stale;
     uint32_t parked, rolled;
     uint8_t answered[RMQ_PRODUCERS_MAX];
