@@ -126,6 +126,7 @@ def make_log_file(config: StoreConfig, start: int) -> None:
     code = code or lib.rmq_segment_create(os.fsencode(config.root), os.fsencode(directory), start, size)
     if code < 0:
         raise OSError(-code, f"the log file of {size} bytes cannot be made: {os.strerror(-code)}", str(directory))
+    markers.sync_directory(directory)
 
 
 def _now_ms(now_ms: int | None) -> int:

@@ -25,6 +25,7 @@ enum {
 struct open_file {
     uint64_t number; /* segment number + 1, 0 = free */
     int fd;
+    int named;       /* the folder has been synced since the file was opened: its name is on disk */
 };
 
 struct rmq_flusher {
@@ -76,9 +77,11 @@ void rmq_flusher_set_min_offset(struct rmq_flusher *f, uint64_t min_offset)
 
 /* --- files ---------------------------------------------------------------------------------------------- */
 
+static struct open_file *place_of(struct rmq_flusher *f, uint64_t number) { return &f->files[number % SYNCS_AT_ONCE]; }
+
 static int file_of(struct rmq_flusher *f, uint64_t number)
 {
-    struct open_file *file = &f->files[number % SYNCS_AT_ONCE];
+    struct open_file *file = place_of(f, number);
     char path[PATH_MAX];
     if (file->number == number + 1)
         return file->fd;
@@ -93,6 +96,7 @@ static int file_of(struct rmq_flusher *f, uint64_t number)
     if (file->fd < 0)
         return -errno;
     file->number = number + 1;
+    file->named = 0;
     return file->fd;
 }
 
@@ -126,7 +130,7 @@ static void redirty(struct rmq_flusher *f)
 {
     uint64_t bytes = f->header->settings.segment_bytes;
     uint64_t append = rmq_load(&f->marks->append_offset), at = f->marks->flushed_offset;
-    int rc = rmq_folder_sync(f->header->settings.commit_log_path); /* it may have made a file and died before this */
+    int rc = 0;
     while (at < append && !rc) {
         uint64_t number = at / bytes, end = (number + 1) * bytes < append ? (number + 1) * bytes : append;
         rc = redirty_segment(f, number, at, end);
@@ -138,11 +142,11 @@ static void redirty(struct rmq_flusher *f)
 
 /* --- sync ----------------------------------------------------------------------------------------------- */
 
-/* Test build: the switch stalls (s) or fails (f) the sync. */
-static int test_switch(struct rmq_flusher *f, int result)
+/* Test build: the switch stalls (s) or fails (f) the sync, or fails one of the folder (n). */
+static int test_switch(struct rmq_flusher *f, int result, int with_folder)
 {
-    for (char letter; (letter = rmq_sync_switch()) == 's' || letter == 'f';) {
-        if (letter == 'f')
+    for (char letter; (letter = rmq_sync_switch()) == 's' || letter == 'f' || (letter == 'n' && with_folder);) {
+        if (letter != 's')
             return -EIO;
         rmq_completer_run(&f->completer);
         rmq_store_relaxed(&f->role->progress, f->role->progress + 1);
@@ -198,23 +202,43 @@ static int next_synced(struct rmq_flusher *f, struct io_uring_cqe **cqe)
     return -ETIME;
 }
 
-/* Syncs up to SYNCS_AT_ONCE files and returns the first error; goes on answering while it waits.
- * The second kind of error is the caller's to report as fatal: the ring itself is broken. */
-static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int *fatal)
+static void put_sync(struct rmq_flusher *f, int fd, unsigned flags)
+{
+    struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
+    io_uring_prep_fsync(sqe, fd, flags);
+    io_uring_sqe_set_data64(sqe, SYNC);
+}
+
+/* Submits syncs of the files, and of their folder while the name of one may not be on disk (`*folder`, -1 = none).
+ * The number of syncs; the first file that cannot be opened is the error of *result. */
+static unsigned put_syncs(struct rmq_flusher *f, uint64_t first, uint64_t last, int *folder, int *result)
 {
     unsigned waiting = 0;
-    int result = 0;
+    int named = 1;
     for (uint64_t number = first; number <= last; number++) {
         int fd = file_of(f, number);
         if (fd < 0) {
-            result = fd;
+            *result = fd;
             continue;
         }
-        struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
-        io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
-        io_uring_sqe_set_data64(sqe, SYNC);
+        named = named && place_of(f, number)->named;
+        put_sync(f, fd, IORING_FSYNC_DATASYNC);
         waiting++;
     }
+    if (named)
+        return waiting;
+    *folder = open(f->header->settings.commit_log_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*folder < 0) {
+        *result = -errno;
+        return waiting;
+    }
+    put_sync(f, *folder, 0);
+    return waiting + 1;
+}
+
+/* Waits for that many syncs and returns the first error; goes on answering meanwhile. */
+static int await_syncs(struct rmq_flusher *f, unsigned waiting, int result, int *fatal)
+{
     int rc = waiting ? io_uring_submit(&f->ring) : 0;
     if (rc < 0 || (unsigned)rc != waiting) {
         *fatal = rc < 0 ? rc : -EIO;
@@ -237,7 +261,23 @@ static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int 
         io_uring_cqe_seen(&f->ring, cqe);
         waiting--;
     }
-    return test_switch(f, result);
+    return result;
+}
+
+/* Syncs up to SYNCS_AT_ONCE files, and their names, and returns the first error.
+ * The second kind of error is the caller's to report as fatal: the ring itself is broken. */
+static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int *fatal)
+{
+    int folder = -1, result = 0;
+    unsigned waiting = put_syncs(f, first, last, &folder, &result);
+    result = await_syncs(f, waiting, result, fatal);
+    if (!*fatal)
+        result = test_switch(f, result, folder >= 0);
+    if (folder >= 0)
+        close(folder);
+    for (uint64_t number = first; number <= last && !*fatal && !result; number++)
+        place_of(f, number)->named = 1;
+    return result;
 }
 
 /* Store time of the newest batch whose end the append position has passed; 0 = cannot tell now. */

@@ -16,16 +16,6 @@ static int path_join(char *to, const char *directory, uint64_t offset)
     return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-int rmq_folder_sync(const char *folder)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    int rc = fsync(fd) < 0 ? -errno : 0;
-    close(fd);
-    return rc;
-}
-
 int rmq_folder_make(const char *folder)
 {
     char path[PATH_MAX];
@@ -106,8 +96,6 @@ int rmq_file_create(const char *temporary, const char *final, uint64_t bytes, in
     rc = create_nameless(folder, final, bytes, durable);
     if (rc == -EOPNOTSUPP)
         rc = create_and_rename(temporary, final, bytes, durable);
-    if (!rc && durable && (rc = rmq_folder_sync(folder)) < 0)
-        unlink(final); /* a name that may not last must not be found */
     return rc;
 }
 

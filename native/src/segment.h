@@ -17,8 +17,9 @@ struct rmq_segment {
     uint64_t bytes;
 };
 
-/* Makes <directory>/<offset as 20 digits>, all zero, full length, every block allocated; returns when file and name are
- * on disk. `root` (the store root) takes the temporary file; a folder inside `directory` does when it lies on another
+/* Makes <directory>/<offset as 20 digits>, all zero, full length, every block allocated; returns when the file is on
+ * disk. The appender may have it from the moment it has its name, so it is never taken away again. Its name is on disk
+ * when the folder has been synced: flush does that together with the file's first sync. `root` (the store root) takes the temporary file; a folder inside `directory` does when it lies on another
  * file system. 0 (also when it is there already), -ENOSPC, -EDQUOT or another -errno. Any thread may call it. */
 int rmq_segment_create(const char *root, const char *directory, uint64_t offset, uint64_t bytes);
 
@@ -33,8 +34,6 @@ void rmq_segment_unmap(struct rmq_segment *segment);
 /* Generic half of the above, also for index files: `temporary` is used where a file cannot be made without a name; with
  * durable = 0 nothing is synced. */
 int rmq_file_create(const char *temporary, const char *final, uint64_t bytes, int durable);
-/* fsync of a folder. 0 or -errno. */
-int rmq_folder_sync(const char *folder);
 /* mkdir -p. 0 or -errno. */
 int rmq_folder_make(const char *folder);
 /* cdef-end */

@@ -3,6 +3,7 @@
 Every call that could meet a crash point happens in a forked child, so that the parent never reads the switch.
 """
 
+import errno
 import os
 import random
 import re
@@ -305,6 +306,40 @@ def test_failed_sync_stays_after_a_crash(tmp_path: Path, monkeypatch: pytest.Mon
     load.collect()
     parked = [c for answers in load.answers.values() for c in answers if c.code]
     assert parked and {(c.code, c.cause, c.cause_errno) for c in parked} == {(14, lib.RMQ_FAULT_FSYNC, 5)}
+
+
+def test_a_name_that_cannot_be_synced_is_a_fault_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The appender has the file from the moment it has a name: taken away, what goes there would be nowhere."""
+    kit = Kit(tmp_path / "store")
+    topic, switch = kit.topic(b"T"), tmp_path / "switch"
+    monkeypatch.setenv("RINGMQ_SYNC_SWITCH", str(switch))
+
+    def put(write: Callable[[], int]) -> None:
+        kit.request(topic, 0, b"x" * 30_000)
+        write()
+
+    def roll() -> None:
+        with kit.writer() as write, kit.flusher() as flush:
+            put(write)
+            while kit.marks.flushed_offset < kit.marks.append_offset:
+                flush(SLICE_NS)
+            synced = kit.marks.flushed_offset
+            switch.write_text("names fail")
+            kit.create_segment(65536)
+            for _ in range(2):
+                put(write)
+            assert kit.marks.append_offset > 65536
+            while not kit.marks.store_fault:
+                flush(SLICE_NS)
+            switch.unlink()
+            put(write)
+            flush(SLICE_NS)
+            assert kit.marks.flushed_offset == synced
+
+    assert not in_child(roll)
+    assert (kit.marks.store_fault, kit.marks.store_fault_errno) == (lib.RMQ_FAULT_FSYNC, errno.EIO)
+    assert [answer.code for answer in kit.completions()] == [0, 0, 0, 14]
+    assert len(kit.records()) == 3, "what was acknowledged is in files that can be found"
 
 
 def test_replicas_that_go_are_told_while_the_disk_is_stalled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

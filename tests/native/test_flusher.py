@@ -78,8 +78,10 @@ def test_a_successor_writes_again_what_its_predecessor_may_have_lost(kit: Kit) -
     assert not kit.marks.store_fault
 
 
-def test_a_log_folder_that_cannot_be_synced_is_a_fault(kit: Kit) -> None:
-    """A predecessor may have made a file and died before it synced the name."""
+def test_a_log_that_cannot_be_made_sure_of_is_a_fault(kit: Kit) -> None:
+    kit.request(kit.topic(b"T"), 0, b"x")
+    with kit.writer() as write:
+        write()
     kit.header.settings.commit_log_path = str(kit.root / "gone").encode()
     with kit.flusher():
         assert (kit.marks.store_fault, kit.marks.store_fault_errno) == (lib.RMQ_FAULT_FSYNC, errno.ENOENT)
