@@ -170,7 +170,11 @@ def _mode(root: Path, trust_boot: bool, reasons: list[str]) -> str:
 
 
 def _drop_caches(config: StoreConfig) -> None:
-    """Forget cached pages: after a failed fsync they look clean though the disk never got them."""
+    """Forget cached pages: after a failed fsync they look clean though the disk never got them.
+
+    The file system as a whole still has that failure to tell, and dispatch would meet it in its first sync round.
+    """
+    lib.rmq_file_system_sync(os.fsencode(config.root))
     folders = (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE, layout.INDEX)
     for directory in (*config.commit_log_directories, *(config.root / name for name in folders)):
         for path in directory.rglob("*"):

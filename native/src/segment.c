@@ -16,6 +16,16 @@ static int path_join(char *to, const char *directory, uint64_t offset)
     return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
+int rmq_file_system_sync(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    int rc = syncfs(fd) < 0 ? -errno : 0;
+    close(fd);
+    return rc;
+}
+
 int rmq_folder_make(const char *folder)
 {
     char path[PATH_MAX];

@@ -10,6 +10,9 @@ import pytest
 from plane_kit import Kit, die_with_parent
 
 from ringmq.native import ffi, lib
+from ringmq.store import markers
+from ringmq.store.config import StoreConfig
+from ringmq.store.recovery import recover
 from tests.native.test_dispatcher import drain, entries_in_index, produce
 
 
@@ -81,3 +84,14 @@ def test_a_full_disk_doubles_no_key(kit: Kit) -> None:
     assert kit.queue(topic, 0).max_offset == 3
     assert set(Counter(entries_in_index(kit)).values()) == {1}
     assert len(entries_in_index(kit)) == 3 * 3
+
+
+def test_recovery_hears_the_end_of_a_failed_sync(tmp_path: Path) -> None:
+    """Or the file system would tell it to the next dispatch, and the restart that it asks for would not be enough."""
+    markers.write_failed_marker(tmp_path, "fdatasync: EIO")
+    before = len(syncs())
+    recover(StoreConfig.from_properties(tmp_path, {}))
+    assert ["syncfs", str(tmp_path.stat().st_ino)] in syncs()[before:]
+    before = len(syncs())
+    recover(StoreConfig.from_properties(tmp_path, {}))
+    assert "syncfs" not in [call for call, _ in syncs()[before:]], "the next one has nothing to hear"
