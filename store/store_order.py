@@ -18,6 +18,7 @@ from pathlib import Path
 from ringmq.store import layout, markers
 from ringmq.store.adoption import AdoptionError, ReadChunk, adopt
 from ringmq.store.config import StoreConfig
+from ringmq.store.recovery import recover
 from ringmq.store.salvage import SalvageError, cut, rebase
 from ringmq.store.write_hold import forget_adopted
 
@@ -75,8 +76,8 @@ def perform(config: StoreConfig, open_source: OpenSource) -> list[str]:
     """Do what the order says, if there is one, and take it away; lines for the operator.
 
     The caller has the store's lock and recovers it afterwards. A log that cannot be taken over to its end is taken over
-    as far as it goes, and writes stay held for the slave that has the rest. SalvageError, ConfigFileError and OSError
-    leave the order for the next start.
+    as far as it goes, and writes stay held for the slave that has the rest. SalvageError, StoreLoadError,
+    ConfigFileError and OSError leave the order for the next start.
     """
     root = config.root
     order = read_order(root)
@@ -88,7 +89,10 @@ def perform(config: StoreConfig, open_source: OpenSource) -> list[str]:
     elif not order.is_cut:
         report = cut(config, order.offset)
         told.append(report.text())
-        order = replace(order, offset=report.end_offset, is_cut=True)
+        end_offset = report.end_offset
+        if order.action == ADOPT:  # queues and index end there, too, before the log goes on with other records
+            end_offset = recover(config).append_offset
+        order = replace(order, offset=end_offset, is_cut=True)
     if order.action == ADOPT:
         write_order(root, order)
         told.append(_adopt(config, order, open_source))

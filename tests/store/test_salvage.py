@@ -293,6 +293,20 @@ def test_an_order_is_performed_once(store: Path, template: MadeStore, action: st
         assert {start for start, _ in salvaged(store)} >= {places(template)[61]}
 
 
+def test_queues_name_the_adopted_log(store: Path, template: MadeStore) -> None:
+    """What they had behind the cut were records of the store's own tail."""
+    diverge(store, template, 61)
+    write_order(store, orders(template)["adopt"])
+    perform(config_of(store), Source(template))
+    markers.write_boot_marker(store)  # as in a restart in place
+    result = recover(config_of(store))
+    assert result.append_offset == template.end
+    assert result.next_offsets == {("Salvaged", 0): 60, ("Salvaged", 1): 60}
+    assert [state.max_offset for _, state in sorted(result.queues.items())] == [31, 30], "dispatch adds the rest"
+    report = verify(MessageStore(config_of(store)), places(template)[61], check_index=False)
+    assert (report.errors, report.records) == (0, 61)
+
+
 def test_an_adoption_without_its_source_leaves_the_common_part(store: Path, template: MadeStore) -> None:
     diverge(store, template, 61)
     write_hold(store, [held_for(template)])
