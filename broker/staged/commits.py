@@ -95,6 +95,8 @@ class StagedCommits:
         self._next_number = 0
         self._commit_log_end = 0
         """End of the last record that is known to be stored."""
+        self._record: tuple[int, ...] = ()
+        """Commit log offset and bytes of the last decision or done record."""
         self._asked: deque[Asked] = deque()
         self._candidate: _Candidate | None = None
         self._in_flight = 0
@@ -166,6 +168,8 @@ class StagedCommits:
 
     def _on_stored(self, event: Stored) -> None:
         self._commit_log_end = max(self._commit_log_end, event.commit_log_end)
+        if not isinstance(event.what, Publish):
+            self._record = event.commit_log_offset, event.commit_log_end - event.commit_log_offset
         match event.what:
             case AppendCommit(record):
                 assert self._candidate is not None
@@ -310,6 +314,7 @@ class StagedCommits:
             if commit_log_end <= log_end:
                 self._last[query_id] = LastBatch(batch_id, commit_log_end)
                 self._commit_log_end = max(self._commit_log_end, commit_log_end)
+        self._record = tuple(map(int, value.get("record", ())[:2]))
         return int(value.get("replayFrom", 0))
 
     def replay(
@@ -317,6 +322,7 @@ class StagedCommits:
     ) -> None:
         """A record of the log, in order."""
         self._commit_log_end = max(self._commit_log_end, commit_log_end)
+        self._record = commit_log_offset, commit_log_end - commit_log_offset
         if isinstance(record, CommitRecord):
             self._opened(number, record, commit_log_offset, commit_log_end)
             return
@@ -350,4 +356,7 @@ class StagedCommits:
         queries = [[query_id, last.batch_id, last.commit_log_end] for query_id, last in self._last.items()]
         self.dirty = False
         replay_from = min(self._open, default=self._next_number)
-        return {"version": 1, "replayFrom": replay_from, "queries": queries}, self._commit_log_end
+        value: dict[str, Any] = {"version": 1, "replayFrom": replay_from, "queries": queries}
+        if self._record:
+            value["record"] = list(self._record)
+        return value, self._commit_log_end

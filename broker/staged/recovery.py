@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ringmq.broker.core import Broker
 from ringmq.broker.staged.commit_records import decode_record
@@ -20,23 +21,46 @@ from ringmq.remoting.errors import RequestError
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
 from ringmq.store import record as records
 from ringmq.store.config_files import ConfigFileError, load_config, persist_text
+from ringmq.store.staged_table import FILE
 
-FILE = "ringmqStagedWrites.json"
 RECORDS_PER_STEP = 64
 SCAN_STEP_BYTES = 32 << 20
 MARKS_PER_STEP = 4096
 
 
-def load_snapshot(root: Path, core: StagedCommits, log_end: int) -> tuple[int, str | None]:
-    """(number of the first record to replay, why the file could not be used). Without a file all there are."""
+def load_snapshot(root: Path, core: StagedCommits, store: StorePort, log_end: int) -> tuple[int, str | None]:
+    """(number of the first record to replay, why the file could not be used). Without a file all there are.
+
+    Of a file that is of another history than the log only that is believed which the log has no more.
+    """
+    rebuilt = f"the table is built again from topic {COMMITS_TOPIC}"
+    core.dirty = True  # written anew even so: an old file might be believed when retention has taken what betrays it
     try:
-        return core.load(load_config(root, FILE), log_end), None
+        value = load_config(root, FILE)
+        min_offset = store.log_state().min_offset
+        if _is_of_this_log(value, store, min_offset, log_end):
+            first, core.dirty = core.load(value, log_end), False
+            return first, None
+        core.load({"queries": value.get("queries", ())}, min_offset)
     except (ConfigFileError, TypeError, ValueError, LookupError) as error:
-        return 0, f"{FILE} cannot be used ({error}), the table is built again from topic {COMMITS_TOPIC}"
+        return 0, f"{FILE} cannot be used ({error}), {rebuilt}"
+    record = value.get("record")
+    return 0, record and f"{FILE}: the log has something else at {record[0]} than when it was written, {rebuilt}"
 
 
-def save_snapshot(root: Path, value: dict[str, object]) -> None:
+def _is_of_this_log(value: dict[str, Any], store: StorePort, min_offset: int, log_end: int) -> bool:
+    """The newest record that the snapshot knows is where it was, or retention has taken it."""
+    if "record" not in value:
+        return False
+    offset, size, crc = map(int, value["record"])
+    return offset < min_offset or (0 < size <= log_end - offset and store.log_crc(offset, size) == crc)
+
+
+def save_snapshot(root: Path, store: StorePort, value: dict[str, Any]) -> None:
     """Write the table. Raises OSError."""
+    if "record" in value:
+        offset, size = value["record"]
+        value = {**value, "record": [offset, size, store.log_crc(offset, size) or 0]}
     persist_text(root, FILE, json.dumps(value, separators=(",", ":")))
 
 

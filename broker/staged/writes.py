@@ -112,7 +112,7 @@ class StagedWrites:
             return
         if int(self._plane.watermarks.flushed_offset) >= self._unsaved[1]:
             self._next_save_ms = now_ms + self._broker.config.flush_consumer_offset_interval
-            save_snapshot(self._root, self._unsaved[0])
+            save_snapshot(self._root, self._broker.store, self._unsaved[0])
             self._unsaved = None
 
     # ---- recovery ----
@@ -136,7 +136,7 @@ class StagedWrites:
             yield False
         while int(self._plane.watermarks.dispatched_offset) < log_end:
             yield False
-        first, problem = load_snapshot(self._root, self._core, log_end)
+        first, problem = load_snapshot(self._root, self._core, self._broker.store, log_end)
         if problem is not None:
             self._tell(problem)
         yield from replay(self._broker, self._plane, self._core, first)

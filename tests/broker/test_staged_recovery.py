@@ -1,13 +1,18 @@
 """Marks of published pieces: found in every log that recovery may meet, each as often as it is there."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from ringmq.broker.staged.commit_records import CommitRecord, Piece, mark_of
 from ringmq.broker.staged.commits import StagedCommits
 from ringmq.broker.staged.events import Publish, Tick
-from ringmq.broker.staged.recovery import SCAN_STEP_BYTES, see_published
+from ringmq.broker.staged.recovery import SCAN_STEP_BYTES, load_snapshot, see_published
 from ringmq.native import ffi, lib
+from ringmq.store.staged_table import FILE
 
 FILE_BYTES = 4096
 PIECES, MESSAGES = 3, 2
@@ -87,3 +92,39 @@ def test_a_blank_that_is_longer_than_a_step_hides_nothing_behind_it() -> None:
     first, records = encode(0, 0), published(file_bytes)
     files = {0: first + blank(file_bytes - len(first)), file_bytes: records.ljust(FILE_BYTES, b"\0")}
     assert left(files, file_bytes + len(records), file_bytes) == []
+
+
+END = 1000
+RECORD = [500, 40, 7]
+
+
+def loaded(root: Path, crc: int | None = 7, min_offset: int = 0, **changed: Any) -> tuple[int, str, list[str]]:
+    """(first record to replay, what is told, queries that are believed) of a table, where the log has `crc`."""
+    value = {"replayFrom": 4, "record": RECORD, "queries": [["old", 1, 100], ["new", 2, 540]], **changed}
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / FILE).write_text(json.dumps({name: part for name, part in value.items() if part is not None}))
+    store = SimpleNamespace(
+        log_state=lambda: SimpleNamespace(min_offset=min_offset),
+        log_crc=lambda offset, size: crc if [offset, size] == RECORD[:2] else None,
+    )
+    core = StagedCommits()
+    first, told = load_snapshot(root, core, cast(Any, store), END)
+    assert core.dirty == (first == 0)
+    return first, told or "", [entry[0] for entry in core.snapshot()[0]["queries"]]
+
+
+def test_a_table_is_believed_where_the_log_has_its_newest_record(tmp_path: Path) -> None:
+    assert loaded(tmp_path) == (4, "", ["old", "new"])
+    assert loaded(tmp_path, crc=None, min_offset=501) == (4, "", ["old", "new"]), "retention has taken it"
+
+
+@pytest.mark.parametrize("record", [RECORD, [500, 501, 7], [990, 40, 7], None])
+def test_a_table_of_another_history_is_built_again(tmp_path: Path, record: list[int] | None) -> None:
+    first, told, queries = loaded(tmp_path, crc=8, min_offset=100, record=record)
+    assert (first, queries) == (0, ["old"]), "what the log has no more stays"
+    assert ("built again" in told) == (record is not None)
+
+
+@pytest.mark.parametrize("record", [7, [1, 2], ["x", 2, 3], {}])
+def test_a_table_with_a_malformed_record_is_built_again(tmp_path: Path, record: Any) -> None:
+    assert "cannot be used" in loaded(tmp_path, record=record)[1]

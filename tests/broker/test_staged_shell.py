@@ -64,7 +64,9 @@ def shell(core: Core, root: Path, flushed_offset: int = 100) -> StagedWrites:
     config = SimpleNamespace(
         broker_role="ASYNC_MASTER", store_path_root_dir=str(root), flush_consumer_offset_interval=5000
     )
-    broker = SimpleNamespace(config=config, staged_commits=core, staged_asked=deque(), topics={COMMITS_TOPIC})
+    broker = SimpleNamespace(
+        config=config, staged_commits=core, staged_asked=deque(), topics={COMMITS_TOPIC}, store=None
+    )
     return StagedWrites(cast(Any, plane), cast(Any, broker), print)
 
 
@@ -86,7 +88,7 @@ def test_a_decision_without_room_is_to_be_asked_for_again(
 def test_a_table_that_could_not_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved, failures = list[Any](), [OSError("the disk is full")]
 
-    def save(root: Path, value: Any) -> None:
+    def save(root: Path, store: Any, value: Any) -> None:
         if failures:
             raise failures.pop()
         saved.append(value)

@@ -1,9 +1,10 @@
 """Staged writes at a running broker: invisible until committed, once per micro-batch, refused when they are wrong."""
 
 import dataclasses
+import shutil
 import signal
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,14 +20,18 @@ from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting import staged_writes
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC
+from ringmq.store import markers, staged_table
+from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import load_config
+from ringmq.store.recovery import recover
+from ringmq.store.salvage import cut
 from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
+from tests.spark_bridge.made_store import Fields, record_bytes
 from tests.staging import Stager, batch_body, bodies_of, make_topic, messages_of
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
-SNAPSHOT = "ringmqStagedWrites.json"
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +229,7 @@ def test_decisions_outlive_control_and_broker(tmp_path: Path, policy: str) -> No
             wait_until(lambda: broker.worker_pids().get("control", old) != old, "control is started again")
             stager.commit("kept", 0, stager.stage("kept", 0, [("Kept", 1, rows("again"))]))
             stager.commit("kept", 1, stager.stage("kept", 1, [("Kept", 1, rows("one"))]))
-            wait_until(lambda: load_config(store, SNAPSHOT).get("queries"), "the table is saved")
+            wait_until(lambda: load_config(store, staged_table.FILE).get("queries"), "the table is saved")
         assert broker.stop() == 0
     with RunningBroker(store, settings) as broker:
         with Stager(broker) as stager:
@@ -258,15 +263,68 @@ def test_a_table_that_cannot_be_read_is_built_again_from_the_log(tmp_path: Path)
         make_topic(broker.address, "Table")
         with Stager(broker) as stager:
             stager.commit("table", 0, stager.stage("table", 0, [("Table", 0, rows("zero"))]))
-        wait_until(lambda: (store / "config" / SNAPSHOT).exists(), "the table is saved")
+        wait_until(lambda: (store / "config" / staged_table.FILE).exists(), "the table is saved")
         assert broker.stop() == 0
-    for name in (SNAPSHOT, SNAPSHOT + ".bak"):
+    for name in (staged_table.FILE, staged_table.FILE + ".bak"):
         (store / "config" / name).write_text("{broken")
     with RunningBroker(store, settings) as broker:
         with Stager(broker) as stager:
             stager.commit("table", 0, stager.stage("table", 0, [("Table", 0, rows("again"))]))
         assert bodies_of(broker.address, "Table") == rows("zero")
         assert "built again" in broker.log_tail()
+
+
+def by_hand(store: Path, border: int) -> None:
+    """As whoever brings another log into the store does it: all that is made from the log is made anew."""
+    log = store / "commitlog" / f"{0:020d}"
+    log.write_bytes(log.read_bytes()[:border].ljust(SMALL["mappedFileSizeCommitLog"], b"\0"))
+    shutil.rmtree(store / "consumequeue")
+    (store / "checkpoint").unlink()
+    markers.write_abort(store, 1)
+
+
+def by_order(store: Path, border: int) -> None:
+    """As replication does it."""
+    files = SMALL["mappedFileSizeCommitLog"], SMALL["mappedFileSizeConsumeQueue"]
+    config = StoreConfig(
+        root=store, commit_log_file_bytes=files[0], consume_queue_file_bytes=files[1],
+        index_slots=SMALL["maxHashSlotNum"], index_entries=SMALL["maxIndexNum"],
+    )  # fmt: skip
+    assert cut(config, border).end_offset == border
+    assert recover(config).append_offset == border
+
+
+@pytest.mark.parametrize("cut_log", [by_hand, by_order])
+def test_a_decision_that_was_cut_out_of_the_log_is_none(tmp_path: Path, cut_log: Callable[[Path, int], None]) -> None:
+    """What has grown over the place where it was is another history."""
+    store, settings = tmp_path / "store", {**SMALL, "flushConsumerOffsetInterval": 20}
+    with RunningBroker(store, settings) as broker:
+        make_topic(broker.address, "Branch", 1)
+        with Stager(broker) as stager:
+            zero, one = (stager.stage("q", batch, [("Branch", 0, rows(str(batch)))]) for batch in (0, 1))
+            stager.commit("q", 0, zero)
+            with RawClient(broker.address) as client:
+                border = int(client.send("Branch", b"border").ext_fields["msgId"][16:], 16)
+            stager.commit("q", 1, one)
+        wait_until(
+            lambda: load_config(store, staged_table.FILE).get("queries", [[0, 0]])[0][1] == 1, "the table is saved"
+        )
+        assert broker.stop() == 0
+    log = store / "commitlog" / f"{0:020d}"
+    end = len(log.read_bytes().rstrip(b"\0"))
+    cut_log(store, border)
+    with log.open("r+b") as file:
+        at, number = file.seek(border), 0
+        while at < end + 4096:
+            at += file.write(record_bytes(Fields(topic="Filler"), number, at))
+            number += 1
+    with RunningBroker(store, settings) as broker:
+        assert bodies_of(broker.address, "Branch", 1) == rows("0")
+        with Stager(broker) as stager:
+            stager.commit("q", 0, zero)
+            stager.commit("q", 1, one)
+        wait_until(lambda: len(bodies_of(broker.address, "Branch", 1)) > 5, "the batch is decided again")
+        assert bodies_of(broker.address, "Branch", 1) == rows("0") + rows("1")
 
 
 def test_a_chunk_that_retention_has_taken_is_named() -> None:

@@ -1,6 +1,7 @@
 """Parts of the log that are taken out of it: where it ends then, what is kept, and that no crash on the way matters."""
 
 import errno
+import json
 import os
 import shutil
 import sys
@@ -440,3 +441,37 @@ def test_damage_ends_the_records_of_a_salvage_file_with_a_row_that_says_so(store
     rows = list(inspect.salvage_records(MessageStore(config_of(store)), file.path.name, 0, 1000))
     assert [row["commit_log_offset"] for row in rows] == [place[0] for place in template.places[100:104]]
     assert rows[-1]["error"] == "neither a record nor a blank"
+
+
+TABLE = "ringmqStagedWrites.json"
+
+
+def table_of(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / "config" / TABLE).read_text())
+    return found
+
+
+@pytest.mark.parametrize("action", ["cut", "rebase"])
+def test_what_control_believes_of_the_log_is_cut_with_it(store: Path, template: MadeStore, action: str) -> None:
+    """The table of staged writes; its older copy, too."""
+    border = places(template)[60]
+    value = {"version": 1, "replayFrom": 9, "record": [border, 100, 1]}
+    (store / "config").mkdir(exist_ok=True)
+    for name in (TABLE, TABLE + ".bak"):
+        text = json.dumps({**value, "queries": [["below", 3, border], ["behind", 7, border + 1]]})
+        (store / "config" / name).write_text(text)
+    if action == "cut":
+        cut(config_of(store), border)
+    else:
+        rebase(config_of(store), 1 << 20)
+    kept = [["below", 3, border]] if action == "cut" else []
+    assert table_of(store) == {"version": 1, "replayFrom": 0, "queries": kept}
+    assert not (store / "config" / (TABLE + ".bak")).exists()
+
+
+@pytest.mark.parametrize("text", ["{broken", '{"queries": [["q"]]}', '{"queries": 7}', '{"queries": [["q", 1, "x"]]}'])
+def test_what_cannot_be_read_of_it_is_forgotten(store: Path, text: str) -> None:
+    (store / "config").mkdir(exist_ok=True)
+    (store / "config" / TABLE).write_text(text)
+    cut(config_of(store), 0)
+    assert table_of(store)["queries"] == []

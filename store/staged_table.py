@@ -1,0 +1,35 @@
+"""`<root>/config/ringmqStagedWrites.json`: the last micro-batch of each writer of staged writes, a snapshot of the log.
+
+    {"version": 1, "replayFrom": 12, "record": [commit log offset, bytes, CRC-32], "queries":
+     [[query id, batch id, commit log offset behind what was stored for it], ...]}
+
+Control owns it (broker/staged). The store knows it because it is true of one history of the log alone: whoever cuts the
+log says so first, and `record`, the newest that the snapshot knows, shows a log that was changed by others.
+"""
+
+import json
+from pathlib import Path
+
+from ringmq.store import layout, markers
+from ringmq.store.config_files import ConfigFileError, load_config
+
+FILE = "ringmqStagedWrites.json"
+
+
+def forget_behind(root: Path, commit_log_offset: int) -> None:
+    """Leave what is true of the log below this offset. Raises OSError.
+
+    Without `record` the rest is read from the log again; only what retention has taken is believed.
+    """
+    path = root / layout.CONFIG / FILE
+    backup = path.with_name(FILE + ".bak")
+    if not (path.exists() or backup.exists()):
+        return
+    try:
+        queries = load_config(root, FILE).get("queries", ())
+        kept = [[str(query), int(batch), int(end)] for query, batch, end in queries if int(end) <= commit_log_offset]
+    except (ConfigFileError, TypeError, ValueError):
+        kept = []  # recovery would not read it either
+    markers.replace_file(path, json.dumps({"version": 1, "replayFrom": 0, "queries": kept}).encode())
+    backup.unlink(missing_ok=True)
+    markers.sync_directory(path.parent)
