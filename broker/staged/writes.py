@@ -55,6 +55,9 @@ REFUSALS = {
     lib.RMQ_CAUSE_HELD: "a slave's log is longer than this master's, or differs: an operator has to choose",
 }
 
+PASSING = (lib.RMQ_CAUSE_SEGMENT_LATE, lib.RMQ_CAUSE_IN_SYNC_REPLICAS)
+"""Refused with code 1, which clients of sends try again and those of commits do not."""
+
 
 class StagedWrites:
     """Owns control's way into the log. Does nothing until the first client asks for it (`COMMITS_TOPIC` exists)."""
@@ -210,6 +213,5 @@ class StagedWrites:
             return NotStored(answered.what, answered.code, GONE, final=True)
         cause = REFUSALS.get(answered.cause, f"cause {answered.cause}")
         remark = f"the store refused it with code {answered.code}: {cause}"
-        late = answered.cause == lib.RMQ_CAUSE_SEGMENT_LATE
-        code = ResponseCode.SYSTEM_BUSY if late else answered.code
+        code = ResponseCode.SYSTEM_BUSY if answered.cause in PASSING else answered.code
         return NotStored(answered.what, code, remark, code == ResponseCode.MESSAGE_ILLEGAL)

@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from ringmq.broker.appends import Answered
 from ringmq.broker.staged import writes as staged_writes
 from ringmq.broker.staged.commit_records import CommitRecord
 from ringmq.broker.staged.events import AppendCommit, Effect, Event, NotStored
 from ringmq.broker.staged.writes import StagedWrites
+from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
 
@@ -30,6 +32,30 @@ class Core:
     def snapshot(self) -> tuple[dict[str, Any], int]:
         self.dirty = False
         return {"version": 1}, 100
+
+
+class Refusing:
+    """A way to write that refuses everything for this reason."""
+
+    body_bytes_max = 1000
+    code, cause = 0, 0
+
+    def __init__(self, plane: Any) -> None:
+        self.taken = list[Any]()
+
+    def settled(self) -> None:
+        return None
+
+    def own_origin(self) -> None:
+        return None
+
+    def submit(self, what: Any, *_: Any) -> bool:
+        self.taken.append(what)
+        return True
+
+    def answers(self) -> list[Answered[Any]]:
+        taken, self.taken = self.taken, []
+        return [Answered(what, self.code, self.cause, -1, -1, -1) for what in taken]
 
 
 class Full:
@@ -83,6 +109,31 @@ def test_a_decision_without_room_is_to_be_asked_for_again(
     made.turn(1)
     (refused,) = [event for event in core.heard if isinstance(event, NotStored)]
     assert (refused.what, refused.code, refused.final) == (effect, code, False)
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "told", "final"),
+    [
+        (ResponseCode.SYSTEM_ERROR, lib.RMQ_CAUSE_IN_SYNC_REPLICAS, ResponseCode.SYSTEM_BUSY, False),
+        (ResponseCode.SYSTEM_ERROR, lib.RMQ_CAUSE_SEGMENT_LATE, ResponseCode.SYSTEM_BUSY, False),
+        (ResponseCode.SERVICE_NOT_AVAILABLE, lib.RMQ_CAUSE_HELD, ResponseCode.SERVICE_NOT_AVAILABLE, False),
+        (ResponseCode.SYSTEM_ERROR, lib.RMQ_CAUSE_QUEUE_SLOT, ResponseCode.SYSTEM_ERROR, True),
+        (ResponseCode.MESSAGE_ILLEGAL, lib.RMQ_CAUSE_MESSAGE_SIZE, ResponseCode.MESSAGE_ILLEGAL, True),
+    ],
+)
+def test_what_passes_is_to_be_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, cause: int, told: int, final: bool
+) -> None:
+    monkeypatch.setattr(Refusing, "code", code)
+    monkeypatch.setattr(Refusing, "cause", cause)
+    monkeypatch.setattr(staged_writes, "Appends", Refusing)
+    core = Core([AppendCommit(CommitRecord("q", 0, ()))])
+    made = shell(core, tmp_path)
+    made.turn(0)
+    made.turn(1)
+    (refused,) = [event for event in core.heard if isinstance(event, NotStored)]
+    assert (refused.code, refused.final) == (told, final)
+    assert (told in {2, 10, 14}) == (not final)
 
 
 def test_a_table_that_could_not_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
