@@ -1,7 +1,7 @@
 """`<root>/config/ringmqStagedWrites.json`: the last micro-batch of each writer of staged writes, a snapshot of the log.
 
     {"version": 1, "replayFrom": 12, "record": [commit log offset, bytes, CRC-32], "queries":
-     [[query id, batch id, commit log offset behind what was stored for it], ...]}
+     [[query id, batch id, commit log offset behind what was stored for it, chunks that were lost], ...]}
 
 Control owns it (broker/staged). The store knows it because it is true of one history of the log alone: whoever cuts the
 log says so first, and `record`, the newest that the snapshot knows, shows a log that was changed by others.
@@ -27,8 +27,8 @@ def forget_behind(root: Path, commit_log_offset: int) -> None:
         return
     try:
         queries = load_config(root, FILE).get("queries", ())
-        kept = [[str(query), int(batch), int(end)] for query, batch, end in queries if int(end) <= commit_log_offset]
-    except (ConfigFileError, TypeError, ValueError):
+        kept = [[str(entry[0]), *map(int, entry[1:])] for entry in queries if int(entry[2]) <= commit_log_offset]
+    except (ConfigFileError, TypeError, ValueError, LookupError):
         kept = []  # recovery would not read it either
     markers.replace_file(path, json.dumps({"version": 1, "replayFrom": 0, "queries": kept}).encode())
     backup.unlink(missing_ok=True)

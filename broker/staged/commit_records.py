@@ -53,13 +53,14 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class DoneRecord:
-    """Every piece of commit `number` is published."""
+    """Every piece of commit `number` is published, but for `lost` ones that never can be."""
 
     number: int
+    lost: int = 0
 
     def encode(self) -> bytes:
         """The message's body."""
-        return json_body.write_body({"kind": "done", "commit": self.number})
+        return json_body.write_body({"kind": "done", "commit": self.number, "lost": self.lost})
 
 
 def pieces_max(record_bytes: int) -> int:
@@ -72,7 +73,7 @@ def decode_record(body: bytes) -> CommitRecord | DoneRecord:
     value = json_body.read_object(body, "commit record")
     kind = json_body.text(value, "kind")
     if kind == "done":
-        return DoneRecord(json_body.integer(value, "commit", -1))
+        return DoneRecord(json_body.integer(value, "commit", -1), json_body.integer(value, "lost", 0))
     if kind != "commit":
         raise json_body.bad_body(f"commit record: kind {kind[:32]!r} is not known", "kind")
     topics = json_body.items(value, "topics")

@@ -39,6 +39,7 @@ OPEN_MAX = 16
 """Commits that may be under way: with as many no further one is decided."""
 ANSWER_WITHIN_MS = 20_000
 RETRY_MS = 500
+BEFORE = "the batch was committed before"
 QUERIES_MAX = 10_000
 """Queries whose last batch is remembered; beyond it the one that has not committed for longest is forgotten."""
 
@@ -81,6 +82,8 @@ class LastBatch:
     batch_id: int
     commit_log_end: int
     """End of the last record that was stored for it."""
+    lost: int = 0
+    """Chunks of it that never can be published."""
 
 
 class StagedCommits:
@@ -184,8 +187,8 @@ class StagedCommits:
                 self._in_flight -= 1
             case AppendDone(done):
                 self._next_number = max(self._next_number, event.number + 1)
-                del self._open[done.number]
-                self.dirty = True
+                commit = self._open.pop(done.number)
+                self._remember(commit.record, commit.commit_log_end, done.lost)
 
     def _on_not_stored(self, event: NotStored, now_ms: int) -> None:
         match event.what:
@@ -219,9 +222,11 @@ class StagedCommits:
                 self._answer(asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{ASKED_MAX} requests wait for this commit")
             elif commit is not None and not commit.done_asked:
                 commit.asked.append(asked)
-            elif commit is not None or (last is not None and key[1] <= last.batch_id):
-                end = commit.commit_log_end if commit is not None else last.commit_log_end if last is not None else 0
-                self._answer_complete(asked, end, confirm_offset, "the batch was committed before")
+            elif commit is not None:
+                self._answer_complete(asked, commit.commit_log_end, confirm_offset, BEFORE, len(commit.lost))
+            elif last is not None and key[1] <= last.batch_id:
+                lost = last.lost if key[1] == last.batch_id else 0
+                self._answer_complete(asked, last.commit_log_end, confirm_offset, BEFORE, lost)
             else:
                 self._candidate = _Candidate(asked)
                 self._inspect_or_append(self._candidate)
@@ -233,10 +238,10 @@ class StagedCommits:
         self._remember(record, commit_log_end)
         return commit
 
-    def _remember(self, record: CommitRecord, commit_log_end: int) -> None:
+    def _remember(self, record: CommitRecord, commit_log_end: int, lost: int = 0) -> None:
         last = self._last.get(record.query_id)
         if last is None or record.batch_id >= last.batch_id:
-            self._last[record.query_id] = LastBatch(record.batch_id, commit_log_end)
+            self._last[record.query_id] = LastBatch(record.batch_id, commit_log_end, lost)
         self._last.move_to_end(record.query_id)
         while len(self._last) > QUERIES_MAX:
             self._last.popitem(last=False)
@@ -270,26 +275,26 @@ class StagedCommits:
         commit.missing.extendleft(reversed(held))
 
     def _complete(self, commit: _Commit, confirm_offset: int) -> None:
+        remark = commit.lost[0] if commit.lost else ""
         for asked in commit.asked:
-            if commit.lost:
-                remark = (
-                    f"the commit stands, but {len(commit.lost)} of {len(commit.record.pieces)} chunks could not be "
-                )
-                self._answer(asked, ResponseCode.SYSTEM_ERROR, f"{remark}published; {commit.lost[0]}")
-            else:
-                self._answer_complete(asked, commit.commit_log_end, confirm_offset, "")
+            self._answer_complete(asked, commit.commit_log_end, confirm_offset, remark, len(commit.lost))
         commit.asked.clear()
         commit.done_asked = True
-        self._effects.append(AppendDone(DoneRecord(commit.number)))
+        self._effects.append(AppendDone(DoneRecord(commit.number, len(commit.lost))))
 
     # ---- answers ----
 
     def _answer(self, asked: Asked, code: int, remark: str) -> None:
         self._effects.append(Answer(asked.token, code, remark))
 
-    def _answer_complete(self, asked: Asked, commit_log_end: int, confirm_offset: int, remark: str) -> None:
+    def _answer_complete(
+        self, asked: Asked, commit_log_end: int, confirm_offset: int, remark: str, lost: int = 0
+    ) -> None:
         """Published means readable: a disk that is slow, or replicas, may still have to take it."""
-        if confirm_offset >= commit_log_end:
+        if lost:
+            stands = f"the commit stands, but chunks that could not be published: {lost} (the broker's log names them)"
+            self._answer(asked, ResponseCode.SYSTEM_ERROR, f"{stands}; {remark}")
+        elif confirm_offset >= commit_log_end:
             self._answer(asked, ResponseCode.SUCCESS, remark)
         else:
             late = "the batch is committed, its messages wait for the disk or for replicas: ask again"
@@ -312,7 +317,8 @@ class StagedCommits:
         for entry in value.get("queries", ()):
             query_id, batch_id, commit_log_end = str(entry[0]), int(entry[1]), int(entry[2])
             if commit_log_end <= log_end:
-                self._last[query_id] = LastBatch(batch_id, commit_log_end)
+                lost = int(entry[3]) if len(entry) > 3 else 0  # as tables had it before
+                self._last[query_id] = LastBatch(batch_id, commit_log_end, lost)
                 self._commit_log_end = max(self._commit_log_end, commit_log_end)
         self._record = tuple(map(int, value.get("record", ())[:2]))
         return int(value.get("replayFrom", 0))
@@ -329,7 +335,7 @@ class StagedCommits:
         commit = self._open.pop(record.number, None)
         self._next_number = max(self._next_number, number + 1)
         if commit is not None:
-            self._remember(commit.record, commit_log_end)
+            self._remember(commit.record, commit_log_end, record.lost)
 
     def open_since(self) -> int | None:
         """Commit-log offset from which the log may hold pieces of commits that are not done; None without such."""
@@ -353,7 +359,7 @@ class StagedCommits:
 
     def snapshot(self) -> tuple[dict[str, Any], int]:
         """(the table for a file, end of the log that has to be on disk before the file may say so)."""
-        queries = [[query_id, last.batch_id, last.commit_log_end] for query_id, last in self._last.items()]
+        queries = [[query_id, last.batch_id, last.commit_log_end, last.lost] for query_id, last in self._last.items()]
         self.dirty = False
         replay_from = min(self._open, default=self._next_number)
         value: dict[str, Any] = {"version": 1, "replayFrom": replay_from, "queries": queries}

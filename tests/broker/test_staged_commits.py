@@ -292,6 +292,46 @@ def test_what_can_never_be_published_is_told_and_does_not_hold_up_the_rest() -> 
     assert isinstance(world.log[-1].record, DoneRecord)
 
 
+def lose_a_piece_while_nobody_asks(world: World) -> None:
+    """A commit that takes so long that its client was told to ask again, and fails for good before it does."""
+    world.step(Asked("first", request(7, 3), NOW))
+    while not any(isinstance(effect, Publish) for effect in world.submitted):
+        world.move()
+    world.now_ms += ANSWER_WITHIN_MS + 1
+    lost = next(effect for effect in world.submitted if isinstance(effect, Publish))
+    world.submitted.remove(lost)
+    world.step(NotStored(lost, 1, "the topic was deleted", final=True))
+    assert world.answers == [("first", ResponseCode.SYSTEM_BUSY)]
+    world.answers.clear()
+
+
+def code_of(world: World, batch: int) -> int:
+    """What a client is told that asks for the batch now."""
+    world.answers.clear()
+    world.step(Asked("later", request(batch, 1), world.now_ms))
+    ((_, code),) = world.answers
+    return code
+
+
+def test_who_asks_again_hears_that_rows_are_lost() -> None:
+    world = started()
+    lose_a_piece_while_nobody_asks(world)
+    while not any(isinstance(effect, AppendDone) for effect in world.submitted):
+        world.move()
+    assert code_of(world, 7) == ResponseCode.SYSTEM_ERROR, "before the done record is stored"
+    run(world)
+    assert code_of(world, 7) == ResponseCode.SYSTEM_ERROR, "and behind it"
+    assert code_of(world, 6) == ResponseCode.SUCCESS
+    for snapshot in (None, world.core.snapshot()):
+        world.snapshot = snapshot
+        world.start()
+        assert code_of(world, 7) == ResponseCode.SYSTEM_ERROR
+        assert code_of(world, 6) == ResponseCode.SUCCESS
+    world.step(Asked("next", request(8, 1), world.now_ms))
+    run(world)
+    assert code_of(world, 8) == ResponseCode.SUCCESS
+
+
 def test_requests_wait_for_recovery_and_hear_that_in_time() -> None:
     core = StagedCommits()
     assert core.step(Asked("early", request(0, 1), NOW), NOW, EVERYTHING) == []

@@ -458,13 +458,13 @@ def test_what_control_believes_of_the_log_is_cut_with_it(store: Path, template: 
     value = {"version": 1, "replayFrom": 9, "record": [border, 100, 1]}
     (store / "config").mkdir(exist_ok=True)
     for name in (TABLE, TABLE + ".bak"):
-        text = json.dumps({**value, "queries": [["below", 3, border], ["behind", 7, border + 1]]})
+        text = json.dumps({**value, "queries": [["below", 3, border, 2], ["behind", 7, border + 1, 0]]})
         (store / "config" / name).write_text(text)
     if action == "cut":
         cut(config_of(store), border)
     else:
         rebase(config_of(store), 1 << 20)
-    kept = [["below", 3, border]] if action == "cut" else []
+    kept = [["below", 3, border, 2]] if action == "cut" else []
     assert table_of(store) == {"version": 1, "replayFrom": 0, "queries": kept}
     assert not (store / "config" / (TABLE + ".bak")).exists()
 
