@@ -241,7 +241,9 @@ class Consumer:
         self._check_started()
         if self._runner is not None:
             raise RuntimeError("the consumer has a handler already")
-        rules = HandlerRules(concurrency, timeout_ms, retry or ConsumeRetry(), self._ordered, self._broadcast)
+        rules = HandlerRules(
+            concurrency, timeout_ms, retry or ConsumeRetry(), self._ordered, self._broadcast, self._manual
+        )
         context = HandlerContext(
             self.group,
             self._client,

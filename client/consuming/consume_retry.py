@@ -4,7 +4,8 @@ Rules of RocketMQ's push consumer (`ConsumeMessageConcurrentlyService.processCon
 `ConsumeMessageOrderlyService.checkReconsumeTimes`): a concurrent consumer gives the message back to the broker (36),
 which delivers it again after a delay, or moves it to the group's dead letters after too many times; where the broker
 does not take it, the client tries again itself. An ordered consumer tries the same message again, with its queue
-waiting behind it. A broadcasting one drops it.
+waiting behind it. A broadcasting one drops it. One of assigned queues does not read the group's retry topic: it tries
+again itself, too.
 """
 
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class ConsumeRetry:
     `max_reconsume_times`: after so many repetitions the broker moves the message to `%DLQ%group`; None is stock's
     default, 16 for concurrent consumption and no end for ordered. `delay_level` 0 lets the broker choose by the
     number of failures (10 s, 30 s, 1 min ... 2 h). `local_first_ms` to `local_max_ms`, doubling, is the pause where
-    the broker takes nothing back. `suspend_ms` is how long an ordered queue waits after a failure.
+    the broker takes nothing back, and for assigned queues. `suspend_ms` is how long an ordered queue waits after a failure.
     """
 
     max_reconsume_times: int | None = None
@@ -85,9 +86,16 @@ Verdict = SendBack | TryHere | Drop
 
 
 def after_failure(
-    message: MessageExt, error: BaseException, retry: ConsumeRetry, *, ordered: bool, broadcast: bool
+    message: MessageExt,
+    error: BaseException,
+    retry: ConsumeRetry,
+    *,
+    ordered: bool,
+    broadcast: bool,
+    assigned: bool = False,
 ) -> Verdict:
-    """What to do about `message`, whose handler raised `error`. `message.reconsume_times` does not count this time."""
+    """What to do about `message`, whose handler raised `error`. `message.reconsume_times` does not count this time.
+    `assigned`: the queues were assigned by hand."""
     rejected = isinstance(error, RejectMessage)
     if broadcast and (rejected or not ordered):
         return Drop()
@@ -98,6 +106,11 @@ def after_failure(
         if limit is not None and message.reconsume_times >= limit:
             return Drop() if broadcast else SendBack(DEAD_LETTER_LEVEL)
         return TryHere(retry.suspend_ms / 1000)
+    if assigned:  # nobody may read the topic that it would come back by
+        limit = RECONSUME_TIMES_MAX if retry.max_reconsume_times is None else retry.max_reconsume_times
+        if message.reconsume_times >= limit:
+            return SendBack(DEAD_LETTER_LEVEL)
+        return TryHere(retry.local_pause_s(message.reconsume_times + 1))
     return SendBack(error.delay_level if isinstance(error, RetryLater) else retry.delay_level)
 
 

@@ -43,6 +43,7 @@ class HandlerRules:
     retry: ConsumeRetry
     ordered: bool
     broadcast: bool
+    assigned: bool = False  # the queues, by hand
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
@@ -249,7 +250,14 @@ class HandlerRunner:
 
     async def _failed(self, delivery: Delivery, error: BaseException) -> None:
         message, rules = delivery.message, self.rules
-        verdict = after_failure(message, error, rules.retry, ordered=rules.ordered, broadcast=rules.broadcast)
+        verdict = after_failure(
+            message,
+            error,
+            rules.retry,
+            ordered=rules.ordered,
+            broadcast=rules.broadcast,
+            assigned=rules.assigned,
+        )
         log.warning(
             "group %s: message %s of %s (offset %d, repetition %d) failed: %s",
             self._context.group,

@@ -49,6 +49,22 @@ def test_a_broadcasting_member_drops_what_it_gives_up(ordered: bool) -> None:
     assert isinstance(after_failure(message(), RejectMessage(), retry, ordered=ordered, broadcast=True), Drop)
 
 
+@pytest.mark.parametrize(
+    ("error", "reconsume_times", "verdict"),
+    [
+        (ERROR, 0, TryHere(5.0)),
+        (RetryLater(5), 1, TryHere(10.0)),
+        (ERROR, 16, SendBack(DEAD_LETTER_LEVEL)),
+        (RejectMessage(), 0, SendBack(DEAD_LETTER_LEVEL)),
+    ],
+)
+def test_what_fails_of_an_assigned_queue_is_tried_again_here(
+    error: Exception, reconsume_times: int, verdict: object
+) -> None:
+    given = message(reconsume_times)
+    assert after_failure(given, error, ConsumeRetry(), ordered=False, broadcast=False, assigned=True) == verdict
+
+
 def test_an_ordered_consumer_without_a_limit_never_gives_up() -> None:
     verdict = after_failure(message(1_000), ERROR, ConsumeRetry(), ordered=True, broadcast=False)
     assert verdict == TryHere(1.0)

@@ -518,6 +518,26 @@ async def test_assigned_queues_are_read_without_the_group(eventually: Eventually
         assert beat.consumers[0].consume_type == CONSUME_ACTIVELY
 
 
+async def test_a_message_of_an_assigned_queue_that_fails_comes_again() -> None:
+    def take_back(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        return ok(request) if request.code == RequestCode.CONSUMER_SEND_MSG_BACK else None
+
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, topics=None) as consumer:
+        cluster.rules.append(take_back)
+        fill(cluster, "T", 0, 3)
+        tries: list[int] = []
+
+        async def handle(message: MessageExt) -> None:
+            tries.append(message.queue_offset)
+            if message.queue_offset == 1 and tries.count(1) < 3:
+                raise ValueError("not yet")
+
+        await consumer.assign(await consumer.queues("T"))
+        await run_until(consumer, lambda: tries.count(1) == 3, handle, concurrency=1, retry=FAST)
+        assert not cluster.broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK), "nobody reads the group's retry topic"
+        assert cluster.broker.committed["g", "T", 0] == 3
+
+
 async def test_a_broker_that_refuses_an_expression_ends_the_start() -> None:
     def judge(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
         if request.code != RequestCode.CHECK_CLIENT_CONFIG:
