@@ -301,21 +301,17 @@ class Consumer:
         return messages
 
     def _take_back(self, messages: list[MessageExt]) -> None:
-        for queue in queue_of(messages[0], self.group):
-            reader = self._readers.get(queue)
-            if reader is not None:
-                self._inbox.take_back(reader.shelf, messages)
-                return
+        reader = self._readers.get(queue_of(messages[0], self.group))
+        if reader is not None:
+            self._inbox.take_back(reader.shelf, messages)
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages; returns how many were open (not those of queues given away or left by a seek)."""
         acked: list[MessageExt] = []
         for message in (messages,) if isinstance(messages, MessageExt) else messages:
-            for queue in queue_of(message, self.group):
-                reader = self._readers.get(queue)
-                if reader is not None and reader.ack(message.queue_offset):
-                    acked.append(message)
-                    break
+            reader = self._readers.get(queue_of(message, self.group))
+            if reader is not None and reader.ack(message.queue_offset):
+                acked.append(message)
         for interceptor in self._interceptors if acked else ():
             run_quietly(interceptor.after_consume, self.group, acked, None)
         return len(acked)
@@ -383,7 +379,7 @@ class Consumer:
         """Go on reading an assigned queue at `offset`. Raises KeyError when the queue is not assigned."""
         self._check_started()
         reader = self._readers[queue]
-        self._handed_over = [m for m in self._handed_over if queue not in queue_of(m, self.group)]
+        self._handed_over = [m for m in self._handed_over if queue != queue_of(m, self.group)]
         await reader.seek(offset)
 
     async def seek_to_beginning(self, queue: MessageQueue) -> None:

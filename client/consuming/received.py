@@ -11,7 +11,7 @@ from ringmq.remoting.batch import BadBatch, decode_batch
 from ringmq.remoting.flags import MessageSysFlag, without_compression
 from ringmq.remoting.message import MessageExt, decode_messages
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.remoting.names import retry_topic
+from ringmq.remoting.names import is_retry_topic, retry_topic
 from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.subscription import SubscriptionData
 
@@ -38,19 +38,22 @@ def read_messages(
                 message.topic = without_namespace(namespace, message.topic)
             if message.sys_flag & MessageSysFlag.COMPRESSED:
                 _decompress(message)
-            original_topic = message.properties.get(names.RETRY_TOPIC)
-            if original_topic is not None and message.topic == queue.topic:
-                message.topic = without_namespace(namespace, original_topic)
+            if is_retry_topic(queue.topic) and _came_back(message):
+                message.topic = without_namespace(namespace, message.properties[names.RETRY_TOPIC])
             messages.append(message)
     return messages
 
 
-def queue_of(message: MessageExt, group: str) -> tuple[MessageQueue, MessageQueue]:
-    """The queues that `message` can have been read from by `group`, the likelier one first: that of its topic, that of
-    the retry topic."""
-    own = MessageQueue(message.topic, message.broker_name, message.queue_id)
-    retry = own._replace(topic=retry_topic(group))
-    return (retry, own) if names.RETRY_TOPIC in message.properties else (own, retry)
+def queue_of(message: MessageExt, group: str) -> MessageQueue:
+    """The queue that `group` has read `message` from. It has to be the one and no other: that of another topic may have
+    an open message with the same offset."""
+    topic = retry_topic(group) if _came_back(message) else message.topic
+    return MessageQueue(topic, message.broker_name, message.queue_id)
+
+
+def _came_back(message: MessageExt) -> bool:
+    """Whether a broker stored it for a retry topic; the property alone may have been copied by whoever sent it."""
+    return message.reconsume_times > 0 and names.RETRY_TOPIC in message.properties
 
 
 def _unwrap(stored: MessageExt) -> Iterable[MessageExt]:

@@ -366,6 +366,19 @@ async def test_seek_goes_back_and_forth_and_old_acknowledgements_do_not_count() 
                 await consumer.seek(MessageQueue("T", "nobody", 0), 0)
 
 
+async def test_an_acknowledgement_said_twice_is_none_of_another_topic() -> None:
+    async with FakeCluster(topics={"T": 1, "%RETRY%g": 1}) as cluster:
+        fill(cluster, "T", 0, 1)
+        cluster.broker.store(MessageExt("%RETRY%g", b"", {"RETRY_TOPIC": "T"}, reconsume_times=1))
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            both = {message.reconsume_times: message for message in await take(consumer, 2)}
+            assert both[0].queue_offset == both[1].queue_offset == 0
+            assert [consumer.ack(both[0]), consumer.ack(both[0])] == [1, 0]
+            await consumer.commit()
+            assert cluster.broker.committed.get(("g", "%RETRY%g", 0), 0) == 0
+            assert consumer.ack(both[1]) == 1
+
+
 async def test_an_offset_that_does_not_exist_is_left_behind() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, "T", 0, 5)
