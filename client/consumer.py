@@ -22,7 +22,7 @@ from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.client.consuming.consumer_admin import AdminDesk
 from ringmq.client.consuming.group_member import Assignment, GroupMember
 from ringmq.client.consuming.handler_runner import HandlerContext, HandlerRules, HandlerRunner
-from ringmq.client.consuming.inbox import Delivery, Inbox
+from ringmq.client.consuming.inbox import Delivery, Inbox, Shelf
 from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets, OffsetFileError, default_offset_file
 from ringmq.client.consuming.lock_keeper import LockKeeper
 from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
@@ -128,7 +128,8 @@ class Consumer:
         self._observers = Observers(self._settings, self._name_server_addresses, group)
         self._interceptors = self._observers.interceptors
         self._readers: dict[MessageQueue, QueueReader] = {}
-        self._handed_over: list[MessageExt] = []  # to be acknowledged when the next ones are asked for
+        # (shelf, its epoch, messages): to be acknowledged when the next ones are asked for
+        self._handed_over: list[tuple[Shelf, int, list[MessageExt]]] = []
         self._tasks: list[Task[None]] = []
         self._membership: Task[None] | None = None
         self._assigned = False
@@ -285,7 +286,9 @@ class Consumer:
         self._check_started()
         if self._handed_over:
             handed_over, self._handed_over = self._handed_over, []
-            self.ack(handed_over)
+            for shelf, epoch, left in handed_over:
+                if shelf.epoch == epoch:  # else their offsets may be those of other messages by now
+                    self.ack(left)
         messages = self._inbox.take_nowait(max_messages)
         if not messages:
             messages = await self._wait_for_messages(max_messages, timeout_ms)
@@ -296,12 +299,16 @@ class Consumer:
             if messages:
                 self._take_back(messages)
             raise
-        if self._auto_ack:
-            self._handed_over += messages  # the list itself is the caller's
+        reader = self._reader_of(messages) if self._auto_ack and messages else None
+        if reader is not None:
+            self._handed_over.append((reader.shelf, reader.shelf.epoch, list(messages)))  # `messages` is the caller's
         return messages
 
+    def _reader_of(self, messages: list[MessageExt]) -> QueueReader | None:
+        return self._readers.get(queue_of(messages[0], self.group))
+
     def _take_back(self, messages: list[MessageExt]) -> None:
-        reader = self._readers.get(queue_of(messages[0], self.group))
+        reader = self._reader_of(messages)
         if reader is not None:
             self._inbox.take_back(reader.shelf, messages)
 
@@ -378,9 +385,7 @@ class Consumer:
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on reading an assigned queue at `offset`. Raises KeyError when the queue is not assigned."""
         self._check_started()
-        reader = self._readers[queue]
-        self._handed_over = [m for m in self._handed_over if queue != queue_of(m, self.group)]
-        await reader.seek(offset)
+        await self._readers[queue].seek(offset)
 
     async def seek_to_beginning(self, queue: MessageQueue) -> None:
         """Go on at the queue's first message."""

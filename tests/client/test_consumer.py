@@ -39,6 +39,10 @@ def fill(cluster: FakeCluster, topic: str, queue_id: int, count: int, tags: str 
         cluster.broker.store(MessageExt(topic, b"%d" % i, {"TAGS": tags}, queue_id=queue_id))
 
 
+def pulls_of(cluster: FakeCluster, topic: str) -> list[RemotingCommand]:
+    return [pull for pull in cluster.broker.asked(RequestCode.PULL_MESSAGE) if pull.ext_fields["topic"] == topic]
+
+
 async def take(consumer: Consumer, count: int) -> list[MessageExt]:
     messages: list[MessageExt] = []
     async with asyncio.timeout(20):
@@ -377,6 +381,25 @@ async def test_an_acknowledgement_said_twice_is_none_of_another_topic() -> None:
             await consumer.commit()
             assert cluster.broker.committed.get(("g", "%RETRY%g", 0), 0) == 0
             assert consumer.ack(both[1]) == 1
+
+
+async def test_what_was_handed_over_before_a_topic_was_made_again_acknowledges_nothing_of_it() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 5)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            assert len(await consumer.poll()) == 5
+            cluster.broker.queues["T", 0].clear()
+            cluster.broker.hang_up()  # the pull that is held says where it was
+            async with asyncio.timeout(20):
+                while int(pulls_of(cluster, "T")[-1].ext_fields["queueOffset"]) != 0 or not cluster.broker.parked:
+                    await asyncio.sleep(0.005)  # poll
+            fill(cluster, "T", 0, 5)
+            async with asyncio.timeout(20):
+                while int(pulls_of(cluster, "T")[-1].ext_fields["queueOffset"]) != 5:
+                    await asyncio.sleep(0.005)  # poll
+            assert await consumer.poll()
+            await consumer.commit()
+            assert cluster.broker.committed.get(("g", "T", 0), 0) == 0, "none of the new messages was left behind"
 
 
 async def test_an_offset_that_does_not_exist_is_left_behind() -> None:
