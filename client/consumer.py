@@ -289,7 +289,7 @@ class Consumer:
             for shelf, epoch, left in handed_over:
                 if shelf.epoch == epoch:  # else their offsets may be those of other messages by now
                     self.ack(left)
-        messages = self._inbox.take_nowait(max_messages)
+        messages = self._take_now(max_messages)
         if not messages:
             messages = await self._wait_for_messages(max_messages, timeout_ms)
         try:
@@ -482,10 +482,18 @@ class Consumer:
             if left_s is not None and left_s <= 0:
                 break
             await self._inbox.wait(left_s)
-            messages = self._inbox.take_nowait(max_messages)
+            messages = self._take_now(max_messages)
             if messages:
                 return messages
         return []
+
+    def _take_now(self, max_messages: int) -> list[MessageExt]:
+        messages = self._inbox.take_nowait(max_messages)
+        if self._locks is not None:
+            while messages and not self._locks.held(queue_of(messages[0], self.group)):
+                self._lose_lock(queue_of(messages[0], self.group))  # they come again when it is ours
+                messages = self._inbox.take_nowait(max_messages)
+        return messages
 
     async def _take_assignment(self, assignment: Assignment) -> None:
         """Give up the queues that are no longer ours, with a last commit, then begin with the new ones."""

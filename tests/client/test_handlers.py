@@ -356,6 +356,28 @@ async def test_a_lost_lock_voids_what_was_read(monkeypatch: pytest.MonkeyPatch, 
         assert cluster.broker.committed["g", "T", 0] == 10
 
 
+async def test_nothing_of_an_ordered_queue_is_handed_out_when_its_lock_has_expired(
+    monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    def refuse_locks(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        return refuse(request, 1, "busy") if request.code == RequestCode.LOCK_BATCH_MQ else None
+
+    monkeypatch.setattr("ringmq.client.consuming.queue_locks.RENEW_INTERVAL_S", 0.05)
+    monkeypatch.setattr("ringmq.client.consuming.queue_locks.BELIEVED_S", 0.5)
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, ordered=True, auto_ack=False) as consumer:
+        fill(cluster, "T", 0, 10)
+        assert [m.queue_offset for m in await consumer.poll(1)] == [0]
+        locks, queue = consumer._locks, MessageQueue("T", "a", 0)
+        assert locks is not None
+        cluster.rules.append(refuse_locks)
+        await eventually(lambda: not locks.held(queue))
+        assert await consumer.poll(timeout_ms=50) == [], "they may be another member's now"
+        cluster.broker.committed["g", "T", 0] = 7
+        monkeypatch.setattr("ringmq.client.consuming.queue_locks.BELIEVED_S", 30.0)
+        cluster.rules.clear()
+        assert (await consumer.poll(timeout_ms=5000))[0].queue_offset == 7
+
+
 async def test_a_queue_that_is_given_away_is_finished_committed_and_unlocked_first(eventually: Eventually) -> None:
     async with FakeCluster(topics={"T": 2}) as cluster, consumer_of(cluster, ordered=True) as first:
         fill(cluster, "T", 0, 50)
