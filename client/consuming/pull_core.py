@@ -169,10 +169,9 @@ class PullCore:
                 outcome.pause_s = EMPTY_ANSWER_PAUSE_S
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             next_offset = self._header_offset(address, answer)
-            log.warning("%s: offset %d does not exist, going on at %d", self.queue, offset, next_offset)
-            self.set_position(next_offset)
-            pause_s = EMPTY_ANSWER_PAUSE_S if next_offset == offset and not held else 0.0
-            outcome = Outcome(moved=True, pause_s=pause_s)
+            outcome = self._move(offset, next_offset)
+            if next_offset == offset and not held:
+                outcome.pause_s = EMPTY_ANSWER_PAUSE_S
         else:
             raise BrokerError(address, code, answer.remark)
         self._failures = 0
@@ -190,6 +189,18 @@ class PullCore:
             return Outcome(pause_s=pause_s)
         log.warning("%s: %s", self.queue, error)
         return Outcome(pause_s=pause_s, help=Help.ROUTE)
+
+    def _move(self, offset: int, next_offset: int) -> Outcome:
+        """Ahead lies what the broker has deleted unread: what came before that is still to be handed out. Back means
+        another log (a topic made again, a broker that has lost its end), of which what is open may be a part."""
+        assert self.window is not None
+        if next_offset >= offset:
+            self.window.deliver((), next_offset)
+            self.next_offset = next_offset
+        else:
+            self.set_position(min(next_offset, self.window.committable_offset))
+        log.warning("%s: offset %d does not exist, going on at %d", self.queue, offset, self.next_offset)
+        return Outcome(moved=next_offset < offset)
 
     def _header_offset(self, address: str, answer: RemotingCommand) -> int:
         try:

@@ -413,6 +413,49 @@ async def test_an_offset_that_does_not_exist_is_left_behind() -> None:
             assert (await take(consumer, 1))[0].queue_offset == 5
 
 
+async def test_what_the_broker_has_deleted_unread_takes_nothing_with_it_that_was_read() -> None:
+    def moved(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["queueOffset"] != "10":
+            return None
+        return pulled(request, ResponseCode.PULL_OFFSET_MOVED, 15, 15)
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 15)
+        cluster.rules.append(moved)
+        options = PullOptions(batch_count=10)
+        async with Consumer(
+            "T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False, options=options
+        ) as consumer:
+            async with asyncio.timeout(20):
+                while pulls_of(cluster, "T")[-1:] == [] or pulls_of(cluster, "T")[-1].ext_fields["queueOffset"] != "15":
+                    await asyncio.sleep(0.005)  # poll
+            messages = await consumer.poll(timeout_ms=1000)
+            assert [m.queue_offset for m in messages] == list(range(10))
+            consumer.ack(messages[:4])
+            await consumer.commit()
+            assert cluster.broker.committed["g", "T", 0] == 4
+            consumer.ack(messages)
+        assert cluster.broker.committed["g", "T", 0] == 15
+
+
+async def test_a_broker_that_has_lost_its_end_gives_what_was_not_acknowledged_again() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 10)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            consumer.ack(await take(consumer, 3))
+            async with asyncio.timeout(20):
+                while pulls_of(cluster, "T")[-1].ext_fields["queueOffset"] != "10":
+                    await asyncio.sleep(0.005)  # poll
+            del cluster.broker.queues["T", 0][8:]
+            cluster.broker.hang_up()
+            async with asyncio.timeout(20):
+                while pulls_of(cluster, "T")[-1].ext_fields["queueOffset"] != "8":
+                    await asyncio.sleep(0.005)  # poll
+            assert [m.queue_offset for m in await take(consumer, 5)] == list(range(3, 8))
+            await consumer.commit()
+            assert cluster.broker.committed["g", "T", 0] == 3
+
+
 async def test_filtered_pulls_move_on_and_flow_control_is_survived() -> None:
     answers = [ResponseCode.FLOW_CONTROL, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.SYSTEM_ERROR]
 
