@@ -41,7 +41,8 @@ class ConsumeRetry:
     `max_reconsume_times`: after so many repetitions the broker moves the message to `%DLQ%group`; None is stock's
     default, 16 for concurrent consumption and no end for ordered. `delay_level` 0 lets the broker choose by the
     number of failures (10 s, 30 s, 1 min ... 2 h). `local_first_ms` to `local_max_ms`, doubling, is the pause where
-    the broker takes nothing back, and for assigned queues. `suspend_ms` is how long an ordered queue waits after a failure.
+    the broker takes nothing back, and for assigned queues. `suspend_ms` is how long an ordered queue waits after a
+    failure.
     """
 
     max_reconsume_times: int | None = None
