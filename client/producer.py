@@ -520,9 +520,9 @@ class Producer:
     async def _attempt(
         self, request: SendRequest, chosen: MessageQueue, connection: BrokerConnection, started: float
     ) -> RemotingCommand:
-        if connection.writing_paused:
-            await connection.wait_writable()
         budget_ms = self._retry.budget_ms
+        if connection.writing_paused:
+            await connection.wait_writable(started + budget_ms / 1000)
         elapsed_ms = int((time.monotonic() - started) * 1000)
         timeout_ms = budget_ms if elapsed_ms < budget_ms // 10 else max(100, (budget_ms - elapsed_ms) // 100 * 100)
         opaque = self._client.next_opaque()

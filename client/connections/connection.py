@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 from ringmq.client.errors import ConnectError, RequestTimeoutError
 from ringmq.client.runtimes.runtime import Future, Timer, running_loop, shield, timeout
+from ringmq.client.runtimes.socket_transport import end_when_stalled
 from ringmq.client.security.tls import connect_error, describe_socket_failure
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.command import RemotingCommand, encode_frame
@@ -124,12 +125,17 @@ class BrokerConnection(asyncio.Protocol):
         if self._outgoing_bytes >= FLUSH_BYTES:
             self._flush()
 
-    async def wait_writable(self) -> None:
-        """Until the peer has taken what is buffered (returns at once when it keeps up)."""
+    async def wait_writable(self, until: float | None = None) -> None:
+        """Until the peer has taken what is buffered (returns at once when it keeps up). Raises `ConnectError` when it
+        has not at the monotonic time `until`."""
         while self._writing_paused and self._failure is None:
             if self._room is None:
                 self._room = self._loop.create_future()
-            await shield(self._room)
+            try:
+                async with timeout(None if until is None else max(0.0, until - self._loop.time())):
+                    await shield(self._room)
+            except TimeoutError:
+                raise ConnectError(self.address, "it does not take what was sent before") from None
 
     def drain_and_close(self) -> None:
         """Send nothing new; close when the last waiting request is answered (what GO_AWAY asks for)."""
@@ -273,11 +279,13 @@ async def open_connection(
     connection: BrokerConnection
     try:
         async with timeout(settings.connect_timeout_ms / 1000):
-            _, connection = await loop.create_connection(
+            transport, connection = await loop.create_connection(
                 lambda: BrokerConnection(address, on_request, on_lost), host, port, ssl=tls, server_hostname=server_name
             )
     except TimeoutError:
         raise ConnectError(address, f"no answer to connect within {settings.connect_timeout_ms} ms") from None
     except OSError as error:
         raise connect_error(address, error, tls=tls is not None) from error
+    if isinstance(transport, asyncio.BaseTransport):  # the other runtime's does so by itself
+        end_when_stalled(transport.get_extra_info("socket"))
     return connection

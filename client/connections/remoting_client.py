@@ -170,7 +170,8 @@ class RemotingClient:
 
     async def _invoke_once(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         connection = await self.connection(address)
-        await connection.wait_writable()
+        if connection.writing_paused:
+            await connection.wait_writable(time.monotonic() + timeout_ms / 1000)
         topic = request.ext_fields.get("topic", "")  # before it goes out under the name of its namespace
         frame = self.encode(address, request)
         answer = await connection.request(request.opaque, frame, timeout_ms)

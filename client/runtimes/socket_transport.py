@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("ringmq.client")
 
 CONNECT_GIVE_UP_S = 60.0  # who asked for the connection has given up long before
-STALL_S = 10.0  # a server that takes not one byte for so long is given up
+STALL_S = 10.0  # a server that takes not one byte for so long is given up, in both runtimes
 RECEIVE_BYTES = 1 << 18
 SMALL_SEND_BYTES = 1 << 16  # fits into a socket that is writable, or nearly
 
@@ -203,6 +203,13 @@ class SocketTransport:
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
+def end_when_stalled(connected: socket.socket) -> None:
+    """Have the system break the connection when its other end, or the way there, takes nothing for `STALL_S`."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        with contextlib.suppress(OSError):  # it is closed already
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALL_S * 1000))
+
+
 def connect_socket(
     loop: ThreadLoop,
     protocol: Any,
@@ -217,6 +224,7 @@ def connect_socket(
         try:
             connection.settimeout(STALL_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            end_when_stalled(connection)
             tls = None if context is None else _Tls(context, server_name)
             if tls is not None:
                 tls.shake_hands(connection)

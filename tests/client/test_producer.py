@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import (
+    BodyRules,
     ClientClosedError,
     Message,
     MessageQueue,
@@ -23,12 +24,13 @@ from ringmq.remoting.heartbeat import HeartbeatData
 from tests.client.awaited import AwaitedProducer
 from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, refuse
 
+ONLY_ASYNCIO = pytest.mark.parametrize("transport", ["asyncio"], indirect=True)
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
 
 @pytest.fixture(autouse=True, params=["asyncio", "blocking"])
 def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs over both transports."""
+    """Every test runs over both transports, but for one: plain threads that send are in the system's hands."""
     if request.param == "blocking":
         monkeypatch.setitem(globals(), "Producer", AwaitedProducer)
 
@@ -187,6 +189,21 @@ async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
         with pytest.raises(SendError, match="did not answer within") as caught:
             await producer.send(Message("T", b"x"))
         assert caught.value.code is None
+
+
+@ONLY_ASYNCIO
+async def test_sends_to_a_broker_that_takes_nothing_end_in_their_budget() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        options = {"retry": RetryPolicy(budget_ms=500), "body_rules": BodyRules(compression=None)}
+        async with Producer(cluster.namesrv, **options) as producer:
+            await producer.send(Message("T", b"x"))
+            cluster.broker.peers[0].transport.pause_reading()
+            async with asyncio.timeout(8):  # less than it takes the system to break the connection
+                sends = (producer.send(Message("T", bytes(1 << 20))) for _ in range(30))
+                outcomes = await asyncio.gather(*sends, return_exceptions=True)
+                assert all(isinstance(outcome, SendError) for outcome in outcomes)
+                with pytest.raises(SendError, match="does not take"):
+                    await producer.send(Message("T", b"x"))
 
 
 async def test_a_late_answer_disturbs_nobody(eventually: Any) -> None:
