@@ -94,6 +94,11 @@ class BrokerConnection(asyncio.Protocol):
         return self._transport is not None and self._failure is None and not self._draining
 
     @property
+    def heard(self) -> bool:
+        """Whether the peer has ever sent a frame."""
+        return self._heard
+
+    @property
     def writing_paused(self) -> bool:
         """The peer does not read as fast as we write."""
         return self._writing_paused
@@ -158,13 +163,14 @@ class BrokerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the server: complete waiting requests, hand requests of the server to the handler."""
-        self._heard = True
         try:
             commands = self._decoder.feed(data)
         except FrameError as error:
             log.warning("%s sent a broken frame: %s; closing the connection", self.address, error)
             self.close(f"broken frame: {error}")
             return
+        if commands:
+            self._heard = True
         waiting = self._waiting
         for command in commands:
             if command.flag & 1:

@@ -42,6 +42,11 @@ class _Endpoint:
     failures: int = 0
     retry_at: float = 0.0  # loop time before which no new attempt starts
 
+    def note_failure(self) -> None:
+        """The next attempt waits longer."""
+        self.failures += 1
+        self.retry_at = time.monotonic() + backoff_ms(self.failures, random.random()) / 1000
+
 
 def note_seen(task: Task[Any]) -> None:
     """Mark a shared task's failure as seen: those who waited for it may all have been cancelled."""
@@ -88,7 +93,8 @@ class RemotingClient:
     async def connection(self, address: str) -> BrokerConnection:
         """An open connection to `address`, made when there is none. Raises `ConnectError`.
 
-        After a failure the next attempt waits for its backoff; callers that came in between share one attempt.
+        After a failure, or a connection that said nothing, the next attempt waits for its backoff; callers that came in
+        between share one attempt.
         """
         if self._closed:
             raise ClientClosedError("the client is closed")
@@ -188,12 +194,10 @@ class RemotingClient:
                 address, self._handle_server_request, self._forget, self.settings, self._tls
             )
         except ConnectError:
-            endpoint.failures += 1
-            endpoint.retry_at = time.monotonic() + backoff_ms(endpoint.failures, random.random()) / 1000
+            endpoint.note_failure()
             raise
         finally:
             endpoint.connecting = None
-        endpoint.failures = 0
         endpoint.connection = connection
         if self.on_connected is not None:
             self.on_connected(address)
@@ -203,7 +207,13 @@ class RemotingClient:
         """The connection is gone: the next request makes a new one."""
         self._draining.discard(connection)
         endpoint = self._endpoints.get(connection.address)
-        if endpoint is not None and endpoint.connection is connection:
+        if endpoint is None:
+            return
+        if connection.heard:
+            endpoint.failures = 0
+        else:  # accepted and closed without an answer, as by a balancer with nothing behind it
+            endpoint.note_failure()
+        if endpoint.connection is connection:
             endpoint.connection = None
             if self.on_disconnected is not None and not self._closed:
                 self.on_disconnected(connection.address)

@@ -22,6 +22,7 @@ from ringmq.client import (
     SendError,
     blocking,
 )
+from ringmq.client.connections import remoting_client
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.consuming.local_offsets import OffsetFileError
 from ringmq.client.runtimes import runtime, socket_transport, thread_loop
@@ -30,6 +31,7 @@ from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from tests.client.fake_broker import Deed, FakeBroker
+from tests.client.scripted_broker import ScriptedBroker
 from tests.client.test_gevent import ANSWER_AFTER_S, SlowCluster
 from tests.client.threaded_cluster import threaded_cluster
 from tests.waiting import wait_until
@@ -251,10 +253,34 @@ def test_a_server_that_takes_nothing_is_given_up(drive: Drive, monkeypatch: pyte
         async def body() -> None:
             client = RemotingClient()
             request = RemotingCommand.request(RequestCode.HEART_BEAT, {}, bytes(14 << 20))
-            with pytest.raises(ConnectError, match="took nothing|timed out"):
+            with pytest.raises(ConnectError, match=r"took nothing|timed out"):
                 await client.invoke(address, request, 20_000)
 
         drive(body)
+
+
+@pytest.mark.parametrize("words", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_server_that_closes_what_it_accepts_is_asked_ever_more_rarely(
+    drive: Drive, monkeypatch: pytest.MonkeyPatch, words: bytes | None
+) -> None:
+    failures: list[int] = []
+
+    def note(count: int, jitter: float) -> float:
+        failures.append(count)
+        return 1.0
+
+    monkeypatch.setattr(remoting_client, "backoff_ms", note)
+    with ScriptedBroker(lambda _: words) as broker:
+
+        async def body() -> None:
+            client = RemotingClient()
+            for _ in range(6):
+                with pytest.raises(ConnectError):
+                    await client.call(broker.address, RequestCode.HEART_BEAT)
+
+        drive(body)
+    assert len(failures) >= 5  # the last connection may not have ended yet
+    assert failures == list(range(1, len(failures) + 1))
 
 
 def test_faults_in_callbacks_end_neither_thread_nor_waits(caplog: pytest.LogCaptureFixture) -> None:
