@@ -18,6 +18,7 @@
 #define RMQ_EVENT_RECEIVED 2 /* result: bytes in `buffer`, 0 = end, -errno (-ENOBUFS: no buffer was lent) */
 #define RMQ_EVENT_SENT 3     /* result: bytes or -errno */
 #define RMQ_EVENT_WOKEN 4    /* the wake descriptor was written */
+#define RMQ_EVENT_READ 5     /* mapped bytes are in memory, or could not be brought there */
 
 /* 0 when the engine works here; else -errno and one sentence in `why`: the refused call and the setting that allows it. */
 int rmq_engine_probe(char *why, size_t why_bytes);
@@ -55,6 +56,8 @@ int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag);
 int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag);
 /* `message` and what it points at stay untouched until the event. */
 int rmq_engine_send(struct rmq_engine *engine, int fd, const struct msghdr *message, uint64_t tag);
+/* Brings mapped bytes into memory, without waiting here: a helper thread of the kernel's waits for the disk. */
+int rmq_engine_read_mapped(struct rmq_engine *engine, const void *at, uint32_t bytes, uint64_t tag);
 /* Lends buffers. They are used in the order of lending, so few and warm ones are better than many. */
 void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count);
 

@@ -176,6 +176,17 @@ int rmq_engine_send(struct rmq_engine *engine, int fd, const struct msghdr *mess
     return 0;
 }
 
+int rmq_engine_read_mapped(struct rmq_engine *engine, const void *at, uint32_t bytes, uint64_t tag)
+{
+    struct io_uring_sqe *sqe = next_sqe(engine);
+    if (!sqe)
+        return -EBUSY;
+    uintptr_t in_page = (uintptr_t)at % (uintptr_t)sysconf(_SC_PAGESIZE);
+    io_uring_prep_madvise(sqe, (void *)((uintptr_t)at - in_page), (off_t)(bytes + in_page), MADV_POPULATE_READ);
+    io_uring_sqe_set_data64(sqe, user_data(RMQ_EVENT_READ, tag));
+    return 0;
+}
+
 void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)

@@ -134,6 +134,9 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
     case RMQ_EVENT_SENT:
         rmq_output_sent(r, event);
         return;
+    case RMQ_EVENT_READ:
+        rmq_output_read(r, event);
+        return;
     case RMQ_EVENT_ACCEPTED:
         rmq_connection_accept(r, event);
         return;

@@ -1,9 +1,12 @@
-/* Sending: answers are encoded into chunks, log pages are referred to; one send in flight per connection takes all there is. */
+/* Sending: answers are encoded into chunks, log pages are referred to; one send in flight per connection takes all there is.
+ * Old log pages are brought into memory first, by a helper thread of the kernel's: a send copies from them in this thread,
+ * and with the socket locked. */
 #include <stdlib.h>
 
 #include "reader_state.h"
 
 #define CHUNKS_KEPT 1024u
+#define READ_GAP_BYTES 65536 /* pieces that are not farther apart are read together: the disk would, too */
 
 static struct rmq_chunk *chunk_take(struct rmq_reader *r, size_t bytes)
 {
@@ -57,6 +60,7 @@ static struct rmq_output *output_of(struct rmq_reader *r, struct rmq_connection 
     }
     out->head = out->count = 0;
     out->bytes = 0;
+    out->reads = 0;
     out->progress_ms = r->now_ms;
     r->outputs_used++;
     return c->output = out;
@@ -152,12 +156,13 @@ void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t by
     mark_dirty(r, c);
 }
 
-void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes)
+void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes,
+                    int is_cold)
 {
     struct rmq_output *out = c->output; /* the answer's header came first */
     struct rmq_piece *last = last_piece(out);
     out->bytes += bytes;
-    if (last && last->map == map && last->at + last->length == at && last->length <= INT32_MAX - bytes) {
+    if (last && last->map == map && last->at + last->length == at && last->length <= INT32_MAX - bytes && !last->is_cold && !is_cold) {
         last->length += bytes;
         return;
     }
@@ -166,7 +171,7 @@ void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_f
         rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
         return;
     }
-    *piece = (struct rmq_piece){.at = at, .length = bytes, .map = map};
+    *piece = (struct rmq_piece){.at = at, .length = bytes, .map = map, .is_cold = is_cold != 0};
     rmq_file_map_hold(map);
 }
 
@@ -186,16 +191,50 @@ void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint
 
 uint64_t rmq_output_soft_limit(const struct rmq_reader *r) { return r->settings->send_queue_bytes_max / 4; }
 
+static struct rmq_piece *piece_at(struct rmq_output *out, uint32_t i) { return &out->pieces[(out->head + i) & (out->capacity - 1)]; }
+
+/* The cold pieces at the front, `count` at most, come into memory; nothing is sent meanwhile. */
+static void read_next(struct rmq_reader *r, struct rmq_connection *c, uint32_t count, uint64_t tag)
+{
+    struct rmq_output *out = c->output;
+    uint32_t i = 0;
+    while (i < count && piece_at(out, i)->is_cold) {
+        const struct rmq_piece *first = piece_at(out, i);
+        const uint8_t *end = first->at + first->length;
+        uint32_t next = i + 1;
+        for (; next < count; next++) {
+            const struct rmq_piece *piece = piece_at(out, next);
+            if (!piece->is_cold || piece->map != first->map || piece->at < end || piece->at - end > READ_GAP_BYTES)
+                break;
+            end = piece->at + piece->length;
+        }
+        if (rmq_engine_read_mapped(r->engine, first->at, (uint32_t)(end - first->at), tag) < 0)
+            break;
+        out->reads++;
+        i = next;
+    }
+    out->reading = i;
+    c->sending = i != 0;
+    if (!i)
+        mark_dirty(r, c);
+}
+
 static void send_next(struct rmq_reader *r, struct rmq_connection *c)
 {
     struct rmq_output *out = c->output;
-    uint32_t count = out->count < RMQ_SEND_PIECES ? out->count : RMQ_SEND_PIECES;
-    for (uint32_t i = 0; i < count; i++) {
-        struct rmq_piece *piece = &out->pieces[(out->head + i) & (out->capacity - 1)];
-        out->vectors[i] = (struct iovec){.iov_base = (void *)(uintptr_t)piece->at, .iov_len = piece->length};
+    uint32_t most = out->count < RMQ_SEND_PIECES ? out->count : RMQ_SEND_PIECES, count;
+    uint64_t tag = (uint64_t)rmq_connection_index(r, c) << 32 | c->generation;
+    for (count = 0; count < most; count++) {
+        const struct rmq_piece *piece = piece_at(out, count);
+        if (piece->is_cold)
+            break;
+        out->vectors[count] = (struct iovec){.iov_base = (void *)(uintptr_t)piece->at, .iov_len = piece->length};
+    }
+    if (!count) {
+        read_next(r, c, most, tag);
+        return;
     }
     out->message = (struct msghdr){.msg_iov = out->vectors, .msg_iovlen = count};
-    uint64_t tag = (uint64_t)rmq_connection_index(r, c) << 32 | c->generation;
     if (rmq_engine_send(r->engine, c->fd, &out->message, tag) < 0) {
         mark_dirty(r, c);
         return;
@@ -262,6 +301,24 @@ void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event)
         mark_dirty(r, c);
     else
         output_release(r, c);
+}
+
+/* Bytes that could not be read fail in the send, or are faulted in there. */
+void rmq_output_read(struct rmq_reader *r, const struct rmq_event *event)
+{
+    struct rmq_connection *c = rmq_connection_at(r, (uint32_t)(event->tag >> 32));
+    struct rmq_output *out = c->output; /* stays as long as `sending` is set */
+    if (--out->reads)
+        return;
+    c->sending = 0;
+    if (c->state != RMQ_CONNECTION_OPEN) {
+        rmq_connection_ended(r, c);
+        return;
+    }
+    for (uint32_t i = 0; i < out->reading; i++)
+        piece_at(out, i)->is_cold = 0;
+    out->progress_ms = r->now_ms;
+    mark_dirty(r, c);
 }
 
 void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c)

@@ -28,6 +28,14 @@ static int is_slow(const struct rmq_reader *r, const struct rmq_pull_result *res
     return result->last_position >= 0 && end - (uint64_t)result->last_position > r->settings->memory_window_bytes;
 }
 
+/* The same of its first and oldest message: the reader's thread must not wait for the disk in the place of all others. */
+static int is_cold(const struct rmq_reader *r, const struct rmq_pull_result *result)
+{
+    const struct rmq_file_map *map = result->ranges[0].map;
+    uint64_t position = map->key * r->settings->segment_bytes + (uint64_t)(result->ranges[0].at - map->base);
+    return rmq_load(&r->plane->watermarks->append_offset) - position > r->settings->memory_window_bytes;
+}
+
 /* Where the client is to read next; twin: broker/replication/read_advice.py. */
 static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
@@ -82,8 +90,9 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
     uint8_t *to = rmq_output_reserve(r, c, rmq_pull_answer_bound(&a));
     if (to) {
         rmq_output_commit(r, c, rmq_pull_answer_put(to, &a));
+        int cold = result->range_count && is_cold(r, result);
         for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
-            rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length);
+            rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length, cold);
         r->counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
         if (result->messages)
             rmq_pulled_count(r->plane, r->index, p->group_id, p->queue_slot, result->messages, result->bytes,

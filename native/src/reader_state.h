@@ -52,6 +52,7 @@ struct rmq_chunk {
 struct rmq_piece {
     const uint8_t *at;
     uint32_t length;
+    uint8_t is_cold;           /* perhaps on disk only: to be read before it is sent */
     struct rmq_chunk *chunk;   /* one of the two owns the bytes */
     struct rmq_file_map *map;
 };
@@ -62,6 +63,8 @@ struct rmq_output {
     uint32_t head, count, capacity;
     uint64_t bytes;            /* not yet taken by the kernel */
     int64_t progress_ms;       /* last time the kernel took some */
+    uint32_t reads;            /* of the first `reading` pieces, under way */
+    uint32_t reading;
     struct rmq_chunk *fill;
     struct rmq_output *next_free;
     struct msghdr message;
@@ -92,7 +95,7 @@ struct rmq_connection {
     uint8_t state;
     uint8_t receiving;       /* a receive is armed */
     uint8_t stopping;        /* a stop of it was asked for */
-    uint8_t sending;
+    uint8_t sending;         /* or reading what is to be sent next */
     uint8_t stall;           /* RMQ_STALL_*: parsing waits */
     uint8_t listener;        /* 1 = VIP port */
     uint8_t v6;
@@ -412,9 +415,11 @@ void rmq_control_watch(struct rmq_reader *r);
 /* reader_output.c */
 uint8_t *rmq_output_reserve(struct rmq_reader *r, struct rmq_connection *c, size_t bytes); /* NULL: no memory, c is closed */
 void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t bytes);
-void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes);
+void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes,
+                    int is_cold);
 void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, size_t length);
 void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event);
+void rmq_output_read(struct rmq_reader *r, const struct rmq_event *event);
 void rmq_output_flush(struct rmq_reader *r);
 void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c);
 void rmq_outputs_close(struct rmq_reader *r);

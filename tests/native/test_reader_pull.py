@@ -2,6 +2,7 @@
 
 import struct
 import time
+from pathlib import Path
 
 import pytest
 from reader_kit import BOTH, READ, MakeKit, ReaderKit, connected, pull_frame, send_frame
@@ -228,6 +229,50 @@ def test_vip_port_leaves_pulls_to_control(kit: ReaderKit) -> None:
         taken = kit.take()
         assert taken[0].listener == 1
         assert client.ask(send_frame("TopicA", b"vip")).code == 0
+
+
+# --- old messages ------------------------------------------------------------------------------------------------
+
+
+def helpers(kit: ReaderKit) -> int:
+    """Threads that the kernel has made to wait for disks in the reader's place."""
+    (reader,) = (thread.native_id for thread in kit._threads if thread.name == "read")
+    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    return names.count(f"iou-wrk-{reader}")
+
+
+def test_messages_beyond_the_memory_window_are_read_by_a_helper(kit: ReaderKit) -> None:
+    fill(kit, 10)
+    with connected(kit) as client:
+        assert len(bodies(client.ask(pull_frame("TopicA", "GROUP", 0)))) == 10
+        assert helpers(kit) == 0
+        kit.header.settings.memory_window_bytes = 0
+        assert bodies(client.ask(pull_frame("TopicA", "GROUP", 0))) == [bytes([n]) * 100 for n in range(8)]
+        assert helpers(kit) > 0
+
+
+def test_old_and_new_messages_come_in_the_order_of_their_pulls(kit: ReaderKit) -> None:
+    """Four queues of messages in turn, so that an answer is many pieces; the older half is beyond the memory window."""
+    for _ in range(30):
+        for queue in range(4):
+            fill(kit, 1, body=1000 + queue, queue=queue)
+    kit.header.settings.memory_window_bytes = kit.marks.append_offset // 2
+    offsets = [0, 29, 3, 28, 12, 15, 1, 20] * 8
+    with connected(kit) as client, connected(kit) as gone, connected(kit) as producer:
+        frames = [pull_frame("TopicA", "GROUP", at, queue=n % 4, opaque=n) for n, at in enumerate(offsets)]
+        gone.send(*frames)
+        gone.close()  # with reads under way
+        client.send(*frames[:-1], send_frame("TopicA", b"x", queue=1, opaque=-1), frames[-1])
+        answers = [client.answer() for _ in range(len(frames) + 1)]
+        assert producer.ask(send_frame("TopicA", b"x")).code == 0
+    pulls = [answer for answer in answers if answer.opaque >= 0]
+    assert [answer.opaque for answer in pulls] == list(range(len(frames)))
+    for n, answer in enumerate(pulls):
+        found = bodies(answer)
+        assert answer.code == 0 and int(answer.ext_fields["nextBeginOffset"]) == offsets[n] + len(found)
+        assert {body for body in found if len(body) > 1} == {bytes(1000 + n % 4)}
+        if offsets[n] < 10:
+            assert len(found) == 8
 
 
 # --- holding ---------------------------------------------------------------------------------------------------
