@@ -73,7 +73,7 @@ class PeerNews:
 
 @dataclass(frozen=True, slots=True)
 class LinkNews:
-    """A slave's connection to its master changed. event: "transfer", "closed" (`why`) or "held" (`why`)."""
+    """A slave's connection to its master changed. event: "transfer", or with `why` "closed", "held", "waits"."""
 
     master: str
     event: str

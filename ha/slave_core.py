@@ -8,9 +8,10 @@
     faulty: the own store takes no bytes; back to waiting when it does.
 
 The first attempt is made at once, later ones after up to 5 s as in stock's DefaultHAClient, where a link that carried
-anything counts as a success. Without the address of the master's broker port there is no handshake (haMasterAddress
-alone): where no name server can say it, the stream starts on the word of the offset; with one it is waited for a while,
-and a stream that runs already starts again with a handshake when the address becomes known.
+anything counts as a success. Without the address of the master's broker port there is no handshake: where no name
+server is set that could say it (haMasterAddress alone), the stream starts on the word of the offset. With one there is
+no stream before it has said it: what a stream without a handshake puts behind a tail that the master does not have, no
+later handshake need find. A stream that runs already starts again with a handshake when the address becomes known.
 
 What consumers may see here (confirm_limit): the confirm offset that a RingMQ master has said last, the part of it that
 both have while it holds this slave off, everything when the master is stock. A lost link does not tell that the master
@@ -58,7 +59,7 @@ from ringmq.store.store_order import CUT, REBASE, StoreOrder
 
 BACK_OFF_MS = (0, 250, 500, 1000, 2000, 4000, 5000)
 HELD_OFF_MS = 5000
-"""A master that holds or refuses this slave needs a person first."""
+"""A master that holds or refuses this slave needs a person first; one that cannot be asked, a name server."""
 CONNECT_TIMEOUT_MS = 3000
 HANDSHAKE_TIMEOUT_MS = 10_000
 COMPARES_MAX = 4
@@ -215,9 +216,20 @@ class SlaveCore:
     def _connected(self, port: int, now_ms: int) -> list[Effect]:
         self._local_port = port
         if not self._master.broker:
-            return self._transfer("", NO_LIMIT, now_ms)
+            told = self.settings.namesrv_addr
+            return self._nobody_to_ask(now_ms) if told else self._transfer("", NO_LIMIT, now_ms)
         self.state, self._since_ms, self._compared = "handshake", now_ms, 0
         return [Handshake(self._master.broker, port)]
+
+    def _nobody_to_ask(self, now_ms: int) -> list[Effect]:
+        """The master lives; the name servers are silent, or do not know it (yet)."""
+        self._alone_since_ms = None
+        why = (
+            f"master {self._master.ha} is there, this slave waits for the name servers to say its broker's address: "
+            "without it the logs cannot be compared"
+        )
+        news = Tell(LinkNews(self._master.ha, "waits", why=why))
+        return [Disconnect(why), *self._said(why), news, *self._wait(now_ms, HELD_OFF_MS)]
 
     # -- the master's verdict ------------------------------------------------------------------------------------------
 

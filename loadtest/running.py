@@ -29,7 +29,7 @@ def remove_shared_memory(store: Path) -> None:
 
 
 class RunningBroker:
-    """A broker with the processes behind it, and with a name server unless `namesrv` says where there is one.
+    """A broker with the processes behind it, and with a name server unless `namesrv` says where there is one, or None.
 
     Ports of 0 are replaced by the real ones when ready. `prefix` goes in front of the command; it has to exec it.
     """
@@ -41,7 +41,7 @@ class RunningBroker:
         *,
         port: int = 0,
         namesrv_port: int = 0,
-        namesrv: str = "",
+        namesrv: str | None = "",
         arguments: Sequence[str] = (),
         prefix: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
@@ -50,8 +50,8 @@ class RunningBroker:
         store.parent.mkdir(parents=True, exist_ok=True)
         self.store = store
         self.log_path = log_path or store.with_name(store.name + ".log")
-        command = [*prefix, sys.executable, "-m", "ringmq.cli.main", "broker" if namesrv else "serve"]
-        command += ["--namesrv", namesrv] if namesrv else ["--namesrv-port", str(namesrv_port)]
+        command = [*prefix, sys.executable, "-m", "ringmq.cli.main", "serve" if namesrv == "" else "broker"]
+        command += ["--namesrv-port", str(namesrv_port)] if namesrv == "" else ["--namesrv", namesrv or ""]
         command += ["--store", str(store), "--port", str(port), *arguments]
         for name, value in (settings or {}).items():
             text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,7 +13,7 @@ from ringmq.ha.slave_core import MASTER_UNKNOWN_MS
 from ringmq.store.store_order import CUT
 from tests.ha.simulated_log import FILE_BYTES, RECORD_BYTES, Ledger, SimulatedLog
 from tests.ha.simulated_master import BEAT_MS, HEARTBEAT_MS, LAZY_FLUSH_MS, RESTART_MS, SimulatedMaster
-from tests.ha.simulated_world import Path, Pipe, World
+from tests.ha.simulated_world import MS, Path, Pipe, World
 
 REPORT_EVERY_MS = HEARTBEAT_MS
 TO_SLAVE, TO_MASTER = 0, 1
@@ -63,6 +63,7 @@ class SimulatedSlave:
     path: Path
     broker_id: int
     room: str = ""
+    name_servers_answer_ms: float = 0
     alive: bool = False
     process: int = 0
     log: SimulatedLog = field(init=False)
@@ -100,8 +101,13 @@ class SimulatedSlave:
         self.limit = self.shown = min(self.shown, self.log.end * RECORD_BYTES)
         self.core = core_module.SlaveCore(self.settings, self._snapshot())
         self._flush_soon()
-        self.step(events.MasterIs("master:1", "master:0"))
+        self.step(events.MasterIs("master:1", ""))
+        self.world.at(max(self.world.now_us, int(self.name_servers_answer_ms * MS)), self._named, self.process)
         self._beat(self.process)
+
+    def _named(self, process: int) -> None:
+        if self.alive and process == self.process:
+            self.step(events.MasterIs("master:1", "master:0"))
 
     def stop(self, silently: bool) -> None:
         """The process ends; `silently`: its host with it."""
@@ -126,10 +132,10 @@ class SimulatedSlave:
 
     def step(self, event: events.Event | None) -> None:
         """A Tick with a fresh snapshot before everything; it may end the attempt that the event is about."""
-        attempt = (self.connecting, self.process)
+        attempt, is_order = (self.connecting, self.process), isinstance(event, events.MasterIs)
         for effect in self.core.step(events.Tick(self._snapshot()), self.world.now_ms):
             self._perform(effect)
-        if event is not None and attempt == (self.connecting, self.process):
+        if event is not None and (is_order or attempt == (self.connecting, self.process)):
             for effect in self.core.step(event, self.world.now_ms):
                 self._perform(effect)
 

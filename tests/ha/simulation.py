@@ -28,6 +28,7 @@ from tests.ha.simulated_world import Path, World
 
 FAULTS_END_MS = 5_000
 HEALED_MS = 30_000
+NAME_SERVERS_SILENT_MS = 9000
 LONG_AWAY_MS = 9000
 """Long enough for slaves to take the master for gone."""
 DECISIONS_MS = range(7_000, HEALED_MS, 2_000)
@@ -63,9 +64,11 @@ class Simulation:
         self.master = SimulatedMaster(self.world, HaSettings.from_properties(properties), self.ledger, rooms)
         for number in range(1, count + 1):
             flush = random.choice(("SYNC_FLUSH", "ASYNC_FLUSH"))
-            settings = HaSettings.from_properties({**COMMON, "brokerRole": "SLAVE", "flushDiskType": flush})
+            own = {"brokerRole": "SLAVE", "flushDiskType": flush, "namesrvAddr": "n:9876"}
+            settings = HaSettings.from_properties({**COMMON, **own})
             path = Path(self.world, random.choice((0.1, 2, 20)))
             slave = SimulatedSlave(self.world, settings, self.ledger, self.master, path, number, rooms[1 << number])
+            slave.name_servers_answer_ms = random.choice((0, 0, 0, random.uniform(0, NAME_SERVERS_SILENT_MS)))
             self.slaves.append(slave)
         self.master.slaves = self.slaves
         policy = ReplicaPolicy.from_settings(self.master.settings)

@@ -140,6 +140,14 @@ def _a_lost_link_is_a_lost_master(patch: Patch) -> None:
     patch.setattr(slave_core, "MASTER_UNKNOWN_MS", 0)
 
 
+def _a_master_that_cannot_be_asked_is_followed(patch: Patch) -> None:
+    patch.setattr(
+        slave_core.SlaveCore,
+        "_nobody_to_ask",
+        lambda core, now_ms: core._transfer("", slave_core.NO_LIMIT, now_ms),
+    )
+
+
 def _a_held_master_writes_on(patch: Patch) -> None:
     real = waiter.refusal
     patch.setattr(waiter, "refusal", lambda waits, marks, held, wait: real(waits, marks, False, wait))
@@ -161,6 +169,7 @@ BROKEN_RULES = [
     _the_minimum_does_not_matter,
     _a_slave_shows_more,
     _a_lost_link_is_a_lost_master,
+    _a_master_that_cannot_be_asked_is_followed,
     _a_held_master_writes_on,
     _connections_count,
 ]

@@ -66,7 +66,7 @@ def test_a_slave_follows_over_file_ends_deaths_and_reconnects(tmp_path: Path) ->
 
     with (
         FakeMaster(in_pieces) as master,
-        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}) as broker,
+        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}, namesrv=None) as broker,
     ):
         wait_for_log(broker, LOG_END)
         wait_until(lambda: master.last_report == LOG_END, "the slave has reported it")
@@ -79,7 +79,7 @@ def test_an_empty_slave_begins_at_the_masters_newest_file(tmp_path: Path) -> Non
     start = LOG_END - LOG_END % FILE_BYTES
     with (
         FakeMaster(stock_stream) as master,
-        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}) as broker,
+        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}, namesrv=None) as broker,
     ):
         pid = broker.process.pid
         wait_for_log(broker, LOG_END)
@@ -96,14 +96,17 @@ def test_a_restarted_slave_goes_on_where_it_was(tmp_path: Path) -> None:
         yield frames(master_log()[first_report:200_000], first_report, FILE_BYTES)
 
     store = tmp_path / "store"
-    with FakeMaster(half) as master, RunningBroker(store, {**SLAVE, "haMasterAddress": master.address}) as broker:
+    with (
+        FakeMaster(half) as master,
+        RunningBroker(store, {**SLAVE, "haMasterAddress": master.address}, namesrv=None) as broker,
+    ):
         wait_until(lambda: marks(broker).append_offset > 190_000, "half of the log is there")
         torn = marks(broker).append_offset
         assert torn < 200_000
         broker.kill_all()
     with (
         FakeMaster(whole_stream) as master,
-        RunningBroker(store, {**SLAVE, "haMasterAddress": master.address}) as broker,
+        RunningBroker(store, {**SLAVE, "haMasterAddress": master.address}, namesrv=None) as broker,
     ):
         wait_for_log(broker, LOG_END)
         assert master.reports[0][0] == torn
@@ -126,7 +129,7 @@ def test_junk_costs_the_connection_alone(tmp_path: Path) -> None:
 
     with (
         FakeMaster(lies_then_truth) as master,
-        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}) as broker,
+        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}, namesrv=None) as broker,
     ):
         wait_for_log(broker, LOG_END)
         assert len(master.reports) == len(junk) + 1
@@ -139,7 +142,7 @@ def test_junk_costs_the_connection_alone(tmp_path: Path) -> None:
 def test_a_slave_takes_no_messages(tmp_path: Path) -> None:
     with (
         FakeMaster(whole_stream) as master,
-        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}) as broker,
+        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}, namesrv=None) as broker,
     ):
         with RawClient(broker.address) as client:
             for topic in ("TBW102", "not/legal"):
@@ -166,11 +169,11 @@ def test_what_is_reported_survives(tmp_path: Path, flush: str) -> None:
     store = tmp_path / "store"
     with FakeMaster(slowly) as master:
         settings = {**SLAVE, "haMasterAddress": master.address, "flushDiskType": flush}
-        with RunningBroker(store, settings) as broker:
+        with RunningBroker(store, settings, namesrv=None) as broker:
             wait_until(lambda: master.last_report > 100_000, "some of it is reported")
             broker.kill_all()
             reported = master.last_report
-        with RunningBroker(store, settings) as broker:
+        with RunningBroker(store, settings, namesrv=None) as broker:
             wait_until(lambda: len(master.reports) == 2 and master.reports[1], "it is back")
             assert master.reports[1][0] >= reported
             wait_for_log(broker, LOG_END)
@@ -182,7 +185,7 @@ def test_the_recorded_stream_read_by_read(tmp_path: Path) -> None:
     recorded = links("classic-async")
     with (
         FakeMaster(lambda number, first_report: recorded[number].sent if number < len(recorded) else ()) as master,
-        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}) as broker,
+        RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}, namesrv=None) as broker,
     ):
         ends = [link.first_report for link in recorded[1:]] + [410_372]
         for end in ends:
@@ -198,11 +201,11 @@ def test_an_order_that_a_crash_left_behind_is_performed_at_the_next_start(tmp_pa
     store, cut_at = tmp_path / "store", 300_000
     with FakeMaster(whole_stream) as master:
         settings = {**SLAVE, "haMasterAddress": master.address}
-        with RunningBroker(store, settings) as broker:
+        with RunningBroker(store, settings, namesrv=None) as broker:
             wait_for_log(broker, LOG_END)
             broker.kill_all()
         write_order(store, StoreOrder(CUT, cut_at))
-        with RunningBroker(store, settings) as broker:
+        with RunningBroker(store, settings, namesrv=None) as broker:
             wait_for_log(broker, LOG_END)
             assert cut_at - 5000 < master.reports[1][0] <= cut_at
             assert broker.stop() == 0

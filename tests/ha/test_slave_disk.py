@@ -62,7 +62,7 @@ def test_a_slave_without_room_says_so_and_reports_no_more(
     with small_disk(tmp_path, 24) as disk, FakeMaster(script) as master:
         store = disk / "store"
         settings = {**SLAVE, "haMasterAddress": master.address, "diskMaxUsedSpaceRatio": 95}
-        with RunningBroker(store, settings, log_path=tmp_path / "slave.log") as broker:
+        with RunningBroker(store, settings, namesrv=None, log_path=tmp_path / "slave.log") as broker:
             wait_until(lambda: read_watermarks(store).append_offset > FIRST - 5000, "the first part is there")
             wait_until(lambda: (store / "commitlog" / f"{2 * FILE_BYTES:020d}").exists(), "the next file is made")
             pid = broker.worker_pids()["ha-slave"]

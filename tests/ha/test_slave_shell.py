@@ -36,7 +36,7 @@ def whole_stream(number: int, first_report: int) -> Iterator[bytes]:
 class Slave:
     """A plane, a store with four empty files, and the shell on a thread."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **more: str) -> None:
         root.mkdir()
         self.root = root
         capacity = Capacity(64, 64, 64, 64, 64, 64, 1 << 16, 1 << 16, 64, 64)
@@ -59,7 +59,7 @@ class Slave:
         assert self.receiver != ffi.NULL
         properties = {
             "storePathRootDir": str(root), "brokerIP1": "127.0.0.1", "listenPort": "10911", "brokerRole": "SLAVE",
-            "brokerId": "1", "mappedFileSizeCommitLog": str(FILE_BYTES), "haRoom": "east",
+            "brokerId": "1", "mappedFileSizeCommitLog": str(FILE_BYTES), "haRoom": "east", **more,
         }  # fmt: skip
         self.shell = SlaveShell(self.plane, properties, self.receiver)
         self.status: int | None = None
@@ -182,6 +182,22 @@ def test_a_stock_master_is_followed_without_a_limit(tmp_path: Path) -> None:
         wait_until(lambda: slave.marks.append_offset == LOG_END, "the log is here")
         assert slave.marks.confirm_limit == NO_LIMIT
         assert len(broker.claims) == 1
+
+
+def test_no_stream_begins_before_the_name_servers_say_whom_to_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slave_core, "MASTER_UNKNOWN_MS", 20)
+    with (
+        Slave(tmp_path / "store", namesrvAddr="127.0.0.1:9876") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
+    ):
+        slave.follow(master)
+        wait_until(lambda: slave.link_events() == ["waits"], "control is told what is waited for")
+        assert not any(master.reports)
+        slave.follow(master, broker)
+        wait_until(lambda: master.last_report == LOG_END, "the log is here")
 
 
 @pytest.mark.parametrize(("verdict", "action"), [(handshake.START_AT, REBASE), (handshake.CUT, CUT)])
