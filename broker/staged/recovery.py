@@ -77,21 +77,21 @@ def replay(broker: Broker, plane: Plane, core: StagedCommits, first: int) -> Ite
     while number < end:
         count = min(RECORDS_PER_STEP, end - number)
         units = broker.store.queue_units(COMMITS_TOPIC, 0, number, count)
-        for at, (commit_log_offset, size, _) in enumerate(units):
-            _replay_one(broker.store, core, number + at, commit_log_offset, size)
-        number += max(1, len(units))
+        for commit_log_offset, size, _ in units:  # fewer than asked for when retention takes the queue's first file
+            _replay_one(broker.store, core, range(number, number + count), commit_log_offset, size)
+        number += count
         yield True
 
 
-def _replay_one(store: StorePort, core: StagedCommits, number: int, commit_log_offset: int, size: int) -> None:
+def _replay_one(store: StorePort, core: StagedCommits, numbers: range, commit_log_offset: int, size: int) -> None:
     raw = store.raw_record(commit_log_offset)
     if raw is None or len(raw) != size:
         return  # retention has taken it
     _, record = records.parse_record(raw, commit_log_offset)
-    if record is None or record.topic != COMMITS_TOPIC or record.queue_offset != number:
+    if record is None or record.topic != COMMITS_TOPIC or record.queue_offset not in numbers:
         return
     try:
-        core.replay(number, decode_record(record.body), commit_log_offset, commit_log_offset + size)
+        core.replay(record.queue_offset, decode_record(record.body), commit_log_offset, commit_log_offset + size)
     except RequestError:
         return  # not ours: an operator with a topic of this name
 

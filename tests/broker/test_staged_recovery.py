@@ -10,9 +10,11 @@ import pytest
 from ringmq.broker.staged.commit_records import CommitRecord, Piece, mark_of
 from ringmq.broker.staged.commits import StagedCommits
 from ringmq.broker.staged.events import Publish, Tick
-from ringmq.broker.staged.recovery import SCAN_STEP_BYTES, load_snapshot, see_published
+from ringmq.broker.staged.recovery import SCAN_STEP_BYTES, load_snapshot, replay, see_published
 from ringmq.native import ffi, lib
+from ringmq.remoting.staged_writes import COMMITS_TOPIC
 from ringmq.store.staged_table import FILE
+from tests.spark_bridge.made_store import Fields, record_bytes
 
 FILE_BYTES = 4096
 PIECES, MESSAGES = 3, 2
@@ -128,3 +130,27 @@ def test_a_table_of_another_history_is_built_again(tmp_path: Path, record: list[
 @pytest.mark.parametrize("record", [7, [1, 2], ["x", 2, 3], {}])
 def test_a_table_with_a_malformed_record_is_built_again(tmp_path: Path, record: Any) -> None:
     assert "cannot be used" in loaded(tmp_path, record=record)[1]
+
+
+def test_units_that_retention_takes_meanwhile_hide_no_decision_behind_them(tmp_path: Path) -> None:
+    """The queue's first file goes between the look at its bounds and the reading: only units behind it are there."""
+    taken, numbers = 1, range(4)
+    log: dict[int, bytes] = {}
+    units: dict[int, tuple[int, int, int]] = {}
+    for number in numbers:
+        body = CommitRecord(f"q{number}", 0, ()).encode()
+        raw = record_bytes(Fields(topic=COMMITS_TOPIC, body=body), number, 1000 * number)
+        log[1000 * number], units[number] = raw, (1000 * number, len(raw), 0)
+    store = SimpleNamespace(
+        queue_units=lambda _, __, first, count: [units[at] for at in range(max(first, taken), first + count)],
+        raw_record=lambda offset: memoryview(log[offset]),
+    )
+    plane = SimpleNamespace(
+        topic_find=lambda _: 1,
+        queue_find=lambda _, __: 1,
+        queue=lambda _: SimpleNamespace(min_offset=0, max_offset=len(numbers)),
+    )
+    core = StagedCommits()
+    for moved in replay(cast(Any, SimpleNamespace(store=store)), cast(Any, plane), core, 0):
+        assert moved
+    assert [entry[0] for entry in core.snapshot()[0]["queries"]] == ["q1", "q2", "q3"]
