@@ -53,6 +53,9 @@ class StagedBodies:
         """The piece that a chunk is, or why it is none."""
         where = f"partition {chunk.partition}, chunk {chunk.sequence}"
         found = self._properties(chunk)
+        if isinstance(found, str) and self._is_unconfirmed(chunk):
+            late = f"commitLogOffset = {chunk.commit_log_offset} waits for the disk or for replicas: ask again"
+            return Unsound(ResponseCode.SYSTEM_BUSY, f"{where}: {late}")
         if isinstance(found, str):
             return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {found}")
         raw, properties = found
@@ -106,6 +109,16 @@ class StagedBodies:
             )
         text = bytes(raw[view.properties_at : view.properties_at + view.properties_length]).decode("utf-8", "replace")
         return raw[view.body_at : view.body_at + view.body_length], decode_properties(text)
+
+    def _is_unconfirmed(self, chunk: StagedChunk) -> bool:
+        """Its message may be in the log, but not readable yet: a send can be answered when fewer replicas have it."""
+        offset, state = chunk.commit_log_offset, self._broker.store.log_state()
+        end_max = offset + chunk.body_bytes + lib.RMQ_RECORD_OVERHEAD_MAX
+        if not state.min_offset <= offset < state.append_offset:
+            return False
+        return (
+            state.confirm_offset < min(end_max, state.append_offset) and self._broker.store.raw_record(offset) is None
+        )
 
     def _target(self, topic: str, queue_id: int) -> Unsound | None:
         """Why messages may not be written to this queue."""

@@ -327,9 +327,29 @@ def test_a_decision_that_was_cut_out_of_the_log_is_none(tmp_path: Path, cut_log:
         assert bodies_of(broker.address, "Branch", 1) == rows("0") + rows("1")
 
 
+@pytest.mark.parametrize(
+    ("confirmed", "appended", "code"),
+    [
+        (1000, 2000, ResponseCode.SYSTEM_BUSY),
+        (1050, 2000, ResponseCode.SYSTEM_BUSY),  # its first bytes are
+        (1000, 1000, ResponseCode.INVALID_PARAMETER),  # not in the log at all
+        (2000, 2000, ResponseCode.INVALID_PARAMETER),
+        (900_000, 900_001, ResponseCode.INVALID_PARAMETER),  # long confirmed, whatever else waits
+    ],
+)
+def test_a_chunk_that_replicas_do_not_have_yet_is_waited_for(confirmed: int, appended: int, code: int) -> None:
+    """Where a send is answered when fewer have it than must have what is readable."""
+    log = SimpleNamespace(min_offset=0, confirm_offset=confirmed, append_offset=appended)
+    store = SimpleNamespace(log_state=lambda: log, raw_record=lambda _: None)
+    bodies = StagedBodies(cast(Any, SimpleNamespace(store=store)), 1 << 30)
+    request = CommitRequest("q", 0, (StagedChunk(3, 0, 0, 1000, 100, 1),))
+    found = bodies.inspect(request, request.chunks[0])
+    assert isinstance(found, Unsound) and found.code == code
+
+
 def test_a_chunk_that_retention_has_taken_is_named() -> None:
     """The state of a log whose first files are gone, without the hours that it takes."""
-    log = SimpleNamespace(min_offset=1 << 20)
+    log = SimpleNamespace(min_offset=1 << 20, append_offset=1 << 21)
     store = SimpleNamespace(log_state=lambda: log, raw_record=lambda _: None)
     bodies = StagedBodies(cast(Any, SimpleNamespace(store=store)), 1 << 30)
     request = CommitRequest("q", 0, (StagedChunk(3, 0, 0, 4096, 10, 1),))
