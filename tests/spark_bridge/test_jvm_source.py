@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,11 @@ from tests.ha.raw_slave import RawSlave, ha_port
 from tests.spark_bridge.made_store import (
     COMPRESSED,
     INNER,
+    LZ4,
     ROLLBACK,
     UNWRAP,
+    ZLIB,
+    ZSTD,
     MadeStore,
     held_by_stock,
     inner_batch_bytes,
@@ -307,7 +311,42 @@ def test_headers_are_added_to_chosen_columns(spark: Any, made: MadeStore, name: 
 def test_a_body_that_cannot_be_decompressed_is_told(spark: Any, made: MadeStore) -> None:
     with pytest.raises(Exception, match=f"commit log offset {made.places[-1][0]}: the body cannot be decompressed"):
         frame_of(spark, made, "ringmq-jvm").collect()
-    assert frame_of(spark, made, "ringmq-jvm").select("offset", "sys_flag").count() == 601, "it is not asked for"
+    assert len(frame_of(spark, made, "ringmq-jvm").select("offset", "sys_flag").collect()) == 601, "it is not asked for"
+    assert len(frame_of(spark, made, "ringmq-jvm", failOnDataLoss="false").collect()) == 600
+
+
+@pytest.mark.parametrize("by_queues", [False, True])
+def test_what_cannot_be_unpacked_is_passed_by_on_demand(spark: Any, tmp_path: Path, by_queues: bool) -> None:
+    """As the Python source does it: a body of each compression, and the whole of an inner batch."""
+    store = MadeStore(tmp_path / "store", batch_topics=frozenset({"Batch"}))
+    inner = inner_batch_bytes([(b"one", b""), (b"two", b"")])
+    store.append(body=b"first")
+    store.append(topic="Batch", body=inner, sys_flag=INNER | UNWRAP, messages=2)
+    for kind, body in (
+        (ZLIB, b"no zlib"),
+        (LZ4, b"\x04\x22\x4d\x18\xff\xff\xff"),
+        (ZSTD, b"\x28\xb5\x2f\xfdno"),
+        (0x700, b""),
+    ):
+        store.append(body=body, sys_flag=COMPRESSED | kind)
+    store.append(topic="Batch", body=inner[:-2] + b"\x00", sys_flag=INNER | UNWRAP, messages=2)
+    store.append(topic="Batch", body=b"no zlib", sys_flag=INNER | UNWRAP | COMPRESSED, messages=2)
+    store.append(body=zlib.compress(b"last"), sys_flag=COMPRESSED | ZLIB)
+    store.append(topic="Batch", body=zlib.compress(inner), sys_flag=INNER | UNWRAP | COMPRESSED, messages=2)
+    options = {"failOnDataLoss": "false"} | ({"maxRecordsPerPartition": "1000"} if by_queues else {})
+    found = rows(frame_of(spark, store, "ringmq-jvm", **options))
+    assert sorted(row["value"] for row in found) == [b"first", b"last", b"one", b"one", b"two", b"two"]
+    assert found == rows(frame_of(spark, store, "ringmq", **options))
+
+
+def test_a_batch_of_rows_ends_before_its_bodies_are_too_much(spark: Any, tmp_path: Path) -> None:
+    """A record is small in the log, however much it unpacks to."""
+    store = MadeStore(tmp_path / "store")
+    for number in range(20):
+        store.append(body=zlib.compress(bytes([number]) * (1 << 20)), sys_flag=COMPRESSED)
+    for options in ({}, {"maxRecordsPerPartition": "1000"}):
+        frame = frame_of(spark, store, "ringmq-jvm", **options).selectExpr("offset", "substr(value, -1) AS last")
+        assert sorted((row["offset"], row["last"]) for row in frame.collect()) == [(n, bytes([n])) for n in range(20)]
 
 
 @pytest.mark.parametrize("filtered", [False, True])

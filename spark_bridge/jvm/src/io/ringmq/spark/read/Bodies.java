@@ -13,20 +13,18 @@ final class Bodies {
 
     private Bodies() {}
 
-    /** The body as its sender gave it. Raises {@link BrokenRecordException} naming the record's place. */
-    static byte[] decompress(long record, long body, int length) {
-        int type = RecordDecoder.sysFlag(record) >> 8 & 7;
-        try (InputStream stream = stream(type, new ByteArrayInputStream(Memory.bytes(body, length)))) {
+    /** The record's body as its sender gave it. Raises {@link BrokenRecordException} with the reason. */
+    static byte[] decompress(RecordDecoder record) {
+        int type = record.sysFlag >> 8 & 7;
+        byte[] packed = Memory.bytes(record.body, record.bodyLength);
+        try (InputStream stream = stream(type, new ByteArrayInputStream(packed))) {
             byte[] plain = stream.readNBytes(PLAIN_BYTES_MAX);
             if (stream.read() >= 0) {
                 throw new IOException("more than " + PLAIN_BYTES_MAX + " bytes when decompressed");
             }
             return plain;
-        } catch (IOException failed) {
-            throw new BrokenRecordException(
-                    "commit log offset " + RecordDecoder.logOffset(record) + ": the body cannot be decompressed ("
-                            + failed.getMessage() + ")",
-                    failed);
+        } catch (IOException | RuntimeException failed) { // lz4's frame header is checked by unchecked exceptions
+            throw new BrokenRecordException("the body cannot be decompressed (" + failed.getMessage() + ")");
         }
     }
 

@@ -1,14 +1,10 @@
 package io.ringmq.spark.read;
 
-/** Bytes of the log are not what they should be; the text names file or place and reason. */
+/** Bytes of the log are not what they should be; the text says why, and on its way to Spark also where. */
 public final class BrokenRecordException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
     BrokenRecordException(String message) {
         super(message);
-    }
-
-    BrokenRecordException(String message, Throwable cause) {
-        super(message, cause);
     }
 }

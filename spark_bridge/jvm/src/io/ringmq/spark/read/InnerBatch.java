@@ -13,23 +13,23 @@ final class InnerBatch {
 
     private InnerBatch() {}
 
-    /** Adds those of its messages that the span wants. Raises {@link BrokenRecordException}. */
+    /** Adds those of its messages that the span wants. Raises {@link BrokenRecordException} with the reason. */
     static void addRows(RowTable rows, long record, int queueIndex, RecordDecoder decoded) {
         long at = decoded.body;
         long end = at + decoded.bodyLength;
-        if ((decoded.sysFlag & RecordDecoder.SYS_COMPRESSED) != 0) {
-            byte[] plain = Bodies.decompress(record, decoded.body, decoded.bodyLength);
+        if (decoded.isCompressed()) {
+            byte[] plain = Bodies.decompress(decoded);
             at = rows.keep(plain);
             end = at + plain.length;
         }
         QueueSpan span = rows.queues.spans[queueIndex];
-        long offset = baseOffset(record, decoded);
+        long offset = baseOffset(decoded);
         while (at < end) {
             long left = end - at;
             int size = left < HEAD_BYTES + 2 ? 0 : Memory.int32(at);
             int length = size < HEAD_BYTES + 2 || size > left ? -1 : Memory.int32(at + BODY_LENGTH_AT);
             if (length < 0 || length > size - HEAD_BYTES - 2) {
-                throw broken(record, "lengths inside the inner batch do not add up");
+                throw new BrokenRecordException("lengths inside the inner batch do not add up");
             }
             if (offset >= span.begin() && offset < span.end()) {
                 rows.addInner(record, queueIndex, offset, at + HEAD_BYTES, length, at + size);
@@ -39,17 +39,13 @@ final class InnerBatch {
         }
     }
 
-    private static long baseOffset(long record, RecordDecoder decoded) {
+    private static long baseOffset(RecordDecoder decoded) {
         Map<String, String> properties = PropertyBytes.all(decoded.properties, decoded.propertiesLength);
         String base = properties.get("INNER_BASE");
         try {
             return base == null ? decoded.queueOffset : Long.parseLong(base);
         } catch (NumberFormatException failed) {
-            throw broken(record, "INNER_BASE '" + base + "' is no number");
+            throw new BrokenRecordException("INNER_BASE '" + base + "' is no number");
         }
-    }
-
-    private static BrokenRecordException broken(long record, String reason) {
-        return new BrokenRecordException("commit log offset " + RecordDecoder.logOffset(record) + ": " + reason);
     }
 }

@@ -15,21 +15,19 @@ final class LogReader extends RecordReader {
 
     private static final int AHEAD_BYTES = 16 << 10;
 
-    private final boolean wantsBodies;
     private long at;
     private long touchedTo;
     private int touched;
 
     LogReader(Slice slice, ReadSettings how) {
         super(slice, how);
-        wantsBodies = how.columns().contains(Column.VALUE);
         at = slice.logBegin();
     }
 
     @Override
     void fill(int wanted) throws IOException {
         long enough = at + BATCH_BYTES;
-        while (at < slice.logEnd() && rows.count < wanted && (at < enough || rows.count == 0)) {
+        while (at < slice.logEnd() && !isFull(wanted) && (at < enough || rows.count == 0)) {
             if (log.open(at)) {
                 fillFromFile(Math.min(slice.logEnd(), log.end()), wanted, enough);
             } else {
@@ -40,7 +38,7 @@ final class LogReader extends RecordReader {
 
     private void fillFromFile(long end, int wanted, long enough) throws IOException {
         long base = log.base();
-        while (at < end && rows.count < wanted && (at < enough || rows.count == 0)) {
+        while (at < end && !isFull(wanted) && (at < enough || rows.count == 0)) {
             long record = base + at;
             if (wantsBodies) {
                 touchAhead(base, end);

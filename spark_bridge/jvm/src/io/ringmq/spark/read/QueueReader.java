@@ -22,7 +22,7 @@ final class QueueReader extends RecordReader {
 
     @Override
     void fill(int wanted) throws IOException {
-        while (rows.count < wanted) {
+        while (!isFull(wanted)) {
             while (number >= endNumber) {
                 if (!openNext()) {
                     return;

@@ -18,8 +18,8 @@ final class RecordDecoder {
     static final int BAD_CRC = -5;
     static final int STRANGER = -6;
 
-    static final int SYS_COMPRESSED = 0x1;
     static final int SYS_INNER_BATCH = 0x80;
+    private static final int SYS_COMPRESSED = 0x1;
     private static final int SYS_TRANSACTION_MASK = 0xC;
     private static final int SYS_PREPARED = 0x4;
     private static final int SYS_ROLLBACK = 0xC;
@@ -115,6 +115,11 @@ final class RecordDecoder {
         propertiesLength = Memory.uint16(at);
         properties = at + 2;
         return propertiesLength <= Short.MAX_VALUE && properties + propertiesLength == end;
+    }
+
+    /** Whether the body has to be decompressed. */
+    boolean isCompressed() {
+        return (sysFlag & SYS_COMPRESSED) != 0;
     }
 
     /** Whether the record's messages were never sent, or taken back. */

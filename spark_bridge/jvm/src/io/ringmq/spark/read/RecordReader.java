@@ -18,6 +18,7 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
     final RowTable rows;
     final RecordDecoder decoder;
     final OpenLog log;
+    final boolean wantsBodies;
     private final BatchColumns columns;
     private long rowsLeft;
     private Thread reading;
@@ -29,10 +30,11 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
         decoder = new RecordDecoder(how.verifyCrc());
         log = new OpenLog(how.store(), how.failOnDataLoss());
         columns = new BatchColumns(how.columns(), how.broker(), rows);
+        wantsBodies = how.columns().contains(Column.VALUE);
         rowsLeft = slice.rowLimit();
     }
 
-    /** Adds rows until the table has {@code wanted}, or there are no more. */
+    /** Adds rows until the table is full, or there are no more. */
     abstract void fill(int wanted) throws IOException;
 
     @Override
@@ -63,13 +65,33 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
         }
     }
 
-    /** Adds the decoded record's messages that the span wants. */
+    /** Whether the table has enough rows for a batch. */
+    final boolean isFull(int wanted) {
+        return rows.count >= wanted || rows.isHeavy();
+    }
+
+    /** Adds the decoded record's messages that the span wants; none when one of them cannot be unpacked. */
     final void take(long record, int queueIndex) {
+        int before = rows.count;
+        int kept = rows.keptCount();
+        try {
+            addRows(record, queueIndex);
+        } catch (BrokenRecordException notUnpacked) {
+            rows.count = before;
+            broken(RecordDecoder.logOffset(record), notUnpacked.getMessage());
+        }
+        if (rows.count == before) {
+            rows.forgetKept(kept);
+        }
+    }
+
+    private void addRows(long record, int queueIndex) {
         if ((decoder.sysFlag & RecordDecoder.SYS_INNER_BATCH) != 0) {
             InnerBatch.addRows(rows, record, queueIndex, decoder);
         } else if (decoder.queueOffset >= rows.queues.spans[queueIndex].begin()
                 && decoder.queueOffset < rows.queues.spans[queueIndex].end()) {
-            rows.add(record, queueIndex, decoder);
+            boolean isUnpacked = wantsBodies && decoder.isCompressed();
+            rows.add(record, queueIndex, decoder, isUnpacked ? Bodies.decompress(decoder) : null);
         }
     }
 
@@ -83,7 +105,11 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
 
     /** A record is not what it should be: ends the read, or is told in the log when rows may be lost. */
     final void broken(long logOffset, int result) {
-        String text = log.fileName() + ", commit log offset " + logOffset + ": " + RecordDecoder.reason(result);
+        broken(logOffset, RecordDecoder.reason(result));
+    }
+
+    private void broken(long logOffset, String reason) {
+        String text = log.fileName() + ", commit log offset " + logOffset + ": " + reason;
         if (how.failOnDataLoss()) {
             throw new BrokenRecordException(text + "; failOnDataLoss=false passes it by");
         }

@@ -5,22 +5,25 @@ import org.apache.spark.unsafe.Platform;
 
 /**
  * The rows of one batch, as places: where in the mapped log each record, body and property string lies. Values are read
- * from there when Spark asks for them. Rows of inner batches whose bodies had to be decompressed point into memory that
- * lives until the next batch.
+ * from there when Spark asks for them. Bodies that had to be decompressed are kept until the next batch; rows of inner
+ * batches point into them.
  */
 final class RowTable {
+    private static final int UNPACKED_BYTES_MAX = 4 << 20;
+
     int count;
     long[] record;
     int[] queue;
     long[] offset;
     long[] body;
     int[] bodyLength;
-    boolean[] isCompressed;
+    byte[][] unpacked; // null: the body as it is stored
     long[] properties;
     int[] propertiesLength;
     final QueueTable queues;
 
     private long[] scratch = new long[0];
+    private long unpackedBytes;
 
     RowTable(QueueTable queues, int capacity) {
         this.queues = queues;
@@ -29,29 +32,38 @@ final class RowTable {
         offset = new long[capacity];
         body = new long[capacity];
         bodyLength = new int[capacity];
-        isCompressed = new boolean[capacity];
+        unpacked = new byte[capacity][];
         properties = new long[capacity];
         propertiesLength = new int[capacity];
     }
 
     /** Begins a new batch. */
     void clear() {
+        Arrays.fill(unpacked, 0, count, null);
         count = 0;
-        for (long address : scratch) {
-            Platform.freeMemory(address);
-        }
-        scratch = scratch.length == 0 ? scratch : new long[0];
+        unpackedBytes = 0;
+        forgetKept(0);
     }
 
-    /** Adds the decoded record as one row. */
-    void add(long address, int queueIndex, RecordDecoder decoded) {
+    /** Whether the rows' decompressed bodies are enough for a batch. */
+    boolean isHeavy() {
+        return count > 0 && unpackedBytes >= UNPACKED_BYTES_MAX;
+    }
+
+    /**
+     * Adds the decoded record as one row.
+     *
+     * @param plain its decompressed body, null when it is stored as it was sent or not wanted
+     */
+    void add(long address, int queueIndex, RecordDecoder decoded, byte[] plain) {
         int row = next();
         record[row] = address;
         queue[row] = queueIndex;
         offset[row] = decoded.queueOffset;
         body[row] = decoded.body;
         bodyLength[row] = decoded.bodyLength;
-        isCompressed[row] = (decoded.sysFlag & RecordDecoder.SYS_COMPRESSED) != 0;
+        unpacked[row] = plain;
+        unpackedBytes += plain == null ? 0 : plain.length;
         properties[row] = decoded.properties;
         propertiesLength[row] = decoded.propertiesLength;
     }
@@ -64,7 +76,7 @@ final class RowTable {
         offset[row] = queueOffset;
         body[row] = bodyAt;
         bodyLength[row] = length;
-        isCompressed[row] = false;
+        unpacked[row] = null;
         properties[row] = bodyAt + length + 2;
         propertiesLength[row] = (int) (propertiesEnd - properties[row]);
     }
@@ -75,7 +87,21 @@ final class RowTable {
         Platform.copyMemory(bytes, Platform.BYTE_ARRAY_OFFSET, null, address, bytes.length);
         scratch = Arrays.copyOf(scratch, scratch.length + 1);
         scratch[scratch.length - 1] = address;
+        unpackedBytes += bytes.length;
         return address;
+    }
+
+    /** How many byte strings are kept. */
+    int keptCount() {
+        return scratch.length;
+    }
+
+    /** Lets go of all that was kept after the first {@code kept} byte strings: no row points there. */
+    void forgetKept(int kept) {
+        for (int i = kept; i < scratch.length; i++) {
+            Platform.freeMemory(scratch[i]);
+        }
+        scratch = scratch.length == kept ? scratch : Arrays.copyOf(scratch, kept);
     }
 
     private int next() {
@@ -91,7 +117,7 @@ final class RowTable {
         offset = Arrays.copyOf(offset, capacity);
         body = Arrays.copyOf(body, capacity);
         bodyLength = Arrays.copyOf(bodyLength, capacity);
-        isCompressed = Arrays.copyOf(isCompressed, capacity);
+        unpacked = Arrays.copyOf(unpacked, capacity);
         properties = Arrays.copyOf(properties, capacity);
         propertiesLength = Arrays.copyOf(propertiesLength, capacity);
     }

@@ -16,10 +16,8 @@ final class TextVectors {
 
         @Override
         public byte[] getBinary(int row) {
-            if (rows.isCompressed[row]) {
-                return Bodies.decompress(rows.record[row], rows.body[row], rows.bodyLength[row]);
-            }
-            return Memory.bytes(rows.body[row], rows.bodyLength[row]);
+            byte[] plain = rows.unpacked[row];
+            return plain != null ? plain : Memory.bytes(rows.body[row], rows.bodyLength[row]);
         }
     }
 
