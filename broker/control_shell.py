@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 
@@ -58,10 +59,8 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
 
     for group_id, topic_id in plane.subscriptions():  # a predecessor's: its members have to say them again
         plane.subscription_set(group_id, topic_id, SUBSCRIPTION_NONE, 0, [])
-    for topic in store.topics_on_disk():
-        if plane.topic_find(topic) is None:  # deleted, and the predecessor died before its queues were gone
-            broker.deletions.add(topic, now_ms())
-            broker.offsets.forget_topic(topic)
+    persistence = Persistence(root, broker)
+    resume_deletions(broker, persistence, store.topics_on_disk())
 
     def take_over(changed: BrokerConfig) -> None:
         try:
@@ -81,7 +80,6 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     def on_serving() -> None:
         role.state = STATE_SERVING
 
-    persistence = Persistence(root, broker)
     persistence.load_delay_offsets()
     slave = None
     if config.broker_role == "SLAVE":
@@ -95,6 +93,23 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if broker.replication.restart is not None:
         write_order(root, broker.replication.restart)
         raise SystemExit(EXIT_RESTART_STORE)
+
+
+def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: Collection[str]) -> None:
+    """Go on with the deletions that a run before, or a predecessor, has left."""
+    try:
+        pending = persistence.load_deletions()
+    except (ConfigFileError, OSError) as error:
+        log(f"{error}: queues of topics that were deleted before may stay")
+        pending = frozenset()
+    # not in the plane: the predecessor died before it left word
+    doomed = pending | {topic for topic in topics_on_disk if broker.plane.topic_find(topic) is None}
+    for topic in sorted(doomed):
+        if topic not in broker.topics:
+            broker.offsets.forget_topic(topic)
+            broker.offsets.dirty = True  # the file may have some that are not in the plane
+            broker.tables.withdraw_topic(topic)
+            broker.deletions.add(topic, now_ms())
 
 
 def resume_hold(root: Path, replication: Replication) -> None:

@@ -2,6 +2,7 @@
 
 Requests that were on their way when a topic was deleted may still be appended and dispatched. So its queues are
 removed, and its name is free again, only when everything appended shortly after the deletion has been dispatched.
+A start goes on with what a run before has not come to (`ringmq.store.pending_deletions`).
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ class Deletions:
 
     def __len__(self) -> int:
         return len(self._topics)
+
+    def topics(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(self._topics)
 
     def add(self, topic: str, now_ms: int) -> None:
         """The topic was deleted: no request for it is taken from here on."""

@@ -14,6 +14,7 @@ from ringmq.broker.tables import groups, offsets, topics
 from ringmq.broker.tables.offsets import CommitKey
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, persist_config, persist_text
+from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.write_hold import HeldFor, write_hold
 
 DELAY_OFFSETS_FILE = "delayOffset.json"
@@ -28,13 +29,15 @@ class Persistence:
         self._broker = broker
         self._next_offsets_ms = 0
         self._slave_commits: list[CommitKey] = []
+        self._deletions: frozenset[str] = frozenset()
 
     def save_tables(self) -> None:
-        """Whom writes are held for, topics and groups, when they changed."""
+        """Whom writes are held for, deletions, topics and groups, when they changed."""
         broker = self._broker
         if broker.replication.dirty:
             write_hold(self._root, [HeldFor(**asdict(entry)) for entry in broker.replication.divergences.values()])
             broker.replication.dirty = False
+        self._save_deletions(broker.deletions.topics())  # a topic that no file names would keep its queues for ever
         if broker.topics.dirty:
             persist_text(self._root, topics.FILE, broker.topics.file_text())
             broker.topics.dirty = False
@@ -62,7 +65,18 @@ class Persistence:
             self.save_tables()
             self.save_offsets()
             broker.store.delete_topic(topic)
+            self._save_deletions(broker.deletions.topics() - {topic})  # or the next start takes its next life, too
             broker.deletions.done(topic)
+
+    def load_deletions(self) -> frozenset[str]:
+        """Deleted topics whose queues were there when the run before ended. Raises ConfigFileError, OSError."""
+        self._deletions = read_deletions(self._root)
+        return self._deletions
+
+    def _save_deletions(self, topics: frozenset[str]) -> None:
+        if topics != self._deletions:
+            write_deletions(self._root, topics)
+            self._deletions = topics
 
     def save_offsets_if_due(self, now_ms: int) -> None:
         """Consumer offsets, every flushConsumerOffsetInterval when they changed."""

@@ -4,8 +4,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.tables.loading import load_into
+from ringmq.broker.control_shell import resume_deletions
+from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED
 from ringmq.broker.tables.publication import PlaneTables
@@ -14,6 +17,7 @@ from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.store.config_files import encode_config, load_config, persist_config
+from ringmq.store.pending_deletions import read_deletions, write_deletions
 from tests.broker.fakes import START_MS, FakePlane, make_lab
 
 
@@ -160,6 +164,60 @@ def test_tables_are_saved_before_answers_and_deleted_queues_later(tmp_path: Path
     assert lab.store.deleted == ["T"]
     assert "T" not in load_config(tmp_path, "topics.json")["topicConfigTable"]
     assert len(lab.broker.deletions) == 0
+
+
+def test_a_deletion_is_on_disk_until_its_queues_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = make_lab()
+    persistence = Persistence(tmp_path, lab.broker)
+    lab.make_topic("T")
+    persistence.save_tables()
+    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    persistence.save_tables()
+    assert read_deletions(tmp_path) == {"T"}, "before the answer"
+    seen: list[frozenset[str]] = []
+    done = lab.broker.deletions.done
+
+    def look_and_forget(topic: str) -> None:
+        seen.append(read_deletions(tmp_path))
+        done(topic)
+
+    monkeypatch.setattr(lab.store, "delete_topic", lambda topic: seen.append(read_deletions(tmp_path)))
+    monkeypatch.setattr(lab.broker.deletions, "done", look_and_forget)
+    persistence.remove_deleted(START_MS + 1000)
+    assert seen == [{"T"}, frozenset()], "gone before the name is free: a new topic is not deleted by a start"
+    assert len(lab.broker.deletions) == 0
+
+
+def test_a_start_goes_on_with_deletions_but_not_with_topics_that_exist(tmp_path: Path) -> None:
+    plane = FakePlane()
+    config = stored(tmp_path)  # with T
+    persist_config(tmp_path, "consumerOffset.json", {"offsetTable": {"Gone@G": {0: 7}, "T@G": {0: 5}}})
+    write_deletions(tmp_path, ["Gone", "T"])
+    load_into(plane, config, Recovered({("Gone", 0): Bounds(0, 1000), ("T", 0): Bounds(0, 10)}))
+    lab = make_lab(plane=plane)
+    broker = lab.broker
+    load_state(tmp_path, config, broker.topics, broker.groups, broker.offsets, START_MS, fresh=False)
+    persistence = Persistence(tmp_path, broker)
+    resume_deletions(broker, persistence, {"Gone", "T"})
+    assert broker.deletions.topics() == {"Gone"}
+    assert plane.topic_find("Gone") is None
+    assert plane.word("T")[3] == 1, "nobody was told of its deletion, or another broker made it again"
+    persistence.save_tables()
+    persistence.save_offsets()
+    assert read_deletions(tmp_path) == {"Gone"}
+    assert list(load_config(tmp_path, "consumerOffset.json")["offsetTable"]) == ["T@G"]
+
+
+@pytest.mark.parametrize("junk", ["{", '{"T": 1}', "[1]"])
+def test_a_file_that_names_no_deletions_is_told_and_passed_over(
+    tmp_path: Path, junk: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "ringmqDeletions.json").write_text(junk)
+    lab = make_lab()
+    resume_deletions(lab.broker, Persistence(tmp_path, lab.broker), set())
+    assert "ringmqDeletions.json" in capsys.readouterr().err
+    assert not lab.broker.deletions
 
 
 def test_offsets_are_saved_every_5_s_when_they_changed(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A topic that was deleted and made again keeps to its new life through a reboot."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,31 @@ def test_a_topic_made_again_gets_nothing_back_by_a_reboot(tmp_path: Path) -> Non
             wait_until(lambda: read_all(client) == new, "its offsets go on")
             reboot(broker, store)
     broker.close()
+
+
+def test_a_deletion_outlives_a_stop_before_its_queues_are_gone(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    def make(client: RawClient, new: bytes) -> None:
+        wait_until(lambda: client.send("Again", new).code == 0, "its name is free")
+        wait_until(lambda: max_offset(client) == 1, "its offsets begin anew")
+        assert read_all(client) == [new]
+
+    with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+        for number in range(5):
+            assert client.send("Again", b"old %d" % number).code == 0
+        wait_until(lambda: max_offset(client) == 5, "all is dispatched")
+        broker.signal_worker("write", signal.SIGSTOP)  # queues stay while write may hold a request
+        assert client.ask(DELETE_TOPIC, {"topic": "Again"}).code == 0
+        broker.kill_all()
+    assert (store / "consumequeue" / "Again").exists()
+    with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+        make(client, b"second life")
+        assert client.ask(DELETE_TOPIC, {"topic": "Again"}).code == 0
+        assert broker.stop() == 0
+    with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+        make(client, b"third life")
+        broker.kill_all()
+    with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+        assert read_all(client) == [b"third life"], "what was acknowledged after the deletion stays"
+        assert broker.stop() == 0
