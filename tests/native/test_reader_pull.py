@@ -374,7 +374,7 @@ def test_commit_offset_travels_by_ring(kit: ReaderKit) -> None:
 def test_pull_memory_is_bounded_by_the_confirm_offset(kit: ReaderKit) -> None:
     fill(kit, 4)
     kit.marks.confirm_policy = lib.RMQ_CONFIRM_FLUSHED
-    kit.marks.flushed_offset = kit.records()[2][0]  # the third record is not durable yet
+    kit.marks.flushed_offset = kit.marks.dispatched_offset = kit.records()[2][0]  # the third record is not durable yet
     with connected(kit) as client:
         assert len(bodies(client.ask(pull_frame("TopicA", "GROUP", 0)))) == 2
         assert kit.header.roles[READ].state == 2
