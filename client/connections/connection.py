@@ -279,11 +279,11 @@ async def open_connection(
     tls: ssl.SSLContext | None = None,
 ) -> BrokerConnection:
     """Connect to "host:port", over TLS with a context (that of `settings.tls`). Raises `ConnectError`."""
-    host, port = split_address(address)
     loop = running_loop()
-    server_name = None if settings.tls is None else settings.tls.name_to_verify(host)
     connection: BrokerConnection
     try:
+        host, port = split_address(address)
+        server_name = None if settings.tls is None else settings.tls.name_to_verify(host)
         async with timeout(settings.connect_timeout_ms / 1000):
             transport, connection = await loop.create_connection(
                 lambda: BrokerConnection(address, on_request, on_lost), host, port, ssl=tls, server_hostname=server_name
@@ -292,6 +292,8 @@ async def open_connection(
         raise ConnectError(address, f"no answer to connect within {settings.connect_timeout_ms} ms") from None
     except OSError as error:
         raise connect_error(address, error, tls=tls is not None) from error
+    except ValueError as error:  # no address, or a name that cannot be one: brokers register what they like
+        raise ConnectError(address, str(error)) from error
     if isinstance(transport, asyncio.BaseTransport):  # the other runtime's does so by itself
         end_when_stalled(transport.get_extra_info("socket"))
     return connection

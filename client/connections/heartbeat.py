@@ -61,7 +61,10 @@ class Heartbeats:
         """A heartbeat round every 30 s for ever; the owner cancels it."""
         while True:
             await sleep(HEARTBEAT_INTERVAL_S)
-            await self.send_to_all()
+            try:
+                await self.send_to_all()
+            except Exception:  # a hook's fault, or ours, must not end the heartbeats silently
+                log.exception("a round of heartbeats failed; the next one follows")
 
     async def close(self) -> None:
         """No more heartbeats. Those on their way are waited for: a broker serves requests in parallel, and one that

@@ -149,6 +149,8 @@ class RouteTable:
                 await self.fetch(topic)
             except RingmqError as error:
                 log.warning("route of topic %s could not be refreshed: %s", topic, error)
+            except Exception:  # a hook's fault, or ours, must not end the refreshing silently
+                log.exception("route of topic %s could not be refreshed", topic)
 
     async def keep_fresh(self) -> None:
         """Refresh for ever; the owner cancels it."""

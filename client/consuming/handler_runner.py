@@ -300,6 +300,9 @@ class HandlerRunner:
                 self._unsupported[broker] = time.monotonic() + UNSUPPORTED_FOR_S
             log.warning("group %s: message %s is tried again here: %s", context.group, message.msg_id, error)
             return False
+        except Exception:  # a hook's fault, or ours, must end neither this worker nor the message's turn
+            log.exception("group %s: message %s is tried again here", context.group, message.msg_id)
+            return False
         return True
 
     def _put_back_after(self, delivery: Delivery, pause_s: float) -> None:

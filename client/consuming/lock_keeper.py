@@ -79,6 +79,9 @@ class LockKeeper:
         self._asking.update(queues)
         try:
             await self._ask_broker(broker, queues)
+        except Exception:  # a hook's fault, or ours, must not end the renewals silently
+            log.exception("asking broker %s for locks of group %s failed; trying again", broker, self._group)
+            self._book.unanswered(queues, time.monotonic())
         finally:
             self._asking.difference_update(queues)
             self._asked.wake()

@@ -231,7 +231,7 @@ def connect_socket(
         except BaseException:
             connection.close()
             raise
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the second of names that cannot be a host's
         with loop.entered():
             if not connected.done():
                 connected.set_exception(error)

@@ -20,8 +20,9 @@ from ringmq.client import (
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
+from ringmq.remoting.route import BrokerData, QueueData, TopicRouteData
 from tests.client.awaited import AwaitedConsumer, AwaitedProducer
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, pulled, refuse
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, ok, pulled, refuse
 
 Eventually = Callable[..., Any]
 
@@ -347,6 +348,22 @@ async def test_leaving_is_said(eventually: Eventually) -> None:
             pass
         (leave,) = cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
         assert leave.ext_fields == {"clientID": consumer.client_id, "consumerGroup": "g"}
+
+
+@pytest.mark.parametrize("address", ["nowhere", "no..where:10911"])
+async def test_a_broker_that_registered_no_address_does_not_keep_others_from_being_read(address: str) -> None:
+    def with_another(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.GET_ROUTEINFO_BY_TOPIC or request.ext_fields["topic"] != "T":
+            return None
+        brokers = [BrokerData("c", "a", {0: cluster.broker.address}), BrokerData("c", "z", {0: address})]
+        route = TopicRouteData([QueueData(name, 1, 1, 6) for name in ("a", "z")], brokers)
+        return ok(request, route.encode(standard_json=True))
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(with_another)
+        fill(cluster, "T", 0, 3)
+        async with asyncio.timeout(20), Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            assert len(await take(consumer, 3)) == 3
 
 
 # ---- positions, answers, bounds ----

@@ -155,6 +155,52 @@ async def test_where_the_broker_takes_nothing_back_the_client_tries_again_itself
         assert cluster.broker.committed["g", "T", 0] == 5
 
 
+async def test_a_send_back_that_a_hook_stops_leaves_worker_and_message() -> None:
+    def stop(address: str, request: RemotingCommand) -> None:
+        if request.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+            raise ValueError("not this one")
+
+    settings = ConnectionSettings(before_request=(stop,))
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, settings=settings) as consumer:
+        fill(cluster, "T", 0, 5)
+        handled: list[int] = []
+
+        async def handle(message: MessageExt) -> None:
+            handled.append(message.queue_offset)
+            if message.queue_offset == 0 and handled.count(0) < 2:
+                raise ValueError("not yet")
+
+        await run_until(consumer, lambda: {*handled} == {*range(5)} and handled.count(0) == 2, handle, retry=FAST)
+        assert cluster.broker.committed["g", "T", 0] == 5
+
+
+async def test_hooks_that_fail_for_a_while_end_nothing_that_a_consumer_does_by_itself(
+    monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    regular = {RequestCode.HEART_BEAT, RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.LOCK_BATCH_MQ}
+    fails = False
+    failed: set[int] = set()
+
+    def hook(address: str, request: RemotingCommand) -> None:
+        if fails and request.code in regular:
+            failed.add(request.code)
+            raise ValueError("for a while")
+
+    for place in ("connections.heartbeat.HEARTBEAT", "connections.name_servers.REFRESH", "consuming.queue_locks.RENEW"):
+        monkeypatch.setattr(f"ringmq.client.{place}_INTERVAL_S", 0.02)
+    settings = ConnectionSettings(before_request=(hook,))
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, ordered=True, settings=settings):
+        await eventually(lambda: cluster.broker.asked(RequestCode.LOCK_BATCH_MQ))
+        fails = True
+        await eventually(lambda: failed == regular)
+        fails = False
+        for server in (cluster.broker, cluster.name_server):
+            server.requests.clear()
+        await eventually(
+            lambda: regular <= {r.code for server in (cluster.broker, cluster.name_server) for r in server.requests}
+        )
+
+
 @ONLY_ASYNCIO
 async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_worker_lives() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
