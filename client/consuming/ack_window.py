@@ -9,6 +9,8 @@ where the next read begins, and a window without anything open commits up to the
 from collections import deque
 from collections.abc import Iterable
 
+CLOSED_KEPT = 1024  # acknowledged offsets behind an open one that are not worth a look at all of them
+
 
 class AckWindow:
     """Acknowledgements of one queue. `next_offset` is where the first read begins, `committed_offset` what the
@@ -20,7 +22,7 @@ class AckWindow:
     __slots__ = ("_delivered", "_open", "_read_offset", "committed_offset")
 
     def __init__(self, next_offset: int, committed_offset: int | None = None) -> None:
-        self._delivered: deque[int] = deque()  # ascending; its first element is always open
+        self._delivered: deque[int] = deque()  # ascending; its first element is always open, the others may be
         self._open: set[int] = set()  # delivered and not acknowledged
         self._read_offset = next_offset  # where the next read begins: nothing above it was seen
         # None until known: a start position that was only computed is committed too, or a restart computes another
@@ -42,6 +44,8 @@ class AckWindow:
         delivered = self._delivered
         while delivered and delivered[0] not in self._open:
             delivered.popleft()
+        if len(delivered) > 2 * len(self._open) + CLOSED_KEPT:  # one that stays open must not keep all behind it
+            self._delivered = deque(offset for offset in delivered if offset in self._open)
         return True
 
     @property

@@ -35,6 +35,20 @@ def test_an_open_message_holds_the_commit_back() -> None:
     assert window.take_commit() is None
 
 
+def test_a_message_that_stays_open_keeps_few_of_those_behind_it_in_memory() -> None:
+    window = AckWindow(0)
+    window.deliver([0, 1], 2)
+    for offset in range(2, 20_000):
+        window.deliver([offset], offset + 1)
+        assert window.ack(offset)
+        assert len(window._delivered) < 2000
+    assert window.committable_offset == 0
+    assert window.ack(0)
+    assert window.committable_offset == 1
+    assert window.ack(1)
+    assert window.committable_offset == 20_000
+
+
 def test_filtered_offsets_need_no_acknowledgement() -> None:
     window = AckWindow(0)
     window.deliver([2, 9], 12)
