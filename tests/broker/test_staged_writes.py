@@ -22,7 +22,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC
 from ringmq.store import markers, staged_table
 from ringmq.store.config import StoreConfig
-from ringmq.store.config_files import load_config
+from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.recovery import recover
 from ringmq.store.salvage import cut
 from tests.broker.test_processes import SMALL
@@ -257,7 +257,9 @@ def test_a_chunk_that_is_in_the_log_in_part_becomes_whole(tmp_path: Path) -> Non
         assert bodies_of(broker.address, "Half", 1) == rows("a") + rows("b")
 
 
-def test_a_table_that_cannot_be_read_is_built_again_from_the_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_come", ["broken", "nothing"])
+def test_a_table_that_is_not_there_is_built_again_from_the_log(tmp_path: Path, has_come: str) -> None:
+    """Nothing: as on a slave that is made master before its first look at the master's topics; it has the log alone."""
     store, settings = tmp_path / "store", {**SMALL, "flushConsumerOffsetInterval": 20}
     with RunningBroker(store, settings) as broker:
         make_topic(broker.address, "Table")
@@ -266,12 +268,19 @@ def test_a_table_that_cannot_be_read_is_built_again_from_the_log(tmp_path: Path)
         wait_until(lambda: (store / "config" / staged_table.FILE).exists(), "the table is saved")
         assert broker.stop() == 0
     for name in (staged_table.FILE, staged_table.FILE + ".bak"):
-        (store / "config" / name).write_text("{broken")
+        (store / "config" / name).unlink(missing_ok=True)
+        if has_come == "broken":
+            (store / "config" / name).write_text("{broken")
+    if has_come == "nothing":
+        topics = load_config(store, "topics.json")
+        for topic in (COMMITS_TOPIC, STAGED_TOPIC):
+            del topics["topicConfigTable"][topic]
+        persist_config(store, "topics.json", topics)
     with RunningBroker(store, settings) as broker:
         with Stager(broker) as stager:
             stager.commit("table", 0, stager.stage("table", 0, [("Table", 0, rows("again"))]))
         assert bodies_of(broker.address, "Table") == rows("zero")
-        assert "built again" in broker.log_tail()
+        assert ("built again" in broker.log_tail()) == (has_come == "broken")
 
 
 def by_hand(store: Path, border: int) -> None:
