@@ -31,6 +31,7 @@ from ringmq.broker.listening import (
     listener_per_reader,
 )
 from ringmq.broker.open_files import fit_connections
+from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
 from ringmq.broker.start_error import StartError
@@ -131,11 +132,11 @@ def resolve_host(config: BrokerConfig) -> tuple[str, str]:
         raise StartError(f"brokerIP1 = {host!r} has no address: {error}; give a numeric address") from error
 
 
-def recover_store(config: BrokerConfig, tell: Callable[[str], None]) -> RecoveredStore:
+def recover_store(config: BrokerConfig, tell: Callable[[str], None], *, every_topic: bool) -> RecoveredStore:
     """Bring the store into a state that the workers can continue; logs what was done."""
     began = time.monotonic()
     try:
-        recovered = recover(store_config(config), every_topic=config.broker_role == "SLAVE", tell=tell)
+        recovered = recover(store_config(config), every_topic=every_topic, tell=tell)
     except OSError as error:
         raise StartError(f"{config.store_path_root_dir}: the store cannot be recovered: {error}") from error
     except StoreLoadError as error:
@@ -376,8 +377,8 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
 def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[WorkerSpec]]:
     """What an order wants done to the closed store, recovery, shared memory. `tell` what is being done. StartError."""
     config, root = house.config, house.root
-    follow_order(config)
-    recovered = recover_store(config, tell)
+    adopted = follow_order(config)
+    recovered = recover_store(config, tell, every_topic=adopted or config.broker_role == "SLAVE")
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
         plane = make_plane(config, root, recovered, house.placement, house.store_host)
@@ -389,15 +390,20 @@ def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[W
     return plane, specs
 
 
-def follow_order(config: BrokerConfig) -> None:
-    """Cut, move or complete the log as a run has left word (store/store_order.py), also one that was killed."""
+def follow_order(config: BrokerConfig) -> bool:
+    """Cut, move or complete the log as a run has left word (store/store_order.py), also one that was killed.
+
+    Whether another log was adopted: it may hold records of topics that nobody has had the time to tell of.
+    """
     try:
-        for line in store_order.perform(store_config(config), open_log_source):
+        order = store_order.read_order(Path(config.store_path_root_dir))
+        for line in store_order.perform(store_config(config), open_log_source, take_tables):
             log(line)
     except (OSError, SalvageError, StoreLoadError, ConfigFileError) as error:
         raise StartError(
             f"{config.store_path_root_dir}: the order for the store cannot be followed: {error}"
         ) from error
+    return order is not None and order.action == store_order.ADOPT
 
 
 def run_store(

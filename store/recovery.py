@@ -94,8 +94,8 @@ def recover(
 ) -> RecoveredStore:
     """Load and repair the store; the caller holds its lock. Idempotent: a recovery that dies is simply run again.
 
-    `every_topic`: records of topics that are in no configuration get their queues, too. On a slave those are topics
-    whose settings have not come yet, elsewhere deleted ones. `tell` is called with what is being done.
+    `every_topic`: records of topics that are in no configuration get their queues, too. On a slave and in an adopted
+    log their settings may not have come yet, elsewhere they are deleted. `tell` is called with what is being done.
 
     Raises StoreLoadError when the files cannot be a store of this configuration, OSError as it comes.
     """

@@ -41,6 +41,9 @@ class StoreOrder:
 
 OpenSource = Callable[[str], contextlib.AbstractContextManager[ReadChunk]]
 """host:port of a broker -> a reader of its log. Raises OSError."""
+TakeTables = Callable[[Path, str], list[str]]
+"""Adds to the config files of a store (root) what the broker at host:port knows beyond them, before its log is taken
+over; lines for the operator. Raises OSError."""
 
 
 def write_order(root: Path, order: StoreOrder) -> None:
@@ -72,7 +75,9 @@ def remove_order(root: Path) -> None:
         markers.sync_directory(root / layout.CONFIG)
 
 
-def perform(config: StoreConfig, open_source: OpenSource) -> list[str]:
+def perform(
+    config: StoreConfig, open_source: OpenSource, take_tables: TakeTables = lambda root, address: []
+) -> list[str]:
     """Do what the order says, if there is one, and take it away; lines for the operator.
 
     The caller has the store's lock and recovers it afterwards. A log that cannot be taken over to its end is taken over
@@ -95,18 +100,19 @@ def perform(config: StoreConfig, open_source: OpenSource) -> list[str]:
         order = replace(order, offset=end_offset, is_cut=True)
     if order.action == ADOPT:
         write_order(root, order)
-        told.append(_adopt(config, order, open_source))
+        told += _adopt(config, order, open_source, take_tables)
     remove_order(root)
     return told
 
 
-def _adopt(config: StoreConfig, order: StoreOrder, open_source: OpenSource) -> str:
+def _adopt(config: StoreConfig, order: StoreOrder, open_source: OpenSource, take_tables: TakeTables) -> list[str]:
     try:
+        told = take_tables(config.root, order.source)
         with open_source(order.source) as read_chunk:
             end = adopt(config, order.offset, order.end, read_chunk)
     except AdoptionError as error:
-        return f"the log of {order.source} was taken over up to {error.end_offset}: {error}"
+        return [f"the log of {order.source} was taken over up to {error.end_offset}: {error}"]
     except OSError as error:
-        return f"nothing of the log of {order.source} was taken over: {error}"
+        return [f"nothing of the log of {order.source} was taken over: {error}"]
     forget_adopted(config.root, order.source, order.end)
-    return f"the log of {order.source} was taken over from {order.offset} to {end}"
+    return [*told, f"the log of {order.source} was taken over from {order.offset} to {end}"]

@@ -10,7 +10,10 @@ import pytest
 
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.ha_bodies import HaStatus
+from ringmq.remoting.json_body import read_object, write_body
+from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.store_order import CUT, StoreOrder, write_order
 from ringmq.store.write_hold import read_hold
 from tests.ha.test_pair import MASTER, SLAVE, log_bytes, marks, running_slave, wait_for_slave
@@ -21,6 +24,7 @@ from tests.waiting import wait_until
 ASYNC = {**MASTER, "brokerRole": "ASYNC_MASTER"}
 SENT = [b"%d " % number + b"x" * 700 for number in range(60)]
 LOST_FROM = 30_000
+LATE = b"to a topic that was made last"
 NO_HOLD = "none"
 
 
@@ -32,6 +36,14 @@ def send_all(broker: RunningBroker, messages: list[bytes]) -> None:
     with RawClient(broker.address) as client:
         for body in messages:
             assert client.send("Diverged", body).code == 0
+
+
+def offset_of(broker: RunningBroker) -> int:
+    """Of the group G on the one queue, -1 for none."""
+    with RawClient(broker.address) as client:
+        answer = client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, {})
+        table = read_object(answer.body, "offsets")["offsetTable"] if answer.code == 0 else {}
+        return int(table.get("Diverged@G", {}).get("0", -1))
 
 
 def is_held(broker: RunningBroker) -> bool:
@@ -63,9 +75,18 @@ def stopped_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     folder = tmp_path_factory.mktemp("pair")
     with RunningBroker(folder / "master", ASYNC) as master:
         make_topic(master.address, "Diverged", 1)
+        make_topic(master.address, "Late", 1)
+        with RawClient(master.address) as client:
+            group = write_body(SubscriptionGroupConfig("G").to_json())
+            assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group).code == 0
+            fields = {"consumerGroup": "G", "topic": "Diverged", "queueId": "0", "commitOffset": "7"}
+            assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
         with running_slave(folder, master) as slave:
             send_all(master, SENT)
+            with RawClient(master.address) as client:
+                assert client.send("Late", LATE).code == 0
             end = wait_for_slave(master, slave)
+            wait_until(lambda: offset_of(slave) == 7, "the slave has the tables", 30)
         assert master.stop() == 0
     write_order(folder / "master", StoreOrder(CUT, LOST_FROM))
     return folder, end
@@ -144,6 +165,33 @@ def test_a_hold_outlives_every_death_and_an_adoption_without_the_slave(tmp_path:
         assert takes_sends(master)
         assert master.stop() == 0
     assert read_hold(tmp_path / "master") == (), "what was decided stays decided"
+
+
+def test_a_master_with_an_empty_disk_gets_all_back_from_its_slave(tmp_path: Path, slave_end: int) -> None:
+    shutil.rmtree(tmp_path / "master")
+    topics = load_config(tmp_path / "slave", "topics.json")
+    del topics["topicConfigTable"]["Late"]  # made so shortly before the end that the slave was not told
+    persist_config(tmp_path / "slave", "topics.json", topics)
+    with RunningBroker(tmp_path / "master", ASYNC) as master:
+        with RunningBroker(
+            tmp_path / "slave", {**SLAVE, "ringmqSlaveSyncPeriod": 100}, namesrv=master.namesrv
+        ) as slave:
+            wait_until(lambda: is_held(master), "writes are held", 30)
+            with RawClient(slave.address) as client:
+                assert client.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Diverged"}).code == 0
+            assert offset_of(slave) == 7
+            decide(master, "adopt")
+            wait_until(lambda: marks(master).live and marks(master).append_offset == slave_end, "it is taken over", 30)
+            wait_until(lambda: takes_sends(master), "writes go on", 30)
+            assert bodies(master)[: len(SENT)] == SENT
+            assert offset_of(master) == 7
+            make_topic(master.address, "Late", 1)
+            assert [bytes(message.body) for message in messages_of(master.address, "Late", 1)] == [LATE]
+            end = wait_for_slave(master, slave)
+            assert end > slave_end
+            assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
+            assert slave.stop() == 0
+        assert master.stop() == 0
 
 
 def test_a_rule_adopts_without_being_asked(tmp_path: Path, slave_end: int) -> None:

@@ -1,0 +1,98 @@
+"""What a master takes into its config files from the slave whose log it adopts."""
+
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.replication import adopted_tables
+from ringmq.broker.replication.adopted_tables import take_tables
+from ringmq.broker.tables.persistence import Persistence
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.store.config_files import load_config
+from tests.broker.fakes import START_MS, Lab, make_lab
+
+ADDRESS = "10.0.0.2:10911"
+
+
+def made(root: Path, topic: str, group: str, offset: int, queues: int) -> Lab:
+    """A broker with a topic, a group and its offset, saved in `root`."""
+    lab = make_lab()
+    lab.make_topic("Both", queues)
+    lab.make_topic(topic, queues)
+    for name in ("Both", group):
+        lab.broker.groups.put(SubscriptionGroupConfig(name), START_MS)
+        fields = {"consumerGroup": name, "topic": "Both", "queueId": "0", "commitOffset": str(offset)}
+        assert lab.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+    persistence = Persistence(root, lab.broker)
+    persistence.save_tables()
+    persistence.save_offsets()
+    return lab
+
+
+@pytest.fixture
+def slave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    lab = made(tmp_path / "slave", "Theirs", "G_theirs", 7, 2)
+
+    class Line:
+        def __init__(self, address: str) -> None:
+            assert address == ADDRESS
+
+        def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+            answer: RemotingCommand = lab.ask(command.code, dict(command.ext_fields or {}))
+            return answer
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(adopted_tables, "BrokerLine", Line)
+    return lab
+
+
+def test_an_empty_master_gets_everything(slave: Lab, tmp_path: Path) -> None:
+    told = take_tables(tmp_path, ADDRESS)
+    assert [line.split()[0] for line in told] == ["topics", "offsets", "groups"]
+    assert "Theirs" in told[0] and ADDRESS in told[0]
+    again = make_lab().broker
+    again.topics.load(load_config(tmp_path, "topics.json"), again.config, START_MS)
+    again.groups.load(load_config(tmp_path, "subscriptionGroup.json"), START_MS)
+    again.offsets.load(load_config(tmp_path, "consumerOffset.json"), START_MS, into_plane=True)
+    assert again.topics.get("Theirs") == slave.broker.topics.get("Theirs")
+    assert "G_theirs" in again.groups
+    assert again.offsets.get("G_theirs", "Both", 0) == 7
+    assert take_tables(tmp_path, ADDRESS) == [], "nothing is new the second time"
+
+
+def test_what_the_master_has_is_its_own(slave: Lab, tmp_path: Path) -> None:
+    own = made(tmp_path, "Own", "G_own", 3, 4)
+    version = own.broker.topics.data_version.counter
+    take_tables(tmp_path, ADDRESS)
+    topics = load_config(tmp_path, "topics.json")
+    assert {"Own", "Theirs", "Both"} <= topics["topicConfigTable"].keys()
+    assert topics["topicConfigTable"]["Both"]["readQueueNums"] == 4
+    assert topics["dataVersion"]["counter"] == version + 1, "name servers are to look at it"
+    table = load_config(tmp_path, "consumerOffset.json")["offsetTable"]
+    assert {name: list(queues.values()) for name, queues in table.items()} == {
+        "Both@Both": [3], "Both@G_own": [3], "Both@G_theirs": [7],
+    }  # fmt: skip
+
+
+def test_a_slave_that_does_not_say_all_is_an_error(slave: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = slave.ask
+
+    def refuse(code: int, ext: dict[str, str]) -> RemotingCommand:
+        if code != RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
+            answer: RemotingCommand = real(code, ext)
+            return answer
+        return RemotingCommand.response_to(RemotingCommand.request(code), ResponseCode.SYSTEM_ERROR, "no")
+
+    monkeypatch.setattr(slave, "ask", refuse)
+    with pytest.raises(OSError, match="answers request 201 with 1: no"):
+        take_tables(tmp_path, ADDRESS)
+    assert not (tmp_path / "config").exists()
+
+
+def test_no_address_at_all(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="host:port"):
+        take_tables(tmp_path, "")
