@@ -181,7 +181,7 @@ async def test_settings_reach_the_slaves_files_and_what_is_deleted_goes(group: G
     await asyncio.to_thread(group.wait_equal)
     config = group.slave.store / "config"
     queues = group.slave.store / "consumequeue" / "Set"
-    assert queues.is_dir()
+    await asyncio.to_thread(wait_until, queues.is_dir, "the slave has dispatched the messages", 30)
     workers = group.slave.worker_pids()
 
     def saved(file: str, table: str, name: str) -> dict[str, object] | None:
