@@ -315,6 +315,8 @@ class ControlLoop:
             if self._slave is not None:
                 self._slave.on_registration(outcome)
             self._registration.finished(outcome.address, outcome.error is None, now_ms)
+        for address in self._name_servers.lost():
+            self._registration.lost(address, now_ms)
         if self._slave is not None and self._slave.is_searching:
             self._registration.hurry(now_ms, SEARCH_PERIOD_MS)
         timeout_ms = self.broker.config.register_broker_timeout_mills

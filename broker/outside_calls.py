@@ -6,10 +6,12 @@ Control hands in (address, request) and picks up the outcomes; what to ask whom 
 
 from __future__ import annotations
 
+import os
 import queue
+import select
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ringmq.ha.broker_line import BrokerLine
 from ringmq.remoting.command import RemotingCommand
@@ -33,15 +35,29 @@ class _Job:
     kept_only: bool
 
 
+@dataclass(slots=True)
+class _Lane:
+    """The jobs of one address, and what wakes its thread."""
+
+    jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
+    bell: int = field(default_factory=lambda: os.eventfd(0))
+
+    def put(self, job: _Job | None) -> None:
+        self.jobs.put(job)
+        os.eventfd_write(self.bell, 1)
+
+
 class OutsideCalls:
-    """One thread and one connection per address; the calls to one address are made one after another."""
+    """One thread and one connection per address; the calls to one address are made one after another. Between them the
+    thread watches the connection.
+    """
 
     def __init__(self, on_outcome: Callable[[], None]) -> None:
-        """`on_outcome` is called from a thread of ours after each call, to ring the owner's bell."""
+        """`on_outcome` is called from a thread of ours after each call and each loss, to ring the owner's bell."""
         self._on_outcome = on_outcome
-        self._jobs: dict[str, queue.SimpleQueue[_Job | None]] = {}
+        self._lanes: dict[str, tuple[_Lane, threading.Thread]] = {}
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self._lost: dict[str, None] = {}
 
     def call(self, address: str, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> None:
         """Send `command` and wait for its answer, on the address's own thread.
@@ -49,13 +65,13 @@ class OutsideCalls:
         `kept_only`: only over the connection of earlier calls, because a name server that was started anew would
         take a part for the whole.
         """
-        jobs = self._jobs.get(address)
-        if jobs is None:
-            jobs = self._jobs[address] = queue.SimpleQueue()
-            thread = threading.Thread(target=self._serve, args=(address, jobs), daemon=True, name=f"to {address}")
-            self._threads.append(thread)
+        known = self._lanes.get(address)
+        if known is None:
+            lane = _Lane()
+            thread = threading.Thread(target=self._serve, args=(address, lane), daemon=True, name=f"to {address}")
+            known = self._lanes[address] = (lane, thread)
             thread.start()
-        jobs.put(_Job(command, timeout_ms, kept_only))
+        known[0].put(_Job(command, timeout_ms, kept_only))
 
     def outcomes(self) -> list[Outcome]:
         """Calls that have ended since the last look."""
@@ -66,19 +82,49 @@ class OutsideCalls:
             except queue.Empty:
                 return ended
 
+    def lost(self) -> list[str]:
+        """Addresses whose connection has ended between two calls since the last look."""
+        addresses = []
+        while self._lost:
+            addresses.append(self._lost.popitem()[0])
+        return addresses
+
     def close(self, timeout_s: float) -> None:
         """Let the jobs given so far end, at most `timeout_s` for each address."""
-        for jobs in self._jobs.values():
-            jobs.put(None)
-        for thread in self._threads:
+        for lane, _ in self._lanes.values():
+            lane.put(None)
+        for lane, thread in self._lanes.values():
             thread.join(timeout_s)
+            if not thread.is_alive():
+                os.close(lane.bell)
+        self._lanes.clear()
 
-    def _serve(self, address: str, jobs: queue.SimpleQueue[_Job | None]) -> None:
+    def _serve(self, address: str, lane: _Lane) -> None:
         line = BrokerLine(address)
-        while (job := jobs.get()) is not None:
+        while True:
+            if lane.jobs.empty():
+                self._watch(line, lane.bell)
+                continue
+            job = lane.jobs.get()
+            if job is None:
+                break
             self._outcomes.put(_call(line, job))
             self._on_outcome()
         line.close()
+
+    def _watch(self, line: BrokerLine, bell: int) -> None:
+        """Until there is a job, or the peer has ended the connection."""
+        poll = select.poll()
+        poll.register(bell, select.POLLIN)
+        if line.descriptor is not None:
+            poll.register(line.descriptor, select.POLLRDHUP)  # what comes unasked waits for the next call
+        ready = dict(poll.poll())
+        if ready.pop(bell, 0):
+            os.eventfd_read(bell)
+        if ready:
+            line.close()
+            self._lost[line.address] = None
+            self._on_outcome()
 
 
 def _call(line: BrokerLine, job: _Job) -> Outcome:

@@ -3,6 +3,8 @@
 Every name server is told everything at the start and periodically as a sign of life, and of a changed topic at once
 (that topic alone, `registerIncrementBrokerData`). Changes while a call is under way go into the next one. A name
 server that does not answer is tried again with growing pauses, and then told everything; the others do not wait.
+One whose connection ends forgets what came over it: it is told everything at once, with growing pauses where that
+happens again and again.
 """
 
 from __future__ import annotations
@@ -35,6 +37,9 @@ class _Server:
     next_ms: int = 0
     busy: bool = False
     failures: int = 0
+    answered_ms: int = 0
+    losses: int = 0
+    """Times in a row that the connection did not outlive the pause before it."""
     registered: bool = False
     full: bool = True
     topics: set[str] = field(default_factory=set)
@@ -95,12 +100,23 @@ class Registration:
         server.busy = False
         if ok:
             server.failures, server.registered, server.told = 0, True, server.telling
+            server.answered_ms = now_ms
             server.next_ms = now_ms + self.period_ms
         else:
             pause_ms = RETRY_FIRST_MS << min(server.failures, 6)
             server.failures += 1
             server.full = True
             server.next_ms = now_ms + min(pause_ms, self.period_ms)
+
+    def lost(self, address: str, now_ms: int) -> None:
+        """The connection to `address` has ended between two calls. A call under way uses a new one."""
+        server = self.servers[address]
+        if server.busy or server.failures:
+            return
+        is_quick = now_ms - server.answered_ms < RETRY_FIRST_MS << min(server.losses, 6)
+        server.losses = server.losses + 1 if is_quick else 0
+        pause_ms = RETRY_FIRST_MS << min(server.losses - 1, 6) if server.losses else 0
+        server.next_ms = min(server.next_ms, now_ms + pause_ms)
 
     def hurry(self, now_ms: int, within_ms: int) -> None:
         """Call again within `within_ms` whoever answers: what it knows may have changed."""

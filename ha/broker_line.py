@@ -36,6 +36,11 @@ class BrokerLine:
                 return self._ask(command, timeout_ms)
         return self._ask(command, timeout_ms)
 
+    @property
+    def descriptor(self) -> int | None:
+        """Of the kept connection, None without one."""
+        return None if self._socket is None else self._socket.fileno()
+
     def close(self) -> None:
         """End the connection."""
         if self._socket is not None:

@@ -284,6 +284,9 @@ class ScriptedRegistrar:
         ended, self.ended = self.ended, []
         return ended
 
+    def lost(self) -> list[str]:
+        return []
+
     def close(self, timeout_s: float) -> None:
         pass
 

@@ -14,7 +14,9 @@ from ringmq.ipc.placement import place
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.loadtest.running import RunningBroker
+from ringmq.remoting.codes import RequestCode
 from tests.broker.seccomp import IO_URING_SETUP, refusing
+from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
 SMALL = {
@@ -66,6 +68,21 @@ def test_a_killed_worker_comes_back(tmp_path: Path, name: str) -> None:
         assert old is not None
         wait_until(lambda: broker.worker_pids().get(name, old) != old, f"{name} is started again")
         wait_until(lambda: set(broker.worker_pids()) == DATA_PLANE, "everybody is there")
+        assert broker.stop() == 0
+
+
+def test_routes_are_back_soon_after_the_name_server_was_killed(tmp_path: Path) -> None:
+    def has_route() -> bool:
+        try:
+            with RawClient(broker.namesrv, 2) as client:
+                return client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TBW102"}).code == 0
+        except (OSError, AssertionError):
+            return False  # its successor is not there yet
+
+    with RunningBroker(tmp_path / "store", SMALL) as broker:
+        assert has_route()
+        broker.signal_worker("namesrv", signal.SIGKILL)
+        wait_until(has_route, "the broker registers again before its period of 30 s is over", timeout_s=15)
         assert broker.stop() == 0
 
 

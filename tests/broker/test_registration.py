@@ -121,6 +121,30 @@ def test_a_broker_that_may_not_be_written_says_so_in_its_topics() -> None:
     assert table.topics["T"].perm == 6
 
 
+def test_a_lost_connection_is_followed_by_everything_at_once_and_later_where_it_is_lost_again_and_again() -> None:
+    registration = Registration.of(changed(CONFIG, {"namesrvAddr": "a:1"}))
+    registration.due(0)
+    registration.lost("a:1", 1)
+    registration.finished("a:1", True, 2)
+    now = 20_000
+    registration.lost("a:1", now)
+    assert registration.due(now) == [Call("a:1", None)]
+    pauses = []
+    for _ in range(8):
+        registration.finished("a:1", True, now)
+        registration.lost("a:1", now)
+        again = registration.next_ms()
+        assert again is not None
+        assert registration.due(again - 1) == []
+        assert registration.due(again) == [Call("a:1", None)]
+        pauses.append(again - now)
+        now = again
+    assert pauses == [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]
+    registration.finished("a:1", False, now)
+    registration.lost("a:1", now)
+    assert registration.due(now + 499) == [], "refused: its pause stands"
+
+
 class NameServer:
     """Answers each request with the next of `codes`; None closes the connection instead."""
 
@@ -129,11 +153,13 @@ class NameServer:
         self.seen: queue.SimpleQueue[RemotingCommand] = queue.SimpleQueue()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.connection: socket.socket | None = None
         threading.Thread(target=self.serve, daemon=True).start()
 
     def serve(self) -> None:
         while self.codes:
             connection, _ = self.listener.accept()
+            self.connection = connection
             with connection:
                 self.talk(connection)
 
@@ -168,6 +194,25 @@ def test_the_thread_calls_and_reports() -> None:
     assert server.seen.qsize() == 4, "a connection that was closed meanwhile is tried once more"
     assert rung.is_set()
     calls.close(5)
+
+
+def test_a_connection_that_ends_between_two_calls_is_noticed() -> None:
+    server = NameServer([0, 0])
+    rung = threading.Event()
+    calls = OutsideCalls(rung.set)
+    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
+    wait_until(calls.outcomes, "the answer")
+    assert calls.lost() == []
+    assert server.connection is not None
+    server.connection.sendall(b"unasked")
+    rung.clear()
+    server.connection.shutdown(socket.SHUT_RDWR)
+    assert rung.wait(10)
+    assert calls.lost() == [server.address]
+    assert calls.lost() == []
+    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
+    calls.close(5)
+    assert [outcome.error for outcome in calls.outcomes()] == [None]
 
 
 def test_nobody_listening_is_an_outcome() -> None:
