@@ -282,7 +282,8 @@ class Consumer(_Blocking[async_consumer.Consumer]):
         runner = self._loop.call(self._client.new_runner, handler, concurrency, timeout_ms, retry)
         watch = self._loop.call(self._loop.create_task, runner.watch(overdue=True))
         for number in range(concurrency):
-            self._loop.start_thread(partial(self._handle, runner, handler), f"handler {number}")
+            # as the one that runs: a close in another thread finds no thread that is not started yet
+            self._loop.call(self._loop.start_thread, partial(self._handle, runner, handler), f"handler {number}")
         try:
             self._loop.run(runner.ended())
         except ClientClosedError:

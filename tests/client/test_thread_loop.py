@@ -512,6 +512,31 @@ def test_two_threads_that_close_a_client_both_see_it_closed(
         other.send(Message("T", b"y"))
 
 
+def test_a_consumer_may_be_closed_while_its_handlers_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    starting, closed = threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def slow_start(thread: threading.Thread) -> None:
+        if "handler" in thread.name:
+            starting.set()
+            closed.wait(0.5)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", slow_start)
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        consumer = blocking.Consumer("T", cluster.namesrv, "g")
+        consumer.start()
+        running = threading.Thread(target=consumer.run, args=(print,), kwargs={"concurrency": 1}, daemon=True)
+        running.start()
+        assert starting.wait(10)
+        try:
+            consumer.close()
+        finally:
+            closed.set()
+        running.join(10)
+        assert not running.is_alive()
+
+
 def test_a_handler_that_closes_its_consumer_does_not_wait_for_the_close_that_waits_for_it() -> None:
     handling, closing = threading.Event(), threading.Event()
 
