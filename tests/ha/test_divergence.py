@@ -148,7 +148,7 @@ def test_a_hold_outlives_every_death_and_an_adoption_without_the_slave(tmp_path:
     with RunningBroker(tmp_path / "master", ASYNC) as master:
         with RunningBroker(tmp_path / "slave", SLAVE, namesrv=master.namesrv) as slave:
             wait_until(lambda: is_held(master), "writes are held", 30)
-            slave.kill_all()
+            slave.close()  # for good
         address = slave.address
         master.signal_worker("control", signal.SIGKILL)
         assert not takes_sends(master)
