@@ -101,7 +101,7 @@ class StoreView:
         ]
 
     def topics_on_disk(self) -> set[str]:
-        """Every topic that has queues on disk."""
+        """See StorePort."""
         return {name.topic for name in self._store.queue_names()}
 
     def delete_topic(self, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""The broker's configuration for operators: change (25), read (26), and the cleaning commands (306, 316, 329)."""
+"""The broker's configuration for operators: change (25), read (26), and cleaning by retention (306, 329)."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def get_config(broker: Broker, request: Request) -> Answer:
 
 
 def clean(broker: Broker, request: Request) -> Answer:
-    """306, 316, 329: retention runs by itself; the commands succeed as stock's do."""
+    """306, 329: retention runs by itself; the commands succeed as stock's do."""
     return request.reply()

@@ -1,4 +1,4 @@
-"""Topics for operators: make and change (17, 18), delete (215), read (21, 351, 305)."""
+"""Topics for operators: make and change (17, 18), delete (215), clean (316), read (21, 351, 305)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ringmq.remoting.admin_bodies import encode_topic_list
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
+from ringmq.store import layout
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MESSAGE_TYPE_CHANGE = "+message.type"
@@ -110,6 +111,20 @@ def delete_topic(broker: Broker, request: Request) -> Answer:
             broker.publish_group(group)
         if broker.topics.delete(name, request.now_ms):
             broker.deletions.add(name, request.now_ms)
+    return request.reply()
+
+
+def clean_unused(broker: Broker, request: Request) -> Answer:
+    """316: the queues of topics that are in no configuration go, but for system topics and light queues. A slave's
+    topics are its master's affair: their settings may come later than their records."""
+    if broker.member.is_slave:
+        return request.reply()
+    for topic in broker.store.topics_on_disk():
+        kept = topic in broker.topics or broker.topics.is_system(topic) or topic.startswith(layout.LMQ_PREFIX)
+        if not kept and topic not in broker.deletions:
+            broker.offsets.forget_topic(topic)
+            broker.tables.withdraw_topic(topic)
+            broker.deletions.add(topic, request.now_ms)
     return request.reply()
 
 

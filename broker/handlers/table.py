@@ -89,7 +89,7 @@ HANDLERS: dict[int, Handler] = {
     RequestCode.UPDATE_BROKER_CONFIG: admin_config.update_config,
     RequestCode.GET_BROKER_CONFIG: admin_config.get_config,
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: admin_config.clean,
-    RequestCode.CLEAN_UNUSED_TOPIC: admin_config.clean,
+    RequestCode.CLEAN_UNUSED_TOPIC: admin_topics.clean_unused,
     RequestCode.DELETE_EXPIRED_COMMITLOG: admin_config.clean,
     RequestCode.GET_BROKER_RUNTIME_INFO: runtime_info.runtime_info,
     RequestCode.GET_CONSUMER_RUNNING_INFO: admin_clients.consumer_running_info,

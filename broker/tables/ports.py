@@ -134,6 +134,9 @@ class StorePort(Protocol):
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Consume-queue units (commit-log offset, size, tags code) from `queue_offset` on."""
 
+    def topics_on_disk(self) -> set[str]:
+        """Every topic that has queues on disk."""
+
     def delete_topic(self, topic: str) -> None:
         """Remove the consume queues of a topic that was deleted."""
 

@@ -184,6 +184,7 @@ class FakeStore:
     times: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     """(topic, queue) -> store times by queue offset."""
     batch: BatchPull = field(default_factory=lambda: BatchPull("NO_MESSAGE_IN_QUEUE", 0, 0, 0))
+    on_disk: set[str] = field(default_factory=set)
     deleted: list[str] = field(default_factory=list)
     appended: int = 0
     dispatched: int = 0
@@ -219,6 +220,9 @@ class FakeStore:
 
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         return [(100 + queue_offset, 10, 0)]
+
+    def topics_on_disk(self) -> set[str]:
+        return self.on_disk
 
     def delete_topic(self, topic: str) -> None:
         self.deleted.append(topic)

@@ -391,6 +391,18 @@ def test_cleaning_commands_succeed(code: int) -> None:
     assert make_lab().ask(code).code == 0
 
 
+@pytest.mark.parametrize(("role", "gone"), [("ASYNC_MASTER", {"Lost"}), ("SLAVE", set())])
+def test_queues_of_topics_that_are_in_no_configuration_go(role: str, gone: set[str]) -> None:
+    lab = make_lab({"brokerRole": role, "brokerId": "1" if role == "SLAVE" else "0"})
+    lab.broker.tables.remember({("Lost", 0): (0, 5, 0)})
+    lab.broker.tables.publish_remembered()
+    lab.store.on_disk = {"TBW102", "wire-a", "Lost", "%LMQ%light", "rmq_sys_REVIVE_LOG_x", "SCHEDULE_TOPIC_XXXX"}
+    assert lab.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == 0
+    assert lab.broker.deletions.topics() == gone
+    assert (lab.plane.topic_find("Lost") is None) == bool(gone)
+    assert lab.plane.topic_find("wire-a") is not None
+
+
 def test_attribute_rules() -> None:
     made = alter_attributes(None, parse_attributes("+message.type=FIFO,+queue.type=SimpleCQ"))
     assert made == {"message.type": "FIFO", "queue.type": "SimpleCQ"}
