@@ -410,8 +410,7 @@ class Producer:
 
     def _begin_nowait(self, request: SendRequest) -> _Begun | None:
         """Make the first attempt at once if route, connection and room are there; else None and nothing was done."""
-        self._check_started()
-        route = self._routes.known(request.topic)
+        route = self._routes.known(request.topic) if self._started else None
         if route is None:
             return None
         chosen = request.queue or self._choose(route, None)

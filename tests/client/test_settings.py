@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import (
+    ClientClosedError,
     ConnectionSettings,
     Consumer,
     Interceptor,
@@ -129,6 +130,10 @@ async def test_interceptors_surround_every_send_once(cluster: FakeCluster) -> No
         with pytest.raises(SendError):
             await producer.send(Message("T", b"x"))
         assert log[2:] == [("b", "after", None, "SendError"), ("a", "after", None, "SendError")]
+        log.clear()
+    with pytest.raises(ClientClosedError):
+        await producer.send(Message("T", b"x"))
+    assert log[2:] == [("b", "after", None, "ClientClosedError"), ("a", "after", None, "ClientClosedError")]
     kept = [m for messages in cluster.broker.queues.values() for m in messages]
     assert {m.properties["by"] for m in kept} == {"b"}
 
