@@ -130,8 +130,12 @@ class PullConsumer(Connecting):
             cluster = Cluster(namesrv, settings=settings)
         except ValueError as error:
             raise PullConsumerStartFailed(str(error)) from error
-        consumer.start()
-        cluster.start()
+        try:
+            consumer.start()
+            cluster.start()
+        except RingmqError as error:
+            consumer.close()
+            raise PullConsumerStartFailed(str(error)) from error
         self._running = consumer, cluster
 
     def shutdown(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import PullOptions, blocking, compose_message
+from ringmq.client.errors import RingmqError
 from ringmq.client.rocketmq4 import consumers
 from ringmq.client.rocketmq4.client import (
     ConsumeStatus,
@@ -34,6 +35,7 @@ from ringmq.client.rocketmq4.exceptions import (
     ProducerSendSyncFailed,
     ProducerStartFailed,
     PullConsumerFetchMQFailed,
+    PullConsumerStartFailed,
     PushConsumerStartFailed,
     RocketMQException,
 )
@@ -252,6 +254,20 @@ def test_transactions_end_by_what_callbacks_say(stock_server: Server, own_topic:
         wait_until(lambda: b"COMMIT" in published(), "what was committed is there", 60)
     assert sorted(seen.bodies()) == [b"COMMIT", b"UNKNOWN", b"plain"]
     assert set(asked.bodies()) == {b"UNKNOWN"}
+
+
+def test_a_pull_consumer_that_cannot_start_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object) -> None:
+        raise RingmqError("nobody is there")
+
+    monkeypatch.setattr(consumers.Cluster, "start", refused)
+    before = threading.active_count()
+    consumer = PullConsumer("g")
+    consumer.set_namesrv_addr("127.0.0.1:1")
+    with pytest.raises(PullConsumerStartFailed, match="nobody is there"):
+        consumer.start()
+    assert threading.active_count() == before
+    consumer.shutdown()
 
 
 def test_what_is_wrong_is_said_at_start() -> None:
