@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ringmq.client.security.files import expanded
 from ringmq.remoting.properties_text import BadProperties, parse_properties
 
 log = logging.getLogger("ringmq.client")
@@ -46,7 +47,7 @@ class Credentials:
         names the file and never shows a value. A file that every user of the host can read is warned of, or refused
         with `must_be_private`.
         """
-        path = Path(path).expanduser()
+        path = expanded(path, "credentials file")
         data = read_secrets(path, "credentials file", must_be_private=must_be_private)
         try:
             values = {line.name: line.value.strip().strip("\"'") for line in parse_properties(data.decode("utf-8"))}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringmq.client.errors import ConnectError, TlsError
+from ringmq.client.security.files import expanded
 
 # OpenSSL's X509_V_ERR_*: unable to get issuer (2, 20), self-signed leaf or chain (18, 19), unverifiable leaf (21),
 # invalid CA (24); not yet valid, expired (9, 10); host name, IP address (62, 64)
@@ -60,9 +61,9 @@ class TlsSettings:
         elif self.ca_file is None:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         else:
-            self._load_ca(context, Path(self.ca_file).expanduser())
+            self._load_ca(context, expanded(self.ca_file, "tls.ca_file"))
         if self.certificate_file is not None:
-            self._load_own(context, Path(self.certificate_file).expanduser())
+            self._load_own(context, expanded(self.certificate_file, "tls.certificate_file"))
         return context
 
     def _load_ca(self, context: ssl.SSLContext, path: Path) -> None:
@@ -74,7 +75,7 @@ class TlsSettings:
             raise ValueError(f"tls.ca_file {path} cannot be read: {error.strerror}") from None
 
     def _load_own(self, context: ssl.SSLContext, cert: Path) -> None:
-        key = cert if self.key_file is None else Path(self.key_file).expanduser()
+        key = cert if self.key_file is None else expanded(self.key_file, "tls.key_file")
         for name, path in (("certificate_file", cert), ("key_file", key)):
             try:
                 path.open("rb").close()

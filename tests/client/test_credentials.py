@@ -66,6 +66,11 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         Credentials.from_file(tmp_path / "none")
 
 
+def test_nobody_s_home_is_no_place() -> None:
+    with pytest.raises(ValueError, match="credentials file ~no-such-user/keys: ~no-such-user is nobody's home"):
+        Credentials.from_file("~no-such-user/keys")
+
+
 def test_a_file_that_everybody_can_read_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "credentials", f"accessKey=user\nsecretKey={SECRET}\n", 0o644)
     with caplog.at_level(logging.WARNING, "ringmq.client"):
