@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from ringmq.ha import handshake
 from ringmq.ha.broker_line import BrokerLine
 from ringmq.ha.handshake import PeerClaim
-from ringmq.ha.orders import OrderError
 from ringmq.ha.slave_core import CONFIRM_TIMEOUT_MS, CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS
 from ringmq.ha.slave_events import (
     Answered,
@@ -30,6 +29,9 @@ from ringmq.ha.slave_events import (
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
+
+CALL_ERRORS = (OSError, RemotingError, ValueError, OverflowError)
+"""What a call ends with: no answer, one that does not read, an address that is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class MasterCalls:
             if answer.code:
                 return HandshakeFailed(f"{answer.code} {answer.remark or ''}".rstrip())
             return Answered(handshake.answer_of(bytes(answer.body)))
-        except (OSError, RemotingError, OrderError) as error:
+        except CALL_ERRORS as error:
             return HandshakeFailed(str(error) or type(error).__name__)
 
     def _ask_confirm(self, address: str, claim: Callable[[], PeerClaim]) -> Event:
@@ -129,7 +131,7 @@ class MasterCalls:
             if answer.code:
                 return ConfirmFailed(f"{answer.code} {answer.remark or ''}".rstrip())
             said = handshake.answer_of(bytes(answer.body))
-        except (OSError, RemotingError, OrderError) as error:
+        except CALL_ERRORS as error:
             return ConfirmFailed(str(error) or type(error).__name__)
         return Confirmed(said.confirm_offset, said.start_id)
 
@@ -146,7 +148,7 @@ def _connect(attempt: int, address: str) -> _Outcome:
     host, _, port = address.rpartition(":")
     try:
         link = socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_MS / 1000)
-    except (OSError, ValueError, OverflowError) as error:
+    except CALL_ERRORS as error:
         return _Outcome(attempt, ConnectFailed(str(error) or type(error).__name__))
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.setblocking(False)

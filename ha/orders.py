@@ -40,7 +40,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """Where a slave's master is: its HA port, and its broker port for the private handshake ("" = not known).
+    """Where a slave's master is: its HA port, and its broker port for the private handshake ("" = not known:
+    what was said before for the same HA port stands).
 
     ha = "" takes the address back: the slave stops looking for a master.
     """

@@ -158,7 +158,10 @@ class SlaveCore:
     # -- towards a connection ------------------------------------------------------------------------------------------
 
     def _master_is(self, master: MasterIs, now_ms: int) -> list[Effect]:
-        before, self._master = self._master, master
+        before = self._master
+        if master.ha == before.ha and not master.broker:  # a control that was started again does not know it yet
+            master = before
+        self._master = master
         linked = self.state in ("connecting", "handshake", "transfer")
         judged_now = self.state in ("waiting", "transfer") and not before.broker and master.broker
         if master.ha == before.ha and not judged_now:

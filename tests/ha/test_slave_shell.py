@@ -200,6 +200,35 @@ def test_no_stream_begins_before_the_name_servers_say_whom_to_ask(
         wait_until(lambda: master.last_report == LOG_END, "the log is here")
 
 
+def test_an_address_that_is_none_fails_the_attempt_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
+    ):
+        assert slave.plane.ha_order_put(order_bytes(Master(master.address, "nonsense")))
+        wait_until(lambda: "no handshake with master nonsense: " in capfd.readouterr().err, "it says what is wrong")
+        assert slave.plane.ha_order_put(order_bytes(Master("")))
+        slave.follow(master, broker)
+        wait_until(lambda: master.last_report == LOG_END, "the log is here")
+
+
+def test_a_control_that_knows_less_takes_nothing_from_a_stream_that_runs(tmp_path: Path) -> None:
+    """Started again it says the configured HA address, and the broker's not before a name server has answered."""
+    with (
+        Slave(tmp_path / "store", namesrvAddr="127.0.0.1:9876") as slave,
+        FakeMaster(whole_stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
+    ):
+        slave.follow(master, broker)
+        wait_until(lambda: master.last_report == LOG_END, "the log is here")
+        slave.follow(master)
+        broker.judge = lambda claim: answer(handshake.ACCEPT, confirm_offset=300_000)
+        wait_until(lambda: slave.marks.confirm_limit == 300_000, "the confirm offset comes over as before")
+        master.cut()
+        wait_until(lambda: len(master.reports) == 2 and master.reports[1], "it is back")
+
+
 @pytest.mark.parametrize(("verdict", "action"), [(handshake.START_AT, REBASE), (handshake.CUT, CUT)])
 def test_a_verdict_about_the_log_ends_the_worker_with_an_order(tmp_path: Path, verdict: str, action: str) -> None:
     with (
