@@ -223,10 +223,11 @@ def _own_name() -> str:
     return f"ringmq {version('ringmq')}"
 
 
-def leave_marks(plane: Plane, root: Path, broker_name: str) -> None:
+def leave_marks(plane: Plane, root: Path, broker_name: str, recovered: RecoveredStore) -> None:
     """Mark the store as running; without the marks the next start could not tell how this run ended."""
     try:
-        markers.write_boot_marker(root)
+        if recovered.is_tail_enough:
+            markers.write_boot_marker(root)
         markers.write_abort(root, os.getpid())
         write_format(root, _own_name)
         write_broker_name(root, broker_name)
@@ -278,6 +279,26 @@ def all_is_readable(plane: Plane) -> bool:
     """Dispatch has come to the end of what was recovered, or it cannot."""
     marks = plane.watermarks
     return bool(marks.dispatched_offset >= plane.header.readable_from or marks.dispatch_fault)
+
+
+class BootMark:
+    """Marks the store as of this boot once nothing but a tail of the log would have to be read after a kill."""
+
+    def __init__(self, plane: Plane, root: Path) -> None:
+        self._plane = plane
+        self._root = root
+        self._done = False
+
+    def tick(self) -> None:
+        """Called by the supervisor some times a second."""
+        marks = self._plane.watermarks
+        if self._done or marks.dispatched_offset < self._plane.header.readable_from or marks.dispatch_fault:
+            return
+        self._done = True
+        try:
+            markers.write_boot_marker(self._root)
+        except OSError as error:
+            log(f"{self._root}: cannot mark the store as of this boot, a start after a kill takes longer: {error}")
 
 
 class Announcer:
@@ -385,7 +406,7 @@ def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[W
         specs = worker_specs(plane, house.placement, house.listeners, write_run_config(plane.name, config))
         specs = [_with_ha(_with_namesrv(spec, house.namesrv, root), house.ha, config) for spec in specs]
         specs = [_with_metrics(spec, house.metrics) for spec in specs]
-    leave_marks(plane, root, config.broker_name)
+    leave_marks(plane, root, config.broker_name, recovered)
     plane.publish_watermarks()
     return plane, specs
 
@@ -414,11 +435,13 @@ def run_store(
         plane, specs = open_store(house, report.recovering)
     report.watch(plane)
     supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (house.lock.descriptor,), log)
+    boot_mark = BootMark(plane, house.root)
     announcer = Announcer(f"ready: {house.place}, store {house.root}", announce)
 
     def tick(all_serving: bool) -> None:
         if before is not None and before.stop_asked:  # told while the store was closed
             supervisor.stop()
+        boot_mark.tick()
         serving = all_serving and all_is_readable(plane)
         announcer.tick(serving)
         report.tick(time.monotonic_ns() // 1_000_000, serving=serving, stopping=supervisor.stop_asked)

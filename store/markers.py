@@ -3,7 +3,8 @@
 `abort`         RocketMQ's: there while a broker runs, its process id as text, `ringmq` behind ours; found at start =
                 unclean exit.
 `ringmq.boot`   kernel boot id and the identity of the folder: while both still hold, everything that any process wrote
-                is in the page cache or on disk, however the process ended. A copied store never matches.
+                is in the page cache or on disk, however the process ended, and dispatch lacks nothing but a tail. A
+                copied store never matches.
 `ringmq.failed` an fsync failed in the last run: cached pages may be clean without being on disk.
 """
 
@@ -85,9 +86,14 @@ def is_same_boot(root: Path) -> bool:
 
 
 def write_boot_marker(root: Path) -> None:
-    """Remember this boot: called after recovery, before the first write."""
+    """Remember this boot: called after recovery, once dispatch has redone what lies farther back than the tail."""
     if not is_same_boot(root):
         replace_file(root / layout.BOOT_MARKER, _boot_text(root).encode())
+
+
+def remove_boot_marker(root: Path) -> None:
+    """The next start reads from the checkpoint, whatever it finds in the page cache."""
+    _remove(root / layout.BOOT_MARKER)
 
 
 def failed_cause(root: Path) -> str | None:

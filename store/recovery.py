@@ -5,7 +5,8 @@ The log is the truth; queues and index are rebuilt from it. Three ways to begin,
   clean      no `abort`: the newest log file is read in full, like stock's normal recovery.
   same boot  `abort`, but `ringmq.boot` still names this kernel boot and this folder: a killed process takes nothing out
              of the page cache, so only the tail is read, from a record border REDISPATCH_WINDOW_BYTES before the end of
-             the queues. Dispatch works in order and in batches far smaller than that window.
+             the queues. Dispatch works in order and in batches far smaller than that window. A recovery that leaves
+             dispatch more to redo than that takes `ringmq.boot` away: it comes back when dispatch has done it.
   checkpoint `abort` after a reboot, a stock broker's kill, a copy, or a failed fsync: from the newest log file that
              begins before the checkpoint's time; index files newer than the checkpoint are given up and rebuilt.
 
@@ -57,6 +58,7 @@ class RecoveredStore:
     redispatch_offset: int = 0
     min_offset: int = 0
     unsynced_offset: int = 0  # log bytes from here on may be in the page cache only
+    is_tail_enough: bool = True  # a start in this boot would find all that dispatch has to redo
     last_store_time_ms: int = 0
     scanned_records: int = 0
     cut_bytes: int = 0
@@ -133,6 +135,10 @@ def recover(
     stages.end("index")
     result.redispatch_offset = _redispatch_offset(result, start, index_from)
     result.unsynced_offset = _unsynced_offset(store, result)
+    tail = _queues_end(result) - window_bytes
+    result.is_tail_enough = result.mode == SAME_BOOT or result.redispatch_offset >= tail
+    if not result.is_tail_enough:  # whoever comes after a death in between would take the queues' tail for all
+        markers.remove_boot_marker(root)
     markers.remove_failed_marker(root)
     stages.end("finish")
     return result

@@ -9,6 +9,7 @@ import pytest
 
 from ringmq.store import layout, markers, recovery
 from ringmq.store.checkpoint import Checkpoint, write_checkpoint
+from ringmq.store.consume_queue import Unit
 from ringmq.store.index_file import IndexFile, index_paths
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
@@ -19,6 +20,7 @@ Copy = Callable[[str], Path]
 Answers = Callable[[str], dict[str, Any]]
 CUT = 1342373  # begin of the last record of the crash-* stores
 END = 1343209
+NEVER_MS = 1 << 42
 
 
 def _bounds(result: RecoveredStore) -> dict[tuple[str, int], tuple[int, int]]:
@@ -115,17 +117,21 @@ def _drop_units(root: Path, topic: str, queue_id: int, keep: int) -> None:
         path.write_bytes(path.read_bytes()[:used].ljust(6000, b"\0"))
 
 
+def _unit(root: Path, topic: str, queue_id: int, number: int) -> Unit:
+    queue = MessageStore(crashed_config(root)).queue(topic, queue_id)
+    assert queue is not None
+    unit = queue.unit(number)
+    assert isinstance(unit, Unit)
+    return unit
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("keep", [0, 1, 299, 300, 301, 735])
 def test_missing_units_are_found_and_reported(crashed_copy: Copy, trusted: bool, keep: int) -> None:
     root = crashed_copy("crash-kill9")
     if trusted:
         markers.write_boot_marker(root)
-    store = MessageStore(crashed_config(root))
-    queue = store.queue("CrashA", 0)
-    assert queue is not None
-    unit = queue.unit(keep)
-    assert unit is not None
+    unit = _unit(root, "CrashA", 0, keep)
     _drop_units(root, "CrashA", 0, keep)
     window = END if trusted else recovery.REDISPATCH_WINDOW_BYTES
     write_checkpoint(root, Checkpoint(0, 0, 0))
@@ -237,6 +243,36 @@ def test_failed_marker_means_no_trust(crashed_copy: Copy) -> None:
     result = recover(crashed_config(root))
     assert result.mode == recovery.CHECKPOINT and "EIO" in result.reasons[0]
     assert markers.failed_cause(root) is None
+
+
+@pytest.mark.parametrize("failed", [True, False], ids=["failed fsync", "reboot"])
+def test_units_missing_far_back_are_found_again_until_dispatch_has_made_them(crashed_copy: Copy, failed: bool) -> None:
+    """A process that dies between the recovery and the end of dispatch leaves a tail that looks whole."""
+    root = crashed_copy("crash-kill9")
+    unit = _unit(root, "CrashA", 0, 1)
+    _drop_units(root, "CrashA", 0, 1)
+    write_checkpoint(root, Checkpoint(0, 0, 0))
+    if failed:
+        markers.write_boot_marker(root)
+        markers.write_failed_marker(root, "fdatasync: EIO")
+    for _ in range(2):
+        result = recover(crashed_config(root), window_bytes=4096)
+        assert result.queues[("CrashA", 0)].missing_from == unit.commit_log_offset
+        assert result.redispatch_offset <= unit.commit_log_offset
+        assert not result.is_tail_enough
+        assert not markers.is_same_boot(root)
+
+
+@pytest.mark.parametrize("mode", [recovery.SAME_BOOT, recovery.CHECKPOINT])
+def test_units_missing_in_the_tail_alone_leave_the_boot_trusted(crashed_copy: Copy, mode: str) -> None:
+    root = crashed_copy("crash-kill9")
+    markers.write_boot_marker(root)
+    write_checkpoint(root, Checkpoint(NEVER_MS, NEVER_MS, NEVER_MS))
+    _drop_units(root, "CrashA", 0, 735)
+    result = recover(crashed_config(root), window_bytes=8192, trust_boot=mode == recovery.SAME_BOOT)
+    assert result.mode == mode
+    assert result.queues[("CrashA", 0)].missing_from >= 0
+    assert result.is_tail_enough and markers.is_same_boot(root)
 
 
 def test_empty_and_new_stores(tmp_path: Path) -> None:

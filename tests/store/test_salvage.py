@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -306,6 +307,25 @@ def test_queues_name_the_adopted_log(store: Path, template: MadeStore) -> None:
     assert [state.max_offset for _, state in sorted(result.queues.items())] == [31, 30], "dispatch adds the rest"
     report = verify(MessageStore(config_of(store)), places(template)[61], check_index=False)
     assert (report.errors, report.records) == (0, 61)
+
+
+@pytest.mark.parametrize("number", [61, RECORDS], ids=["adopted", "nothing to adopt"])
+def test_what_a_failed_sync_took_out_of_a_queue_is_found_after_an_adoption(
+    store: Path, template: MadeStore, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order's own recovery finds it first, and redoes nothing: it must not count as the last run's recovery."""
+    if number < RECORDS:
+        diverge(store, template, number)
+    write_order(store, StoreOrder("adopt", [*places(template), template.end][number], template.end, "10.0.0.2:10911"))
+    markers.write_abort(store, os.getpid())
+    markers.write_boot_marker(store)
+    markers.write_failed_marker(store, "fsync of a consume queue")
+    next((store / "consumequeue" / "Salvaged" / "0").iterdir()).write_bytes(bytes(20_000))
+    monkeypatch.setattr(store_order, "recover", partial(recover, window_bytes=1000))
+    perform(config_of(store), Source(template))
+    result = recover(config_of(store), window_bytes=1000)
+    assert (result.append_offset, result.redispatch_offset) == (template.end, 0)
+    assert result.queues[("Salvaged", 0)].missing_from == 0
 
 
 def test_an_adoption_without_its_source_leaves_the_common_part(store: Path, template: MadeStore) -> None:
