@@ -132,11 +132,13 @@ def resolve_host(config: BrokerConfig) -> tuple[str, str]:
         raise StartError(f"brokerIP1 = {host!r} has no address: {error}; give a numeric address") from error
 
 
-def recover_store(config: BrokerConfig, tell: Callable[[str], None], *, every_topic: bool) -> RecoveredStore:
+def recover_store(
+    config: BrokerConfig, tell: Callable[[str], None], *, unknown_topics_from: int | None
+) -> RecoveredStore:
     """Bring the store into a state that the workers can continue; logs what was done."""
     began = time.monotonic()
     try:
-        recovered = recover(store_config(config), every_topic=every_topic, tell=tell)
+        recovered = recover(store_config(config), unknown_topics_from=unknown_topics_from, tell=tell)
     except OSError as error:
         raise StartError(f"{config.store_path_root_dir}: the store cannot be recovered: {error}") from error
     except StoreLoadError as error:
@@ -398,8 +400,9 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
 def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[WorkerSpec]]:
     """What an order wants done to the closed store, recovery, shared memory. `tell` what is being done. StartError."""
     config, root = house.config, house.root
-    adopted = follow_order(config)
-    recovered = recover_store(config, tell, every_topic=adopted or config.broker_role == "SLAVE")
+    adopted_from = follow_order(config)
+    unknown_topics_from = 0 if config.broker_role == "SLAVE" else adopted_from
+    recovered = recover_store(config, tell, unknown_topics_from=unknown_topics_from)
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
         plane = make_plane(config, root, recovered, house.placement, house.store_host)
@@ -411,20 +414,20 @@ def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[W
     return plane, specs
 
 
-def follow_order(config: BrokerConfig) -> bool:
+def follow_order(config: BrokerConfig) -> int | None:
     """Cut, move or complete the log as a run has left word (store/store_order.py), also one that was killed.
 
-    Whether another log was adopted: it may hold records of topics that nobody has had the time to tell of.
+    From where on the log is an adopted one: that may hold records of topics that nobody has had the time to tell of.
     """
     try:
-        order = store_order.read_order(Path(config.store_path_root_dir))
-        for line in store_order.perform(store_config(config), open_log_source, take_tables):
-            log(line)
+        performed = store_order.perform(store_config(config), open_log_source, take_tables)
     except (OSError, SalvageError, StoreLoadError, ConfigFileError) as error:
         raise StartError(
             f"{config.store_path_root_dir}: the order for the store cannot be followed: {error}"
         ) from error
-    return order is not None and order.action == store_order.ADOPT
+    for line in performed.told:
+        log(line)
+    return performed.adopted_from
 
 
 def run_store(

@@ -90,14 +90,15 @@ def recover(
     *,
     trust_boot: bool = True,
     window_bytes: int = REDISPATCH_WINDOW_BYTES,
-    every_topic: bool = False,
+    unknown_topics_from: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
     tell: Callable[[str], None] = lambda what: None,
 ) -> RecoveredStore:
     """Load and repair the store; the caller holds its lock. Idempotent: a recovery that dies is simply run again.
 
-    `every_topic`: records of topics that are in no configuration get their queues, too. On a slave and in an adopted
-    log their settings may not have come yet, elsewhere they are deleted. `tell` is called with what is being done.
+    `unknown_topics_from`: topics that are in no configuration get queues, too, where the first record without a unit is
+    at this offset or behind. On a slave and in an adopted log their settings may not have come yet, elsewhere they are
+    deleted. `tell` is called with what is being done.
 
     Raises StoreLoadError when the files cannot be a store of this configuration, OSError as it comes.
     """
@@ -120,7 +121,7 @@ def recover(
     stages.end("load queues")
     start = _scan_start(store, result, window_bytes)
     stages.end("find start")
-    _scan(store, result, start, every_topic=every_topic, tell=tell)
+    _scan(store, result, start, unknown_topics_from=unknown_topics_from, tell=tell)
     stages.end("scan log")
     tell("putting queues and index right")
     result.cut_bytes = cut_log(store.commit_log.files, result.append_offset, result.reasons)
@@ -280,7 +281,7 @@ def _scan(
     result: RecoveredStore,
     start: int,
     *,
-    every_topic: bool = False,
+    unknown_topics_from: int | None = None,
     limit: int = NO_LIMIT,
     tell: Callable[[str], None] = lambda what: None,
 ) -> None:
@@ -304,7 +305,7 @@ def _scan(
     result.append_offset = append
     result.scanned_records = state.records
     result.last_store_time_ms = state.last_store_time_ms
-    _take_rows(table, result, None if every_topic else _known_topics(store.config.root))
+    _take_rows(table, result, _known_topics(store.config.root), unknown_topics_from)
 
 
 def _scan_files(
@@ -347,7 +348,7 @@ def _scan_files(
     return offset
 
 
-def _take_rows(table: Any, result: RecoveredStore, known: set[str] | None) -> None:
+def _take_rows(table: Any, result: RecoveredStore, known: set[str] | None, unknown_from: int | None) -> None:
     """Copy what the scan learned into the queue states; new queues appear, those of deleted topics do not."""
     for i in range(lib.rmq_queue_table_size(table)):
         row = lib.rmq_queue_table_at(table, i)
@@ -356,7 +357,8 @@ def _take_rows(table: Any, result: RecoveredStore, known: set[str] | None) -> No
         topic = bytes(ffi.buffer(row.topic, row.topic_length)).decode("utf-8", "replace")
         name = (topic, row.queue_id)
         if name not in result.queues:
-            if known is not None and topic not in known:
+            may_come = unknown_from is not None and row.missing_from >= unknown_from
+            if known is not None and topic not in known and not may_come:
                 continue
             result.queues[name] = QueueState(topic, row.queue_id, bool(row.is_batch), row.log_first, row.log_first, -1)
         queue = result.queues[name]

@@ -42,8 +42,16 @@ class StoreOrder:
 OpenSource = Callable[[str], contextlib.AbstractContextManager[ReadChunk]]
 """host:port of a broker -> a reader of its log. Raises OSError."""
 TakeTables = Callable[[Path, str], list[str]]
-"""Adds to the config files of a store (root) what the broker at host:port knows beyond them, before its log is taken
-over; lines for the operator. Raises OSError."""
+"""Makes the config files of a store (root) say what the broker at host:port says, before its whole log is taken over;
+lines for the operator. Raises OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """What was done: lines for the operator, and from where on the log is another broker's, None without such."""
+
+    told: list[str]
+    adopted_from: int | None = None
 
 
 def write_order(root: Path, order: StoreOrder) -> None:
@@ -77,8 +85,8 @@ def remove_order(root: Path) -> None:
 
 def perform(
     config: StoreConfig, open_source: OpenSource, take_tables: TakeTables = lambda root, address: []
-) -> list[str]:
-    """Do what the order says, if there is one, and take it away; lines for the operator.
+) -> Performed:
+    """Do what the order says, if there is one, and take it away.
 
     The caller has the store's lock and recovers it afterwards. A log that cannot be taken over to its end is taken over
     as far as it goes, and writes stay held for the slave that has the rest. SalvageError, StoreLoadError,
@@ -87,7 +95,7 @@ def perform(
     root = config.root
     order = read_order(root)
     if order is None:
-        return []
+        return Performed([])
     told = [f"order for the store: {order.action} at {order.offset}"]
     if order.action == REBASE:
         told.append(rebase(config, order.offset).text())
@@ -102,12 +110,14 @@ def perform(
         write_order(root, order)
         told += _adopt(config, order, open_source, take_tables)
     remove_order(root)
-    return told
+    return Performed(told, order.offset if order.action == ADOPT else None)
 
 
 def _adopt(config: StoreConfig, order: StoreOrder, open_source: OpenSource, take_tables: TakeTables) -> list[str]:
     try:
-        told = take_tables(config.root, order.source)
+        # Where nothing of our log stays, what our tables say is of a disk that has lost them, and of the clients that
+        # came before anybody noticed. Elsewhere ours are newer than a slave's copy: deletions in it are not undone.
+        told = [] if order.offset else take_tables(config.root, order.source)
         with open_source(order.source) as read_chunk:
             end = adopt(config, order.offset, order.end, read_chunk)
     except AdoptionError as error:

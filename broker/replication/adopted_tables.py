@@ -1,49 +1,61 @@
-"""The tables of the slave whose log is adopted: a master that lost its disk has lost its topics, too, and would not
-know whose messages it took over.
+"""The tables of the slave whose whole log is adopted: a master that lost its disk has lost its topics, too, and would
+not know whose messages it took over.
 
-Only what the master does not have is taken, into its config files while the store is closed: its own settings and
-offsets are newer than a slave's copy.
+What the slave says goes into the master's config files while the store is closed, also over what is there already:
+that is of the time without the disk, when clients that ran on made topics, groups and offsets anew with defaults.
+System topics and groups stay as this broker has them, and a topic whose deletion was answered stays deleted.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ringmq.broker.tables import groups, offsets, topics
 from ringmq.ha.broker_line import BrokerLine
 from ringmq.ha.slave_sync import ConsumerOffsets, SlaveSync, Synced
-from ringmq.remoting import json_body
+from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import GroupConfigTable
 from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
 from ringmq.remoting.errors import RemotingError
 from ringmq.store.config_files import load_config, persist_config
+from ringmq.store.pending_deletions import read_deletions
 
 NAMES_TOLD_MAX = 20
 
+_Tables = dict[str, dict[str, Any]]
+"""Entries by table and name."""
+
 
 def take_tables(root: Path, address: str) -> list[str]:
-    """Ask the broker at `address`, host:port, and add what is not in the config files; lines for the operator.
+    """Ask the broker at `address`, host:port, and make the config files say what it says; lines for the operator.
 
     Raises OSError when it does not say all, or for our disk; ConfigFileError for files of ours that cannot be read.
     """
     told: list[tuple[str, list[str]]] = []
-    entries: dict[str, Any]
+    deleted = read_deletions(root)
     for synced in _ask(address):
         match synced:
             case TopicConfigTable():
-                entries = {name: topic.to_json() for name, topic in synced.topics.items()}
-                told.append(("topics", _add(root, topics.FILE, "topicConfigTable", entries)))
+                of_topics = {name: topic.to_json() for name, topic in synced.topics.items() if name not in deleted}
+                own = names.is_system_topic
+                told.append(("topics", _take(root, topics.FILE, {"topicConfigTable": of_topics}, own)))
             case GroupConfigTable():
-                entries = {name: group.to_json() for name, group in synced.groups.items()}
-                told.append(("groups", _add(root, groups.FILE, "subscriptionGroupTable", entries)))
-            case ConsumerOffsets():
-                entries = {
-                    f"{topic}{offsets.SEPARATOR}{group}": queues for (topic, group), queues in synced.offsets.items()
+                tables: _Tables = {
+                    "subscriptionGroupTable": {name: group.to_json() for name, group in synced.groups.items()},
+                    "forbiddenTable": {name: dict(bits) for name, bits in synced.forbidden.items() if bits},
                 }
-                told.append(("offsets", _add(root, offsets.FILE, "offsetTable", entries)))
-    return [f"{what} taken over from {address}: {_text(names)}" for what, names in told if names]
+                told.append(("groups", _take(root, groups.FILE, tables, names.SYSTEM_GROUPS.__contains__)))
+            case ConsumerOffsets():
+                of_groups = {
+                    f"{topic}{offsets.SEPARATOR}{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
+                    for (topic, group), queues in synced.offsets.items()
+                    if topic not in deleted
+                }
+                told.append(("offsets", _take(root, offsets.FILE, {"offsetTable": of_groups}, lambda name: False)))
+    return [f"{what} taken over from {address}: {_text(changed)}" for what, changed in told if changed]
 
 
 def _ask(address: str) -> list[Synced]:
@@ -71,22 +83,31 @@ def _ask(address: str) -> list[Synced]:
     return found
 
 
-def _add(root: Path, file: str, table: str, entries: dict[str, Any]) -> list[str]:
-    """Add the entries that the file's table lacks; their names. The version steps: name servers look at it."""
+def _take(root: Path, file: str, tables: _Tables, is_own: Callable[[str], bool]) -> list[str]:
+    """Put the entries into the file's tables, but for names of our own that are there; the names that changed. The
+    version steps: name servers look at it."""
     content = load_config(root, file)
-    known = json_body.mapping(content, table)
-    fresh = [name for name in entries if name not in known]
-    if fresh:
+    changed: dict[str, None] = {}
+    merged: _Tables = {}
+    for table, entries in tables.items():
+        known = json_body.mapping(content, table)
+        fresh = {
+            name: entry
+            for name, entry in entries.items()
+            if name not in known or (known[name] != entry and not is_own(name))
+        }
+        merged[table] = {**known, **fresh}
+        changed |= dict.fromkeys(fresh)
+    if changed:
         version = DataVersion.from_json(json_body.mapping(content, "dataVersion"))
         version.next(time.time_ns() // 1_000_000)
-        added = {table: {**known, **{name: entries[name] for name in fresh}}}
-        persist_config(root, file, {**content, "dataVersion": version.to_json(), **added})
-    return fresh
+        persist_config(root, file, {**content, "dataVersion": version.to_json(), **merged})
+    return list(changed)
 
 
-def _text(names: list[str]) -> str:
-    more = f" and {len(names) - NAMES_TOLD_MAX} more" if len(names) > NAMES_TOLD_MAX else ""
-    return ", ".join(names[:NAMES_TOLD_MAX]) + more
+def _text(changed: list[str]) -> str:
+    more = f" and {len(changed) - NAMES_TOLD_MAX} more" if len(changed) > NAMES_TOLD_MAX else ""
+    return ", ".join(changed[:NAMES_TOLD_MAX]) + more
 
 
 def _now_ms() -> int:

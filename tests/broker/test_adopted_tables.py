@@ -7,10 +7,12 @@ import pytest
 from ringmq.broker.replication import adopted_tables
 from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.tables.persistence import Persistence
+from ringmq.remoting import names
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.store.config_files import load_config
+from ringmq.store.pending_deletions import write_deletions
 from tests.broker.fakes import START_MS, Lab, make_lab
 
 ADDRESS = "10.0.0.2:10911"
@@ -64,18 +66,41 @@ def test_an_empty_master_gets_everything(slave: Lab, tmp_path: Path) -> None:
     assert take_tables(tmp_path, ADDRESS) == [], "nothing is new the second time"
 
 
-def test_what_the_master_has_is_its_own(slave: Lab, tmp_path: Path) -> None:
-    own = made(tmp_path, "Own", "G_own", 3, 4)
+def test_what_clients_have_made_meanwhile_does_not_hide_what_the_slave_has(slave: Lab, tmp_path: Path) -> None:
+    system = names.SELF_TEST_TOPIC
+    own = made(tmp_path, "Own", "G_own", 0, 4)
     version = own.broker.topics.data_version.counter
-    take_tables(tmp_path, ADDRESS)
+    slave.broker.groups.put(SubscriptionGroupConfig("Both", retry_max_times=3), START_MS)
+    slave.broker.topics.put(TopicConfig(system, 9, 9), START_MS)
+    told = take_tables(tmp_path, ADDRESS)
     topics = load_config(tmp_path, "topics.json")
     assert {"Own", "Theirs", "Both"} <= topics["topicConfigTable"].keys()
-    assert topics["topicConfigTable"]["Both"]["readQueueNums"] == 4
+    assert topics["topicConfigTable"]["Both"]["readQueueNums"] == 2
+    assert topics["topicConfigTable"][system]["readQueueNums"] != 9, "system topics are as this broker is set up"
     assert topics["dataVersion"]["counter"] == version + 1, "name servers are to look at it"
+    assert load_config(tmp_path, "subscriptionGroup.json")["subscriptionGroupTable"]["Both"]["retryMaxTimes"] == 3
     table = load_config(tmp_path, "consumerOffset.json")["offsetTable"]
     assert {name: list(queues.values()) for name, queues in table.items()} == {
-        "Both@Both": [3], "Both@G_own": [3], "Both@G_theirs": [7],
+        "Both@Both": [7], "Both@G_own": [0], "Both@G_theirs": [7],
     }  # fmt: skip
+    assert told[0] == f"topics taken over from {ADDRESS}: Both, Theirs"
+    assert take_tables(tmp_path, ADDRESS) == [], "nothing is new the second time"
+
+
+def test_what_groups_may_not_read_they_may_not_read_afterwards(slave: Lab, tmp_path: Path) -> None:
+    slave.broker.groups.set_forbidden("G_theirs", "Both", True, START_MS)
+    take_tables(tmp_path, ADDRESS)
+    again = make_lab().broker
+    again.groups.load(load_config(tmp_path, "subscriptionGroup.json"), START_MS)
+    assert again.groups.is_forbidden("G_theirs", "Both")
+
+
+def test_a_deletion_that_was_answered_is_not_undone(slave: Lab, tmp_path: Path) -> None:
+    write_deletions(tmp_path, ["Both"])
+    take_tables(tmp_path, ADDRESS)
+    assert "Both" not in load_config(tmp_path, "topics.json")["topicConfigTable"]
+    assert "Theirs" in load_config(tmp_path, "topics.json")["topicConfigTable"]
+    assert not load_config(tmp_path, "consumerOffset.json").get("offsetTable")
 
 
 def test_a_slave_that_does_not_say_all_is_an_error(slave: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_while_a_store_recovers_the_page_of_its_last_broker_does_not_count(
     plane.publish_watermarks()
     seen = []
 
-    def recover(_: BrokerConfig, tell: Callable[[str], None], *, every_topic: bool) -> None:
+    def recover(_: BrokerConfig, tell: Callable[[str], None], *, unknown_topics_from: int | None) -> None:
         seen.append((store_is_locked(tmp_path), read_watermarks(tmp_path).live))
         raise StartError("far enough")
 

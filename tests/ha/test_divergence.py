@@ -46,6 +46,22 @@ def offset_of(broker: RunningBroker) -> int:
         return int(table.get("Diverged@G", {}).get("0", -1))
 
 
+def commit(broker: RunningBroker, offset: int) -> None:
+    """For the group G, which is made."""
+    with RawClient(broker.address) as client:
+        group = write_body(SubscriptionGroupConfig("G").to_json())
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group).code == 0
+        fields = {"consumerGroup": "G", "topic": "Diverged", "queueId": "0", "commitOffset": str(offset)}
+        assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+
+
+def queues_of(broker: RunningBroker) -> int:
+    """Of the topic, as the broker has it."""
+    with RawClient(broker.address) as client:
+        answer = client.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Diverged"})
+        return int(read_object(answer.body, "topic")["readQueueNums"])
+
+
 def is_held(broker: RunningBroker) -> bool:
     """As the master says; a send would make the logs differ as long as it is not."""
     with RawClient(broker.address) as client:
@@ -76,11 +92,7 @@ def stopped_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     with RunningBroker(folder / "master", ASYNC) as master:
         make_topic(master.address, "Diverged", 1)
         make_topic(master.address, "Late", 1)
-        with RawClient(master.address) as client:
-            group = write_body(SubscriptionGroupConfig("G").to_json())
-            assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group).code == 0
-            fields = {"consumerGroup": "G", "topic": "Diverged", "queueId": "0", "commitOffset": "7"}
-            assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+        commit(master, 7)
         with running_slave(folder, master) as slave:
             send_all(master, SENT)
             with RawClient(master.address) as client:
@@ -180,11 +192,14 @@ def test_a_master_with_an_empty_disk_gets_all_back_from_its_slave(tmp_path: Path
             with RawClient(slave.address) as client:
                 assert client.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Diverged"}).code == 0
             assert offset_of(slave) == 7
+            make_topic(master.address, "Diverged", 4)  # as clients that run on have it made, with defaults
+            commit(master, 0)
             decide(master, "adopt")
             wait_until(lambda: marks(master).live and marks(master).append_offset == slave_end, "it is taken over", 30)
             wait_until(lambda: takes_sends(master), "writes go on", 30)
             assert bodies(master)[: len(SENT)] == SENT
             assert offset_of(master) == 7
+            assert queues_of(master) == 1
             make_topic(master.address, "Late", 1)
             assert [bytes(message.body) for message in messages_of(master.address, "Late", 1)] == [LATE]
             end = wait_for_slave(master, slave)

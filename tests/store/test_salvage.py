@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -16,7 +17,7 @@ import pytest
 from ringmq.store import adoption, inspect, markers, salvage, store_order
 from ringmq.store.adoption import AdoptionError, adopt
 from ringmq.store.config import StoreConfig
-from ringmq.store.config_files import ConfigFileError
+from ringmq.store.config_files import ConfigFileError, persist_config
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import SAME_BOOT, recover
 from ringmq.store.salvage import SalvageError, cut, rebase, salvage_files
@@ -285,10 +286,11 @@ def test_an_order_is_performed_once(store: Path, template: MadeStore, action: st
     other = HeldFor(2, "10.0.0.3:10911", 0, 0, 5)
     write_hold(store, [held_for(template), other])
     write_order(store, orders(template)[action])
-    told = perform(config_of(store), Source(template))
-    assert action in told[0]
+    performed = perform(config_of(store), Source(template))
+    assert action in performed.told[0]
+    assert performed.adopted_from == (places(template)[61] if action == "adopt" else None)
     assert read_order(store) is None
-    assert perform(config_of(store), Source(template)) == []
+    assert perform(config_of(store), Source(template)).told == []
     assert read_hold(store) == ((other,) if action == "adopt" else (held_for(template), other))
     if action == "adopt":
         assert log_of(store) == log_of(template.root)
@@ -328,6 +330,44 @@ def test_what_a_failed_sync_took_out_of_a_queue_is_found_after_an_adoption(
     assert result.queues[("Salvaged", 0)].missing_from == 0
 
 
+@pytest.mark.parametrize(("kept", "asked"), [(0, ["10.0.0.2:10911"]), (61, [])])
+def test_tables_come_with_a_log_that_nothing_of_the_own_one_is_in(
+    store: Path, template: MadeStore, kept: int, asked: list[str]
+) -> None:
+    """Where the logs have a past in common, the own tables are the newer ones."""
+    diverge(store, template, kept)
+    write_order(store, replace(orders(template)["adopt"], offset=places(template)[kept]))
+    sources: list[str] = []
+
+    def take(root: Path, address: str) -> list[str]:
+        assert root == store
+        sources.append(address)
+        return ["tables"]
+
+    performed = perform(config_of(store), Source(template), take)
+    assert (sources, "tables" in performed.told) == (asked, bool(asked))
+    assert performed.adopted_from == places(template)[kept]
+    assert log_of(store) == log_of(template.root)
+
+
+@pytest.mark.parametrize(("unknown_from", "queues"), [(None, []), (61, ["Tail"]), (0, ["Old", "Tail"])])
+def test_unknown_topics_get_queues_where_the_adopted_log_begins_with_them(
+    tmp_path: Path, unknown_from: int | None, queues: list[str]
+) -> None:
+    """Below it they are deleted."""
+    store = MadeStore(tmp_path / "store", file_bytes=FILE_BYTES)
+    ends = [0]
+    for topic in ["Old"] * 61 + ["Known"] + ["Old", "Tail"] * 10:
+        store.append(topic=topic, queue_id=0, body=b"body", properties=PROPERTIES)
+        ends.append(store.end)
+    shutil.rmtree(store.root / "consumequeue")
+    persist_config(store.root, "topics.json", {"topicConfigTable": {"Known": {}}})
+    markers.write_abort(store.root, os.getpid())
+    offset = None if unknown_from is None else ends[unknown_from]
+    found = recover(config_of(store.root), unknown_topics_from=offset).queues
+    assert sorted(topic for topic, _ in found) == sorted(["Known", *queues])
+
+
 def test_an_adoption_without_its_source_leaves_the_common_part(store: Path, template: MadeStore) -> None:
     diverge(store, template, 61)
     write_hold(store, [held_for(template)])
@@ -336,7 +376,7 @@ def test_an_adoption_without_its_source_leaves_the_common_part(store: Path, temp
     def refuse(address: str) -> Source:
         raise ConnectionRefusedError(f"{address}: refused")
 
-    told = perform(config_of(store), refuse)
+    told = perform(config_of(store), refuse).told
     assert "10.0.0.2:10911: refused" in told[-1]
     assert recover(config_of(store)).append_offset == places(template)[61]
     assert read_hold(store) == (held_for(template),), "the slave still has what was acknowledged"
@@ -348,7 +388,7 @@ def test_an_adoption_that_stops_half_way_leaves_the_hold(store: Path, template: 
     write_order(store, orders(template)["adopt"])
     source = Source(template)
     source._read = reader_of(log_of(template.root)[: places(template)[80]])
-    assert "taken over up to" in perform(config_of(store), source)[-1]
+    assert "taken over up to" in perform(config_of(store), source).told[-1]
     assert read_order(store) is None
     assert read_hold(store) == (held_for(template),)
     write_order(store, orders(template)["adopt"])  # somebody chooses once more
