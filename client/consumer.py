@@ -289,34 +289,25 @@ class Consumer:
             for shelf, epoch, left in handed_over:
                 if shelf.epoch == epoch:  # else their offsets may be those of other messages by now
                     self.ack(left)
-        messages = self._take_now(max_messages)
-        if not messages:
-            messages = await self._wait_for_messages(max_messages, timeout_ms)
+        taken = self._take_now(max_messages) or await self._wait_for_messages(max_messages, timeout_ms)
+        if taken is None:
+            return []
+        shelf, messages = taken
         try:
-            for interceptor in self._interceptors if messages else ():
+            for interceptor in self._interceptors:
                 interceptor.before_consume(self.group, messages)
         except BaseException:
-            if messages:
-                self._take_back(messages)
+            self._inbox.take_back(shelf, messages)
             raise
-        reader = self._reader_of(messages) if self._auto_ack and messages else None
-        if reader is not None:
-            self._handed_over.append((reader.shelf, reader.shelf.epoch, list(messages)))  # `messages` is the caller's
+        if self._auto_ack:
+            self._handed_over.append((shelf, shelf.epoch, list(messages)))  # `messages` is the caller's
         return messages
-
-    def _reader_of(self, messages: list[MessageExt]) -> QueueReader | None:
-        return self._readers.get(queue_of(messages[0], self.group))
-
-    def _take_back(self, messages: list[MessageExt]) -> None:
-        reader = self._reader_of(messages)
-        if reader is not None:
-            self._inbox.take_back(reader.shelf, messages)
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages; returns how many were open (not those of queues given away or left by a seek)."""
         acked: list[MessageExt] = []
         for message in (messages,) if isinstance(messages, MessageExt) else messages:
-            reader = self._readers.get(queue_of(message, self.group))
+            reader = self._readers.get(queue_of(message))
             if reader is not None and reader.ack(message.queue_offset):
                 acked.append(message)
         for interceptor in self._interceptors if acked else ():
@@ -475,25 +466,27 @@ class Consumer:
             task.cancel()
         await gather(*tasks, return_exceptions=True)
 
-    async def _wait_for_messages(self, max_messages: int, timeout_ms: int | None) -> list[MessageExt]:
+    async def _wait_for_messages(
+        self, max_messages: int, timeout_ms: int | None
+    ) -> tuple[Shelf, list[MessageExt]] | None:
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while not self._inbox.closed:
             left_s = None if deadline is None else deadline - time.monotonic()
             if left_s is not None and left_s <= 0:
                 break
             await self._inbox.wait(left_s)
-            messages = self._take_now(max_messages)
-            if messages:
-                return messages
-        return []
+            taken = self._take_now(max_messages)
+            if taken is not None:
+                return taken
+        return None
 
-    def _take_now(self, max_messages: int) -> list[MessageExt]:
-        messages = self._inbox.take_nowait(max_messages)
-        if self._locks is not None:
-            while messages and not self._locks.held(queue_of(messages[0], self.group)):
-                self._lose_lock(queue_of(messages[0], self.group))  # they come again when it is ours
-                messages = self._inbox.take_nowait(max_messages)
-        return messages
+    def _take_now(self, max_messages: int) -> tuple[Shelf, list[MessageExt]] | None:
+        while (taken := self._inbox.take_nowait(max_messages)) is not None:
+            queue = taken[0].queue
+            if self._locks is None or self._locks.held(queue):
+                return taken
+            self._lose_lock(queue)  # they come again when it is ours
+        return None
 
     async def _take_assignment(self, assignment: Assignment) -> None:
         """Give up the queues that are no longer ours, with a last commit, then begin with the new ones."""

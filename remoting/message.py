@@ -71,7 +71,8 @@ class Message:
 
 @dataclass(slots=True)
 class MessageExt(Message):
-    """A stored message. Times in ms, hosts as (address, port), `store_size` in bytes of the stored form."""
+    """A stored message. Times in ms, hosts as (address, port), `store_size` in bytes of the stored form. Who reads it
+    adds `broker_name`, and as `read_topic` the topic that it was read from where that is another than `topic`."""
 
     queue_id: int = 0
     queue_offset: int = 0
@@ -86,6 +87,7 @@ class MessageExt(Message):
     prepared_transaction_offset: int = 0
     store_size: int = 0
     broker_name: str = ""
+    read_topic: str = ""
 
     @property
     def offset_msg_id(self) -> str:

@@ -76,8 +76,8 @@ class Inbox:
         self._account(shelf, len(messages), sum([len(message.body) for message in messages]))
         self._offer(shelf, len(messages))
 
-    def take_nowait(self, count_max: int) -> list[MessageExt]:
-        """Up to `count_max` messages, all of one queue; empty when there are none."""
+    def take_nowait(self, count_max: int) -> tuple[Shelf, list[MessageExt]] | None:
+        """Up to `count_max` messages of one shelf; None when there are none."""
         while self._turns:
             shelf, turn_count = self._turns.popleft()
             shelf.in_turn = False
@@ -89,8 +89,8 @@ class Inbox:
                 elif count < turn_count:
                     self._turns.appendleft((shelf, turn_count - count))
                 self._taken(shelf, messages)
-                return messages
-        return []
+                return shelf, messages
+        return None
 
     def take_back(self, shelf: Shelf, messages: list[MessageExt]) -> None:
         """What `take_nowait` gave has not reached the application: it comes first again."""

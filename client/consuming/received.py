@@ -11,7 +11,7 @@ from ringmq.remoting.batch import BadBatch, decode_batch
 from ringmq.remoting.flags import MessageSysFlag, without_compression
 from ringmq.remoting.message import MessageExt, decode_messages
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.remoting.names import is_retry_topic, retry_topic
+from ringmq.remoting.names import is_retry_topic
 from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.subscription import SubscriptionData
 
@@ -40,15 +40,16 @@ def read_messages(
                 _decompress(message)
             if is_retry_topic(queue.topic) and _came_back(message):
                 message.topic = without_namespace(namespace, message.properties[names.RETRY_TOPIC])
+            if message.topic != queue.topic:
+                message.read_topic = queue.topic
             messages.append(message)
     return messages
 
 
-def queue_of(message: MessageExt, group: str) -> MessageQueue:
-    """The queue that `group` has read `message` from. It has to be the one and no other: that of another topic may have
+def queue_of(message: MessageExt) -> MessageQueue:
+    """The queue that `message` was read from. It has to be the one and no other: that of another topic may have
     an open message with the same offset."""
-    topic = retry_topic(group) if _came_back(message) else message.topic
-    return MessageQueue(topic, message.broker_name, message.queue_id)
+    return MessageQueue(message.read_topic or message.topic, message.broker_name, message.queue_id)
 
 
 def _came_back(message: MessageExt) -> bool:

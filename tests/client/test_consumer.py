@@ -582,3 +582,35 @@ async def test_the_blocking_facade_does_the_same() -> None:
         assert await asyncio.to_thread(work, cluster.namesrv) == [b"five", b"four", b"one", b"three", b"two"]
     with pytest.raises(ClientClosedError):
         blocking.Producer().send(Message("T", b"x"))
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_dead_letters_are_acknowledged_where_they_are_read(ordered: bool) -> None:
+    """Brokers store them with the topic they came from and the times they failed, as what the retry topic holds."""
+    failed: dict[str, Any] = {"properties": {"RETRY_TOPIC": "T"}, "reconsume_times": 1}
+    async with FakeCluster(topics={"%DLQ%g": 1, "%RETRY%g": 1}) as cluster:
+        for topic in ("%DLQ%g", "%RETRY%g"):
+            cluster.broker.store(MessageExt(topic, b"", **failed))
+        async with Consumer(
+            "%DLQ%g", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False, ordered=ordered
+        ) as consumer:
+            found = {message.topic: message for message in await take(consumer, 2)}
+            assert consumer.ack(found["%DLQ%g"]) == 1
+            await consumer.commit()
+            assert cluster.broker.committed["g", "%DLQ%g", 0] == 1
+            assert cluster.broker.committed.get(("g", "%RETRY%g", 0), 0) == 0, "the one in there is not processed yet"
+            assert consumer.ack(found["T"]) == 1
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_dead_letters_count_as_processed_when_the_next_is_asked_for(ordered: bool) -> None:
+    async with FakeCluster(topics={"%DLQ%other": 1}) as cluster:
+        for _ in range(2):
+            cluster.broker.store(MessageExt("%DLQ%other", b"", {"RETRY_TOPIC": "T"}, reconsume_times=16))
+        async with Consumer(
+            "%DLQ%other", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, ordered=ordered
+        ) as consumer:
+            assert [message.queue_offset for message in await take(consumer, 2)] == [0, 1]
+            assert await consumer.poll(timeout_ms=0) == []
+            await consumer.commit()
+            assert cluster.broker.committed["g", "%DLQ%other", 0] == 2

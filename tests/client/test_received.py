@@ -52,14 +52,22 @@ def test_messages_from_the_retry_topic_carry_their_first_topic() -> None:
     again = MessageExt("%RETRY%g", b"", {"RETRY_TOPIC": "T"}, queue_id=0, reconsume_times=1)
     (message,) = read_messages(encode_message(again), retry, 0, build_subscription("%RETRY%g", "*"))
     assert (message.topic, message.broker_name) == ("T", "b")
-    assert queue_of(message, "g") == retry
-    assert queue_of(MessageExt("T", b"", broker_name="b"), "g") == MessageQueue("T", "b", 0)
+    assert queue_of(message) == retry
+    assert queue_of(MessageExt("T", b"", broker_name="b")) == MessageQueue("T", "b", 0)
+
+
+def test_dead_letters_are_of_the_queue_they_were_read_from() -> None:
+    for topic, stored_topic in (("%DLQ%g", "%DLQ%ns%g"), ("%DLQ%ns%g", "%DLQ%ns%g")):
+        dead = MessageExt(stored_topic, b"", {"RETRY_TOPIC": "ns%T"}, queue_id=0, reconsume_times=1)
+        queue = MessageQueue(topic, "b", 0)
+        (message,) = read_messages(encode_message(dead), queue, 0, build_subscription(topic, "*"), "ns")
+        assert (message.topic, queue_of(message)) == ("%DLQ%g", queue)
 
 
 def test_a_copied_property_makes_no_message_of_the_retry_topic() -> None:
     copied = encode_message(stored(properties={"RETRY_TOPIC": "U"}))
     (message,) = read_messages(copied, QUEUE, 0, ALL)
-    assert (message.topic, queue_of(message, "g")) == (QUEUE.topic, QUEUE)
+    assert (message.topic, queue_of(message)) == (QUEUE.topic, QUEUE)
 
 
 def test_what_is_cut_off_is_not_delivered() -> None:
