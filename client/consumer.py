@@ -8,6 +8,7 @@ one of them and, as long as it is not acknowledged, again to whoever owns its qu
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,7 +30,7 @@ from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
 from ringmq.client.consuming.received import queue_of
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
-from ringmq.client.errors import ClientClosedError, RouteError
+from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
 from ringmq.client.observing.observers import Observers
 from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep
@@ -173,32 +174,22 @@ class Consumer:
 
     async def close(self, drain_timeout_ms: int | None = None) -> None:
         """Stop reading, let handlers that run finish (for `drain_timeout_ms`, by default the consumer's), commit what
-        is acknowledged, unlock, leave the group. Loops over the consumer end."""
+        is acknowledged, unlock, leave the group. Loops over the consumer end. Cancelled, it leaves at once."""
         if not self._started:
             return
         self._started, self._closed = False, True
-        if self._membership is not None:
-            await self._stop_tasks([self._membership])
-        readers = list(self._readers.values())
-        if self._runner is not None:
-            self._runner.stop()
-        await gather(*(reader.stop_pulling() for reader in readers))
-        self._inbox.close()
-        if self._runner is not None:
-            timeout_ms = self.drain_timeout_ms if drain_timeout_ms is None else drain_timeout_ms
-            late = await self._runner.drain(timeout_ms / 1000)
-            if late:
-                log.warning("group %s: %d handlers had not ended after %d ms", self.group, late, timeout_ms)
-        await self._stop_tasks(self._tasks)
-        await self._give_up(readers)
-        self._readers.clear()
-        await self._heartbeats.close()
-        if not self._manual:
-            await self._member.leave()
-        await self._client.close()
-        await self._observers.close()
-        if self._offset_file is not None:
-            self._offset_file.close()
+        async with AsyncExitStack() as last:  # done upwards, whatever fails or is cancelled before
+            if self._offset_file is not None:
+                last.callback(self._offset_file.close)
+            last.push_async_callback(self._observers.close)
+            last.push_async_callback(self._client.close)
+            if not self._manual:
+                last.push_async_callback(self._member.leave)
+            last.push_async_callback(self._heartbeats.close)
+            last.push_async_callback(self._stop_tasks, self._tasks)
+            last.push_async_callback(self._stop_pulling)
+            last.callback(self._inbox.close)
+            await self._end_reading(self.drain_timeout_ms if drain_timeout_ms is None else drain_timeout_ms)
 
     @property
     def closed(self) -> bool:
@@ -315,7 +306,7 @@ class Consumer:
         return len(acked)
 
     async def commit(self) -> None:
-        """Commit what is acknowledged now. Raises the first `RingmqError`; the rest was tried all the same."""
+        """Commit what is acknowledged now. Raises the first error; the rest was tried all the same."""
         self._check_started()
         errors = await commit_all(list(self._readers.values()))
         await self._save_offsets()
@@ -461,6 +452,23 @@ class Consumer:
             own_subscription=self._manual,
         )
 
+    async def _end_reading(self, timeout_ms: int) -> None:
+        if self._membership is not None:
+            await self._stop_tasks([self._membership])
+        if self._runner is not None:
+            self._runner.stop()
+        await self._stop_pulling()
+        self._inbox.close()
+        if self._runner is not None:
+            late = await self._runner.drain(timeout_ms / 1000)
+            if late:
+                log.warning("group %s: %d handlers had not ended after %d ms", self.group, late, timeout_ms)
+        await self._stop_tasks(self._tasks)
+        await self._give_up(list(self._readers.values()))
+
+    async def _stop_pulling(self) -> None:
+        await gather(*(reader.stop_pulling() for reader in self._readers.values()))
+
     async def _stop_tasks(self, tasks: list[Task[None]]) -> None:
         for task in tasks:
             task.cancel()
@@ -537,7 +545,8 @@ class Consumer:
 
     async def _commit_quietly(self, readers: list[QueueReader]) -> None:
         for error in await commit_all(readers):
-            log.warning("group %s: an offset could not be committed: %s", self.group, error)
+            trace = None if isinstance(error, RingmqError) else error  # a hook's fault, or ours
+            log.warning("group %s: an offset could not be committed: %s", self.group, error, exc_info=trace)
         try:
             await self._save_offsets()
         except OffsetFileError as error:

@@ -115,6 +115,8 @@ class LockKeeper:
             )
         except RingmqError as error:
             log.info("unlocking %d queues of group %s: %s", len(queues), self._group, error)
+        except Exception:  # a hook's fault, or ours: the locks expire, and what the owner has to do goes on
+            log.exception("unlocking %d queues of group %s failed", len(queues), self._group)
 
     def _address(self, queue: MessageQueue) -> str:
         route = self._routes.known(queue.topic)

@@ -29,6 +29,8 @@ __all__ = ["PullOptions", "QueueReader", "ReaderContext", "commit_all"]
 
 log = logging.getLogger("ringmq.client")
 
+FAULT_PAUSE_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
@@ -158,23 +160,27 @@ class QueueReader:
             raise
 
     async def _run(self) -> None:
-        core, locks = self._core, self._context.locks
         while True:
             try:
-                if locks is not None and not locks.held(self.queue):
-                    await locks.wait_held(self.queue)
-                epoch = self.shelf.epoch
-                if core.window is None:
-                    await self._find_start(epoch)
-                elif self._has_room():
-                    await self._pull_once(epoch)
-                else:
-                    await self._room.wait()
-            except RingmqError as error:
-                await self._heed(core.failed(error, random.random()), error)
-            except Exception:
+                await self._step()
+            except Exception:  # a hook's fault, or ours, must not end the reading silently
                 log.exception("reading %s failed; trying again", self.queue)
-                await sleep(1.0)
+                await sleep(FAULT_PAUSE_S)
+
+    async def _step(self) -> None:
+        core, locks = self._core, self._context.locks
+        try:
+            if locks is not None and not locks.held(self.queue):
+                await locks.wait_held(self.queue)
+            epoch = self.shelf.epoch
+            if core.window is None:
+                await self._find_start(epoch)
+            elif self._has_room():
+                await self._pull_once(epoch)
+            else:
+                await self._room.wait()
+        except RingmqError as error:
+            await self._heed(core.failed(error, random.random()), error)
 
     async def _find_start(self, epoch: int) -> None:
         context = self._context
@@ -242,10 +248,10 @@ class QueueReader:
         await sleep(outcome.pause_s)
 
 
-async def commit_all(readers: Iterable[QueueReader]) -> list[RingmqError]:
-    """Commit every reader; returns what failed. Brokers at the same time, and of each broker's topic one queue alone
-    before the others: where a group's very first offsets arrive in parallel, stock 5.3 keeps only some of them (two
-    threads each make the group's table)."""
+async def commit_all(readers: Iterable[QueueReader]) -> list[Exception]:
+    """Commit every reader; returns what failed, by a hook's fault, too. Brokers at the same time, and of each broker's
+    topic one queue alone before the others: where a group's very first offsets arrive in parallel, stock 5.3 keeps only
+    some of them (two threads each make the group's table)."""
     tables: dict[tuple[str, str], list[QueueReader]] = defaultdict(list)
     for reader in readers:
         tables[reader.queue.topic, reader.queue.broker_name].append(reader)
@@ -253,17 +259,17 @@ async def commit_all(readers: Iterable[QueueReader]) -> list[RingmqError]:
     return [error for some in errors for error in some]
 
 
-async def _commit_table(readers: list[QueueReader]) -> list[RingmqError]:
-    errors: list[RingmqError] = []
+async def _commit_table(readers: list[QueueReader]) -> list[Exception]:
+    errors: list[Exception] = []
     rest = list(readers)
     told = False
     while rest and not told:
         try:
             told = await rest.pop().commit()
-        except RingmqError as error:
+        except Exception as error:
             errors.append(error)
     for result in await gather(*(reader.commit() for reader in rest), return_exceptions=True):
-        if isinstance(result, RingmqError):
+        if isinstance(result, Exception):
             errors.append(result)
         elif isinstance(result, BaseException):
             raise result

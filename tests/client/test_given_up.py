@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +20,9 @@ from ringmq.client import (
     Producer,
     ReplyTimeoutError,
 )
-from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, ok
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, ok, refuse
 
 Eventually = Callable[..., Any]
 QUEUE = MessageQueue("T", "a", 0)
@@ -164,6 +165,112 @@ async def test_a_hook_that_fails_costs_no_place() -> None:
                 await producer.send(Message("T", b"y"))
         fails = False
         await producer.send(Message("T", b"z"))
+
+
+def refusing(*codes: RequestCode) -> ConnectionSettings:
+    """Settings whose hook lets no request of these codes go out."""
+
+    def hook(address: str, request: RemotingCommand) -> None:
+        if request.code in codes:
+            raise ValueError("not this one")
+
+    return ConnectionSettings(before_request=(hook,))
+
+
+@pytest.mark.parametrize(
+    ("code", "refusal"),
+    [
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC, ResponseCode.SYSTEM_ERROR),
+        (RequestCode.HEART_BEAT, ResponseCode.SUBSCRIPTION_NOT_EXIST),
+    ],
+)
+async def test_a_hook_that_fails_while_a_queue_s_reader_recovers_does_not_end_it(
+    code: RequestCode, refusal: ResponseCode, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringmq.client.consuming.queue_reader.FAULT_PAUSE_S", 0.01)
+    failing: set[int] = set()
+    failed: list[int] = []
+
+    def hook(address: str, request: RemotingCommand) -> None:
+        if request.code in failing and request.ext_fields.get("topic", "T") == "T":
+            failed.append(request.code)
+            raise ValueError("no token today")
+
+    def refuse_pulls(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        return refuse(request, refusal, "not now") if request.code == RequestCode.PULL_MESSAGE else None
+
+    settings = ConnectionSettings(before_request=(hook,))
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, settings=settings) as consumer:
+        failing.add(code)
+        cluster.rules.append(refuse_pulls)
+        parked, cluster.broker.parked = cluster.broker.parked, []
+        for peer, request in parked:
+            cluster.serve(cluster.broker, peer, request)
+        await eventually(lambda: failed)
+        cluster.rules.clear()
+        failing.clear()
+        fill(cluster, 1)
+        assert [m.queue_offset for m in await consumer.poll(9, timeout_ms=10_000)] == [0]
+
+
+@pytest.mark.parametrize("code", [RequestCode.UNLOCK_BATCH_MQ, RequestCode.UPDATE_CONSUMER_OFFSET])
+async def test_a_hook_that_fails_while_a_consumer_closes_leaves_nothing_behind(code: RequestCode) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, 1)
+        consumer = consumer_of(cluster, ordered=True, auto_ack=False, settings=refusing(code))
+        await consumer.start()
+        consumer.ack(await consumer.poll(timeout_ms=5000))
+        await consumer.close()
+        assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+        assert not consumer._client.connected_addresses()
+        (other,) = {RequestCode.UNLOCK_BATCH_MQ, RequestCode.UPDATE_CONSUMER_OFFSET} - {code}
+        assert cluster.broker.asked(other)
+
+
+async def test_a_close_that_is_cancelled_leaves_and_lets_the_offset_file_go(tmp_path: Path) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, 1)
+        options = {"broadcast": True, "offset_file": tmp_path / "offsets", "drain_timeout_ms": 100}
+        consumer = consumer_of(cluster, **options)
+        await consumer.start()
+        called = asyncio.Event()
+
+        async def handle(message: MessageExt) -> None:
+            called.set()
+            await asyncio.Event().wait()
+
+        running = asyncio.create_task(consumer.run(handle))
+        await called.wait()
+        closing = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+        assert not consumer._client.connected_addresses()
+        async with consumer_of(cluster, **options):  # the file is free
+            pass
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_commit_that_a_hook_stops_raises_what_it_raised_after_the_others() -> None:
+    def hook(address: str, request: RemotingCommand) -> None:
+        if request.code == RequestCode.UPDATE_CONSUMER_OFFSET and request.ext_fields["topic"] == "T":
+            raise LookupError("no token today")
+
+    settings = ConnectionSettings(before_request=(hook,))
+    async with (
+        FakeCluster(topics={"T": 1, "U": 1}) as cluster,
+        Consumer(["T", "U"], cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, settings=settings) as consumer,
+    ):
+        fill(cluster, 1)
+        cluster.broker.store(MessageExt("U", b""))
+        for _ in range(2):
+            assert await consumer.poll(timeout_ms=5000)
+        await consumer.poll(timeout_ms=0)
+        with pytest.raises(LookupError):
+            await consumer.commit()
+        assert cluster.broker.committed["g", "U", 0] == 1
 
 
 class LateCluster(FakeCluster):
