@@ -24,6 +24,7 @@ from ringmq.client.security.credentials import (
     check_value,
     read_secrets,
 )
+from ringmq.client.security.files import expanded
 from ringmq.client.security.tls import TlsSettings
 from ringmq.client.settings import ConnectionSettings
 
@@ -175,6 +176,7 @@ def _secrets(
 def secret_of(option: str, path: Path) -> str:
     """The one line of a file that not everybody can read. Raises click.BadParameter, which shows no secret."""
     try:
+        path = expanded(path, "file")
         data = read_secrets(path, "file", must_be_private=True)
         secret = data.decode().removesuffix("\n").removesuffix("\r")
         check_value(f"file {path}", secret)

@@ -13,7 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ringmq.cli.access import Access, client_options, credentials_of, in_options, server_options, tls_of
+from ringmq.cli.access import Access, client_options, credentials_of, in_options, secret_of, server_options, tls_of
 from ringmq.cli.main import main
 from ringmq.client import Credentials, TlsSettings
 from ringmq.client.errors import BrokerError
@@ -117,6 +117,19 @@ def test_the_password_of_a_key_comes_from_a_file(tmp_path: Path) -> None:
     tls = tls_of(tls_cert=Path("cert"), tls_key_password_file=secret_file(tmp_path / "password"))
     assert tls is not None
     assert tls.key_password == SECRET
+
+
+def test_files_of_secrets_may_be_named_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    secret_file(tmp_path / "key")
+    secret_file(tmp_path / "token")
+    file = Path("~/key")
+    assert credentials_of({}, "shop", file, Path("~/token")) == Credentials("shop", SECRET, SECRET)
+    tls = tls_of(tls_cert=Path("cert"), tls_key_password_file=file)
+    assert tls is not None
+    assert tls.key_password == SECRET
+    with pytest.raises(click.BadParameter, match="file ~nobody-here/key: ~nobody-here is nobody's home"):
+        secret_of("--secret-key-file", Path("~nobody-here/key"))
 
 
 def test_a_command_gets_one_access(tmp_path: Path) -> None:
