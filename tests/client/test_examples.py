@@ -23,6 +23,18 @@ def run(name: str, *arguments: str) -> str:
     return done.stdout
 
 
+def test_the_first_lines_of_python_can_be_typed_into_the_interpreter(ringmq_server: Server, topic: str) -> None:
+    readme = (EXAMPLES.parent / "README.md").read_text()
+    lines = readme.partition("```python\n")[2].partition("```")[0]
+    for shown, own in (("127.0.0.1:9876", ringmq_server.namesrv), ("Greetings", topic), ("readers", f"G_{topic}")):
+        assert shown in lines
+        lines = lines.replace(shown, own)
+    command = [sys.executable, "-i", "-q", "-c", ""]
+    done = subprocess.run(command, input=lines + "\n", capture_output=True, text=True, timeout=60, check=False)
+    assert "[b'hello']" in done.stdout, done.stderr
+    assert "Error" not in done.stderr
+
+
 def test_send_and_read(ringmq_server: Server, topic: str) -> None:
     said = run("send_and_read.py", "--namesrv", ringmq_server.namesrv, "--topic", topic, "--count", "5")
     assert said.startswith("sent 5")
