@@ -3,17 +3,22 @@
 A slave that begins anew (its log, its queues, or both) gets what it had once more, in the order of the log. Its queues
 are short then, the log's folder is the same, and nothing is lost. A log that has come to rows younger than the place
 has passed all that the place covers: what is missing will not come. Until then there is nothing new to read either.
+
+A queue that is as long as its place again may have other rows than it had: those that a broker took after it had lost
+its newest ones. They are told apart by their times too.
 """
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ringmq.spark_bridge.catalog import Catalog
 from ringmq.spark_bridge.slices import QueueKey
+from ringmq.spark_bridge.stream_core import LogEnd, Offsets
 
+CLOCKS_APART_MS: Final = 1000  # of broker and driver; a broker that lost rows is away for longer than that
 LOOKS_MAX: Final = 64  # queues that are asked for younger rows: each takes a search in its files
 
 _log = logging.getLogger("ringmq.spark_bridge")
@@ -28,24 +33,74 @@ class _Refill:
     is_over: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """The place of a queue that ended before it, and when that place was given: it is given anew while others go on."""
+
+    place: int
+    given_at_ms: int
+
+
+def first_newer(key: QueueKey, given_at_ms: int, catalog: Catalog) -> int | None:
+    """Where the rows of a queue begin that are younger than a place; None when there are none, or when it is not known
+    when the place was given (0)."""
+    if not given_at_ms:
+        return None
+    first = catalog.offset_at(key, given_at_ms + 1)
+    if first is None or first == catalog.bounds(key)[0]:  # all of them: its topic was made anew
+        return first
+    return catalog.offset_at(key, given_at_ms + CLOCKS_APART_MS)
+
+
 class Refills:
-    """Remembers which brokers are waited for, and since when nothing has come."""
+    """Remembers which queues ended before their places, which brokers are waited for, and since when nothing came."""
 
     def __init__(self, idle_max_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._idle_max_s = idle_max_s
         self._clock = clock
         self._refills: dict[str, _Refill] = {}
+        self._missing: dict[QueueKey, _Missing] = {}
 
-    def held(
-        self, brokers: Collection[str], ends: Mapping[QueueKey, int], given_at_ms: int, catalog: Catalog
-    ) -> set[str]:
-        """Those of `brokers`, which have queues that end too early, whose rows may still come; `ends` are those of all
-        queues now. A place of which it is not known when it was given (0) waits for nobody."""
+    def missed(self, places: Offsets, given_at_ms: int) -> None:
+        """These queues were seen to end before their places."""
+        for key, place in places.items():
+            known = self._missing.get(key)
+            if known is None or known.place != place:
+                self._missing[key] = _Missing(place, given_at_ms)
+
+    def replaced(self, places: Offsets, log: LogEnd, catalog: Catalog) -> dict[QueueKey, int]:
+        """Of the queues that were missed and reach their places again, those that did so with younger rows, and where
+        these begin: what was missing is lost. Each is told once; the rest of its broker is not waited for."""
+        back = {
+            key: missing
+            for key, missing in self._missing.items()
+            if key.broker in log.brokers and log.offsets.get(key, -1) >= missing.place
+        }
+        found = {}
+        for key, missing in back.items():
+            first = first_newer(key, missing.given_at_ms, catalog)
+            if first is not None and first < missing.place == places.get(key):
+                found[key] = first
+                self._refills[key.broker] = _Refill({}, self._clock(), is_over=True)
+        for key in back:
+            del self._missing[key]
+        return found
+
+    def lost(self, places: Offsets, catalog: Catalog) -> dict[QueueKey, int]:
+        """Of these queues, which were missed and are not waited for, those with younger rows, and where they begin."""
+        found = {key: first_newer(key, self._missing[key].given_at_ms, catalog) for key in places}
+        return {key: first for key, first in found.items() if first is not None}
+
+    def held(self, places: Offsets, ends: Mapping[QueueKey, int], catalog: Catalog) -> set[str]:
+        """The brokers of these queues, which were missed, whose rows may still come; `ends` are those of all queues
+        now. A place of which it is not known when it was given waits for nobody."""
+        brokers = {key.broker for key in places}
         for broker in self._refills.keys() - brokers:
             del self._refills[broker]
         known = set(self._refills)
         for broker in brokers:
             own = {key: end for key, end in ends.items() if key.broker == broker}
+            given_at_ms = min(self._missing[key].given_at_ms for key in places if key.broker == broker)
             self._refills[broker] = self._looked_at(self._refills.get(broker), own, given_at_ms, catalog)
         held = {broker for broker, refill in self._refills.items() if not refill.is_over}
         if held - known:
@@ -66,5 +121,5 @@ class Refills:
         if before.is_over or ends == before.ends:
             return replace(before, is_over=before.is_over or now - before.changed_at > self._idle_max_s)
         changed = [key for key, end in ends.items() if end and end != before.ends.get(key)]
-        has_newer = any(catalog.offset_at(key, given_at_ms + 1) is not None for key in changed[:LOOKS_MAX])
+        has_newer = any(first_newer(key, given_at_ms, catalog) is not None for key in changed[:LOOKS_MAX])
         return _Refill(ends, now, is_over=has_newer)

@@ -26,7 +26,8 @@ class Place:
     """A batch's end as the checkpoint has it: `offsets`, and what Spark does not keep for us.
 
     `began` is where the query began, in the end of its first batch: Spark asks anew for that start when the batch is
-    repeated after a restart. `anew` has the first offsets of queues that were made anew since the batch's start, and
+    repeated after a restart. `anew` has the first offsets of queues that were made anew since the batch's start (of
+    those that lost their newest rows, where the rows begin that they got instead), and
     `given_at_ms` is when the end was given, 0 where that is not known.
     """
 
@@ -109,12 +110,13 @@ def _key(topic: str, label: str) -> QueueKey:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The log at one moment: the offset behind the last readable row of each chosen queue, the brokers seen, and those
-    of them whose store is another than before."""
+    """The log at one moment: the offset behind the last readable row of each chosen queue, the brokers seen, those of
+    them whose store is another than before, and where other rows begin in queues that lost rows of a query's place."""
 
     offsets: Offsets
     brokers: Collection[str]
     renewed: Collection[str] = ()
+    replaced: Offsets = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class Pace:
 @dataclass(frozen=True, slots=True)
 class Step:
     """The end of a batch, equal to its start when there is nothing to do, the pace from now on, and the first offsets
-    of queues that were made anew since the start."""
+    of queues that were made anew since the start (see `Place`)."""
 
     end: Offsets
     pace: Pace = field(default_factory=Pace)
@@ -152,21 +154,24 @@ def next_end(
     limits: Limits,
     pace: Pace,
     now_ms: int,
-    is_anew: Callable[[QueueKey], bool] = lambda key: False,
 ) -> Step:
     """Where a batch that begins at `start` ends.
 
     A queue that is gone from a broker leaves the place, and if it comes back it is a new one. A queue whose broker is
     not seen keeps its offset: it will be back. A queue that ends before its place has lost its newest rows, and goes
-    on at its end (as Kafka's source); if `is_anew` knows that it was deleted and made again, or if its broker's store
-    is another one now, it is read from its first offset on.
+    on at its end (as Kafka's source), or where `log.replaced` says that it has other rows: from its first offset on
+    if it was deleted and made again. So is one whose broker's store is another one now.
     """
     held = {key: offset for key, offset in start.items() if key not in log.offsets and key.broker not in log.brokers}
-    moved = {key: end for key, end in log.offsets.items() if start.get(key) != end or key.broker in log.renewed}
+    moved = {
+        key: end
+        for key, end in log.offsets.items()
+        if start.get(key) != end or key.broker in log.renewed or key in log.replaced
+    }
     anew = {
-        key: bounds(key)[0]
-        for key, end in moved.items()
-        if key in start and (key.broker in log.renewed or (end < start[key] and is_anew(key)))
+        key: bounds(key)[0] if key.broker in log.renewed else log.replaced[key]
+        for key in moved
+        if key in start and (key.broker in log.renewed or key in log.replaced)
     }
     begins = {
         key: anew[key] if key in anew else min(start[key], end) if key in start else bounds(key)[0]
@@ -241,9 +246,17 @@ def batch_between(start: Offsets, end: Offsets, bounds: Bounds, anew: Offsets | 
         begin, stop = start.get(key, 0), end[key]
         where = f"queue {key.label} of topic {key.topic}"
         if anew and key in anew:
-            if begin > 0:
-                losses.append(f"{where} was made anew, the query stood at offset {begin} of the old one")
-            begin = anew[key]
+            other = anew[key]
+            if other > bounds(key)[0]:
+                losses.append(
+                    f"the newest rows of {where} were lost, it has others from offset {other} on; the query stood at "
+                    f"{begin if begin > other else stop}"
+                )
+                begin = min(begin, other)
+            else:
+                if begin > 0:
+                    losses.append(f"{where} was made anew, the query stood at offset {begin} of the old one")
+                begin = other
         elif key in start and stop == begin:
             continue
         elif stop < begin:

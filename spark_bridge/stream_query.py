@@ -107,7 +107,6 @@ class StreamQuery:
             limits,
             self._pace,
             now_ms,
-            lambda key: self._is_anew(key, start.given_at_ms),
         )
         self._pace = step.pace
         self._renewed -= renewed
@@ -124,36 +123,48 @@ class StreamQuery:
             if away:
                 _log.warning("not registered: %s. Their queues keep their offsets until they are back", sorted(away))
 
-    def _is_anew(self, key: QueueKey, since_ms: int) -> bool:
-        """Whether a queue that ends before its place has only rows of a later time than that place."""
-        return since_ms > 0 and self._catalog.offset_at(key, since_ms + 1) == self._catalog.bounds(key)[0]
-
     def _settled_end(self, start: Place) -> LogEnd:
         """The log's end, frozen or now, in which queues that are filled again (`Refills`) keep their places."""
+        replaced: dict[QueueKey, int] = {}
         while True:
-            log = self._seen_end(start.offsets)
-            short = {key for key, end in log.offsets.items() if end < start.offsets.get(key, 0)}
-            brokers = {key.broker for key in short} - self._renewed
-            held = self._refills.held(brokers, log.offsets, start.given_at_ms, self._catalog)
+            log = self._seen_end(start)
+            replaced |= self._refills.replaced(start.offsets, log, self._catalog)
+            short = self._short(log.offsets, start.offsets)
+            held = self._refills.held(short, log.offsets, self._catalog)
             if held and self._frozen:  # to give no end would end the query
                 time.sleep(OUTAGE_STEP_S)
                 continue
-            kept = {key: start.offsets[key] for key in short if key.broker in held}
-            return replace(log, offsets={**log.offsets, **kept})
+            kept = {key: place for key, place in short.items() if key.broker in held}
+            lost = {key: place for key, place in short.items() if key.broker not in held}
+            replaced |= self._refills.lost(lost, self._catalog)
+            return replace(log, offsets={**log.offsets, **kept}, replaced=replaced)
 
-    def _seen_end(self, start: Offsets) -> LogEnd:
+    def _short(self, ends: Offsets, places: Offsets) -> dict[QueueKey, int]:
+        """The places of the queues that end before them, in stores that are the same as before."""
+        return {
+            key: places[key]
+            for key, end in ends.items()
+            if end < places.get(key, 0) and key.broker not in self._renewed
+        }
+
+    def _seen_end(self, place: Place) -> LogEnd:
         """The log's end, frozen or now. While a broker starts its queues may seem shorter than they are: that a queue
         ends before its place is believed when it has lasted for `SETTLE_S`."""
+        start = place.offsets
         if self._frozen and self._renewed:
             self._frozen = self._end_or_none() or LogEnd(start, ())  # that end was another store's
         log = self._frozen or self._end_or_none() or LogEnd(start, ())
         give_up_at = time.monotonic() + SETTLE_S
         while shrunk := {key for key, end in log.offsets.items() if end < start.get(key, 0)}:
+            self._refills.missed(self._short(log.offsets, start), place.given_at_ms)
             if time.monotonic() > give_up_at or {key.broker for key in shrunk} <= self._renewed:
                 break
             time.sleep(SETTLE_STEP_S)
-            now = (self._end_or_none() or LogEnd(start, ())).offsets
-            log = LogEnd({**log.offsets, **{key: min(now.get(key, 0), start[key]) for key in shrunk}}, log.brokers)
+            if (now := self._end_or_none()) is None:  # it starts: what it shows then counts
+                give_up_at = time.monotonic() + SETTLE_S
+                continue
+            ends = {key: min(now.offsets.get(key, 0), start[key]) for key in shrunk}
+            log = LogEnd({**log.offsets, **ends}, log.brokers)
         if self._frozen:
             self._frozen = log
         return log
@@ -181,8 +192,8 @@ class StreamQuery:
         begin = start.offsets if end.began is None else end.began
         wanted = {key: stop for key, stop in end.offsets.items() if begin.get(key) != stop}
         self._wait_for({key.broker for key in wanted})
-        self._wait_for_refill(wanted, end.given_at_ms)
-        batch = batch_between(begin, end.offsets, self._catalog.bounds, end.anew)
+        replaced = self._wait_for_refill(wanted, end.given_at_ms)
+        batch = batch_between(begin, end.offsets, self._catalog.bounds, {**replaced, **end.anew})
         if batch.losses:
             more = len(batch.losses) - LOSSES_SHOWN
             text = "; ".join(batch.losses[:LOSSES_SHOWN]) + (f"; and {more} queues more" if more > 0 else "")
@@ -203,14 +214,20 @@ class StreamQuery:
                 raise ReadError(f"{away} cannot be seen for {OUTAGE_MAX_S:.0f} s; start the query again with them")
             time.sleep(OUTAGE_STEP_S)
 
-    def _wait_for_refill(self, ends: Offsets, given_at_ms: int) -> None:
-        """Until the log has all that a batch wants, or what it has not will not come."""
-        while short := {key for key, stop in ends.items() if self._catalog.bounds(key)[1] < stop}:
+    def _wait_for_refill(self, ends: Offsets, given_at_ms: int) -> dict[QueueKey, int]:
+        """Until the log has all that a batch wants, or what it has not will not come. Returns where other rows begin in
+        queues that have all again, but not what they had."""
+        missed: set[QueueKey] = set()
+        while gone := {key for key, stop in ends.items() if self._catalog.bounds(key)[1] < stop}:
             if (log := self._end_or_none()) is not None:
-                brokers = {key.broker for key in short & log.offsets.keys()} - self._renewed
-                if not self._refills.held(brokers, log.offsets, given_at_ms, self._catalog):
-                    return
+                short = {key: ends[key] for key in gone & log.offsets.keys() if key.broker not in self._renewed}
+                self._refills.missed(short, given_at_ms)
+                missed |= short.keys()
+                if not self._refills.held(short, log.offsets, self._catalog):
+                    break
             time.sleep(OUTAGE_STEP_S)
+        seen = LogEnd({key: self._catalog.bounds(key)[1] for key in missed}, self._seen)
+        return self._refills.replaced(ends, seen, self._catalog)
 
     def _tell_group(self, place: Offsets, *, is_last: bool) -> None:
         """The group of option commitGroup. Spark's own commit() comes with the next batch only, which may be days later

@@ -216,9 +216,9 @@ def test_a_queue_made_anew_is_read_from_its_first_offset_and_told(how: str, rows
     ends = {A: 10, B: 0}
     place, read = {A: 5 if how == "store that is longer" else 50, B: 0}, []
     losses: list[str] = []
-    log = seen(ends) if how == "topic" else LogEnd(ends, {"b"}, renewed={"b"})
+    log = LogEnd(ends, {"b"}, replaced={A: 0}) if how == "topic" else LogEnd(ends, {"b"}, renewed={"b"})
     for _ in range(20):
-        step = next_end(place, log, bounds_of(ends), Limits(3, rows_max), Pace(NOW_MS), NOW_MS, lambda key: True)
+        step = next_end(place, log, bounds_of(ends), Limits(3, rows_max), Pace(NOW_MS), NOW_MS)
         if step.end == place:
             break
         batch = batch_between(place, step.end, bounds_of(ends), step.anew)

@@ -17,15 +17,18 @@ A, B = QueueKey("T", "b", 0), QueueKey("T", "b", 1)
 OPTIONS = parse_options({"store": "/s", "startingOffsets": "earliest"}, streaming=True)
 GOING_ON = replace(OPTIONS, fail_on_data_loss=False)
 NO_LIMITS = Limits()
+OTHERS_MS = 60_000
 
 
 @dataclass
 class Brokers(FakeCatalog):
-    """`away` of the looks from now on fail; `short` of them show queues as empty."""
+    """`away` of the looks from now on fail; `short` of them show queues as empty. Rows of A from `others_from` on are
+    stored much later than the rest."""
 
     away: int = 0
     short: int = 0
     inode: int = 1
+    others_from: int = 1000
 
     def brokers(self) -> tuple[BrokerPlace, ...]:
         names = sorted({broker for _, broker, _ in self.known})
@@ -38,6 +41,12 @@ class Brokers(FakeCatalog):
             raise ReadError("name server n:9876 cannot be asked")
         self.short -= 1
         return {key: 0 if self.short >= 0 else self.bounds(key)[1] for key in self.queues()}
+
+    def offset_at(self, key: QueueKey, timestamp_ms: int) -> int | None:
+        found = super().offset_at(key, timestamp_ms)
+        if key != A or timestamp_ms > OTHERS_MS or self.others_from >= self.known[A][1]:
+            return found
+        return self.others_from if found is None else min(found, self.others_from)
 
 
 @pytest.fixture
@@ -96,12 +105,13 @@ def test_queues_that_stay_short(
 ) -> None:
     """With rows as old as the place: the newest were lost. All younger (from 1000 ms on): the topic was made anew."""
     monkeypatch.setattr(stream_query, "SETTLE_S", 0.05)
+    catalog.known[B] = (0, 220)
     stream = query(catalog)
     if frozen:
         stream.freeze()
-    start = Place({A: 50, B: 20}, given_at_ms=given_at_ms)
+    start = Place({A: 50, B: 220}, given_at_ms=given_at_ms)
     end = stream.next_end(start, NO_LIMITS)
-    assert end.offsets == {A: 10, B: 20}
+    assert end.offsets == {A: 10, B: 220}
     with pytest.raises(DataLossError, match=r"queue b:0 of topic T .*the query stood at .*50.*failOnData"):
         stream.slices(start, end)
     spans = spans_of(query(catalog, GOING_ON), start, place_from_json(place_to_json(end)))
@@ -149,13 +159,24 @@ def test_what_does_not_come_again_is_a_loss(refilled: Brokers, monkeypatch: pyte
     place = Place({A: 10, B: 20}, given_at_ms=1000 + 10 * 30)
     stream = query(refilled)
     assert stream.next_end(place, NO_LIMITS) is place
-    refilled.known |= {QueueKey("T", "b", 2): (0, 32)}
-    assert stream.next_end(place, NO_LIMITS).offsets == {A: 5, B: 0, QueueKey("T", "b", 2): 32}
+    refilled.known |= {QueueKey("T", "b", 2): (0, 132)}
+    assert stream.next_end(place, NO_LIMITS).offsets == {A: 5, B: 0, QueueKey("T", "b", 2): 132}
     monkeypatch.setattr(stream_query, "OUTAGE_MAX_S", -1.0)
     stream = query(refilled)
-    place = Place({A: 10, B: 20, QueueKey("T", "b", 2): 32}, given_at_ms=LATER_MS)
+    place = Place({A: 10, B: 20, QueueKey("T", "b", 2): 132}, given_at_ms=LATER_MS)
     assert stream.next_end(place, NO_LIMITS) is place
-    assert stream.next_end(place, NO_LIMITS).offsets == {A: 5, B: 0, QueueKey("T", "b", 2): 32}
+    assert stream.next_end(place, NO_LIMITS).offsets == {A: 5, B: 0, QueueKey("T", "b", 2): 132}
+
+
+def test_a_refill_is_none_the_less_one_when_the_brokers_clock_is_ahead(refilled: Brokers) -> None:
+    """The place's last rows seem to be stored after it was given, at 1150 ms."""
+    stream = query(refilled)
+    place = Place({A: 10, B: 20}, given_at_ms=1150)
+    assert stream.next_end(place, NO_LIMITS) is place
+    refilled.known |= {A: (0, 10), B: (0, 18)}
+    assert stream.next_end(place, NO_LIMITS) is place
+    refilled.known |= {B: (0, 20)}
+    assert stream.next_end(place, NO_LIMITS) is place
 
 
 @dataclass
@@ -168,6 +189,56 @@ class Refilling(Brokers):
         if self.later:
             self.known |= self.later.pop(0)
         return super().ends()
+
+
+LOST = r"newest rows of queue b:0 of topic T were lost, it has others from offset 5 on; the query stood at 10\."
+
+
+@pytest.mark.parametrize("length", [8, 10, 14])
+@pytest.mark.parametrize("how", ["waited for", "for a moment", "others go on"])
+def test_rows_in_the_place_of_lost_ones_are_told_and_read(refilled: Brokers, how: str, length: int) -> None:
+    """Also when there are as many as were lost, so that the queue is as long as before."""
+    catalog = Refilling({A: (0, 5), B: (0, 20), C: (0, 4)})
+    stream = StreamQuery(OPTIONS, catalog, now_ms=lambda: 2 * OTHERS_MS)
+    start = Place({A: 10, B: 20, C: 4}, given_at_ms=1100)
+    if how == "for a moment":
+        catalog.later = [{}, {A: (0, length)}]
+        length = min(length, 10)  # the rest is for the next batch
+    else:
+        if how == "others go on":
+            catalog.known[C] = (0, 6)
+            start = stream.next_end(start, NO_LIMITS)
+            assert start.given_at_ms > OTHERS_MS, "later than the rows that come now"
+        assert stream.next_end(start, NO_LIMITS) is start
+        catalog.known[A] = (0, length)
+    catalog.others_from = 5
+    end = stream.next_end(start, NO_LIMITS)
+    assert end.offsets == {**start.offsets, A: length}
+    later = stream.next_end(end, NO_LIMITS)
+    assert later is end or not later.anew, "told once"
+    with pytest.raises(DataLossError, match=LOST):
+        query(catalog).slices(start, end)
+    assert spans_of(query(catalog, GOING_ON), start, place_from_json(place_to_json(end))) == [(A, 5, length)]
+
+
+def test_a_frozen_query_tells_of_lost_rows(refilled: Brokers) -> None:
+    catalog = Refilling({A: (0, 5), B: (0, 20)}, later=[{}, {}, {A: (0, 14)}])
+    stream = query(catalog)
+    stream.freeze()
+    catalog.others_from = 5
+    end = stream.next_end(Place({A: 10, B: 20}, given_at_ms=1100), NO_LIMITS)
+    assert (end.offsets, end.anew) == ({A: 10, B: 20}, {A: 5})
+
+
+def test_a_repeated_batch_tells_of_lost_rows(refilled: Brokers) -> None:
+    start, end = Place({A: 0, B: 20}), Place({A: 10, B: 20}, given_at_ms=1100)
+    for options in (OPTIONS, GOING_ON):
+        catalog = Refilling({A: (0, 5), B: (0, 20)}, later=[{}, {A: (0, 14)}], others_from=5)
+        if options is OPTIONS:
+            with pytest.raises(DataLossError, match=LOST):
+                query(catalog, options).slices(start, end)
+        else:
+            assert spans_of(query(catalog, options), start, end) == [(A, 0, 10)]
 
 
 @pytest.mark.parametrize("frozen", [False, True])
