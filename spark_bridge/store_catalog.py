@@ -17,7 +17,7 @@ from typing import Final
 from ringmq.client.topics import is_user_topic
 from ringmq.ipc.watermark import Watermarks, read_watermarks
 from ringmq.spark_bridge.configured_queues import configured_queues
-from ringmq.spark_bridge.errors import ReadError
+from ringmq.spark_bridge.errors import BrokerStartingError
 from ringmq.spark_bridge.live_queues import LiveQueues
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.options import ReadOptions
@@ -178,7 +178,7 @@ class StoreCatalog:
         give_up_at = self._clock() + start_wait_s
         while (marks := read_watermarks(self._root)).is_starting:
             if self._clock() >= give_up_at:
-                raise ReadError(
+                raise BrokerStartingError(
                     f"store {self._root}: its broker is starting (or its /dev/shm is not this host's): how far it may "
                     "be read is known when it serves. Read then, or by the options bootstrap and transport=tcp"
                 )

@@ -14,6 +14,7 @@ from ringmq.spark_bridge.catalog import Catalog, open_catalog
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.limits import starting_offsets
 from ringmq.spark_bridge.options import ReadOptions
+from ringmq.spark_bridge.patient_catalog import PatientCatalog
 from ringmq.spark_bridge.plan import plan_spans
 from ringmq.spark_bridge.refills import Refills
 from ringmq.spark_bridge.slices import QueueKey, Slice
@@ -51,7 +52,7 @@ class StreamQuery:
         self, options: ReadOptions, catalog: Catalog | None = None, now_ms: Callable[[], int] = _now_ms
     ) -> None:
         self._options = options
-        self._catalog = catalog or open_catalog(options)
+        self._catalog = PatientCatalog(catalog or open_catalog(options), OUTAGE_MAX_S, OUTAGE_STEP_S)
         self._now_ms = now_ms
         self._pace = Pace()
         self._initial: Offsets | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from ringmq.spark_bridge import stream_query
-from ringmq.spark_bridge.errors import DataLossError, ReadError
+from ringmq.spark_bridge.errors import BrokerStartingError, DataLossError, ReadError
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.slices import BrokerPlace, QueueKey, StorePlace
 from ringmq.spark_bridge.stream_core import Limits, Place, place_from_json, place_to_json
@@ -22,11 +22,12 @@ OTHERS_MS = 60_000
 
 @dataclass
 class Brokers(FakeCatalog):
-    """`away` of the looks from now on fail; `short` of them show queues as empty. Rows of A from `others_from` on are
-    stored much later than the rest."""
+    """`away` of the looks from now on fail; `short` of them show queues as empty; while `starting` questions wait.
+    Rows of A from `others_from` on are stored much later than the rest."""
 
     away: int = 0
     short: int = 0
+    starting: int = 0
     inode: int = 1
     others_from: int = 1000
 
@@ -40,7 +41,13 @@ class Brokers(FakeCatalog):
         if self.away >= 0:
             raise ReadError("name server n:9876 cannot be asked")
         self.short -= 1
-        return {key: 0 if self.short >= 0 else self.bounds(key)[1] for key in self.queues()}
+        return {key: 0 if self.short >= 0 else super(Brokers, self).bounds(key)[1] for key in self.queues()}
+
+    def bounds(self, key: QueueKey) -> tuple[int, int]:
+        self.starting -= 1
+        if self.starting >= 0:
+            raise BrokerStartingError("store /s: its broker is starting")
+        return super().bounds(key)
 
     def offset_at(self, key: QueueKey, timestamp_ms: int) -> int | None:
         found = super().offset_at(key, timestamp_ms)
@@ -298,6 +305,27 @@ def test_a_store_made_anew_under_the_query_is_a_loss(catalog: Brokers) -> None:
     assert stream.next_end(end, NO_LIMITS) is end, "and told once"
     with pytest.raises(DataLossError, match="b:0 of topic T was made anew, the query stood at offset 10"):
         query(catalog).slices(place, end)
+
+
+def test_a_broker_that_starts_is_waited_for(refilled: Brokers, caplog: pytest.LogCaptureFixture) -> None:
+    """Wherever a query cannot look again at its next trigger."""
+    refilled.starting = 3
+    stream = query(refilled)
+    place = Place(stream.initial_offsets())
+    assert place.offsets == {A: 0, B: 0}
+    end = stream.next_end(place, NO_LIMITS)
+    refilled.starting = 3
+    assert spans_of(stream, place, end) == [(A, 0, 5)]
+    assert caplog.text.count("its broker is starting. The stream waits up to 120 s for it") == 2
+
+
+def test_a_broker_that_does_not_start_is_not_waited_for_for_ever(
+    refilled: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_query, "OUTAGE_MAX_S", -1.0)
+    refilled.starting = 1
+    with pytest.raises(ReadError, match="is starting"):
+        query(refilled).initial_offsets()
 
 
 @pytest.mark.parametrize("frozen", [False, True])

@@ -1,0 +1,61 @@
+"""A catalog whose questions wait for a broker that starts: a stream that has begun a batch cannot look again later."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from ringmq.spark_bridge.catalog import Catalog
+from ringmq.spark_bridge.errors import BrokerStartingError
+from ringmq.spark_bridge.log_index import LogIndex
+from ringmq.spark_bridge.slices import BrokerPlace, QueueKey
+
+T = TypeVar("T")
+
+_log = logging.getLogger("ringmq.spark_bridge")
+
+
+class PatientCatalog:
+    """What another catalog says. Only `ends`, which a stream asks at each trigger, does not wait."""
+
+    def __init__(self, catalog: Catalog, wait_max_s: float, step_s: float) -> None:
+        self._catalog = catalog
+        self._wait_max_s = wait_max_s
+        self._step_s = step_s
+
+    def brokers(self) -> tuple[BrokerPlace, ...]:
+        """See Catalog."""
+        return self._outlast(self._catalog.brokers)
+
+    def queues(self) -> list[QueueKey]:
+        """See Catalog."""
+        return self._outlast(self._catalog.queues)
+
+    def ends(self) -> dict[QueueKey, int]:
+        """See Catalog."""
+        return self._catalog.ends()
+
+    def bounds(self, key: QueueKey) -> tuple[int, int]:
+        """See Catalog."""
+        return self._outlast(lambda: self._catalog.bounds(key))
+
+    def offset_at(self, key: QueueKey, timestamp_ms: int) -> int | None:
+        """See Catalog."""
+        return self._outlast(lambda: self._catalog.offset_at(key, timestamp_ms))
+
+    def log_index(self) -> LogIndex | None:
+        """See Catalog."""
+        return self._outlast(self._catalog.log_index)
+
+    def _outlast(self, ask: Callable[[], T]) -> T:
+        give_up_at = None
+        while True:
+            try:
+                return ask()
+            except BrokerStartingError as error:
+                if give_up_at is None:
+                    give_up_at = time.monotonic() + self._wait_max_s
+                    _log.warning("%s. The stream waits up to %d s for it", error, self._wait_max_s)
+                if time.monotonic() > give_up_at:
+                    raise
+            time.sleep(self._step_s)
