@@ -121,7 +121,8 @@ class SlaveSync:
 
     def answered(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> Synced | None:
         """The table that the answer completes; None for a page in the middle. Raises `RemotingError` when it does not
-        read, the pass goes on all the same; and for a master whose log is too short, there the pass ends."""
+        read, the pass goes on all the same; and for a master whose log is too short or whose log's end does not read,
+        there the pass ends."""
         if ask.address != self.master:
             return None
         self._is_asking = False
@@ -155,8 +156,12 @@ class SlaveSync:
         self._end(now_ms + pause_ms)
 
     def _compare_ends(self, answer: RemotingCommand, now_ms: int) -> None:
-        value = json_body.read_object(answer.body, "HARuntimeInfo")
-        end = json_body.as_integer(value.get("masterCommitLogMaxOffset", 0), "masterCommitLogMaxOffset")
+        try:
+            value = json_body.read_object(answer.body, "HARuntimeInfo")
+            end = json_body.as_integer(value.get("masterCommitLogMaxOffset", 0), "masterCommitLogMaxOffset")
+        except RemotingError:
+            self._end(now_ms + self.period_ms)
+            raise
         if end >= self._own_end:
             self._advance(now_ms)
             return

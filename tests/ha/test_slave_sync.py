@@ -106,6 +106,17 @@ def test_a_master_that_does_not_answer_is_tried_with_growing_pauses() -> None:
     assert len(run_pass(sync, small_master, now_ms)) == 4
 
 
+def test_a_log_end_that_does_not_read_is_asked_for_in_the_next_pass() -> None:
+    sync = SlaveSync()
+    sync.master_is(MASTER, 0)
+    ask = sync.due(0)
+    assert ask is not None
+    with pytest.raises(RemotingError):
+        sync.answered(ask, answer(b"<html>"), 0)
+    assert sync.due(PERIOD_MS - 1) is None
+    assert len(run_pass(sync, small_master, PERIOD_MS)) == 4
+
+
 def test_a_refused_table_is_left_out_and_the_others_come() -> None:
     sync = SlaveSync()
     sync.master_is(MASTER, 0)
