@@ -14,6 +14,8 @@ from ringmq.store import layout, markers
 from ringmq.store.config_files import ConfigFileError
 
 HOLD_FILE = "ringmqWriteHold.json"
+BY_HOST = -1
+"""Broker id of a slave that has not said who it is: a stock one, or one that knows no broker port of its master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,26 @@ def write_hold(root: Path, held: Collection[HeldFor]) -> None:
         markers.sync_directory(directory)
 
 
+def is_same_slave(held_id: int, held_address: str, broker_id: int, address: str) -> bool:
+    """Whether a slave may be the one that is held for under another address: addresses change when a process starts
+    again, its log's end does not while it is held off. Compare that, too: ids may be given twice by mistake."""
+    host = address.rpartition(":")[0].strip("[]")
+    return held_id == broker_id if held_id != BY_HOST else held_address == host
+
+
 def forget_adopted(root: Path, address: str, end_offset: int) -> None:
     """The log of the broker at `address` was taken over up to `end_offset`. Raises OSError, ConfigFileError."""
     held = read_hold(root)
-    left = [entry for entry in held if entry.address != address or entry.slave_offset > end_offset]
+    taken = [entry for entry in held if entry.address == address and entry.slave_offset <= end_offset]
+    ids = {entry.broker_id for entry in taken}
+    left = [
+        entry
+        for entry in held
+        if entry not in taken
+        and not (
+            entry.slave_offset == end_offset
+            and any(is_same_slave(entry.broker_id, entry.address, broker_id, address) for broker_id in ids)
+        )
+    ]
     if len(left) < len(held):
         write_hold(root, left)

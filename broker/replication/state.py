@@ -19,11 +19,13 @@ from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, New
 from ringmq.remoting.ha_bodies import Divergence
 from ringmq.store import store_order
 from ringmq.store.store_order import StoreOrder
+from ringmq.store.write_hold import is_same_slave
 
 SlaveKey = tuple[int, str]
 """(broker id, address): two slaves may have one id by mistake, stock slaves have none (STOCK_BROKER_ID, host)."""
 NOBODY = 0
-"""Broker id of a divergence of which nothing is known: no slave has it."""
+"""Broker id of a divergence of which nothing is known: no slave has it. It ends when a slave shows itself."""
+NOBODY_KEY: SlaveKey = (NOBODY, "")
 DIVERGENCES_MAX = 64
 """Claims come from outside: more are held off as well, but are not told of one by one."""
 
@@ -32,13 +34,21 @@ class UndecidedError(LookupError):
     """There is nothing to decide for this slave; the message says what there is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was chosen about a slave whose log ended at `slave_offset`."""
+
+    choice: str
+    slave_offset: int
+
+
 @dataclass(slots=True)
 class Replication:
     """State of a run. `restart` is what is to be done to the store before the next one."""
 
     view: ReplicationView
     divergences: dict[SlaveKey, Divergence] = field(default_factory=dict)
-    decided: dict[SlaveKey, str] = field(default_factory=dict)
+    decided: dict[SlaveKey, Decision] = field(default_factory=dict)
     master: Master = field(default_factory=lambda: Master(""))
     is_master_registered: bool = False
     link_news: LinkNews | None = None
@@ -63,7 +73,7 @@ class Replication:
         marks = self.view.marks()
         if marks.write_hold and not self.divergences:
             end = marks.append_offset
-            self._differs(Divergence(NOBODY, "", end, end, end))
+            self._differs(Divergence(*NOBODY_KEY, end, end, end))
 
     def judged(self, claim: PeerClaim, verdict: Verdict) -> None:
         """A slave was compared with our log. COMPARE asks for more windows, REFUSE is for strangers and slaves that
@@ -75,12 +85,26 @@ class Replication:
             if verdict.adopt and claim.broker_addr:
                 self._adopt(divergence)
         elif verdict.kind in (ACCEPT, START_AT, CUT):
+            if (decision := self._decision(claim)) is not None:
+                self.decided[slave] = self.decided.pop(decision)  # it comes back under this address, with another end
             self._fits(slave, has_followed=verdict.kind == ACCEPT)
 
     def choices_for(self, claim: PeerClaim) -> dict[int, str]:
         """What an operator has decided about this slave, by its broker id."""
-        choice = self.decided.get((claim.broker_id, claim.broker_addr))
-        return {} if choice is None else {claim.broker_id: choice}
+        found = self._decision(claim)
+        return {} if found is None else {claim.broker_id: self.decided[found].choice}
+
+    def _decision(self, claim: PeerClaim) -> SlaveKey | None:
+        """The key in `decided`; that of another address when its tail was given up and this slave does not wait
+        itself."""
+        slave = claim.broker_id, claim.broker_addr
+        if slave in self.decided or slave in self.divergences:
+            return slave if slave in self.decided else None
+        for key, decision in self.decided.items():
+            was_it = is_same_slave(*key, *slave) and decision.slave_offset == claim.max_offset
+            if was_it and decision.choice == SALVAGE:
+                return key
+        return None
 
     def decide(self, broker_id: int, choice: str, address: str = "") -> Divergence:
         """An operator has chosen; `address` where several slaves have one id. Raises UndecidedError when there is
@@ -102,7 +126,7 @@ class Replication:
             self._adopt(chosen[0])
         for entry in chosen:
             slave = entry.broker_id, entry.address
-            self.decided[slave] = choice
+            self.decided[slave] = Decision(choice, entry.slave_offset)
             if choice == SALVAGE:
                 del self.divergences[slave]
                 self.dirty = True
@@ -113,7 +137,8 @@ class Replication:
         """Something that ha says."""
         match news:
             case LongerSlave(host=host, offset=offset, append_offset=end):
-                if self.decided.get((STOCK_BROKER_ID, host)) != SALVAGE:
+                decision = self.decided.get((STOCK_BROKER_ID, host))
+                if decision is None or decision.choice != SALVAGE:
                     self._differs(Divergence(STOCK_BROKER_ID, host, end, end, offset))
             case PeerNews(host=host, broker_id=broker_id, event="transfer") if broker_id == STOCK_BROKER_ID:
                 self._fits((STOCK_BROKER_ID, host), has_followed=True)
@@ -131,6 +156,8 @@ class Replication:
                 f"{divergence.slave_offset}, this master up to {divergence.master_offset}, both the same below "
                 f"{divergence.common_offset}; choose with ringmq ha adopt or ringmq ha salvage"
             )
+        if divergence.broker_id != NOBODY and self.divergences.pop(NOBODY_KEY, None) is not None:
+            self.dirty = True
         self.dirty |= self.divergences.get(slave) != divergence
         self.divergences[slave] = divergence
         self._hold()

@@ -236,6 +236,35 @@ def test_two_slaves_with_one_id_are_decided_about_one_by_one(master: Lab) -> Non
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
+@pytest.mark.parametrize("known_as", ["1", "-1"])
+def test_a_decision_finds_the_slave_at_its_new_address(master: Lab, known_as: str) -> None:
+    """By the end of its log: a slave that is held off takes nothing. Without a handshake only its host is known."""
+    moved = {"broker_addr": "10.0.0.9:40000"}
+    if known_as == "1":
+        shake(master, claim(LOG + b"more"))
+    else:
+        master.broker.replication.take_news(LongerSlave("10.0.0.9", 4444, len(LOG) + 4, len(LOG)))
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": known_as, "choice": "salvage"}).code == 0
+    assert shake(master, claim(LOG + b"else!", **moved)).verdict == handshake.HOLD, "another log"
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "salvage"}).code == 0
+    assert shake(master, claim(LOG + b"more", broker_id=2, broker_addr="10.0.0.8:1")).verdict == handshake.HOLD
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "2", "choice": "salvage"}).code == 0
+    moved = {"broker_addr": "10.0.0.9:50000"}
+    assert shake(master, claim(LOG + b"more", **moved)).verdict == handshake.CUT
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+    assert shake(master, claim(LOG, **moved)).verdict == handshake.ACCEPT
+    assert shake(master, claim(LOG + b"more", **moved)).verdict == handshake.HOLD, "a decision holds for one divergence"
+
+
+def test_a_slave_that_waits_itself_is_not_decided_about_by_another_ones_name(master: Lab) -> None:
+    other = {"broker_addr": "10.0.0.8:10911"}
+    shake(master, claim(LOG + b"more"))
+    shake(master, claim(LOG + b"more", **other))
+    decided = {"brokerId": "1", "choice": "salvage", "address": "10.0.0.9:10911"}
+    assert master.ask(RequestCode.HA_DECIDE, decided).code == 0
+    assert shake(master, claim(LOG + b"more", **other)).verdict == handshake.HOLD
+
+
 def test_an_address_that_nobody_can_be_reached_at_is_no_claim(master: Lab) -> None:
     for address in ("junk", ":1", "host:", "host:70000", "h" * 300 + ":1"):
         answer = master.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(claim(broker_addr=address)))
@@ -265,6 +294,16 @@ def test_a_hold_whose_reason_died_with_control_can_be_lifted(master: Lab) -> Non
     decided = {"brokerId": str(unknown.broker_id), "choice": "adopt"}
     assert master.ask(RequestCode.HA_DECIDE, decided).code == ResponseCode.INVALID_PARAMETER
     assert master.ask(RequestCode.HA_DECIDE, decided | {"choice": "salvage"}).code == 0
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+
+
+def test_a_hold_for_nobody_ends_when_the_slave_shows_itself(master: Lab) -> None:
+    master.plane.watermarks.write_hold = HOLD_LONGER_SLAVE
+    master.broker.replication.resume()
+    shake(master, claim(LOG + b"more"))
+    assert [entry.broker_id for entry in status(master).divergences] == [1]
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "salvage"}).code == 0
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 

@@ -23,7 +23,7 @@ from ringmq.store.recovery import SAME_BOOT, recover
 from ringmq.store.salvage import SalvageError, cut, rebase, salvage_files
 from ringmq.store.store_order import StoreOrder, perform, read_order, write_order
 from ringmq.store.verify import verify
-from ringmq.store.write_hold import HeldFor, read_hold, write_hold
+from ringmq.store.write_hold import HeldFor, forget_adopted, read_hold, write_hold
 from tests.spark_bridge.made_store import MadeStore
 
 FILE_BYTES = 1 << 14
@@ -295,6 +295,24 @@ def test_an_order_is_performed_once(store: Path, template: MadeStore, action: st
     if action == "adopt":
         assert log_of(store) == log_of(template.root)
         assert {start for start, _ in salvaged(store)} >= {places(template)[61]}
+
+
+def test_an_adoption_ends_every_hold_for_that_slave(store: Path, template: MadeStore) -> None:
+    """Under the addresses that it had before, and as the slave of its host: known by the end of its log."""
+    this = held_for(template)
+    for_it = [this, replace(this, address="10.0.0.7:1"), replace(this, broker_id=-1, address="10.0.0.2")]
+    others = (
+        replace(this, address="10.0.0.7:2", slave_offset=this.slave_offset - 1),
+        replace(this, address="10.0.0.7:3", slave_offset=this.slave_offset + 1),
+        replace(this, broker_id=2, address="10.0.0.7:4"),
+        replace(this, broker_id=-1, address="10.0.0.7"),
+    )
+    write_hold(store, [*for_it, *others])
+    forget_adopted(store, this.address, template.end)
+    assert read_hold(store) == others
+    write_hold(store, for_it)
+    forget_adopted(store, "10.0.0.9:1", template.end)
+    assert read_hold(store) == tuple(for_it), "of a broker that nothing is held for"
 
 
 def test_queues_name_the_adopted_log(store: Path, template: MadeStore) -> None:
