@@ -36,8 +36,14 @@ static void close_longest_stalled(struct rmq_reader *r)
     }
 }
 
-/* What a stalled connection has received moves out of its buffer when those run short, as long as half of the blocks is
- * free: it needs blocks to go on, so that waiting bytes must never take them all. */
+/* What a stalled connection has received moves out of its buffer when those run short: a few bytes would keep a whole one.
+ * Many bytes only while half of the blocks is free: it needs blocks to go on, so that waiting bytes must never take them all. */
+static uint8_t *span_block(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
+{
+    int may = rmq_blocks_many(r) || (bytes <= r->buffer_bytes / 4 && rmq_blocks_for_control(r));
+    return rmq_buffers_few(r) && may ? rmq_block_take(r, bytes, hold) : NULL;
+}
+
 static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
 {
     struct rmq_span *span = span_add(c);
@@ -46,7 +52,7 @@ static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
         return;
     }
     const uint8_t *bytes = r->arena + (uint64_t)buffer * r->buffer_bytes + at;
-    uint8_t *to = rmq_buffers_few(r) && rmq_blocks_many(r) ? rmq_block_take(r, end - at, &span->hold) : NULL;
+    uint8_t *to = span_block(r, end - at, &span->hold);
     span->length = end - at;
     if (to) {
         memcpy(to, bytes, end - at);

@@ -4,10 +4,11 @@ import socket
 import struct
 import time
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from plane_kit import LIVE
-from reader_kit import Client, MakeKit, ReaderKit, connected, pull_frame, send_frame
+from reader_kit import Client, MakeKit, ReaderKit, connected, pull_frame, request, send_frame
 from waiting import wait_until
 
 from ringmq.native import lib
@@ -297,6 +298,26 @@ def test_sends_without_any_room_are_refused_before_they_take_the_last_buffers(ma
         kit.start("write")
         assert {client.answer().code for client in kept} == {0}
         assert refused[0].ask(send_frame("TopicA", b"x")).code == 0
+
+
+def test_a_few_bytes_that_wait_leave_their_buffer_while_there_are_blocks(make_kit: MakeKit) -> None:
+    """Sends that write does not answer hold half of the blocks and all buffers but the last; then a client stalls."""
+    kit = make_kit("read", receive_buffer_count=16, reassembly_bytes_max=64 << 10, request_slots=4096)
+    with ExitStack() as stack:
+        for n in range(21):
+            stack.enter_context(connected(kit)).send(send_frame("TopicA", b"x" * 2000))
+            wait_until(lambda n=n: kit.header.request[0].head == n + 1, "the send is in the request ring")
+        client = stack.enter_context(connected(kit))
+        asked: list[Any] = []
+        for _ in range(256):
+            client.send(request(105, {"topic": "A"}))
+            asked.append(kit.take()[0])
+        client.send(*(request(105, {"topic": "B"}) for _ in range(4)))
+        wait_until(lambda: kit.counter(lib.RMQ_READ_STALLS) == 1, "control has enough of the client's requests")
+        for record in asked:
+            kit.verdict(record, lib.RMQ_VERDICT_DROP)
+        assert all(b'"B"' in kit.take()[1] for _ in range(4))
+        assert client.is_quiet(0)
 
 
 def pipeline_pulls(kit: ReaderKit, stack: ExitStack, producer: Client) -> Client:
