@@ -100,12 +100,32 @@ static uint32_t find_run(const struct rmq_reader *r, uint32_t from, uint32_t to,
 
 uint32_t rmq_block_pages_max(const struct rmq_reader *r) { return r->block_pages - large_from(r); }
 
+static uint32_t pages_of(uint32_t bytes) { return (bytes + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES; }
+
+/* The first page that a frame of so many may have. */
+static uint32_t first_page(const struct rmq_reader *r, uint32_t pages) { return pages > LARGE_PAGES ? large_from(r) : 0; }
+
+uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *hold, uint32_t bytes)
+{
+    uint32_t pages = pages_of(bytes), first = first_page(r, pages), from = hold->block, to = from + hold->block_pages;
+    if (to <= first)
+        return 0;
+    from = from < first ? first : from;
+    while (from > first && !r->block_used[from - 1])
+        from--;
+    while (to < r->block_pages && !r->block_used[to])
+        to++;
+    if (to - from >= pages)
+        return pages;
+    return pages > LARGE_PAGES && to - from < LARGE_PAGES ? 0 : to - from; /* crumbs make no room for a large one */
+}
+
 uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
 {
-    uint32_t pages = (bytes + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES;
+    uint32_t pages = pages_of(bytes);
     if (pages > r->blocks_free)
         return NULL;
-    uint32_t first = pages > LARGE_PAGES ? large_from(r) : 0, from = r->block_hint > first ? r->block_hint : first;
+    uint32_t first = first_page(r, pages), from = r->block_hint > first ? r->block_hint : first;
     uint32_t at = find_run(r, from, r->block_pages, pages);
     if (at == r->block_pages) {
         at = find_run(r, first, r->block_pages, pages);

@@ -235,11 +235,34 @@ static void finish_some(struct rmq_reader *r)
     }
 }
 
-/* Its frame comes more slowly than the time for it allows, and not only at the beginning. */
-static int is_behind(const struct rmq_reader *r, const struct rmq_connection *c)
+/* How far its frame is behind the time for it, in bytes times milliseconds; 0 = is not, or has only begun. */
+static uint64_t lag(const struct rmq_reader *r, const struct rmq_connection *c)
 {
     uint64_t allowed_ms = r->settings->partial_frame_timeout_ms, taken_ms = (uint64_t)(r->now_ms - c->partial_ms);
-    return taken_ms > allowed_ms / GRACE_PART && c->filled * allowed_ms < c->frame_bytes * taken_ms;
+    uint64_t due = c->frame_bytes * taken_ms, there = c->filled * allowed_ms;
+    return taken_ms > allowed_ms / GRACE_PART && there < due ? due - there : 0;
+}
+
+/* A frame of `bytes` waits for a block: who holds one that helps most and does not use it goes, of several the farthest
+ * behind. One at a time: the next tick sees whether that was enough. 1 = somebody went. */
+static int make_room(struct rmq_reader *r, uint32_t bytes)
+{
+    struct rmq_connection *last = NULL;
+    uint32_t last_run = 0;
+    uint64_t last_lag = 0;
+    for (uint32_t i = 0; i < r->connections_used; i++) {
+        struct rmq_connection *c = rmq_connection_at(r, i);
+        uint64_t behind = c->state == RMQ_CONNECTION_OPEN && c->frame_bytes && !c->stall ? lag(r, c) : 0;
+        uint32_t run = behind ? rmq_block_run(r, &c->block, bytes) : 0;
+        if (run > last_run || (run && run == last_run && behind > last_lag)) {
+            last = c;
+            last_run = run;
+            last_lag = behind;
+        }
+    }
+    if (last)
+        rmq_connection_close(r, last, RMQ_READ_CLOSED_PARTIAL);
+    return last != NULL;
 }
 
 void rmq_connections_tick(struct rmq_reader *r)
@@ -247,7 +270,6 @@ void rmq_connections_tick(struct rmq_reader *r)
     const struct rmq_settings *s = r->settings;
     if (r->reports)
         finish_some(r);
-    int lacks_room = rmq_receive_lacks_room(r); /* who holds some and does not use it goes first */
     for (uint32_t i = 0; i < r->connections_used; i++) {
         struct rmq_connection *c = rmq_connection_at(r, i);
         if (c->state != RMQ_CONNECTION_OPEN)
@@ -255,11 +277,13 @@ void rmq_connections_tick(struct rmq_reader *r)
         int partial = c->head_length || c->frame_bytes;
         if (c->output && c->output->count && r->now_ms - c->output->progress_ms > s->send_stall_timeout_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_SLOW);
-        else if (partial && !c->stall &&
-                 (r->now_ms - c->partial_ms > s->partial_frame_timeout_ms || (lacks_room && is_behind(r, c))))
+        else if (partial && !c->stall && r->now_ms - c->partial_ms > s->partial_frame_timeout_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_PARTIAL);
         else if (s->idle_connection_ms && r->now_ms - c->active_ms > s->idle_connection_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_IDLE);
     }
+    uint32_t least, first = rmq_receive_room_wanted(r, &least);
+    if (first && !make_room(r, first) && least < first)
+        make_room(r, least);
     rmq_accept_arm(r);
 }

@@ -125,6 +125,7 @@ static int begin_block(struct rmq_reader *r, struct rmq_connection *c, uint32_t 
             rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
         else
             stall(r, c, RMQ_STALL_ROOM);
+        c->room_bytes = total;
         return 0;
     }
     c->frame_bytes = total;
@@ -324,12 +325,20 @@ void rmq_receive_resume(struct rmq_reader *r)
     }
 }
 
-int rmq_receive_lacks_room(const struct rmq_reader *r)
+uint32_t rmq_receive_room_wanted(const struct rmq_reader *r, uint32_t *least)
 {
-    for (uint32_t i = 0; i < r->stalled_count; i++)
-        if (r->connections[r->stalled[i]].stall & RMQ_STALL_ROOM)
-            return 1;
-    return 0;
+    uint32_t first = 0;
+    *least = 0;
+    for (uint32_t i = 0; i < r->stalled_count; i++) {
+        const struct rmq_connection *c = &r->connections[r->stalled[i]];
+        if (!(c->stall & RMQ_STALL_ROOM))
+            continue;
+        if (!first)
+            first = *least = c->room_bytes;
+        else if (c->room_bytes < *least)
+            *least = c->room_bytes;
+    }
+    return first;
 }
 
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c)

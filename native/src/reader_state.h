@@ -107,6 +107,7 @@ struct rmq_connection {
     uint32_t head_length;
     uint32_t frame_bytes;    /* 0: no block yet */
     uint32_t filled;
+    uint32_t room_bytes;     /* of the frame that waits for a block, in RMQ_STALL_ROOM */
     struct rmq_hold block;
     int64_t partial_ms;
     int64_t active_ms;
@@ -299,6 +300,9 @@ void rmq_buffers_tick(struct rmq_reader *r);
 uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold); /* NULL: no room */
 void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold);
 int rmq_blocks_for_control(const struct rmq_reader *r); /* enough of them that control may be given another frame */
+/* Free pages in a row that there would be without the block, of those that a frame of `bytes` may have, but not more than it
+ * needs. 0 = no help for it. */
+uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *hold, uint32_t bytes);
 uint32_t rmq_block_pages_max(const struct rmq_reader *r); /* of one frame */
 /* The frame at `frame` gets a keeper of its own: a counted buffer reference, or the block moves over to `to`. */
 void rmq_hold_keep(struct rmq_reader *r, struct rmq_hold *from, struct rmq_hold *to);
@@ -318,7 +322,8 @@ void rmq_accept_stop(struct rmq_reader *r);
 /* reader_receive.c: bytes -> frames */
 void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);
 void rmq_receive_resume(struct rmq_reader *r); /* stalled connections whose reason is gone */
-int rmq_receive_lacks_room(const struct rmq_reader *r); /* somebody waits for blocks */
+/* Bytes of the frame that has waited longest for a block, and of the smallest that waits for one; 0 = none does. */
+uint32_t rmq_receive_room_wanted(const struct rmq_reader *r, uint32_t *least);
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
 
 /* reader_frame.c: which way a frame goes */

@@ -139,20 +139,46 @@ def test_a_slow_control_leaves_half_of_the_small_frames_room(make_kit: MakeKit) 
         assert neighbour.ask(send_frame("TopicA", b"y" * 200_000)).code == 0
 
 
-def test_who_waits_for_room_gets_that_of_claims_behind_their_pace(make_kit: MakeKit) -> None:
-    """Two clients claim 2 MiB and send nothing, a third one has sent most of its 2 MiB: that one is left alone."""
+def test_who_waits_for_room_gets_that_of_one_claim_behind_its_pace(make_kit: MakeKit) -> None:
+    """Two clients claim 2 MiB and send nothing, a third has sent most of its 2 MiB, a fourth little of a small frame
+    that lies where large ones may not: one of the first two goes, and nobody else.
+    """
     kit = make_kit("write", "read", partial_frame_timeout_ms=16_000)
-    data = send_frame("TopicA", b"b" * 2_000_000)
+    data, small = send_frame("TopicA", b"b" * 2_000_000), send_frame("TopicA", b"s" * 20_000)
     with ExitStack() as stack:
         idle = claim(kit, stack, 2, len(data) - 4)
-        diligent, waiting = (stack.enter_context(connected(kit)) for _ in range(2))
+        slow, diligent, waiting = (stack.enter_context(connected(kit)) for _ in range(3))
+        slow.send(small[:100])
         diligent.send(data[:-1000])
         waiting.send(data)  # the receive stops before all of it is taken: the rest waits in the sockets
         assert waiting.answer().opaque == 7
-        assert [client.is_closed() for client in idle] == [True, True]
-        diligent.send(data[-1000:])
-        assert diligent.answer().opaque == 7
+        for client, rest in ((slow, small[100:]), (diligent, data[-1000:])):
+            client.send(rest)
+            assert client.answer().opaque == 7
+        assert sorted(client.is_quiet(0) for client in idle) == [False, True]
+        wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_PARTIAL) == 1, "the reason is counted")
     assert kit.counter(lib.RMQ_READ_STALLS) > 0
+
+
+def test_claims_whose_room_does_not_help_are_left_alone(make_kit: MakeKit) -> None:
+    """Three diligent clients have what large frames may have: a slow small one makes no room for the fourth."""
+    kit = make_kit("write", "read", partial_frame_timeout_ms=16_000)
+    data, small = send_frame("TopicA", b"b" * 2_000_000), send_frame("TopicA", b"s" * 20_000)
+    with ExitStack() as stack:
+        diligent = [stack.enter_context(connected(kit)) for _ in range(3)]
+        slow, waiting = (stack.enter_context(connected(kit)) for _ in range(2))
+        for client in diligent:
+            client.send(data[:-1000])
+        slow.send(small[:100])
+        before = kit.header.roles[lib.RMQ_ROLE_READ].progress
+        waiting.send(data)
+        wait_until(lambda: kit.header.roles[lib.RMQ_ROLE_READ].progress > before + 150, "some ticks have passed")
+        assert kit.counter(lib.RMQ_READ_STALLS) > 0 and waiting.is_quiet(0)
+        for client, rest in ((slow, small[100:]), (diligent[0], data[-1000:])):
+            client.send(rest)
+            assert client.answer().opaque == 7
+        assert waiting.answer().opaque == 7
+    assert kit.counter(lib.RMQ_READ_CLOSED_PARTIAL) == 0
 
 
 def test_frame_larger_than_the_area_is_refused(kit: ReaderKit) -> None:
