@@ -275,7 +275,8 @@ void rmq_connections_tick(struct rmq_reader *r)
         if (c->state != RMQ_CONNECTION_OPEN)
             continue;
         int partial = c->head_length || c->frame_bytes;
-        if (c->output && c->output->count && r->now_ms - c->output->progress_ms > s->send_stall_timeout_ms)
+        if (c->output && c->output->count && !c->output->reads && /* the disk's time is not the client's */
+            r->now_ms - c->output->progress_ms > s->send_stall_timeout_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_SLOW);
         else if (partial && !c->stall && r->now_ms - c->partial_ms > s->partial_frame_timeout_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_PARTIAL);

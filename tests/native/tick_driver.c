@@ -1,0 +1,34 @@
+/* The tick of a reader over one connection whose answer has waited too long: prints what it does about it, with and without
+ * reads from the disk under way. The connection's other parts do nothing. */
+#include <stdio.h>
+
+#include "reader_connection.c"
+
+int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c) { return (void)r, (void)c, 0; }
+void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
+void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
+uint32_t rmq_receive_room_wanted(const struct rmq_reader *r, uint32_t *least) { return (void)r, *least = 0; }
+uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *h, uint32_t bytes) { return (void)r, (void)h, bytes; }
+void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
+int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
+int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }
+int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
+
+static const char *tick(uint32_t reads, int64_t waited_ms)
+{
+    static struct rmq_reader r;
+    static struct rmq_output output;
+    struct rmq_settings settings = {.send_stall_timeout_ms = 1000};
+    struct rmq_connection c = {.fd = -1, .state = RMQ_CONNECTION_OPEN, .output = &output, .sending = 1};
+    output = (struct rmq_output){.count = 1, .reads = reads, .progress_ms = 5000};
+    r = (struct rmq_reader){.settings = &settings, .connections = &c, .connections_used = 1, .listen_fds = {-1, -1}};
+    r.now_ms = output.progress_ms + waited_ms;
+    rmq_connections_tick(&r);
+    return c.state == RMQ_CONNECTION_OPEN ? "open" : r.counters[RMQ_READ_CLOSED_SLOW] ? "slow" : "closed";
+}
+
+int main(void)
+{
+    printf("%s %s %s\n", tick(0, 1000), tick(0, 1001), tick(2, 60000));
+    return 0;
+}
