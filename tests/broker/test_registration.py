@@ -1,5 +1,6 @@
 """Registration: when each name server is called and what it is told; the threads that call servers, over sockets."""
 
+import contextlib
 import queue
 import socket
 import threading
@@ -160,7 +161,7 @@ class NameServer:
         while self.codes:
             connection, _ = self.listener.accept()
             self.connection = connection
-            with connection:
+            with connection, contextlib.suppress(ConnectionResetError):  # whoever leaves something unread resets
                 self.talk(connection)
 
     def talk(self, connection: socket.socket) -> None:

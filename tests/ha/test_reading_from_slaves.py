@@ -15,6 +15,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.ha_bodies import HaStatus
 from ringmq.remoting.json_body import read_object, write_body
+from ringmq.store.config_files import load_config
 from tests.conformance.servers import RingmqProcess
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
@@ -179,13 +180,13 @@ async def test_settings_reach_the_slaves_files_and_what_is_deleted_goes(group: G
     group.wait_topic("Set")
     await send(group, "Set", 0, 3)
     await asyncio.to_thread(group.wait_equal)
-    config = group.slave.store / "config"
     queues = group.slave.store / "consumequeue" / "Set"
     await asyncio.to_thread(wait_until, queues.is_dir, "the slave has dispatched the messages", 30)
     workers = group.slave.worker_pids()
 
     def saved(file: str, table: str, name: str) -> dict[str, object] | None:
-        return read_object((config / file).read_bytes(), file)[table].get(name)
+        found: dict[str, object] | None = load_config(group.slave.store, file)[table].get(name)
+        return found
 
     def is_saved() -> bool:
         found = saved("subscriptionGroup.json", "subscriptionGroupTable", "g_set")
@@ -195,7 +196,7 @@ async def test_settings_reach_the_slaves_files_and_what_is_deleted_goes(group: G
     topic = saved("topics.json", "topicConfigTable", "Set")
     assert topic is not None
     assert (topic["readQueueNums"], topic["writeQueueNums"]) == (3, 2)
-    assert (config / "delayOffset.json").exists()
+    assert (group.slave.store / "config" / "delayOffset.json").exists()
     assert group.ask(group.master, RequestCode.DELETE_TOPIC_IN_BROKER, topic="Set").code == 0
     assert group.ask(group.master, RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g_set").code == 0
     wait_until(lambda: not group.knows("Set"), "the topic is gone from the slave", 30)
