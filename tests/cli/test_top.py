@@ -95,6 +95,7 @@ def terminal(arguments: list[str], is_done: Callable[[list[str]], bool], seconds
     """What a terminal of 100x40 shows as soon as `is_done`; then ^C."""
     child, descriptor = pty.fork()
     if child == 0:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in jobs that a script has put in the background
         os.environ["TERM"] = "xterm-256color"
         os.execv(sys.executable, [sys.executable, "-m", "ringmq.cli.main", *arguments])
     ioctl(descriptor, termios.TIOCSWINSZ, pack("HHHH", 40, 100, 0, 0))
