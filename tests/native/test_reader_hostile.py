@@ -167,16 +167,19 @@ def test_claims_whose_room_does_not_help_are_left_alone(make_kit: MakeKit) -> No
     with ExitStack() as stack:
         diligent = [stack.enter_context(connected(kit)) for _ in range(3)]
         slow, waiting = (stack.enter_context(connected(kit)) for _ in range(2))
+        heard = kit.counter(lib.RMQ_READ_BYTES_IN) + 3 * (len(data) - 1000) + 100
         for client in diligent:
             client.send(data[:-1000])
         slow.send(small[:100])
+        wait_until(lambda: kit.counter(lib.RMQ_READ_BYTES_IN) == heard, "these four came first")
         before = kit.header.roles[lib.RMQ_ROLE_READ].progress
-        waiting.send(data)
+        waiting.send(data[:5000])  # not more than the receive buffers have room for
         wait_until(lambda: kit.header.roles[lib.RMQ_ROLE_READ].progress > before + 150, "some ticks have passed")
         assert kit.counter(lib.RMQ_READ_STALLS) > 0 and waiting.is_quiet(0)
         for client, rest in ((slow, small[100:]), (diligent[0], data[-1000:])):
             client.send(rest)
             assert client.answer().opaque == 7
+        waiting.send(data[5000:])
         assert waiting.answer().opaque == 7
     assert kit.counter(lib.RMQ_READ_CLOSED_PARTIAL) == 0
 
