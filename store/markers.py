@@ -38,6 +38,15 @@ def replace_file(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+def replace_or_remove(path: Path, data: bytes | None) -> None:
+    """`replace_file`, which makes the folder; without data the file is taken away, durably too. Raises OSError."""
+    if data is None:
+        _remove(path)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, data)
+
+
 def _remove(path: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         path.unlink()

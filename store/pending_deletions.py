@@ -4,7 +4,6 @@ A list of names, written before topics.json loses them. A name that topics.json 
 it yet, or another broker that owned the store meanwhile has made the topic again.
 """
 
-import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,11 +30,5 @@ def read_deletions(root: Path) -> frozenset[str]:
 
 def write_deletions(root: Path, names: Iterable[str]) -> None:
     """Leave word durably; without any, take the file away. Raises OSError."""
-    directory = root / layout.CONFIG
-    if waiting := sorted(names):
-        directory.mkdir(parents=True, exist_ok=True)
-        markers.replace_file(directory / DELETIONS_FILE, json.dumps(waiting).encode())
-        return
-    with contextlib.suppress(FileNotFoundError):
-        (directory / DELETIONS_FILE).unlink()
-        markers.sync_directory(directory)
+    waiting = sorted(names)
+    markers.replace_or_remove(root / layout.CONFIG / DELETIONS_FILE, json.dumps(waiting).encode() if waiting else None)

@@ -4,7 +4,6 @@ A list of `HeldFor`; no file while nobody is waited for. It is there before anyb
 by a decision, by an adoption that is complete, or by the slave that comes back with a log that fits.
 """
 
-import contextlib
 import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -47,14 +46,8 @@ def read_hold(root: Path) -> tuple[HeldFor, ...]:
 
 def write_hold(root: Path, held: Collection[HeldFor]) -> None:
     """Leave word durably; for nobody, take the file away. Raises OSError."""
-    directory = root / layout.CONFIG
-    if held:
-        directory.mkdir(parents=True, exist_ok=True)
-        markers.replace_file(directory / HOLD_FILE, json.dumps([asdict(entry) for entry in held]).encode())
-        return
-    with contextlib.suppress(FileNotFoundError):
-        (directory / HOLD_FILE).unlink()
-        markers.sync_directory(directory)
+    data = json.dumps([asdict(entry) for entry in held]).encode() if held else None
+    markers.replace_or_remove(root / layout.CONFIG / HOLD_FILE, data)
 
 
 def is_same_slave(held_id: int, held_address: str, broker_id: int, address: str) -> bool:
