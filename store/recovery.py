@@ -18,7 +18,7 @@ would cut away files that hold data they are moved aside instead.
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery_cut import cut_log
 from ringmq.store.recovery_index import recover_index
 from ringmq.store.recovery_queues import QueueState, bound_queues, load_queues, truncate_queues
+from ringmq.store.topic_births import read_births, within, write_births
 
 REDISPATCH_WINDOW_BYTES = 32 << 20
 NO_LIMIT = 1 << 63
@@ -121,7 +122,8 @@ def recover(
     stages.end("load queues")
     start = _scan_start(store, result, window_bytes)
     stages.end("find start")
-    _scan(store, result, start, unknown_topics_from=unknown_topics_from, tell=tell)
+    births = _births(root, result)
+    _scan(store, result, start, births, unknown_topics_from=unknown_topics_from, tell=tell)
     stages.end("scan log")
     tell("putting queues and index right")
     result.cut_bytes = cut_log(store.commit_log.files, result.append_offset, result.reasons)
@@ -140,6 +142,9 @@ def recover(
     result.is_tail_enough = result.mode == SAME_BOOT or result.redispatch_offset >= tail
     if not result.is_tail_enough:  # whoever comes after a death in between would take the queues' tail for all
         markers.remove_boot_marker(root)
+    left = within(births, result.min_offset, result.append_offset)
+    if left != births:
+        write_births(root, left)
     markers.remove_failed_marker(root)
     stages.end("finish")
     return result
@@ -161,7 +166,8 @@ def survey(config: StoreConfig) -> RecoveredStore:
     if result.mode != CLEAN or not result.append_offset:
         confirmed = result.checkpoint.confirm_offset
         limit = max(_queues_end(result), confirmed) if confirmed else NO_LIMIT
-        _scan(store, result, _scan_start(store, result, REDISPATCH_WINDOW_BYTES), limit=limit)
+        start = _scan_start(store, result, REDISPATCH_WINDOW_BYTES)
+        _scan(store, result, start, _births(config.root, result), limit=limit)
         bound_queues(store, result.queues, result.append_offset)
     return result
 
@@ -276,10 +282,19 @@ def _known_topics(root: Path) -> set[str] | None:
     return set(table) if isinstance(table, dict) and table else None
 
 
+def _births(root: Path, result: RecoveredStore) -> dict[str, int]:
+    try:
+        return read_births(root)
+    except ConfigFileError as error:
+        result.reasons.append(f"{error}: messages of topics that were deleted before may come back")
+        return {}
+
+
 def _scan(
     store: MessageStore,
     result: RecoveredStore,
     start: int,
+    births: Mapping[str, int],
     *,
     unknown_topics_from: int | None = None,
     limit: int = NO_LIMIT,
@@ -288,10 +303,14 @@ def _scan(
     table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
     if table == ffi.NULL:
         raise MemoryError("no memory for the table of queues")
+    for topic, offset in births.items():
+        name = topic.encode()
+        lib.rmq_queue_table_row(table, name, len(name), lib.RMQ_ANY_QUEUE).queue_end = offset
     for (topic, queue_id), queue in result.queues.items():
         name = topic.encode()
         row = lib.rmq_queue_table_row(table, name, len(name), queue_id)
-        row.queue_max, row.queue_end, row.is_batch = queue.max_offset, queue.physical_end, int(queue.is_batch)
+        row.queue_max, row.is_batch = queue.max_offset, int(queue.is_batch)
+        row.queue_end = max(row.queue_end, queue.physical_end)
     state = ffi.new("struct rmq_log_recovery *")
     lib.rmq_log_recovery_init(state, table)
     append = _scan_files(store, result, start, state, limit, tell)

@@ -12,9 +12,11 @@ from pathlib import Path
 from ringmq.broker.core import Broker
 from ringmq.broker.tables import groups, offsets, topics
 from ringmq.broker.tables.offsets import CommitKey
+from ringmq.broker.tables.ports import LogState
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, persist_config, persist_text
 from ringmq.store.pending_deletions import read_deletions, write_deletions
+from ringmq.store.topic_births import read_births, within, write_births
 from ringmq.store.write_hold import HeldFor, write_hold
 
 DELAY_OFFSETS_FILE = "delayOffset.json"
@@ -30,6 +32,7 @@ class Persistence:
         self._next_offsets_ms = 0
         self._slave_commits: list[CommitKey] = []
         self._deletions: frozenset[str] = frozenset()
+        self._births: dict[str, int] = {}
 
     def save_tables(self) -> None:
         """Whom writes are held for, deletions, topics and groups, when they changed."""
@@ -65,11 +68,21 @@ class Persistence:
             self.save_tables()
             self.save_offsets()
             broker.store.delete_topic(topic)
+            self._save_birth(topic, log)
             self._save_deletions(broker.deletions.topics() - {topic})  # or the next start takes its next life, too
             broker.deletions.done(topic)
 
+    def _save_birth(self, topic: str, log: LogState) -> None:
+        """What the log holds of the topic is of no later one. Not on a slave: its log may be ahead of its tables."""
+        if not self._broker.member.is_slave:
+            births = within({**self._births, topic: log.append_offset}, log.min_offset, log.append_offset)
+            write_births(self._root, births)
+            self._births = births
+
     def load_deletions(self) -> frozenset[str]:
         """Deleted topics whose queues were there when the run before ended. Raises ConfigFileError, OSError."""
+        with contextlib.suppress(ConfigFileError):  # recovery has said so
+            self._births = read_births(self._root)
         self._deletions = read_deletions(self._root)
         return self._deletions
 

@@ -80,16 +80,21 @@ static int grow(struct rmq_queue_table *table) {
     return 0;
 }
 
+/* Where the row is, or a free one where it belongs. */
+static size_t bucket_of(const struct rmq_queue_table *table, const uint8_t *topic, size_t length, int32_t queue_id) {
+    size_t bucket = hash_of(topic, length, queue_id) & (table->buckets_size - 1);
+    while (table->buckets[bucket] && !is_row(table->rows[table->buckets[bucket] - 1], topic, length, queue_id))
+        bucket = (bucket + 1) & (table->buckets_size - 1);
+    return bucket;
+}
+
 struct rmq_queue_row *rmq_queue_table_row(struct rmq_queue_table *table, const uint8_t *topic, size_t topic_length,
                                           int32_t queue_id) {
     if (table->recent && is_row(table->recent, topic, topic_length, queue_id))
         return table->recent;
-    size_t bucket = hash_of(topic, topic_length, queue_id) & (table->buckets_size - 1);
-    for (; table->buckets[bucket]; bucket = (bucket + 1) & (table->buckets_size - 1)) {
-        struct rmq_queue_row *row = table->rows[table->buckets[bucket] - 1];
-        if (is_row(row, topic, topic_length, queue_id))
-            return table->recent = row;
-    }
+    size_t bucket = bucket_of(table, topic, topic_length, queue_id);
+    if (table->buckets[bucket])
+        return table->recent = table->rows[table->buckets[bucket] - 1];
     if (table->count == table->buckets_size / 2) {
         if (grow(table))
             return NULL;
@@ -104,6 +109,9 @@ struct rmq_queue_row *rmq_queue_table_row(struct rmq_queue_table *table, const u
     row->topic_length = (uint32_t)topic_length;
     row->queue_id = queue_id;
     row->queue_end = row->log_first = row->log_next = row->missing_from = -1;
+    uint32_t any = table->buckets[bucket_of(table, topic, topic_length, RMQ_ANY_QUEUE)];
+    if (any)
+        row->queue_end = table->rows[any - 1]->queue_end;
     row->row_number = (uint32_t)table->count;
     table->rows[table->count++] = row;
     table->buckets[bucket] = (uint32_t)table->count;
@@ -141,7 +149,7 @@ static int hold(struct rmq_log_recovery *state, const uint8_t *record, const str
     state->last_store_time_ms = view->store_time_ms;
     state->records++;
     if (transaction == RMQ_SYS_TRANSACTION_PREPARED || transaction == RMQ_SYS_TRANSACTION_ROLLBACK
-        || view->queue_offset < 0)
+        || view->queue_offset < 0 || view->queue_id == RMQ_ANY_QUEUE)
         return 0;
     struct rmq_queue_row *row =
         rmq_queue_table_row(state->table, record + view->topic_at, view->topic_length, view->queue_id);

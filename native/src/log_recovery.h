@@ -17,7 +17,7 @@ struct rmq_queue_row {
     uint32_t topic_length;
     int32_t queue_id;
     int64_t queue_max;              /* in: offset after the last unit of the ConsumeQueue */
-    int64_t queue_end;              /* in: end in the log of that unit's record, -1 = the queue has no unit */
+    int64_t queue_end;              /* in: end in the log of that unit's record, or where the topic begins; -1 = neither */
     /* Out, about the records behind queue_end, -1 = none. A topic that was deleted and made again begins at 0 again:
      * when offsets fall back, only the newer life counts. */
     int64_t log_first;              /* queue offset of the first one */
@@ -26,6 +26,8 @@ struct rmq_queue_row {
     int32_t is_batch;               /* in: BatchConsumeQueue, counts INNER_NUM messages */
     uint32_t row_number;            /* in order of creation */
 };
+
+enum { RMQ_ANY_QUEUE = -2147483647 - 1 }; /* its row says with which queue_end rows of the topic begin that come after it */
 
 struct rmq_queue_table;
 

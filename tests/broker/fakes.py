@@ -186,6 +186,7 @@ class FakeStore:
     batch: BatchPull = field(default_factory=lambda: BatchPull("NO_MESSAGE_IN_QUEUE", 0, 0, 0))
     on_disk: set[str] = field(default_factory=set)
     deleted: list[str] = field(default_factory=list)
+    log_begin: int = 0
     appended: int = 0
     dispatched: int = 0
     log: bytes = b""
@@ -229,8 +230,9 @@ class FakeStore:
 
     def log_state(self) -> LogState:
         return LogState(
-            0, self.appended, self.appended, self.dispatched, self.appended, "/store/commitlog", 1000, 250, 0.75
-        )
+            self.log_begin, self.appended, self.appended, self.dispatched, self.appended,
+            "/store/commitlog", 1000, 250, 0.75,
+        )  # fmt: skip
 
     def earliest_store_time(self) -> int:
         return -1

@@ -18,6 +18,7 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.store.config_files import encode_config, load_config, persist_config
 from ringmq.store.pending_deletions import read_deletions, write_deletions
+from ringmq.store.topic_births import read_births, write_births
 from tests.broker.fakes import START_MS, FakePlane, make_lab
 
 
@@ -186,6 +187,26 @@ def test_a_deletion_is_on_disk_until_its_queues_are_gone(tmp_path: Path, monkeyp
     persistence.remove_deleted(START_MS + 1000)
     assert seen == [{"T"}, frozenset()], "gone before the name is free: a new topic is not deleted by a start"
     assert len(lab.broker.deletions) == 0
+
+
+def test_where_a_new_topic_of_a_deleted_name_would_begin_is_on_disk_before_the_name_is_free(
+    tmp_path: Path,
+) -> None:
+    write_births(tmp_path, {"Earlier": 50, "Overtaken": 7})
+    lab = make_lab()
+    lab.store.log_begin, lab.store.appended, lab.store.dispatched = 10, 100, 100
+    persistence = Persistence(tmp_path, lab.broker)
+    persistence.load_deletions()
+    lab.make_topic("T")
+    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    persistence.remove_deleted(START_MS + 1000)
+    assert read_births(tmp_path) == {"Earlier": 50, "T": 100}, "what the log has no bytes of goes"
+    lab.make_topic("S")
+    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "S"})
+    lab.broker.config = changed(lab.broker.config, {"brokerRole": "SLAVE", "brokerId": "1"})
+    persistence.remove_deleted(START_MS + 3000)
+    assert "S" in lab.store.deleted
+    assert read_births(tmp_path) == {"Earlier": 50, "T": 100}, "a slave's log may be ahead of its tables"
 
 
 def test_a_start_goes_on_with_deletions_but_not_with_topics_that_exist(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def read_all(client: RawClient) -> list[bytes]:
     return bodies
 
 
-def max_offset(client: RawClient) -> int:
-    return int(client.ask(MAX_OFFSET, {"topic": "Again", "queueId": 0}).ext_fields["offset"])
+def max_offset(client: RawClient, queue_id: int = 0) -> int:
+    return int(client.ask(MAX_OFFSET, {"topic": "Again", "queueId": queue_id}).ext_fields["offset"])
 
 
 def reboot(broker: RunningBroker, store: Path) -> None:
@@ -57,6 +57,31 @@ def test_a_topic_made_again_gets_nothing_back_by_a_reboot(tmp_path: Path) -> Non
             wait_until(lambda: read_all(client) == new, "its offsets go on")
             reboot(broker, store)
     broker.close()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill", "reboot"])
+def test_a_topic_made_again_stays_empty_over_a_start(tmp_path: Path, end: str) -> None:
+    """Nothing says that it has lost units: its queues have none yet, or one of them has."""
+    store = tmp_path / "store"
+    with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+        for number in range(20):
+            assert client.send("Again", b"old %d" % number, queue_id=number % 2).code == 0
+        wait_until(lambda: max_offset(client) == 10, "all is dispatched")
+        assert client.ask(DELETE_TOPIC, {"topic": "Again"}).code == 0
+        wait_until(lambda: client.send("Again", b"new", queue_id=1).code == 0, "its name is free")
+        assert client.send("Other", b"from here on the log is of others").code == 0
+        if end == "stop":
+            assert broker.stop() == 0
+        else:
+            broker.kill_all()
+    if end == "reboot":
+        (store / "ringmq.boot").unlink()
+    with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+        assert (max_offset(client), read_all(client)) == (0, [])
+        assert max_offset(client, 1) == 1
+        assert client.send("Again", b"first").code == 0
+        wait_until(lambda: read_all(client) == [b"first"], "its offsets begin at 0")
+        assert broker.stop() == 0
 
 
 def test_a_deletion_outlives_a_stop_before_its_queues_are_gone(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Recovery on golden stores: stock's answers for clean and crashed ones, same-boot starts, repairs."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,8 @@ from ringmq.store.consume_queue import Unit
 from ringmq.store.index_file import IndexFile, index_paths
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
-from ringmq.store.recovery import RecoveredStore, recover
+from ringmq.store.recovery import RecoveredStore, recover, survey
+from ringmq.store.topic_births import BIRTHS_FILE, read_births
 from tests.store.golden_stores import basic_config, crashed_config
 
 Copy = Callable[[str], Path]
@@ -308,6 +310,49 @@ def test_a_topic_made_again_counts_from_its_new_life(crashed_copy: Copy) -> None
     (root / "config" / "topics.json.bak").unlink(missing_ok=True)
     result = recover(crashed_config(root))
     assert ("CrashB", 0) not in result.queues
+
+
+def _made_again(root: Path, births: str) -> None:
+    """CrashB has no queues, is known, and says from where on it is a new topic."""
+    shutil.rmtree(root / "consumequeue" / "CrashB")
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text('{"topicConfigTable":{"CrashA":{},"CrashB":{}}}')
+    (root / "config" / BIRTHS_FILE).write_text(births)
+    write_checkpoint(root, Checkpoint(0, 0, 0))  # the whole log is read
+
+
+def test_what_an_earlier_topic_of_the_name_has_in_the_log_is_not_taken_for_lost(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    config = crashed_config(root)
+    records = [record for _, record in MessageStore(config).commit_log.scan(0, END) if record.topic == "CrashB"]
+    own = records[-3:]
+    _made_again(root, json.dumps({"CrashB": own[0].commit_log_offset, "Gone": END + 1000, "Old": 0}))
+    for found in (survey(config), recover(config)):
+        states = {name: state for name, state in found.queues.items() if name[0] == "CrashB"}
+        assert sorted(states) == sorted({("CrashB", record.queue_id) for record in own})
+        for (_, queue_id), state in states.items():
+            mine = [record for record in own if record.queue_id == queue_id]
+            assert state.missing_from == mine[0].commit_log_offset
+            assert state.next_offset == mine[-1].queue_offset + 1
+    assert read_births(root) == {"CrashB": own[0].commit_log_offset, "Gone": found.append_offset}, "it ends there now"
+
+
+def test_a_queue_of_a_new_topic_counts_on_from_its_units(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    without = survey(crashed_config(root)).queues
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / BIRTHS_FILE).write_text('{"CrashA": 1}')
+    assert survey(crashed_config(root)).queues == without
+
+
+@pytest.mark.parametrize("junk", ["{", "[]", '{"CrashB": "0"}', '{"CrashB": -1}', '{"CrashB": true}'])
+def test_births_that_cannot_be_read_are_told_and_passed_over(crashed_copy: Copy, junk: str) -> None:
+    root = crashed_copy("crash-kill9")
+    _made_again(root, junk)
+    result = recover(crashed_config(root))
+    assert any("messages of topics that were deleted before may come back" in reason for reason in result.reasons)
+    assert result.queues["CrashB", 0].missing_from >= 0
+    assert BIRTHS_FILE in " ".join(result.reasons)
 
 
 def test_a_queue_says_which_records_of_the_log_are_its_own(crashed_copy: Copy) -> None:
