@@ -56,6 +56,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=10.0, help="length of rows beside a broker (%(default)s)")
     parser.add_argument("--cores", type=int, default=2, help="tasks at a time (%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path("build/bench-spark"), help="stores, results (%(default)s)")
+    parser.add_argument("--warm-memory", action="store_true", help="touch free memory before brokers on empty stores")
     parser.add_argument("--quick", action="store_true", help="one short round, small sizes: does it work at all?")
     parser.add_argument("--keep", action="store_true", help="leave stores and Parquet files for the next run")
     options = parser.parse_args(arguments)
@@ -78,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log_bytes=int(options.gib * GIB),
         cores=options.cores,
         seconds=options.seconds,
+        warm_memory=options.warm_memory,
         say=say,
     )
     rounds = options.rounds

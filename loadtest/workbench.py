@@ -16,6 +16,7 @@ from ringmq.loadtest.running import RunningBroker
 from ringmq.loadtest.spark_session import open_session
 from ringmq.loadtest.targets import COMMON_SETTINGS
 from ringmq.loadtest.tools import Loader, Tools
+from ringmq.loadtest.warm_memory import touch_free_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +36,7 @@ class Workbench:
     cores: int = 2
     seconds: float = 10.0  # of rows that run for a time
     sink_messages: int = 300_000
+    warm_memory: bool = False
     say: Callable[[str], None] = print
     round: int = 0
     filled: dict[str, Filled] = field(default_factory=dict)
@@ -104,6 +106,8 @@ class Workbench:
         """A broker on an empty store, which is removed."""
         path = self.folder / "fresh"
         shutil.rmtree(path, ignore_errors=True)
+        if self.warm_memory:
+            touch_free_memory()
         try:
             with RunningBroker(path / "store", dict(COMMON_SETTINGS)) as broker:
                 yield broker
