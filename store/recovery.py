@@ -310,7 +310,8 @@ def _scan(
         name = topic.encode()
         row = lib.rmq_queue_table_row(table, name, len(name), queue_id)
         row.queue_max, row.is_batch = queue.max_offset, int(queue.is_batch)
-        row.queue_end = max(row.queue_end, queue.physical_end)
+        if queue.physical_end >= 0:  # units are of the new topic: whatever stands behind them is, too
+            row.queue_end = queue.physical_end
     state = ffi.new("struct rmq_log_recovery *")
     lib.rmq_log_recovery_init(state, table)
     append = _scan_files(store, result, start, state, limit, tell)
