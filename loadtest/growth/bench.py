@@ -23,7 +23,7 @@ from ringmq.loadtest.tools import Report, arguments_of
 RECORD_BYTES = 460  # of a message of 200 B in log, queue and index, about
 RESERVE_BYTES = 2 << 30  # of the disk, always left free
 FILES_BESIDE = 4096  # that a broker may need beside its connections
-CONSUMER_TIMEOUT_S = 900.0
+BACKGROUND_TIMEOUT_S = 900.0
 
 
 class GrowthError(RuntimeError):
@@ -158,23 +158,36 @@ def sends(bench: Bench, target: RingmqTarget, name: str, **options: object) -> M
     return replace(measured, values=values)
 
 
-class Consumer:
-    """`ringmq-load consume` beside other load; `report` waits for its end."""
+class BackgroundLoad:
+    """`ringmq-load` beside something else; `report` waits for its end."""
 
-    def __init__(self, bench: Bench, target: RingmqTarget, topic: str, **options: object) -> None:
-        words = arguments_of({"port": target.port, "topic": topic, **options})
+    def __init__(self, bench: Bench, target: RingmqTarget, command: str, **options: object) -> None:
+        self._command = command
+        self._said: tuple[str, str] | None = None
+        words = arguments_of({"port": target.port, **options})
         self._process = subprocess.Popen(
-            [str(bench.context.tools.load), "consume", *words],
+            [str(bench.context.tools.load), command, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def report(self) -> Report:
-        """What it read, once nothing has come for its idle time, or its seconds are over."""
-        out, said = self._process.communicate(timeout=CONSUMER_TIMEOUT_S)
+    def ended(self, within_s: float) -> bool:
+        """Whether it ends in time; 0 is too short for one that has ended long ago."""
+        try:
+            self._said = self._process.communicate(timeout=within_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def report(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> Report:
+        """What it did, once its work is done. GrowthError where it says nothing."""
+        if self._said is None and not self.ended(timeout_s):
+            raise GrowthError(f"ringmq-load {self._command} did not end in {timeout_s:g} s")
+        out, error = self._said or ("", "")
         if not out:
-            raise GrowthError(f"a consumer ended with {self._process.returncode}: {said.strip()[-500:]}")
+            status = self._process.returncode
+            raise GrowthError(f"ringmq-load {self._command} ended with {status}: {error.strip()[-500:]}")
         report: Report = json.loads(out)
         return report
 
@@ -186,9 +199,9 @@ class Consumer:
 
 
 @contextlib.contextmanager
-def consumer(bench: Bench, target: RingmqTarget, topic: str, **options: object) -> Iterator[Consumer]:
-    """A consumer of `topic` that does not outlive the block."""
-    found = Consumer(bench, target, topic, **options)
+def background(bench: Bench, target: RingmqTarget, command: str, **options: object) -> Iterator[BackgroundLoad]:
+    """A load that does not outlive the block."""
+    found = BackgroundLoad(bench, target, command, **options)
     try:
         yield found
     finally:

@@ -11,12 +11,13 @@ from ringmq.loadtest.growth.bench import (
     COST_COLUMNS,
     LAST,
     RATE_COLUMNS,
+    BackgroundLoad,
     Bench,
     GrowthError,
     MemoryWatch,
     Point,
     Scenario,
-    consumer,
+    background,
     cpu_us,
     faults,
     need_room,
@@ -27,7 +28,7 @@ from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, LOAD
 from ringmq.loadtest.markdown import Column
 from ringmq.loadtest.measurement import Goal, Measurement
 from ringmq.loadtest.targets import RingmqTarget
-from ringmq.loadtest.tools import Loader, Report
+from ringmq.loadtest.tools import Report
 
 BACKLOG_BODY_BYTES = 1024
 BACKLOG_RECORD_BYTES = 1290  # of such a message in log, queue and index, about
@@ -35,6 +36,8 @@ BACKLOG_QUEUES = 16
 SOAK_INTERVALS = 60
 SOAK_DISK_BYTES = 12 << 30  # that the log of a soak may take before its oldest files go
 SOAK_IDLE_MS = 10_000  # at most
+SOAK_QUEUES, SOAK_DEPTH = 8, 256
+BEST_S = 20.0  # long enough for the disk to have a say
 DISK_RATIO_MAX = 84  # above 85 % files go by force
 
 
@@ -101,34 +104,34 @@ def soak(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
     """Half of the best rate for a long time, everything consumed and compared; a point per interval.
 
     The log is bounded by retention: old files go when the disk is fuller than at the begin by SOAK_DISK_BYTES.
+    GrowthError as soon as the consumer gives up, since nothing after that can be judged.
     """
     need_room(bench, SOAK_DISK_BYTES, "soak")
-    settings = soak_settings(*shutil.disk_usage(bench.context.folder)[:2])
-    topic, lanes = bench.context.topic("soak"), {"queues": 8}
-    with bench.broker(**settings) as target:
-        loader = bench.context.loader(target.port)
-        loader.run("create", topic=topic, **lanes)
+    usage = shutil.disk_usage(bench.context.folder)
+    topic, lanes = bench.context.topic("soak"), {"queues": SOAK_QUEUES}
+    with bench.broker(**soak_settings(usage.used, usage.free)) as target:
+        bench.context.loader(target.port).run("create", topic=topic, **lanes)
         rate = bench.soak_rate or _best_rate(bench, target) / 2
         bench.say(f"  soak: {rate:,.0f} messages/s for {bench.soak_s:,.0f} s")
         every_s = bench.soak_s / len(values)
-        options = {
-            "connections": CONSUMER_CONNECTIONS,
-            "idle_ms": min(SOAK_IDLE_MS, 500 * bench.soak_s),
-            "commit": True,
-            **lanes,
-        }
+        sending = {"seconds": bench.soak_s, "interval": every_s, "rate": rate, "depth": SOAK_DEPTH}
+        watch = ",".join(map(str, target.pids()))
         with (
-            consumer(bench, target, topic, **options) as reader,
+            _soak_consumer(bench, target, topic, min(SOAK_IDLE_MS, 500 * bench.soak_s), commit=True) as reader,
             MemoryWatch(target.pids, min(10.0, every_s / 4)) as memory,
+            _soak_sender(bench, target, topic, watch=watch, **sending) as sender,
         ):
-            sent = _soak_sends(bench, target, topic, rate, every_s)
-            read = reader.report()
+            sent, read = _both(sender, reader)
         yield from soak_points(sent, read, memory.samples, values)
 
 
-def soak_settings(total_bytes: int, used_bytes: int) -> dict[str, str | int | bool]:
-    """Old files go one by one once the disk holds SOAK_DISK_BYTES more than now. GrowthError when it is too full."""
-    percent = math.floor(100 * used_bytes / total_bytes) + max(1, math.ceil(100 * SOAK_DISK_BYTES / total_bytes))
+def soak_settings(used_bytes: int, free_bytes: int) -> dict[str, str | int | bool]:
+    """Old files go one by one once the disk holds SOAK_DISK_BYTES more than now. GrowthError when it is too full.
+
+    As retention has it, a disk is full when nothing is free to users: what a file system keeps for root counts nowhere.
+    """
+    whole = used_bytes + free_bytes
+    percent = math.ceil(100 * (used_bytes + SOAK_DISK_BYTES) / whole)
     if percent > DISK_RATIO_MAX:
         raise GrowthError(
             f"a soak needs a disk that is at most {DISK_RATIO_MAX} % full when it holds {SOAK_DISK_BYTES / 1e9:.0f} GB "
@@ -143,24 +146,43 @@ def soak_settings(total_bytes: int, used_bytes: int) -> dict[str, str | int | bo
 
 
 def _best_rate(bench: Bench, target: RingmqTarget) -> float:
-    """Closed loop beside a consumer, as the soak itself."""
-    topic, lanes = bench.context.topic("best"), {"queues": 8}
-    bench.context.loader(target.port).run("create", topic=topic, **lanes)
-    with consumer(bench, target, topic, connections=CONSUMER_CONNECTIONS, idle_ms=1000, **lanes) as reader:
-        measured = sends(bench, target, "best", topic=topic, **lanes, **LOAD)
-        reader.report()
-    if not measured.ok:
-        raise GrowthError(f"the best rate of the soak is not known: {measured.note}")
-    return measured.values["messages_per_s"]
+    """Messages a second that are sent in a closed loop and consumed beside it, to the last one."""
+    topic, seconds = bench.context.topic("best"), min(BEST_S, bench.soak_s)
+    bench.context.loader(target.port).run("create", topic=topic, queues=SOAK_QUEUES)
+    with (
+        _soak_consumer(bench, target, topic, idle_ms=1000) as reader,
+        _soak_sender(bench, target, topic, seconds=seconds, depth=LOAD["depth"]) as sender,
+    ):
+        sent, read = _both(sender, reader)
+    if wrong := faults(sent, read):
+        raise GrowthError(f"the best rate of the soak is not known: {'; '.join(wrong)}")
+    return float(read["read"] / max(read["read_s"], 1e-9))
 
 
-def _soak_sends(bench: Bench, target: RingmqTarget, topic: str, rate: float, every_s: float) -> Report:
-    context, length_s = bench.context, bench.soak_s
-    loader = Loader(context.tools, target.port, context.loader_cpu, timeout_s=length_s + 120)
-    names = target.pids()
-    load: dict[str, object] = {"connections": 64, "depth": 256, "size": 200, "rate": rate, "queues": 8}
-    watch = ",".join(map(str, names))
-    return loader.run("send", topic=topic, seconds=length_s, interval=every_s, watch=watch, **load)
+def _soak_sender(
+    bench: Bench, target: RingmqTarget, topic: str, **options: object
+) -> contextlib.AbstractContextManager[BackgroundLoad]:
+    load = {**LOAD, "topic": topic, "queues": SOAK_QUEUES, "pin": bench.context.loader_cpu, **options}
+    return background(bench, target, "send", **load)
+
+
+def _soak_consumer(
+    bench: Bench, target: RingmqTarget, topic: str, idle_ms: float, **options: object
+) -> contextlib.AbstractContextManager[BackgroundLoad]:
+    reading = {"topic": topic, "queues": SOAK_QUEUES, "connections": CONSUMER_CONNECTIONS, "idle_ms": idle_ms}
+    return background(bench, target, "consume", **reading, **options)
+
+
+def _both(sender: BackgroundLoad, reader: BackgroundLoad) -> tuple[Report, Report]:
+    """Reports of both; GrowthError when the reader ends first."""
+    while not sender.ended(within_s=1.0):
+        if reader.ended(within_s=0.1):
+            read = reader.report()
+            raise GrowthError(
+                f"a consumer ended after {read['read']:,} messages while more were sent: "
+                f"{read['errors']} {read['remark']} {read['trouble']}".strip()
+            )
+    return sender.report(), reader.report()
 
 
 def soak_points(

@@ -12,7 +12,7 @@ from ringmq.loadtest.growth.bench import (
     Bench,
     Point,
     Scenario,
-    consumer,
+    background,
     faults,
     need_files,
     need_room,
@@ -103,8 +103,8 @@ def groups(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
         topic, lanes = bench.context.topic("groups"), {"queues": 8}
         with bench.broker() as target:
             bench.context.loader(target.port).run("create", topic=topic, **lanes)
-            reading = {"groups": int(value), "commit": True, "connections": CONSUMER_CONNECTIONS}
-            with consumer(bench, target, topic, idle_ms=CONSUMER_IDLE_MS, **reading, **lanes) as readers:
+            reading = {"groups": int(value), "commit": True, "connections": CONSUMER_CONNECTIONS, **lanes}
+            with background(bench, target, "consume", topic=topic, idle_ms=CONSUMER_IDLE_MS, **reading) as readers:
                 measured = sends(bench, target, "groups", topic=topic, **lanes, **LOAD)
                 read = readers.report()
         wrong = faults(dict(measured.raw), read, int(value))
@@ -124,7 +124,9 @@ def slow_consumers(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
             if value:
                 reading = {"groups": int(value), "connections": int(value), "rate": SLOW_PULLS_PER_S * value}
                 seconds = bench.context.warmup_s + bench.context.seconds
-                readers = stack.enter_context(consumer(bench, target, topic, seconds=seconds, **reading, **lanes))
+                readers = stack.enter_context(
+                    background(bench, target, "consume", topic=topic, seconds=seconds, **reading, **lanes)
+                )
             measured = sends(bench, target, "slow", topic=topic, **lanes, **LOAD)
             read = readers.report() if readers else None
         found = dict(measured.values)

@@ -2,13 +2,16 @@
 
 import json
 import resource
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from ringmq.loadtest.growth import bench as shared
+from ringmq.loadtest.growth import long_runs
 from ringmq.loadtest.growth import main as growth
 from ringmq.loadtest.growth.bench import LAST, Bench, GrowthError, Point, Scenario, need_files, need_room, queue_kib
 from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak_points, soak_settings, soak_values
@@ -18,6 +21,7 @@ from ringmq.loadtest.markdown import Column, markdown_table
 from ringmq.loadtest.measurement import Goal, Measurement
 from ringmq.loadtest.rows import Context
 from ringmq.loadtest.tools import build_tools
+from ringmq.store.retention import used_ratio
 
 SMALL = {"topics": (4,), "queues": (16,), "connections": (24,), "groups": (2,), "slow-consumers": (2,)}
 
@@ -152,10 +156,23 @@ def test_blocks_of_queue_files_and_of_their_folders_are_counted_apart(tmp_path: 
 
 
 def test_a_soak_needs_room_on_the_disk() -> None:
-    settings = soak_settings(1000 << 30, 500 << 30)
+    settings = soak_settings(500 << 30, 500 << 30)
     assert settings["diskMaxUsedSpaceRatio"] == 52
     with pytest.raises(GrowthError, match="84 % full"):
-        soak_settings(100 << 30, 80 << 30)
+        soak_settings(80 << 30, 20 << 30)
+
+
+def test_a_soak_counts_the_disk_as_retention_does(tmp_path: Path) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    least = 100 * used_ratio(tmp_path)  # with nothing more than now
+    assert cast(int, soak_settings(usage.used, usage.free)["diskMaxUsedSpaceRatio"]) >= least
+
+
+def test_a_soak_ends_when_its_consumer_gives_up(small_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = long_runs._soak_consumer
+    monkeypatch.setattr(long_runs, "_soak_consumer", lambda *args, **options: whole(*args, **options, seconds=0.5))
+    with pytest.raises(GrowthError, match="a consumer ended after"):
+        list(SOAK.run(replace(small_bench, soak_s=600.0), soak_values(600)))
 
 
 def test_a_soak_is_judged_by_its_thirds_and_by_what_came_out() -> None:
