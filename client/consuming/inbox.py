@@ -1,6 +1,7 @@
 """Messages that were pulled and not yet taken by the application. No IO.
 
-Shelves (one per queue) are served in the order in which messages were put, a whole pull at a time, so no queue starves.
+Shelves (one per queue) are served in the order in which messages were put, so no queue starves. A turn gives what its
+queue has by now: whoever asks seldom gets more at a time instead of falling behind.
 An exclusive inbox, for ordered consumption, gives out nothing of a shelf while one of its messages is being handled.
 """
 
@@ -81,7 +82,7 @@ class Inbox:
         while self._turns:
             shelf, turn_count = self._turns.popleft()
             shelf.in_turn = False
-            count = min(count_max, turn_count, len(shelf.messages))
+            count = min(count_max, len(shelf.messages))
             if count:
                 messages = [shelf.messages.popleft() for _ in range(count)]
                 if self._exclusive:

@@ -33,9 +33,18 @@ def test_shelves_are_served_in_turn_and_counted() -> None:
     inbox.put(two, stored(9))
     inbox.put(one, stored(3, body=b"aa"))
     assert (one.count, one.bytes_held, inbox.count, inbox.bytes_held) == (4, 8, 5, 9)
-    found = [take(inbox, 2) for _ in range(5)]
-    assert found == [[0, 1], [2], [9], [3], []]
-    assert (one.count, one.bytes_held, inbox.count, inbox.bytes_held, taken) == (0, 0, 0, 0, [1, 1, 2, 1])
+    found = [take(inbox, 2) for _ in range(4)]
+    assert found == [[0, 1], [2, 3], [9], []]
+    assert (one.count, one.bytes_held, inbox.count, inbox.bytes_held, taken) == (0, 0, 0, 0, [1, 1, 2])
+
+
+def test_a_busy_shelf_keeps_nobody_from_a_turn() -> None:
+    inbox, one, two = new_inbox(), new_shelf(1), new_shelf(2)
+    for offset in range(6):
+        inbox.put(one, stored(offset))
+        if offset == 1:
+            inbox.put(two, stored(9))
+    assert [take(inbox, 2) for _ in range(5)] == [[0, 1], [2, 3], [9], [4, 5], []]
 
 
 def test_a_discarded_shelf_is_forgotten_and_what_was_given_out_is_stale() -> None:
