@@ -25,6 +25,7 @@ SENT_AT = "LOADTEST_SENT_AT_US"  # property: wall clock of the sender
 POLL_MESSAGES_MAX = 32
 POLL_TIMEOUT_MS = 1000
 MIXED_POLL_TIMEOUT_MS = 50
+MIXED_POLLS_MAX = 16  # behind one request to send: messages come in as many pieces as they were sent in
 BATCH_SHARE = 10  # one of so many requests is a batch
 
 
@@ -179,7 +180,11 @@ class MixedUser(RingmqUser):
         """One request to send, then what has come."""
         self._requests += 1
         self.send_some(self._producer, self._requests)
-        self.poll(self._consumer, POLL_MESSAGES_MAX, MIXED_POLL_TIMEOUT_MS)
+        timeout_ms = MIXED_POLL_TIMEOUT_MS
+        for _ in range(MIXED_POLLS_MAX):
+            if not self.poll(self._consumer, POLL_MESSAGES_MAX, timeout_ms):
+                break
+            timeout_ms = 0
 
 
 class SlowConsumeUser(RingmqUser):
