@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { ANSWER_TIMEOUT_S = 10, FIRST_CAP = 1 << 20 };
+enum { ANSWER_TIMEOUT_S = 10, FIRST_CAP = 1 << 20, QUESTIONS_AT_ONCE = 64 };
 
 int tcp_connect(const char *host, int port)
 {
@@ -111,7 +111,8 @@ static int read_frame(struct control *c, struct answer *out)
     return rc < 0 ? rc : wire_decode(c->buffer, len, out);
 }
 
-int control_call(struct control *c, const struct request *r, struct answer *out)
+/* Gives the request the next opaque and writes it. */
+static int write_request(struct control *c, const struct request *r)
 {
     struct request mine = *r;
     mine.opaque = ++c->opaque;
@@ -120,10 +121,16 @@ int control_call(struct control *c, const struct request *r, struct answer *out)
         return -ENOMEM;
     int rc = write_all(c->fd, frame, wire_encode(frame, &mine, c->json));
     free(frame);
+    return rc;
+}
+
+int control_call(struct control *c, const struct request *r, struct answer *out)
+{
+    int rc = write_request(c, r);
     while (rc == 0) {
         rc = read_frame(c, out);
         /* Requests of the server (a rebalance notice) may come in between. */
-        if (rc == 0 && !out->is_request && out->opaque == mine.opaque)
+        if (rc == 0 && !out->is_request && out->opaque == c->opaque)
             break;
     }
     if (rc == 0)
@@ -145,17 +152,44 @@ int control_create_topic(struct control *c, const char *topic, uint32_t queues)
     return rc < 0 ? rc : a.code;
 }
 
-int control_offset(struct control *c, int code, const char *topic, uint32_t queue, int64_t *offset)
+static int ask_offset(struct control *c, int code, const struct lanes *lanes, uint32_t lane)
 {
-    char q[12];
-    snprintf(q, sizeof q, "%u", queue);
-    struct ext ext[] = {{"topic", topic}, {"queueId", q}};
-    struct request r = {.code = code, .ext = ext, .ext_count = 2};
-    struct answer a;
-    int rc = control_call(c, &r, &a);
-    if (rc < 0 || a.code != ANSWER_SUCCESS)
-        return rc < 0 ? rc : a.code;
-    return wire_ext_number(&a, "offset", offset) < 0 ? -EBADMSG : 0;
+    char topic[TOPIC_ROOM], queue[12];
+    snprintf(queue, sizeof queue, "%u", lane_queue(lanes, lane));
+    struct ext ext[] = {{"topic", lane_topic(lanes, lane, topic)}, {"queueId", queue}};
+    return write_request(c, &(struct request){.code = code, .ext = ext, .ext_count = 2});
+}
+
+int control_offsets(struct control *c, int code, const struct lanes *lanes, const uint32_t *which, uint32_t count,
+                    uint64_t *offsets)
+{
+    for (uint32_t at = 0, n; at < count; at += n) {
+        uint32_t first = c->opaque + 1;
+        n = count - at < QUESTIONS_AT_ONCE ? count - at : QUESTIONS_AT_ONCE;
+        for (uint32_t i = 0; i < n; i++) {
+            int rc = ask_offset(c, code, lanes, which ? which[at + i] : at + i);
+            if (rc < 0)
+                return rc;
+        }
+        for (uint32_t answered = 0; answered < n;) {
+            struct answer a;
+            int64_t offset;
+            int rc = read_frame(c, &a);
+            if (rc < 0)
+                return rc;
+            uint32_t i = a.opaque - first;
+            if (a.is_request || i >= n)
+                continue;
+            wire_remark(&a, c->remark, sizeof c->remark);
+            if (a.code != ANSWER_SUCCESS)
+                return a.code;
+            if (wire_ext_number(&a, "offset", &offset) < 0)
+                return -EBADMSG;
+            offsets[which ? which[at + i] : at + i] = offset > 0 ? (uint64_t)offset : 0;
+            answered++;
+        }
+    }
+    return 0;
 }
 
 int control_heartbeat(struct control *c, const char *group, const char *topic)

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "lanes.h"
 #include "wire.h"
 
 struct control {
@@ -26,7 +27,10 @@ int control_call(struct control *c, const struct request *r, struct answer *out)
 
 /* The calls below return 0, a negative errno, or the positive response code that refused them. */
 int control_create_topic(struct control *c, const char *topic, uint32_t queues);
-int control_offset(struct control *c, int code, const char *topic, uint32_t queue, int64_t *offset);
+/* Fills offsets[lane] by code (CODE_MIN_OFFSET, CODE_MAX_OFFSET) for `count` lanes, many questions on their way at a time;
+ * `which` names them, NULL: 0 .. count - 1. */
+int control_offsets(struct control *c, int code, const struct lanes *lanes, const uint32_t *which, uint32_t count,
+                    uint64_t *offsets);
 int control_heartbeat(struct control *c, const char *group, const char *topic);
 
 /* 1 when a message with this KEYS token is found, 0 when none is. */
