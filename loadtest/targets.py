@@ -103,6 +103,7 @@ class RingmqTarget:
         self.port = self._running.port
         self.namesrv = self._running.namesrv
         self.start_seconds = self._running.start_seconds
+        self.metrics_url = self._running.metrics_url
 
     def pids(self) -> dict[int, str]:
         """Supervisor and workers; the name server lives in one of them."""

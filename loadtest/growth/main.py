@@ -1,8 +1,9 @@
-"""`make bench-growth`: what more topics, queues, connections, log, groups, slow consumers and time cost.
+"""`make bench-growth`: what more topics, queues, connections, log, groups, slow consumers, scrapes and time cost.
 
     python -m ringmq.loadtest.growth --only topics,queues --rounds 1 --seconds 3
 
-The scenarios run one after another, three rounds; backlog and soak once. Written: growth.json, growth.md, growth.svg.
+The scenarios run one after another, three rounds; scrapes, backlog and soak once.
+Written: growth.json, growth.md, growth.svg.
 """
 
 import argparse
@@ -18,11 +19,12 @@ from ringmq.loadtest.growth.bench import RESERVE_BYTES, Bench, GrowthError, Poin
 from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak_values
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import SHORT
+from ringmq.loadtest.growth.scrapes import SCRAPES
 from ringmq.loadtest.measurement import Measurement
 from ringmq.loadtest.rows import RATE, context_in
 from ringmq.loadtest.tools import ToolError
 
-NAMES = (*(scenario.name for scenario in SHORT), BACKLOG.name, SOAK.name)
+NAMES = (*(scenario.name for scenario in SHORT), SCRAPES.name, BACKLOG.name, SOAK.name)
 QUICK_VALUES = 2  # of a scenario: the first and the last
 
 
@@ -65,6 +67,7 @@ def scenarios_of(options: argparse.Namespace, free_bytes: int) -> list[Scenario]
     backlog_gb = options.backlog_gb or (0.25 if options.quick else 0.0)
     filled = (
         *SHORT,
+        SCRAPES,
         replace(BACKLOG, values=backlog_values(free_bytes, backlog_gb)),
         replace(SOAK, values=soak_values(options.soak_seconds)),
     )

@@ -3,6 +3,7 @@
 import json
 import resource
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 from ringmq.loadtest.growth import bench as shared
 from ringmq.loadtest.growth import long_runs
 from ringmq.loadtest.growth import main as growth
+from ringmq.loadtest.growth import scrapes as scraping
 from ringmq.loadtest.growth.bench import LAST, Bench, GrowthError, Point, Scenario, need_files, need_room, queue_kib
 from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak_points, soak_settings, soak_values
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import SHORT
+from ringmq.loadtest.growth.scrapes import SCRAPES, Scraper
 from ringmq.loadtest.markdown import Column, markdown_table
 from ringmq.loadtest.measurement import Goal, Measurement
 from ringmq.loadtest.rows import Context
@@ -47,7 +50,7 @@ def small_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def test_the_promised_goals_stand_at_their_points() -> None:
     goals = {
         (scenario.name, at, goal.metric): goal.text()
-        for scenario in (*SHORT, BACKLOG, SOAK)
+        for scenario in (*SHORT, SCRAPES, BACKLOG, SOAK)
         for at, some in scenario.goals.items()
         for goal in some
     }
@@ -60,6 +63,9 @@ def test_the_promised_goals_stand_at_their_points() -> None:
         ("connections", 10_000, "private_mib"): "<=400",
         ("connections-1", 10_000, "kept"): ">=0.8",
         ("connections-1", 10_000, "private_mib"): "<=400",
+        ("scrapes", 1, "series"): ">=100000",
+        ("scrapes", 1, "scrape_ms"): "<=200",
+        ("scrapes", 1, "p99_ratio"): "<=1.1",
         ("soak", LAST, "grown_mib"): "<=8",
         ("soak", LAST, "p99_9_ratio"): "<=1.25",
         ("soak", LAST, "errors"): "<=0",
@@ -213,6 +219,26 @@ def test_a_backlog_is_pulled_and_started_on(small_bench: Bench) -> None:
     (point,) = list(BACKLOG.run(small_bench, (0.01,)))
     assert point.measurement.ok, point.measurement.note
     assert {"pulled_per_s", "pull_p99", "start_s", "private_mib"} <= set(point.measurement.values)
+
+
+def test_scrapes_beside_sends(small_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("SERIES_TOPICS", 6), ("SERIES_GROUPS", 3), ("TURNS", 1)):
+        monkeypatch.setattr(scraping, name, value)
+    without, beside = SCRAPES.run(small_bench, (0, 20))
+    for point in (without, beside):
+        assert point.measurement.ok, point.measurement.note
+    assert "scrape_ms" not in without.measurement.values
+    shown = {column.name for column in SCRAPES.columns} - {"kept"}
+    assert shown <= set(beside.measurement.values)
+    assert beside.measurement.values["series"] > 6 * 3 * 5
+
+
+def test_a_scrape_that_fails_is_no_cheap_scrape() -> None:
+    with Scraper("http://127.0.0.1:9", 1000.0) as scraper:
+        while scraper.error is None:
+            time.sleep(0.01)  # poll
+    with pytest.raises(GrowthError, match=r"127\.0\.0\.1:9/metrics"):
+        scraper.values()
 
 
 def test_a_soak_consumes_everything(small_bench: Bench) -> None:

@@ -1,0 +1,142 @@
+"""What scrapes of 100,000 series cost those who send: loads with and without them, in turn, on one broker."""
+
+import re
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+from ringmq.loadtest.growth.bench import (
+    COST_COLUMNS,
+    RATE_COLUMNS,
+    RECORD_BYTES,
+    Bench,
+    GrowthError,
+    Point,
+    Scenario,
+    background,
+    faults,
+    need_room,
+    sends,
+)
+from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, CONSUMER_IDLE_MS, LOAD
+from ringmq.loadtest.markdown import Column
+from ringmq.loadtest.measurement import Goal, Measurement, summarize
+from ringmq.loadtest.targets import RingmqTarget
+
+SERIES_TOPICS, SERIES_GROUPS = 1000, 16  # each group of each topic has seven series
+TURNS = 5
+SHARE_OF_BEST = (
+    4  # a load of a quarter leaves the processors room: what is measured is not how long the queue for them is
+)
+TIMEOUT_S = 30.0
+_SERIES = re.compile(rb"^ringmq_series(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
+
+
+class Scraper:
+    """Asks for /metrics `per_s` times a second while its block runs; 0: never."""
+
+    def __init__(self, url: str, per_s: float) -> None:
+        self._url = f"{url}/metrics"
+        self._per_s = per_s
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._ask_on, daemon=True)
+        self.took_ms: list[float] = []
+        self.series: list[int] = []
+        self.error: Exception | None = None
+
+    def _ask_on(self) -> None:
+        due = time.monotonic()
+        while self._per_s and not self._end.wait(max(0.0, due - time.monotonic())):
+            due += 1 / self._per_s
+            began = time.perf_counter()
+            try:
+                with urllib.request.urlopen(self._url, timeout=TIMEOUT_S) as answer:
+                    text = answer.read()
+            except OSError as error:
+                self.error = error
+                return
+            self.took_ms.append(1000 * (time.perf_counter() - began))
+            found = _SERIES.search(text)
+            self.series.append(int(float(found[1])) if found else 0)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def values(self) -> dict[str, float]:
+        """The slowest scrape and the fewest series. GrowthError when one failed."""
+        if self.error is not None:
+            raise GrowthError(f"{self._url}: {self.error}")
+        return {"scrape_ms": max(self.took_ms), "series": float(min(self.series))} if self.took_ms else {}
+
+
+def scrapes(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+    """The same load without and with one scrape a second, in turn; `p99_ratio` compares medians with the first."""
+    need_room(bench, bench.context.messages_max * RECORD_BYTES * (1 + TURNS * len(values)) // SHARE_OF_BEST, "scrapes")
+    runs: dict[float, list[Measurement]] = {value: [] for value in values}
+    with bench.broker() as target:
+        _make_series(bench, target)
+        best = sends(bench, target, "best", queues=8, **LOAD)
+        load = {**LOAD, "depth": 256, "rate": best.values["messages_per_s"] / SHARE_OF_BEST}
+        for _ in range(TURNS):
+            for value in values:
+                with Scraper(target.metrics_url, value) as scraper:
+                    measured = sends(bench, target, "scrapes", queues=8, **load)
+                found = {**measured.values, **scraper.values()}
+                runs[value].append(Measurement(found, ok=measured.ok, note=measured.note, raw=measured.raw))
+    first_p99 = summarize(runs[values[0]]).median.get("p99", 0.0)
+    for value in values:
+        summary = summarize(runs[value])
+        found = dict(summary.median)
+        if "scrape_ms" in found:
+            found["scrape_ms"] = max(run.values["scrape_ms"] for run in runs[value])
+            found["p99_ratio"] = found["p99"] / max(first_p99, 1e-9)
+        whole = summary.counted == summary.runs
+        yield Point(value, Measurement(found, ok=whole, note="; ".join(summary.notes), raw=runs[value][-1].raw))
+
+
+def _make_series(bench: Bench, target: RingmqTarget) -> None:
+    """Many groups that have read many topics and committed their offsets."""
+    topic, lanes = bench.context.topic("series"), {"topics": SERIES_TOPICS, "queues": 1}
+    loader = bench.context.loader(target.port)
+    loader.run("create", topic=topic, **lanes)
+    sent = loader.run("send", topic=topic, messages=SERIES_TOPICS, connections=1, depth=16, **lanes)
+    reading = {"groups": SERIES_GROUPS, "commit": True, "connections": CONSUMER_CONNECTIONS, **lanes}
+    with background(bench, target, "consume", topic=topic, idle_ms=CONSUMER_IDLE_MS, **reading) as readers:
+        read = readers.report()
+    if wrong := faults(sent, read, SERIES_GROUPS):
+        raise GrowthError(f"the series could not be made: {'; '.join(wrong)}")
+
+
+SCRAPES = Scenario(
+    "scrapes",
+    "64 connections at a quarter of the best rate, 200 B, beside scrapes of /metrics",
+    "scrapes a second",
+    (0, 1),
+    scrapes,
+    (
+        *RATE_COLUMNS,
+        Column("max us", "max"),
+        Column("series", "series"),
+        Column("slowest scrape ms", "scrape_ms", "{:.0f}"),
+        Column("p99 of the first", "p99_ratio", "{:.2f}"),
+        *COST_COLUMNS,
+    ),
+    {
+        1.0: (
+            Goal("series", "absolute", at_least=100_000.0),
+            Goal("scrape_ms", "absolute", at_most=200.0),
+            Goal("p99_ratio", "absolute", at_most=1.1),
+        )
+    },
+    once=True,
+)
