@@ -34,9 +34,12 @@ BACKLOG_BODY_BYTES = 1024
 BACKLOG_RECORD_BYTES = 1290  # of such a message in log, queue and index, about
 BACKLOG_QUEUES = 16
 SOAK_INTERVALS = 60
-SOAK_DISK_BYTES = 20 << 30  # that the log of a soak may take before its oldest files go: a minute or two of a fast broker
+SOAK_DISK_BYTES = 20 << 30  # that the log may take before its oldest files go: a minute or two of a fast broker
 SOAK_IDLE_MS = 10_000  # at most
-SOAK_QUEUES, SOAK_DEPTH = 8, 256
+SOAK_QUEUES, SOAK_DEPTH = (
+    32,
+    256,
+)  # a pull takes 32 messages of a queue: fewer queues, and the reader waits instead of reading
 BEST_S = 20.0  # long enough for the disk to have a say
 DISK_RATIO_MAX = 84  # above 85 % files go by force
 
