@@ -87,7 +87,7 @@ class NotStoreOkError(RingmqError):
 class RouteError(RingmqError):
     """No broker serves the topic as asked; create the topic or give the broker time to register.
 
-    With `may_pass` the topic exists but none of its brokers is registered now, as while one restarts.
+    With `may_pass` none of the topic's brokers, or none at all, is registered now, as while one starts.
     """
 
     def __init__(self, message: str, *, may_pass: bool = False) -> None:

@@ -63,6 +63,13 @@ class NameServers:
         """Every registered broker with its addresses. Raises `RingmqError`."""
         return await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ClusterInfo.decode)
 
+    async def know_no_broker(self) -> bool:
+        """Whether no broker at all is registered; False when that is not answered. Raises `RingmqError`."""
+        try:
+            return not (await self.fetch_cluster()).brokers
+        except BrokerError:
+            return False
+
     async def _ask(self, code: RequestCode, fields: dict[str, str], decode: Callable[[bytes], T]) -> T:
         """The first answer that can be read; that nobody knows a topic is an answer, too."""
         error: RingmqError | None = None
@@ -133,6 +140,10 @@ class RouteTable:
         if route is not None:
             raise RouteError(f"no master that allows writing is registered for topic {topic} now", may_pass=True)
         template = await self.fetch(AUTO_CREATE_TOPIC)
+        if template is None:
+            if await self._name_servers.know_no_broker():
+                raise RouteError("no broker is registered at the name server now", may_pass=True)
+            template = await self.fetch(AUTO_CREATE_TOPIC)  # one may have come between the questions
         if template is not None:
             route = route_from_template(topic, template, NEW_TOPIC_QUEUES)
             if route.write_queues:

@@ -21,8 +21,9 @@ from ringmq.client import (
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
+from ringmq.remoting.route import ClusterInfo
 from tests.client.awaited import AwaitedProducer
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, refuse
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, ok, refuse
 
 ONLY_ASYNCIO = pytest.mark.parametrize("transport", ["asyncio"], indirect=True)
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -249,6 +250,29 @@ async def test_a_restart_of_the_only_broker_is_waited_for() -> None:
         await asyncio.sleep(0.1)  # the span in which it finds nobody
         await cluster.open(cluster.broker, port)
         assert (await waiting).queue_offset == 1
+
+
+def nobody_yet(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+    """A rule: the name server knows no broker."""
+    if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, "no topic route info")
+    return ok(request, ClusterInfo({}, {}).encode()) if request.code == RequestCode.GET_BROKER_CLUSTER_INFO else None
+
+
+async def test_the_start_of_the_only_broker_is_waited_for(eventually: Any) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(nobody_yet)
+        waiting = asyncio.create_task(producer.send(Message("T", b"early")))
+        await eventually(lambda: cluster.name_server.asked(RequestCode.GET_BROKER_CLUSTER_INFO))
+        cluster.rules.clear()
+        assert (await waiting).queue_offset == 0
+
+
+async def test_a_name_server_without_brokers_is_told_from_a_missing_topic() -> None:
+    async with FakeCluster() as cluster, Producer(cluster.namesrv, retry=RetryPolicy(budget_ms=50)) as producer:
+        cluster.rules.append(nobody_yet)
+        with pytest.raises(SendError, match="no broker is registered"):
+            await producer.send(Message("T", b""))
 
 
 async def test_go_away_repeats_over_a_new_connection() -> None:
