@@ -38,7 +38,8 @@ def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT, patience_s: f
                 deadline = max(deadline, time.monotonic() + RELEASE_S)
             elif error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 listener.close()
-                raise StartError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+                advice = " (`ringmq doctor` says who has it)" if error.errno == errno.EADDRINUSE else ""
+                raise StartError(f"cannot listen on {host}:{port}: {error.strerror}{advice}") from error
             time.sleep(0.005)
     listener.listen(LISTEN_BACKLOG)
     return listener

@@ -62,6 +62,8 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
     try:
         check_format(folder)
         given = StoreConfig.from_properties(folder, properties)
+        if not any(logs.is_dir() for logs in given.commit_log_directories):
+            raise click.ClickException(f"{folder} is no store: there is no {given.commit_log_directories[0]}")
         fields = {
             "mappedFileSizeCommitLog": "commit_log_file_bytes",
             "mappedFileSizeConsumeQueue": "consume_queue_file_bytes",

@@ -5,6 +5,7 @@ A server is verified unless the settings say otherwise in so many words.
 
 from __future__ import annotations
 
+import os
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,6 +118,8 @@ def describe_socket_failure(error: Exception, *, in_handshake: bool) -> str:
         if any(words in reason for words in _NO_TLS):
             return f"what answers does not speak TLS; use settings without tls ({reason})"
         return f"TLS: {reason}"
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)  # asyncio's words are "Connect call failed"
     return getattr(error, "strerror", None) or str(error)
 
 

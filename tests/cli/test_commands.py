@@ -162,6 +162,11 @@ def test_groups_are_created_listed_and_deleted(ringmq: Run) -> None:
     assert "CliGroup" not in ringmq("group", "list").stdout
 
 
+def test_consume_says_that_it_waits_for_a_topic_that_is_not_there(ringmq: Run, topic: str) -> None:
+    assert ringmq("consume", topic, "--timeout", "0.1").stderr == ""
+    assert "topic Mistyped does not exist yet" in ringmq("consume", "Mistyped", "--timeout", "0.1").stderr
+
+
 def test_a_running_consumer_is_a_member_and_leaves_on_sigterm(ringmq: Run, topic: str, cluster: str) -> None:
     command = [sys.executable, "-m", "ringmq.cli.main", "consume", topic, "-g", topic, "-n", cluster]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
