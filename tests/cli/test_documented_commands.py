@@ -50,6 +50,15 @@ def test_a_documented_command_line_can_be_parsed(page: str, line: str, tmp_path:
         parse(line, tmp_path)
 
 
+def test_commands_named_in_plain_text_are_there() -> None:
+    context = click.Context(main)
+    groups = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    for page in [*PAGES, ROOT / "monitoring" / "alerts.yml"]:
+        for name, below in re.findall(r"ringmq ([a-z]+) ([a-z]+)", page.read_text()):
+            group = groups.get(name)
+            assert not isinstance(group, click.Group) or below in group.commands, f"{page.name}: ringmq {name} {below}"
+
+
 def test_the_readme_shows_the_commands_it_is_about() -> None:
     shown = {shlex.split(line, comments=True)[1] for page, line in documented() if page == "README.md"}
     assert {"serve", "produce", "consume", "store"} <= shown
