@@ -509,7 +509,7 @@ class Producer:
                     return outcome
                 error = outcome
             except RingmqError as failed:
-                if not isinstance(failed, ConnectError) or failed.sent:
+                if not isinstance(failed, RouteError) and (not isinstance(failed, ConnectError) or failed.sent):
                     attempts += 1
                 error = failed
             avoid = chosen.broker_name if chosen else None

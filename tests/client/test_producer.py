@@ -263,8 +263,8 @@ async def test_the_start_of_the_only_broker_is_waited_for(eventually: Any) -> No
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
         cluster.rules.append(nobody_yet)
         waiting = asyncio.create_task(producer.send(Message("T", b"early")))
-        await eventually(lambda: cluster.name_server.asked(RequestCode.GET_BROKER_CLUSTER_INFO))
-        cluster.rules.clear()
+        await eventually(lambda: len(cluster.name_server.asked(RequestCode.GET_BROKER_CLUSTER_INFO)) > 3)
+        cluster.rules[:] = [answer_first(2, ResponseCode.SYSTEM_ERROR)]  # the looks at the route were no attempts
         assert (await waiting).queue_offset == 0
 
 
