@@ -20,7 +20,7 @@ class OptionalBuildExt(build_ext):
                 raise
             warnings.warn(
                 f"the C core was not built ({error}); the SDK works without it, `ringmq serve` needs a C compiler, "
-                "liburing-dev and libdeflate-dev",
+                "python3-dev, liburing-dev and libdeflate-dev",
                 stacklevel=1,
             )
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 NATIVE_HINT = (
-    "the C core of RingMQ is not built: install a C compiler, liburing-dev and libdeflate-dev, "
+    "the C core of RingMQ is not built: install a C compiler, python3-dev, liburing-dev and libdeflate-dev, "
     "then `pip install --force-reinstall --no-deps 'ringmq[broker]'`"
 )
 

@@ -57,7 +57,7 @@ class LocalBroker:
         if missing:
             raise BrokerMissingError(
                 f"a RingMQ broker needs {', '.join(missing)}: pip install 'ringmq[broker]' "
-                "(with a C compiler, liburing-dev and libdeflate-dev)"
+                "(with a C compiler, python3-dev, liburing-dev and libdeflate-dev)"
             )
         from ringmq.loadtest.running import RunningBroker
 
