@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 from ringmq.broker import slow_requests
 from ringmq.broker.control_report import ClientCensus, ControlReport, NameServerState, ReportWriter
@@ -23,7 +24,7 @@ from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.registration import Registration, register_command, unregister_command
 from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS, SlaveRole
-from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request
+from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request, Run
 from ringmq.broker.staged.writes import StagedWrites
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
@@ -201,6 +202,9 @@ class ControlLoop:
             latency = self._plane.header.latency[lib.RMQ_ROLE_CONTROL][lib.RMQ_CONTROL_LATENCY_ANSWERED]
             took_ns = time.monotonic_ns() - record.received_mono_ns
             lib.rmq_latency_count(ffi.addressof(latency), took_ns, 1)
+            limit_ms = self.broker.config.slow_request_ms
+            if limit_ms and took_ns >= limit_ms * 1_000_000 and not (effects and isinstance(effects[-1], Run)):
+                self._slow_requests.add(_slow(request, record, took_ns // 1000))  # the reader tells of what runs again
         return effects
 
     def _make_queue(self, record: InboxRecord) -> None:
@@ -267,11 +271,17 @@ class ControlLoop:
         self._guard("staged writes", lambda: self._staged_writes.save_if_due(now_ms))
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
         self._watch_fault()
-        for line in self._slow_requests.told(slow_requests.take(self._plane), now_ms):
-            log(line)
+        self._tell_slow(now_ms)
         self._census.turn()
         self._guard("what metrics and health show", lambda: self._report.publish(self._seen(), now_ms))
         return effects
+
+    def _tell_slow(self, now_ms: int) -> None:
+        found = self._slow_requests
+        for line in found.told(chain(slow_requests.take(self._plane), found.own()), now_ms):
+            log(line)
+        self._plane.role(lib.RMQ_ROLE_CONTROL).counters[slow_requests.UNTOLD_COUNTER] += found.untold
+        found.untold = 0
 
     def _seen(self) -> ControlReport:
         servers = self._registration.servers.items()
@@ -388,6 +398,12 @@ def _request_of(record: InboxRecord, connection: Connection, now_ms: int) -> Req
     header_length = int.from_bytes(view[5:8], "big")
     command = decode_payload(view[4:])
     return Request(command, connection, now_ms, record.pending, max(0, record.frame_length - 8 - header_length))
+
+
+def _slow(request: Request, record: InboxRecord, took_us: int) -> slow_requests.SlowControlRequest:
+    began_ms = now_ms() - took_us // 1000
+    code, client = request.command.code, request.connection.address
+    return slow_requests.SlowControlRequest(began_ms, code, client, record.frame_length, took_us)
 
 
 def now_ms() -> int:

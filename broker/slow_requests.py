@@ -1,20 +1,34 @@
-"""One line in the log for a send that took longer than ringmqSlowRequestMs, with the times of its stages.
+"""One line in the log for what took longer than ringmqSlowRequestMs: a send, with the times of its stages, or a request
+that control has answered.
 
-Readers put such sends into rings of 64; control takes them out four times a second and writes at most LINES_PER_SECOND.
+Readers put such sends into rings of 64; control takes them out four times a second, puts its own beside them and writes
+at most LINES_PER_SECOND.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
+from ringmq.remoting.codes import RequestCode
 
 LINES_PER_SECOND = 10
+OWN_MAX = lib.RMQ_SLOW_SLOTS
+"""Slow requests of control's own between two ticks that may get a line."""
+_NAMES = {code.value: code.name for code in RequestCode}
+UNTOLD_COUNTER = 0
+"""Of control's role: what was slow and got no line, beside what found a reader's ring full."""
+
+
+class Slow(Protocol):
+    """What gets a line."""
+
+    def line(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +50,37 @@ class SlowRequest:
 
     def line(self) -> str:
         """For the log."""
-        when = time.strftime("%H:%M:%S", time.localtime(self.received_wall_ms / 1000))
         stages = {"queued": self.queued_us, "appended": self.appended_us, "kept": self.kept_us}
         told = ", ".join(f"{name} {us / 1000:.1f} ms" for name, us in stages.items() if us)
         return (
             f"slow send: {self.answered_us / 1000:.1f} ms ({told or 'not appended'}), topic {self.topic}, "
             f"queue {self.queue_id}, {self.size_bytes} bytes from {self.client}, code {self.code}, "
-            f"answer {self.answer_code}, received {when}.{self.received_wall_ms % 1000:03d}"
+            f"answer {self.answer_code}, received {_clock(self.received_wall_ms)}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SlowControlRequest:
+    """A request that waited for control, or took it long. `took_us`: since it was received."""
+
+    received_wall_ms: int
+    code: int
+    client: str
+    size_bytes: int
+    took_us: int
+
+    def line(self) -> str:
+        """For the log."""
+        known = _NAMES.get(self.code)
+        name = f" ({known})" if known else ""
+        return (
+            f"slow request: {self.took_us / 1000:.1f} ms, code {self.code}{name}, {self.size_bytes} bytes "
+            f"from {self.client}, received {_clock(self.received_wall_ms)}"
+        )
+
+
+def _clock(wall_ms: int) -> str:
+    return f"{time.strftime('%H:%M:%S', time.localtime(wall_ms / 1000))}.{wall_ms % 1000:03d}"
 
 
 class SlowRequests:
@@ -53,14 +90,33 @@ class SlowRequests:
         self._second = 0
         self._lines = 0
         self._silent = 0
+        self._own: list[SlowControlRequest] = []
+        self.untold = 0
+        """What got no line."""
 
-    def told(self, requests: Iterator[SlowRequest], now_ms: int) -> Iterator[str]:
+    def add(self, request: SlowControlRequest) -> None:
+        """One of control's own, for the next telling."""
+        if len(self._own) < OWN_MAX:
+            self._own.append(request)
+        else:
+            self._leave_out()
+
+    def own(self) -> list[SlowControlRequest]:
+        """Those that were added, once."""
+        own, self._own = self._own, []
+        return own
+
+    def _leave_out(self) -> None:
+        self._silent += 1
+        self.untold += 1
+
+    def told(self, requests: Iterable[Slow], now_ms: int) -> Iterator[str]:
         """The lines to write now; what is too much for this second is counted in a later line."""
         for request in requests:
             if now_ms // 1000 != self._second:
                 self._second, self._lines = now_ms // 1000, 0
             if self._lines >= LINES_PER_SECOND:
-                self._silent += 1
+                self._leave_out()
                 continue
             self._lines += 1
             more = f"; {self._silent} more were not told" if self._silent else ""

@@ -194,7 +194,7 @@ class BrokerConfig:
     metrics_otel_cardinality_limit: int = number("metricsOtelCardinalityLimit", 50_000, 1, 1_000_000)
     """Series of one metric; a histogram counts once."""
     slow_request_ms: int = number("ringmqSlowRequestMs", 1000, 0, 3_600_000, live=True, note="0 = none is told")
-    """Sends that took longer get a line in the log, a few a second."""
+    """Sends and requests to control that took longer get a line in the log, a few a second."""
 
     # features whose absence must not pass silently
     authentication_enabled: bool = switch("authenticationEnabled", False, only=False, why="ACL is " + _LATER)

@@ -34,7 +34,7 @@ MEANINGS = {
     "haAllowedReplicas": "which slaves may connect and count",
     "ringmqSlaveSyncPeriod": "how often a slave takes topics, groups and offsets over, in ms",
     "ringmqHaWindowBytes": "sent to a slave and not reported by it yet",
-    "ringmqSlowRequestMs": "sends that took longer get a line in the log, at most ten a second",
+    "ringmqSlowRequestMs": "sends and control's requests that took longer get a line in the log, at most ten a second",
     "ringmqAcceptUnserved": "start on a store in which a stock broker has left what is not served yet (take-over.md)",
     "ringmqReaders": "read workers; 0 = by the number of CPUs",
     "ringmqConnectionsMax": "connections per read worker",

@@ -13,6 +13,7 @@ from ringmq.broker.exporter.tables import Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
 from ringmq.broker.health import FAULT_WORDS, Readiness, Worker
 from ringmq.broker.replication.view import ReplicationView, mono_ms
+from ringmq.broker.slow_requests import UNTOLD_COUNTER
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc.plane import Plane
@@ -76,8 +77,11 @@ def add_requests(page: Page, plane: Plane) -> None:
         counts = [sum(int(word.counts[i]) for word in words) for i in range(lib.RMQ_LATENCY_BUCKETS)]
         histograms.append(({"stage": stage}, counts, sum(int(word.sum_ns) for word in words) / 1e9))
     page.add_histograms("ringmq_request_seconds", STAGE_BOUNDS, histograms)
-    page.add("ringmq_slow_requests_untold_total", sum(int(plane.header.slow_untold[reader]) for reader in readers))
+    in_full_rings = sum(int(plane.header.slow_untold[reader]) for reader in readers)
+    over_the_rate = int(plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER])
+    page.add("ringmq_slow_requests_untold_total", in_full_rings + over_the_rate)
     counters = {reader: plane.role(lib.RMQ_ROLE_READ + reader).counters for reader in readers}
+    page.add("ringmq_pulls_uncounted_total", sum(int(plane.header.pulled[reader].overflow) for reader in readers))
     for name, number in READ_COUNTERS.items():
         page.add(name, [({"worker": f"read-{reader}"}, int(counters[reader][number])) for reader in readers])
     page.add(
@@ -184,6 +188,8 @@ def add_clients(page: Page, tables: Tables, report: ControlReport | None, config
         consumers.append((labels, kind.count))
     page.add("rocketmq_producer_connections", producers)
     page.add("rocketmq_consumer_connections", consumers)
+    if report.left_out:  # kinds of producers come first, and are few
+        page.leave_out("rocketmq_consumer_connections", report.left_out)
     page.add(
         "ringmq_name_server_registered",
         [

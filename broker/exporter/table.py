@@ -70,7 +70,7 @@ METRICS = {
             "answers",
             ("stage",),
         ),
-        Metric("ringmq_slow_requests_untold_total", COUNTER, "Slow sends that got no line in the log"),
+        Metric("ringmq_slow_requests_untold_total", COUNTER, "Slow requests that got no line in the log"),
         Metric("ringmq_connections", GAUGE, "Open connections", ("worker",)),
         Metric("ringmq_connections_accepted_total", COUNTER, "Connections accepted", ("worker",)),
         Metric("ringmq_connections_closed_total", COUNTER, "Connections closed, by reason", ("reason", "worker")),
@@ -78,6 +78,9 @@ METRICS = {
         Metric("ringmq_received_bytes_total", COUNTER, "Bytes received from clients", ("worker",)),
         Metric("ringmq_sent_bytes_total", COUNTER, "Bytes sent to clients", ("worker",)),
         Metric("ringmq_pulls_total", COUNTER, "Pulls answered or held", ("worker",)),
+        Metric(
+            "ringmq_pulls_uncounted_total", COUNTER, "Pulls of groups and queues beyond those whose pulls are counted"
+        ),
         Metric("ringmq_pulls_held", GAUGE, "Pulls that wait for messages", ("worker",)),
         Metric("ringmq_control_requests_total", COUNTER, "Requests handed to control", ("worker",)),
         Metric("ringmq_busy_answers_total", COUNTER, "Requests refused because of too many under way", ("worker",)),
@@ -121,6 +124,11 @@ METRICS = {
         Metric("ringmq_worker_resident_bytes", GAUGE, "Resident memory, shared pages included", ("worker",)),
         Metric("ringmq_scrape_seconds", GAUGE, "Time that the last scrape took to make"),
         Metric("ringmq_series", GAUGE, "Series of this scrape"),
-        Metric("ringmq_series_left_out", GAUGE, "Series beyond metricsOtelCardinalityLimit", ("metric",)),
+        Metric(
+            "ringmq_series_left_out",
+            GAUGE,
+            "Series beyond metricsOtelCardinalityLimit, or what is counted",
+            ("metric",),
+        ),
     )
 }

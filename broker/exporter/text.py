@@ -59,7 +59,7 @@ class Page:
         if not prefixes:
             return
         if len(prefixes) > self.limit:
-            self.left_out[metric.name] = len(prefixes) - self.limit
+            self.leave_out(metric.name, len(prefixes) - self.limit)
             prefixes, values = prefixes[: self.limit], values[: self.limit]
         self.series += len(prefixes)
         self._chunks.append(self._head(metric))
@@ -87,12 +87,16 @@ class Page:
         if not histograms:
             return
         if len(histograms) > self.limit:
-            self.left_out[metric.name] = len(histograms) - self.limit
+            self.leave_out(metric.name, len(histograms) - self.limit)
             histograms = histograms[: self.limit]
         self._chunks.append(self._head(metric))
         for prefixes, counts, total in histograms:
             self.series += len(prefixes)
             self._chunks.append("".join(_histogram_lines(prefixes, counts, total)))
+
+    def leave_out(self, name: str, count: int) -> None:
+        """So many series of that family are not shown."""
+        self.left_out[name] = self.left_out.get(name, 0) + count
 
     def text(self) -> str:
         """The whole."""

@@ -15,6 +15,7 @@ from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.control import ControlLoop
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
+from ringmq.broker.slow_requests import UNTOLD_COUNTER
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ipc.plane import NONE, Capacity, Plane
@@ -45,13 +46,22 @@ class Rig:
     root: Path
     generation: int = 1
 
-    def put(self, command: RemotingCommand, pending: int = 5, connection: int = 3, kind: int = 0, cut: int = 0) -> None:
+    def put(
+        self,
+        command: RemotingCommand,
+        pending: int = 5,
+        connection: int = 3,
+        kind: int = 0,
+        cut: int = 0,
+        age_ms: int = 0,
+    ) -> None:
         frame = encode_frame(command)
         head = ffi.new("struct rmq_inbox_record *")
         head.type = kind or lib.RMQ_INBOX_COLD_FRAME
         head.role, head.role_generation = lib.RMQ_ROLE_READ + READER, self.generation
         head.connection, head.connection_generation, head.pending = connection, 1, pending
         head.frame_length = len(frame)
+        head.received_mono_ns = time.monotonic_ns() - age_ms * 1_000_000 if age_ms else 0
         ffi.memmove(head.peer_host, bytes([127, 0, 0, 9]), 4)
         head.peer_port = 4567
         payload = frame[: len(frame) - cut]
@@ -112,6 +122,25 @@ def test_a_request_is_answered_to_its_pending_entry(rig: Rig) -> None:
     ((kind, connection, pending, payload, last),) = rig.verdicts()
     assert (kind, connection, pending, last) == (lib.RMQ_VERDICT_SEND, 6, 42, True)
     assert (decode_frame(payload).code, decode_frame(payload).opaque) == (3, 77)
+
+
+def test_a_slow_request_gets_a_line_unless_a_reader_runs_it_again(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    ext = {"a": "P", "b": "Late", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
+    rig.put(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, b"x" * 100), pending=2, cut=100, age_ms=5000)
+    rig.put(RemotingCommand.request(9999), age_ms=5000)
+    rig.put(RemotingCommand.request(9998), age_ms=1)
+    for _ in range(12):
+        rig.put(RemotingCommand.request(9997), age_ms=5000)
+    rig.loop.turn(now())
+    lines = [line for line in capsys.readouterr().err.splitlines() if "slow request" in line]
+    assert len(lines) == 10
+    assert lines[0].startswith("ringmq: control: slow request: 50") and ", code 9999, " in lines[0]
+    assert "from 127.0.0.9:4567" in lines[0] and not [line for line in lines if "9998" in line]
+    assert rig.plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER] == 3
+    rig.loop.broker.apply_config(changed(rig.loop.broker.config, {"ringmqSlowRequestMs": "0"}))
+    rig.put(RemotingCommand.request(9999), age_ms=5000)
+    rig.loop.turn(now() + 2000)
+    assert "slow request" not in capsys.readouterr().err
 
 
 def test_a_send_without_its_body_makes_the_topic_and_runs_again(rig: Rig) -> None:

@@ -12,6 +12,7 @@ from ringmq.broker.exporter.groups import StoreTimes
 from ringmq.broker.exporter.table import METRICS
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, parse_labels
+from ringmq.broker.slow_requests import UNTOLD_COUNTER
 from ringmq.ipc.plane import Capacity
 from ringmq.native import ffi, lib
 from tests.broker.exporter_kit import families, kit, samples, value
@@ -172,6 +173,18 @@ def test_a_group_that_pulls_too_much_is_counted_as_overflow(tmp_path: Path) -> N
         pulled(made, 1, 7, 1, 1, 1)
         table = made.plane.header.pulled[0]
         assert (table.count, table.overflow) == (lib.RMQ_PULLED_CAPACITY, 3)
+        assert value(made.text(), "ringmq_pulls_uncounted_total") == 3
+
+
+def test_what_is_not_told_and_not_counted_shows(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        made.plane.header.slow_untold[0] = 4
+        made.plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER] = 3
+        kinds = (ClientKind("payers", "PYTHON", 477, "CONSUME_PASSIVELY", 2),)
+        ReportWriter(made.plane.name).publish(ControlReport(6, (), kinds, left_out=7), 0)
+        text = made.text()
+        assert value(text, "ringmq_slow_requests_untold_total") == 7
+        assert value(text, "ringmq_series_left_out", metric="rocketmq_consumer_connections") == 7
 
 
 def test_store_times_are_read_once_and_in_turn_within_a_budget() -> None:
