@@ -54,7 +54,7 @@ def probe(address: str, *, may_send: bool) -> ProbeOutcome:
             refused = f"a send is answered {answer.code}: {answer.remark}"
         answer = line.ask(_pull_command(), TIMEOUT_MS)
     except (OSError, RemotingError) as error:
-        return ProbeOutcome(False, f"no answer on {address}: {error or type(error).__name__}")
+        return ProbeOutcome(False, f"no answer on {address}: {str(error) or type(error).__name__}")
     finally:
         line.close()
     if answer.code in SERVED:

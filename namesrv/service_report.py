@@ -34,8 +34,9 @@ async def report(manager: ServiceManager, registry: RouteRegistry, host: str, po
         try:
             await asyncio.wait_for(ask_for_a_route(host_from_here(host), port), ASK_TIMEOUT_S)
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            log.warning("a route request to itself was not answered: %s", error or type(error).__name__)
-            manager.status(f"it does not answer on {host}:{port}: {error or type(error).__name__}")
+            why = str(error) or type(error).__name__  # an exception without words is true all the same
+            log.warning("a route request to itself was not answered: %s", why)
+            manager.status(f"it does not answer on {host}:{port}: {why}")
         else:
             text = status_text(registry, f"{host}:{port}")
             if is_ready:

@@ -30,6 +30,8 @@ class FakeServiceManager:
         if watchdog_ms:
             self.environment["WATCHDOG_USEC"] = str(watchdog_ms * 1000)
         self.said: list[dict[str, str]] = []
+        self.passed: list[dict[str, str]] = []
+        """What `wait_for` has dropped."""
         self.store: dict[str, int] = {}
         self._number = 500
         """Above the places that descriptors are handed over in."""
@@ -64,6 +66,7 @@ class FakeServiceManager:
                 if wanted(message):
                     return message
                 dropped.append(message)
+                self.passed.append(message)
             assert time.monotonic() < deadline, f"not heard within {timeout_s} s, but {dropped[-20:]}"
             self.hear(0.1)
 

@@ -151,6 +151,12 @@ def test_a_hung_worker_ends_the_signs_of_life(service: Service) -> None:
     assert "worker flush has not turned its loop for 2 s" in service.log.read_text()
     flush.resume()
     service.manager.wait_for(lambda message: "WATCHDOG" in message)
+    service.process.kill()
+    service.process.wait(10)
+    service.manager.passed.clear()
+    service.start()
+    told = [message["STATUS"] for message in service.manager.passed if "STATUS" in message]
+    assert told[0].startswith("recovering the store: "), told
     assert service.stop() == 0
     assert not markers.has_abort(service.store)
 

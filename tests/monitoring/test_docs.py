@@ -7,7 +7,7 @@ from ringmq.broker.exporter.table import METRICS, markdown_rows
 
 ROOT = Path(__file__).parents[2]
 ALERT = re.compile(
-    r'- alert: (?P<name>\w+)\n.*?for: (?P<after>\w+)\n.*?severity: (?P<severity>\w+)\n.*?description: "(?P<text>.*?)"\n',
+    r'- alert: (\w+)\n.*?for: (\w+)\n.*?severity: (\w+)\n.*?description: "(.*?)"\n',
     re.DOTALL,
 )
 EVERY_SERIES = {"cluster", "node_id", "node_type", "instance", "job"}

@@ -1,0 +1,67 @@
+"""A name server is ready, and alive, as long as it answers a route request of its own."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from ringmq.ipc.notify import ServiceManager
+from ringmq.namesrv import service_report
+from ringmq.namesrv.config import NamesrvConfig
+from ringmq.namesrv.core import RouteRegistry
+from ringmq.namesrv.server import NamesrvServer
+from tests.fake_service_manager import FakeServiceManager
+
+WATCHDOG_MS = 200
+DEADLINE_S = 20.0
+
+
+async def heard(manager: FakeServiceManager, key: str) -> dict[str, str]:
+    """The first message with `key` among those not looked at yet."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            manager.hear()
+            while manager.said:
+                message = manager.said.pop(0)
+                if key in message:
+                    return message
+            await asyncio.sleep(0.01)  # poll
+
+
+async def test_it_is_ready_when_it_answers_and_alive_while_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_report, "ASK_TIMEOUT_S", 0.2)
+    manager = FakeServiceManager(tmp_path, WATCHDOG_MS)
+    held = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await held.wait()
+        writer.close()
+
+    silent = await asyncio.start_server(hold, "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    reporting = asyncio.create_task(
+        service_report.report(ServiceManager(manager.environment), RouteRegistry(), "0.0.0.0", port)
+    )
+    said = await heard(manager, "STATUS")
+    assert said == {"STATUS": f"it does not answer on 0.0.0.0:{port}: TimeoutError"}, "it listens, which is not enough"
+    held.set()
+    silent.close()
+    await silent.wait_closed()
+
+    server = NamesrvServer(NamesrvConfig(listen_port=port))
+    await server.start()
+    said = await heard(manager, "READY")
+    assert said["STATUS"] == f"serving on 0.0.0.0:{port}: 0 brokers, 0 topics"
+    await heard(manager, "WATCHDOG")
+    await server.close()
+    assert "does not answer" in (await heard(manager, "STATUS"))["STATUS"]
+    await asyncio.sleep(3 * WATCHDOG_MS / 1000)  # span
+    manager.hear()
+    assert not [message for message in manager.said if "WATCHDOG" in message]
+    reporting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await reporting
+    manager.close()
