@@ -137,7 +137,9 @@ class Broker:
         self.tables.publish_group(group, flags)
 
     def apply_config(self, config: BrokerConfig) -> None:
-        """Take over a changed configuration: republish what depends on it."""
+        """Take over a changed configuration: republish what depends on it. Raises PlaneFullError."""
+        if config.auto_create_topic_enable and not self.config.auto_create_topic_enable:
+            self.topics.offer_template(config, self.now_ms)
         self.config = config
         self.config_version.next(self.now_ms)
         if self._move_gates():

@@ -73,7 +73,7 @@ class StagedWrites:
         self._recovery: Iterator[bool] | None = None
         self._events: deque[Event] = deque()
         self._unsaved: tuple[dict[str, Any], int] | None = None
-        self._next_save_ms = 0
+        self._saved_ms = 0
 
     @property
     def has_news(self) -> bool:
@@ -109,12 +109,13 @@ class StagedWrites:
 
     def save_if_due(self, now_ms: int) -> None:
         """Write the table of queries when it changed, once the log that it speaks of is on disk. Raises OSError."""
-        if self._unsaved is None and self._core.dirty and not self._core.recovering and now_ms >= self._next_save_ms:
+        is_due = now_ms - self._saved_ms >= self._broker.config.flush_consumer_offset_interval
+        if self._unsaved is None and self._core.dirty and not self._core.recovering and is_due:
             self._unsaved = self._core.snapshot()
-        if self._unsaved is None or now_ms < self._next_save_ms:
+        if self._unsaved is None or not is_due:
             return
         if int(self._plane.watermarks.flushed_offset) >= self._unsaved[1]:
-            self._next_save_ms = now_ms + self._broker.config.flush_consumer_offset_interval
+            self._saved_ms = now_ms
             save_snapshot(self._root, self._broker.store, self._unsaved[0])
             self._unsaved = None
 

@@ -29,7 +29,7 @@ class Persistence:
     def __init__(self, root: Path, broker: Broker) -> None:
         self._root = root
         self._broker = broker
-        self._next_offsets_ms = 0
+        self._offsets_saved_ms = 0
         self._slave_commits: list[CommitKey] = []
         self._deletions: frozenset[str] = frozenset()
         self._births: dict[str, int] = {}
@@ -93,9 +93,9 @@ class Persistence:
 
     def save_offsets_if_due(self, now_ms: int) -> None:
         """Consumer offsets, every flushConsumerOffsetInterval when they changed."""
-        if now_ms < self._next_offsets_ms:
+        if now_ms - self._offsets_saved_ms < self._broker.config.flush_consumer_offset_interval:  # it may change
             return
-        self._next_offsets_ms = now_ms + self._broker.config.flush_consumer_offset_interval
+        self._offsets_saved_ms = now_ms
         self.save_offsets()
 
     def save_offsets(self) -> None:

@@ -174,6 +174,13 @@ class TopicTable:
         self.republish()
         self.dirty = True
 
+    def offer_template(self, config: BrokerConfig, now_ms: int) -> None:
+        """autoCreateTopicEnable was switched on while running: have the topic that the start has left out."""
+        for topic in system_topics(config):
+            if topic.topic_name == names.AUTO_CREATE_TOPIC:
+                self.put(topic, now_ms)
+                self.own_topics |= {topic.topic_name}
+
     def is_system(self, topic: str) -> bool:
         """Clients may neither create nor delete it."""
         return topic in self.own_topics or names.is_system_topic(topic)

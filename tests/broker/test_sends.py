@@ -56,6 +56,16 @@ def test_automatic_creation_can_be_off() -> None:
     assert "Fresh" not in lab.broker.topics
 
 
+def test_automatic_creation_can_be_switched_on_and_off() -> None:
+    lab = make_lab({"autoCreateTopicEnable": "false", "defaultTopicQueueNums": "2"})
+    for switched, topic in ((b"true", "One"), (b"false", "Two"), (b"true", "Three")):
+        assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"autoCreateTopicEnable=" + switched).code == 0
+        assert isinstance(ask(lab, topic), Run) == (switched == b"true")
+    assert "TBW102" in lab.broker.outbox.changed_topics, "producers ask the name servers for it"
+    assert lab.broker.topics.is_system("TBW102")
+    assert lab.plane.word("One")[1:3] == (2, 2)
+
+
 def test_a_template_without_inherit_makes_no_topic() -> None:
     lab = make_lab()
     lab.make_topic("Plain")

@@ -258,6 +258,18 @@ def test_offsets_are_saved_every_5_s_when_they_changed(tmp_path: Path) -> None:
     assert not file.exists()
 
 
+def test_a_shorter_interval_counts_from_the_last_save_on(tmp_path: Path) -> None:
+    lab = make_lab({"flushConsumerOffsetInterval": "86400000"})
+    persistence = Persistence(tmp_path, lab.broker)
+    persistence.save_offsets_if_due(START_MS)
+    lab.broker.offsets.put("G", "TBW102", 0, 4, START_MS)
+    persistence.save_offsets_if_due(START_MS + 9000)
+    assert not (tmp_path / "config" / "consumerOffset.json").exists()
+    assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"flushConsumerOffsetInterval=9000").code == 0
+    persistence.save_offsets_if_due(START_MS + 9000)
+    assert (tmp_path / "config" / "consumerOffset.json").exists()
+
+
 def test_rates_and_totals() -> None:
     stats = BrokerStats(START_MS)
     for second in range(61):
