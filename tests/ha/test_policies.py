@@ -1,6 +1,7 @@
 """Every policy that can be told from the others by what its slaves do, on a running broker: who waits for whom."""
 
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.admin_bodies import decode_kv_table
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.store.checkpoint import read_checkpoint
+from tests.broker.exporter_kit import value
 from tests.conformance.wire import send_fields, shortened
 from tests.drill.settings import SMALL_STORE
 from tests.ha.told_slave import ToldSlave, status
@@ -95,6 +97,12 @@ def test_levels(tmp_path: Path, policy: str) -> None:
             assert sending.waits(), "it has not said so"
             slave.report()
         assert sending.code() == OK
+        with urllib.request.urlopen(f"{broker.metrics_url}/metrics", timeout=20) as answer:
+            text = answer.read().decode()
+        name = "ringmq_request_seconds"
+        assert value(text, f"{name}_count", stage="replicated") == 1
+        appended_s, replicated_s = (value(text, f"{name}_sum", stage=stage) for stage in ("appended", "replicated"))
+        assert replicated_s >= appended_s + SPAN_S, "it waited for the slave"
 
 
 def test_sent_waits_for_the_window_and_handed_does_not(tmp_path: Path) -> None:
