@@ -76,12 +76,13 @@ def check_engine(facts: EngineFacts) -> Iterator[Finding]:
 def check_limits(facts: LimitFacts) -> Iterator[Finding]:
     """Limits of a process, shared memory, memory."""
     area = "limits"
+    whose = f", of the running broker ({facts.broker})" if facts.broker else ""
     files = facts.files_soft
     yield judged(
         area,
         "open files",
         FAIL if 0 <= files < 256 else WARN if 0 <= files < FILES_WANTED else OK,
-        _number(files) + (f" (hard limit {_number(facts.files_hard)})" if facts.files_hard != files else ""),
+        _number(files) + (f" (hard limit {_number(facts.files_hard)})" if facts.files_hard != files else "") + whose,
         "each connection and each file of a queue that is being written takes one",
         f"ulimit -n {FILES_WANTED}; LimitNOFILE={FILES_WANTED} in a unit",
     )
@@ -90,7 +91,7 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
         area,
         "locked memory",
         WARN if 0 <= memlock < MEMLOCK_WANTED_BYTES else OK,
-        "no limit" if memlock < 0 else _mib(memlock),
+        ("no limit" if memlock < 0 else _mib(memlock)) + whose,
         "rings and lent buffers count against it on some kernels",
         "ulimit -l unlimited; LimitMEMLOCK=infinity in a unit",
     )

@@ -13,7 +13,7 @@ from ringmq.doctor.finding import Finding
 from ringmq.doctor.gather_disk import gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
 from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
-from ringmq.doctor.gather_store import gather_store
+from ringmq.doctor.gather_store import gather_store, running_broker
 
 
 def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bool = True) -> Facts:
@@ -21,7 +21,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
     store = store_config(config)
     return Facts(
         engine=gather_engine(),
-        limits=gather_limits(),
+        limits=gather_limits(running_broker(store.root)),
         sysctls=gather_sysctls(),
         cpus=gather_cpus(config, cpus),
         clock=gather_clock(),

@@ -28,7 +28,7 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class LimitFacts:
-    """Resource limits of this process, -1 = none; and shared memory."""
+    """Resource limits of a process, -1 = none; and shared memory."""
 
     memlock_bytes: int
     files_soft: int
@@ -38,6 +38,8 @@ class LimitFacts:
     memory_bytes: int
     memory_free_bytes: int
     """MemAvailable, or what the memory cgroup leaves of it."""
+    broker: int = 0
+    """The running broker whose limits they are; 0: those of this process, which a broker started here would have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,10 +77,14 @@ def _status_number(name: str) -> int:
     return 0
 
 
-def gather_limits() -> LimitFacts:
-    """Limits of this process, shared memory, memory."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    memlock = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+def gather_limits(broker: int = 0) -> LimitFacts:
+    """Limits of the running broker's process where there is one that may be asked, else of this one; memory."""
+    try:
+        files, locked = (resource.prlimit(broker, which) for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK))
+    except (PermissionError, ProcessLookupError):
+        return gather_limits()
+    soft, hard = files
+    memlock = locked[0]
     shm = os.statvfs("/dev/shm")
     sizes = _memory_bytes()
     total, free = sizes.get("MemTotal", 0), sizes.get("MemAvailable", 0)
@@ -90,7 +94,7 @@ def gather_limits() -> LimitFacts:
     return LimitFacts(
         memlock_bytes=_limit(memlock), files_soft=_limit(soft), files_hard=_limit(hard),
         shm_free_bytes=shm.f_bavail * shm.f_frsize, shm_total_bytes=shm.f_blocks * shm.f_frsize,
-        memory_bytes=total, memory_free_bytes=free,
+        memory_bytes=total, memory_free_bytes=free, broker=broker,
     )  # fmt: skip
 
 

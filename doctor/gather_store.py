@@ -69,6 +69,15 @@ def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
     return dataclasses.replace(facts, tail=read_tail(store, store.queue_end()), unserved=tuple(unserved_in(config)))
 
 
+def running_broker(root: Path) -> int:
+    """The main process of the broker that serves this store, 0 without one."""
+    try:
+        marks = read_watermarks(root)
+    except OSError:
+        return 0
+    return marks.owner_pid if marks.live else 0
+
+
 def read_tail(store: MessageStore, end_offset: int) -> TailFacts | None:
     """Read the records in the last 8 MiB in front of `end_offset`, checksums included; None for an empty log.
 

@@ -1,6 +1,7 @@
 """`ringmq doctor` and `ringmq debug bundle` beside a running broker."""
 
 import json
+import resource
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,20 @@ def test_a_running_brokers_ports_and_store_are_well(broker: RunningBroker) -> No
     assert findings["store", "owner"]["value"] == "a live broker has it open"
     assert findings["store", "format"]["value"].startswith("1 ")
     assert done.exit_code == any(row["level"] == "fail" for row in findings.values())
+
+
+def test_limits_are_those_of_the_broker_that_runs(broker: RunningBroker, tmp_path: Path) -> None:
+    before = resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, (4321, before[1]))
+    try:
+        values = []
+        for store in (broker.store, tmp_path):
+            done = doctor("--store", store, *GIVEN, "--set", "listenPort=0", "-o", "json")
+            values += [row["value"] for row in json.loads(done.stdout) if row["name"] == "open files"]
+    finally:
+        resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, before)
+    assert values[0].startswith("4321 ") and f"of the running broker ({broker.process.pid})" in values[0]
+    assert "4321" not in values[1] and "running broker" not in values[1]
 
 
 def test_another_store_on_the_same_port_is_told_who_has_it(broker: RunningBroker, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ def test_limits_cpus_clock_and_kernel_settings_are_read() -> None:
     limits = gather_limits()
     assert limits.shm_total_bytes >= limits.shm_free_bytes > 0
     assert limits.memory_bytes > limits.memory_free_bytes > 0
+    assert gather_limits(1 << 30).broker == 0, "nobody there: those of this process"
     cpus = gather_cpus(BrokerConfig(), (sorted(os.sched_getaffinity(0))[0],))
     assert len(cpus.usable) == 1
     assert {"read-0", "write", "flush", "dispatch", "control"} <= set(cpus.plan)
