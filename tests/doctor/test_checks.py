@@ -38,7 +38,10 @@ WELL = Facts(ENGINE, LIMITS, CPUS, CLOCK, DISK, STORE)
 
 
 def level(findings: Iterable[Finding], name: str) -> str:
-    return next(finding.level for finding in findings if finding.name == name)
+    """Of the finding with this name; each says what it means, and what to do where it is not well."""
+    found = [*findings]
+    assert all(finding.meaning and bool(finding.advice) == (finding.level != OK) for finding in found), found
+    return next(finding.level for finding in found if finding.name == name)
 
 
 def disk(**changes: Any) -> list[Finding]:
