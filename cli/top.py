@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -19,7 +20,10 @@ DEFAULT_URL = "http://127.0.0.1:5557"
 @click.option("--once", is_flag=True, help="One screen of one interval, then end.")
 @output_option
 def top(url: str, interval: float, once: bool, output: str) -> None:
-    """Show rates, topics, groups with lag, workers, stages of sends and replication, live. Ends with ^C."""
+    """Show rates, topics, groups with lag, workers, stages of sends and replication, live. Ends with ^C.
+
+    A broker that ends meanwhile is waited for.
+    """
     from ringmq.cli.top_view import screen, view_of
 
     address = url.rstrip("/").removesuffix("/metrics") + "/metrics"
@@ -30,18 +34,38 @@ def top(url: str, interval: float, once: bool, output: str) -> None:
             if once:
                 return
     from rich.console import Console
-    from rich.live import Live
 
     console = Console()
     if once:
         console.print(screen(view_of(*next(pairs))))
         return
     try:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            for before, now in pairs:
-                live.update(screen(view_of(before, now)), refresh=True)
+        _watch(console, pairs, address, interval)
     except KeyboardInterrupt:
         return
+
+
+def _watch(console: Any, pairs: Iterator[tuple[Samples, Samples]], address: str, interval: float) -> None:
+    """Until ^C. Raises ClickException when nothing could be shown yet."""
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from ringmq.cli.top_view import screen, view_of
+
+    first = next(pairs)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        shown = screen(view_of(*first))
+        live.update(shown, refresh=True)
+        while True:
+            try:
+                for before, now in pairs:
+                    shown = screen(view_of(before, now))
+                    live.update(shown, refresh=True)
+            except click.ClickException as error:
+                live.update(Group(Text(f"no answer: {error.message}", "red"), shown), refresh=True)
+                time.sleep(interval)
+                pairs = _pairs(address, interval)
 
 
 def _pairs(address: str, interval: float) -> Iterator[tuple[Samples, Samples]]:

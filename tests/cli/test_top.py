@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable
 from fcntl import ioctl
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from struct import pack
 
@@ -111,6 +113,39 @@ def terminal(arguments: list[str], is_done: Callable[[list[str]], bool], seconds
     os.close(descriptor)
     assert os.waitstatus_to_exitcode(status) == 0
     return lines
+
+
+class Answering(BaseHTTPRequestHandler):
+    """A broker's metrics, as long as it is there."""
+
+    is_there = True
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.is_there else 503)
+        self.end_headers()
+        self.wfile.write(NOW.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def test_a_broker_that_ends_is_waited_for() -> None:
+    seen: list[str] = []
+
+    def is_done(display: list[str]) -> bool:
+        """Shown, gone, back."""
+        text = "\n".join(display)
+        stage = "gone" if "no answer: http://" in text else "shown" if "b of c" in text else ""
+        if stage and seen[-1:] != [stage]:
+            seen.append(stage)
+            Answering.is_there = stage == "gone"
+        return seen == ["shown", "gone", "shown"]
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        terminal(["top", "--url", f"http://127.0.0.1:{server.server_port}", "--interval", "0.2"], is_done)
+        server.shutdown()
+    assert seen == ["shown", "gone", "shown"]
 
 
 def test_a_broker_on_a_terminal_and_as_json(tmp_path: Path) -> None:
