@@ -18,6 +18,7 @@ from ringmq.store.message_store import MessageStore
 from ringmq.store.record import Record
 from ringmq.store.recovery import survey
 from ringmq.store.undispatched import undispatched
+from ringmq.store.unserved_pop import PopLedger
 
 EVERYTHING = 1 << 62
 READ_RECORDS_MAX = 100_000
@@ -52,11 +53,12 @@ def unserved_in(config: StoreConfig) -> list[Unserved]:
     store = MessageStore(config)
     offsets = load_config(config.root, "consumerOffset.json").get("offsetTable", {})
     tail = _tail_counts(config, store) if markers.is_abort_of_stock(config.root) else {}
+    ledger = PopLedger()
     found = [
         *_delayed(store, tail),
-        *_timers(store, tail),
+        *_timers(store, tail, ledger),
         *_half_messages(store, offsets, tail),
-        *_check_points(store, offsets, tail),
+        *_popped(store, offsets, tail, ledger),
         *_light_queues(store),
         *_compacted_topics(config.root),
         *_static_topics(config.root),
@@ -113,16 +115,15 @@ def _delayed(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]
     yield Unserved("delay", what, count, due_ms=min(due, default=None))
 
 
-def _timers(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]:
+def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unserved]:
     """A message goes out one step behind its TIMER_OUT_MS; a rolled one stands in the queue again, a delete message and
-    its target are none. What POP writes for itself is told apart."""
+    its target are none. What POP writes for itself goes into the ledger."""
     topic, root = layout.TIMER_TOPIC, store.config.root
     first, end = _bounds(store, topic, 0, 0)
     begin = max(first, end - READ_RECORDS_MAX)
     read_ms = _timer_read_ms(root)
     due_by_key: dict[object, int] = {}
     deleted: set[str] = set()
-    of_pop: set[str] = set()
     for record in _records(store, topic, 0, begin, end):
         properties = record.properties
         out = properties.get("TIMER_OUT_MS", "")
@@ -133,13 +134,12 @@ def _timers(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]:
             continue
         real_topic, unique_key = properties.get("REAL_TOPIC", ""), properties.get("UNIQ_KEY")
         if real_topic.startswith(layout.REVIVE_TOPIC_PREFIX):
-            of_pop.add(unique_key or str(record.commit_log_offset))
+            ledger.add(record)
             continue
         key = record.commit_log_offset if unique_key is None else f"{real_topic}+{unique_key}"
         due_by_key[key] = min(int(out), due_by_key.get(key, EVERYTHING))
     due = [at for key, at in due_by_key.items() if key not in deleted]
     count = len(due) + begin - first + tail.get(topic, 0)
-    yield Unserved("pop", f"check points and acks of POP that wait for their time ({topic})", len(of_pop), False)
     what = f"messages with a time of delivery ({topic})"
     yield Unserved("timer", what, count, is_exact=begin == first and not tail.get(topic), due_ms=min(due, default=None))
 
@@ -173,17 +173,22 @@ def _half_messages(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -
     yield Unserved("transaction", what, end - first - len(ended) + tail_count, is_exact)
 
 
-def _check_points(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -> Iterator[Unserved]:
-    """Check points and acks behind the revive group's offset, which is that of the last one handled."""
-    count = 0
+def _popped(store: MessageStore, offsets: Any, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unserved]:
+    """Behind the revive group's offset, which is that of the last check point handled; `ledger` has the timer's."""
+    unread = 0
     folder = store.config.root / layout.CONSUME_QUEUE
     for topic in _names(folder, layout.REVIVE_TOPIC_PREFIX):
         table = offsets.get(f"{topic}@{REVIVE_GROUP}", {})
         for queue_id in _queue_ids(store, topic):
             first, end = _bounds(store, topic, queue_id, _number(table, queue_id, -1) + 1)
-            count += end - first
-    count += sum(number for topic, number in tail.items() if topic.startswith(layout.REVIVE_TOPIC_PREFIX))
-    yield Unserved("pop", f"check points and acks of POP ({layout.REVIVE_TOPIC_PREFIX}*)", count, is_exact=False)
+            begin = max(first, end - READ_RECORDS_MAX)
+            unread += begin - first
+            for record in _records(store, topic, queue_id, begin, end):
+                ledger.add(record)
+    unread += sum(number for topic, number in tail.items() if topic.startswith(layout.REVIVE_TOPIC_PREFIX))
+    unread += ledger.unknown
+    what = f"messages that POP has handed out and nobody has acknowledged ({layout.REVIVE_TOPIC_PREFIX}*)"
+    yield Unserved("pop", what, ledger.messages + unread, is_exact=not unread, due_ms=ledger.due_ms)
 
 
 def _light_queues(store: MessageStore) -> Iterator[Unserved]:

@@ -45,6 +45,14 @@ def basic_copy(golden_basic: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(golden_basic, tmp_path / "store"))
 
 
+@pytest.fixture
+def pop_copy(tmp_path: Path) -> Path:
+    """A store that POP has been used on, after a clean stop; a test may write to it."""
+    with tarfile.open(GOLDEN / "store-pop" / "store-pop.tar.xz") as tar:
+        extract_all(tar, tmp_path)
+    return tmp_path / "store-pop"
+
+
 @pytest.fixture(scope="session")
 def _crashed_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("golden-crashed")

@@ -17,6 +17,11 @@ def basic_config(root: Path) -> StoreConfig:
     )
 
 
+def pop_config(root: Path) -> StoreConfig:
+    """As golden/README.md says of store-pop."""
+    return StoreConfig(root=root, commit_log_file_bytes=1048576, consume_queue_file_bytes=20_000)
+
+
 def crashed_config(root: Path) -> StoreConfig:
     """Settings of golden/store-crashed/broker-settings.txt."""
     return StoreConfig(root=root, commit_log_file_bytes=262144, **SIZES)  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ from ringmq.store import layout, markers
 from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_format import FORMAT, StoreFormatError, check_format, read_format, write_format
-from ringmq.store.unserved import unserved_in
-from tests.store.golden_stores import basic_config
+from ringmq.store.unserved import Unserved, unserved_in
+from tests.store.golden_stores import basic_config, pop_config
 
-REVIVE = "rmq_sys_REVIVE_LOG_GoldCluster"
+REVIVED = "rmq_sys_REVIVE_LOG_GoldCluster@CID_RMQ_SYS_REVIVE_GROUP"
 
 
 def counts(root: Path) -> dict[str, int | None]:
@@ -73,20 +73,50 @@ def test_what_a_killed_stock_broker_has_not_dispatched_is_counted_from_the_log(b
     assert counts(basic_copy)["delay"] == 2, "what dies as RingMQ has taken none in"
 
 
-def test_check_points_of_pop_are_counted_behind_the_last_one_handled(basic_copy: Path) -> None:
-    shutil.copytree(basic_copy / "consumequeue/GoldA/0", basic_copy / "consumequeue" / REVIVE / "3")
+def popped(root: Path) -> Unserved | None:
+    found = [entry for entry in unserved_in(pop_config(root)) if entry.kind == "pop"]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def test_acks_behind_the_last_check_point_are_nobodys_messages(pop_copy: Path) -> None:
+    """Stock leaves them there for ever: it could not deliver them first."""
+    assert unserved_in(pop_config(pop_copy)) == []
+
+
+def test_what_was_popped_and_not_acknowledged_is_counted_behind_the_last_check_point_handled(pop_copy: Path) -> None:
+    """In queue 0 behind 4: two pops of one message without an ack, and one of six of which a batch ack names three."""
+    set_offset(pop_copy, REVIVED, 0, 4)
+    found = popped(pop_copy)
+    assert found is not None
+    assert (found.count, found.is_exact, found.due_ms) == (5, True, 1795209148571 + 5000)
+    set_offset(pop_copy, REVIVED, 0, 8)
+    set_offset(pop_copy, REVIVED, 1, -1)
+    assert popped(pop_copy) is None, "four pops, all acknowledged, one by one and in a batch"
+
+
+def test_what_pop_has_in_the_timer_counts_with_its_acks_wherever_they_are(pop_copy: Path) -> None:
+    """GPB 3 of 6, GPM 2 of 6, GP1 3, GPW 1; a retry of GPW has its ack in the timer, another pop in a revive queue."""
+    with (pop_copy / "config/timercheck").open("r+b") as file:
+        file.write(struct.pack(">q", 1795209427000))
+    found = unserved_in(pop_config(pop_copy))
+    assert [(entry.kind, entry.count, entry.is_exact) for entry in found] == [("pop", 9, True)]
+    assert found[0].due_ms == 1795209409941 + 20_000
+
+
+def test_records_that_are_no_check_points_may_be_messages(basic_copy: Path) -> None:
+    shutil.copytree(basic_copy / "consumequeue/GoldA/0", basic_copy / "consumequeue" / REVIVED.partition("@")[0] / "3")
     assert counts(basic_copy)["pop"] == 196
-    set_offset(basic_copy, f"{REVIVE}@CID_RMQ_SYS_REVIVE_GROUP", 3, 99)
-    assert counts(basic_copy)["pop"] == 96
+    set_offset(basic_copy, REVIVED, 3, 99)
+    (found,) = [entry for entry in unserved_in(basic_config(basic_copy)) if entry.kind == "pop"]
+    assert (found.count, found.is_exact) == (96, False)
 
 
-def test_what_pop_has_in_the_timer_is_no_message(golden_basic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pop_has_in_the_timer_is_no_timer(golden_basic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The golden store has none: its timer messages are taken for such."""
     monkeypatch.setattr(layout, "REVIVE_TOPIC_PREFIX", "GoldDelay")
-    found = unserved_in(basic_config(golden_basic))
-    (in_timer,) = [entry for entry in found if "wait for their time" in entry.what]
-    assert (in_timer.kind, in_timer.count) == ("pop", 153), "POP recalls nothing: the deleted one counts"
-    assert "timer" not in {entry.kind for entry in found}
+    found = {entry.kind: entry.count for entry in unserved_in(basic_config(golden_basic))}
+    assert found["pop"] and "timer" not in found
 
 
 @pytest.mark.parametrize(
