@@ -39,7 +39,7 @@ from ringmq.broker.tables.loading import load_into
 from ringmq.broker.take_over import TakeOverError, take_over_notices
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError
-from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_ENGINE_REFUSED, EXIT_UNCLEAN_STOP
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_ENGINE_REFUSED, EXIT_STORE_REFUSED, EXIT_UNCLEAN_STOP
 from ringmq.ipc.kept_sockets import KeptSockets
 from ringmq.ipc.notify import service_manager
 from ringmq.ipc.placement import Placement, place
@@ -115,11 +115,14 @@ def take_over(config: BrokerConfig) -> None:
     try:
         for line in take_over_notices(store_config(config), config):
             log(line)
-    except (TakeOverError, StoreFormatError, StoreLoadError, OSError) as error:
+    except (TakeOverError, StoreFormatError, StoreLoadError) as error:
+        raise StartError(str(error), status=EXIT_STORE_REFUSED) from error
+    except OSError as error:
         raise StartError(str(error)) from error
     except ConfigFileError as error:
         raise StartError(
-            f"{error}; repair the file, or move it and its .bak away to start without what they hold"
+            f"{error}; repair the file, or move it and its .bak away to start without what they hold",
+            status=EXIT_STORE_REFUSED,
         ) from error
 
 
@@ -143,7 +146,8 @@ def recover_store(
         raise StartError(f"{config.store_path_root_dir}: the store cannot be recovered: {error}") from error
     except StoreLoadError as error:
         raise StartError(
-            f"the store cannot be loaded: {error}; start with the file sizes it was made with, or restore the files"
+            f"the store cannot be loaded: {error}; start with the file sizes it was made with, or restore the files",
+            status=EXIT_STORE_REFUSED,
         ) from error
     stages = ", ".join(f"{name} {ms:.0f} ms" for name, ms in recovered.stage_ms.items() if ms >= 1)
     seconds = time.monotonic() - began
@@ -160,16 +164,18 @@ def no_segments_left(name: str) -> Iterator[None]:
         yield
     except BaseException as error:
         remove_segments(name)
+        status = 1
         match error:
             case ConfigFileError():
                 why = f"{error}; repair the file, or move it and its .bak away to start without what they hold"
+                status = EXIT_STORE_REFUSED
             case PlaneFullError() | ValueError():
                 why = str(error)
             case OSError():
                 why = f"what the workers share cannot be made: {error}; make room in {SHM_DIR}, see ulimit -n"
             case _:
                 raise
-        raise StartError(why) from error
+        raise StartError(why, status) from error
 
 
 def check_shared_memory() -> None:

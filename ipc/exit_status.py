@@ -5,6 +5,8 @@ EXIT_UNCLEAN_STOP = 71
 EXIT_WORKER_KEEPS_DYING = 70
 EXIT_RESTART_STORE = 72
 EXIT_USAGE = 64
+EXIT_STORE_REFUSED = 65
+"""It is another's, newer, of other sizes, or damaged in a way that a start does not repair."""
 EXIT_ENGINE_REFUSED = 69
 EXIT_BAD_CONFIG = 78
 EXIT_NOT_RESTARTABLE = (EXIT_USAGE, EXIT_ENGINE_REFUSED, EXIT_BAD_CONFIG)  # starting again cannot help

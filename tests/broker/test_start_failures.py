@@ -19,7 +19,7 @@ from ringmq.broker import plane_setup, server
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.server import ServeOptions, StartError, serve
 from ringmq.cli.main import main
-from ringmq.ipc.exit_status import EXIT_BAD_CONFIG, EXIT_CLEAN, EXIT_UNCLEAN_STOP
+from ringmq.ipc.exit_status import EXIT_BAD_CONFIG, EXIT_CLEAN, EXIT_STORE_REFUSED, EXIT_UNCLEAN_STOP
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
@@ -36,12 +36,12 @@ SMALL = {
 }
 
 
-def refused(store: Path, settings: dict[str, str] | None = None) -> str:
+def refused(store: Path, settings: dict[str, str] | None = None, status: int = 1) -> str:
     """Start a broker that cannot start; the message. No shared memory may be left."""
     config = changed(BrokerConfig(), {**SMALL, "storePathRootDir": str(store), **(settings or {})})
     with pytest.raises(StartError) as caught:
         serve(ServeOptions(config))
-    assert caught.value.status == 1
+    assert caught.value.status == status
     if store.is_dir():
         assert not list(SHM_DIR.glob(f"{plane_name(store)}-*"))
     return str(caught.value)
@@ -82,7 +82,7 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
 def test_files_of_another_size(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(5000))
-    said = refused(tmp_path)
+    said = refused(tmp_path, status=EXIT_STORE_REFUSED)
     assert f"{0:020d}" in said and "file sizes" in said
 
 
@@ -105,8 +105,30 @@ def test_while_a_store_recovers_the_page_of_its_last_broker_does_not_count(
 def test_a_broken_config_file(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "topics.json").write_text("{ broken")
-    said = refused(tmp_path)
+    said = refused(tmp_path, status=EXIT_STORE_REFUSED)
     assert "topics.json" in said and "repair" in said
+
+
+@pytest.mark.parametrize("more", [[], ["--accept-unserved"]])
+def test_what_waits_for_a_stock_broker_is_accepted_by_an_option(
+    tmp_path: Path, more: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "consumequeue" / "%LMQ%a" / "0").mkdir(parents=True)
+
+    def open_store(*_: object, **__: object) -> None:
+        raise StartError("far enough")
+
+    monkeypatch.setattr(server, "recover_store", open_store)
+    settings = [word for item in SMALL.items() for word in ("--set", "=".join(item))]
+    result = CliRunner().invoke(main, ["broker", "--store", str(tmp_path), *settings, *more])
+    if more:
+        assert (result.exit_code, result.output.splitlines()[-1]) == (1, "Error: far enough")
+    else:
+        assert result.exit_code == EXIT_STORE_REFUSED
+        assert "1 light message queues" in result.output and "--accept-unserved" in result.output
+        units = [Path(__file__).parents[2] / "systemd" / f"ringmq-{kind}@.service" for kind in ("broker", "slave")]
+        for unit in units:  # else the log of a killed stock broker would be read ten times, or for ever
+            assert re.search(rf"^RestartPreventExitStatus=.*\b{EXIT_STORE_REFUSED}\b", unit.read_text(), re.MULTILINE)
 
 
 def test_no_room_for_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
