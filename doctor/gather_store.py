@@ -39,13 +39,19 @@ def gather_store(config: StoreConfig) -> StoreFacts:
             facts,
             is_locked=store_is_locked(root),
             failed_cause=markers.failed_cause(root),
-            foreign_files=sum(entry.stat().st_uid != os.geteuid() for entry in os.scandir(root)),
+            foreign_files=_foreign_files(root),
             salvage_files=len(salvage_files(root)),
             format_number=read_format(root),
         )
         return _with_log(facts, config)
     except (StoreLoadError, StoreFormatError, ConfigFileError, OSError) as error:
         return dataclasses.replace(facts, error=str(error))
+
+
+def _foreign_files(root: Path) -> int:
+    """Entries that are not this user's; asked by root, those that are not the folder's owner's, as a service's."""
+    owner = os.geteuid() or root.stat().st_uid
+    return sum(entry.stat(follow_symlinks=False).st_uid != owner for entry in os.scandir(root))
 
 
 def _entries(folder: Path) -> int:

@@ -112,6 +112,16 @@ def test_an_empty_and_an_absent_folder_are_no_error(tmp_path: Path) -> None:
     assert not gather_store(StoreConfig(root=tmp_path / "absent")).exists
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+def test_root_looks_at_a_services_store_with_the_services_eyes(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "commitlog", tmp_path / "config"):
+        path.mkdir(exist_ok=True)
+        os.chown(path, 4711, 4711)
+    assert gather_store(StoreConfig(root=tmp_path)).foreign_files == 0
+    (tmp_path / "lock").touch()
+    assert gather_store(StoreConfig(root=tmp_path)).foreign_files == 1, "the service could not take its lock"
+
+
 def test_an_owner_is_seen(tmp_path: Path) -> None:
     lock = StoreLock(tmp_path)
     assert gather_store(StoreConfig(root=tmp_path)).is_locked
