@@ -287,7 +287,8 @@ class ControlLoop:
         servers = self._registration.servers.items()
         states = tuple(NameServerState(address, server.registered, server.failures) for address, server in servers)
         permission = self.broker.config.broker_permission
-        return ControlReport(permission, states, self._census.clients, self._census.left_out)
+        sends_from_ms = self.broker.config.start_accept_send_request_time_stamp
+        return ControlReport(permission, states, self._census.clients, self._census.left_out, sends_from_ms)
 
     def _drain_offsets(self, now_ms: int) -> None:
         self._guard("consumer offsets", lambda: self.broker.offsets.drain(now_ms))

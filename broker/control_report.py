@@ -58,6 +58,8 @@ class ControlReport:
     clients: tuple[ClientKind, ...] = ()
     left_out: int = 0
     """Kinds of clients beyond CLIENT_KINDS_MAX."""
+    sends_from_ms: int = 0
+    """startAcceptSendRequestTimeStamp, which may change while the broker runs."""
 
     def to_json(self) -> bytes:
         """For the file."""
@@ -69,7 +71,7 @@ class ControlReport:
         value = json.loads(data)
         servers = tuple(NameServerState(**entry) for entry in value["name_servers"])
         clients = tuple(ClientKind(**entry) for entry in value["clients"])
-        return cls(value["permission"], servers, clients, value["left_out"])
+        return cls(value["permission"], servers, clients, value["left_out"], value["sends_from_ms"])
 
 
 def read_report(plane_name: str) -> ControlReport | None:

@@ -7,6 +7,7 @@ leaves its state word as it was.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,6 +130,9 @@ def _why_no_writes(plane: Plane, config: BrokerConfig, report: ControlReport | N
     permission = config.broker_permission if report is None else report.permission
     if not permission & Perm.WRITE and config.broker_role != "SLAVE":
         yield f"writes are refused: brokerPermission = {permission}"
+    sends_from_ms = config.start_accept_send_request_time_stamp if report is None else report.sends_from_ms
+    if sends_from_ms > time.time_ns() // 1_000_000 and config.broker_role != "SLAVE":
+        yield f"writes are refused before {sends_from_ms} ms (startAcceptSendRequestTimeStamp)"
     if not permission & Perm.READ:
         yield f"reads are refused: brokerPermission = {permission}"
     if waits_for_replicas(config) and marks.replication_state:

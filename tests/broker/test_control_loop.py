@@ -13,6 +13,7 @@ import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.control import ControlLoop
+from ringmq.broker.control_report import read_report
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.slow_requests import UNTOLD_COUNTER
@@ -141,6 +142,14 @@ def test_a_slow_request_gets_a_line_unless_a_reader_runs_it_again(rig: Rig, caps
     rig.put(RemotingCommand.request(9999), age_ms=5000)
     rig.loop.turn(now() + 2000)
     assert "slow request" not in capsys.readouterr().err
+
+
+def test_what_a_change_means_for_health_is_reported(rig: Rig) -> None:
+    later = {"startAcceptSendRequestTimeStamp": str(1 << 60), "brokerPermission": "4"}
+    rig.loop.broker.apply_config(changed(rig.loop.broker.config, later))
+    rig.loop.turn(now())
+    report = read_report(rig.plane.name)
+    assert report is not None and (report.sends_from_ms, report.permission) == (1 << 60, 4)
 
 
 def test_a_send_without_its_body_makes_the_topic_and_runs_again(rig: Rig) -> None:

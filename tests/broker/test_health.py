@@ -102,6 +102,17 @@ def test_a_permission_that_was_taken_away_shows(plane: Plane) -> None:
     assert not found.writable and "brokerPermission = 4" in found.reasons[0]
 
 
+def test_a_broker_that_takes_sends_later_says_so(plane: Plane) -> None:
+    later = changed(BrokerConfig(), {"startAcceptSendRequestTimeStamp": str(1 << 60)})
+    found = readiness(plane, later)
+    assert not found.ready and not found.writable and "startAcceptSendRequestTimeStamp" in found.reasons[0]
+    writer = ReportWriter(plane.name)
+    writer.publish(ControlReport(sends_from_ms=1), 0)
+    assert readiness(plane, later).ready, "changed since the start"
+    writer.publish(ControlReport(sends_from_ms=1 << 60), 1000)
+    assert not readiness(plane, BrokerConfig()).writable
+
+
 def test_replication_degraded_is_told_and_lost_is_a_reason(plane: Plane) -> None:
     config = changed(BrokerConfig(), {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "totalReplicas": "2"})
     found = readiness(plane, config)

@@ -148,6 +148,7 @@ def test_the_panels_are_drawn(prometheus: str, tmp_path: Path) -> None:
 
 
 def test_each_alert_fires_and_stays_quiet_as_its_cases_say() -> None:
+    promtool("check", "config", str(MONITORING / "prometheus.yml"))
     promtool("check", "rules", str(MONITORING / "alerts.yml"))
     promtool("test", "rules", str(MONITORING / "alerts_test.yml"))
     cases = (MONITORING / "alerts_test.yml").read_text()
