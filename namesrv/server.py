@@ -73,6 +73,11 @@ class NamesrvServer:
         return len(self._connections)
 
     @property
+    def is_full(self) -> bool:
+        """No connection more is taken."""
+        return len(self._connections) >= self.config.max_connections
+
+    @property
     def listeners(self) -> Sequence[ListeningSocket]:
         """The listening sockets, which are the loop's own."""
         return () if self._server is None else self._server.sockets
@@ -108,7 +113,7 @@ class NamesrvServer:
 
     def add(self, connection: _Connection) -> bool:
         """Whether there is room for one more connection."""
-        if len(self._connections) >= self.config.max_connections:
+        if self.is_full:
             return False
         self._connections[connection.number] = connection
         return True
@@ -246,7 +251,8 @@ async def run(config: NamesrvConfig) -> None:
     port = await start_listening(server, kept)
     kept.keep(server.listeners)
     print(f"ringmq namesrv ready on {config.bind_address}:{port}", flush=True)
-    reporter = asyncio.create_task(report(manager, server.handlers.registry, config.bind_address, port))
+    registry, address = server.handlers.registry, config.bind_address
+    reporter = asyncio.create_task(report(manager, registry, address, port, lambda: server.is_full))
     await stop.wait()
     reporter.cancel()
     manager.stopping("stopping")

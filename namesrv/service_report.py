@@ -1,13 +1,14 @@
 """What the service manager is told about a name server: it answers a route request of its own, now and again.
 
 The first answer makes it ready, each later one feeds the watchdog: a loop that hangs, or a listener that nobody accepts
-from, is seen.
+from, is seen. One that has as many connections as it may have lives, too: a restart would only make all of them anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from ringmq.ipc.notify import ServiceManager
 from ringmq.namesrv.core import RouteRegistry
@@ -24,7 +25,9 @@ ASK_TIMEOUT_S = 3.0
 SIGNS_PER_LIMIT = 4
 
 
-async def report(manager: ServiceManager, registry: RouteRegistry, host: str, port: int) -> None:
+async def report(
+    manager: ServiceManager, registry: RouteRegistry, host: str, port: int, is_full: Callable[[], bool]
+) -> None:
     """Until cancelled; nothing where there is no manager. `host` and `port`: where the server listens."""
     if not manager.is_there:
         return
@@ -34,6 +37,11 @@ async def report(manager: ServiceManager, registry: RouteRegistry, host: str, po
         try:
             await asyncio.wait_for(ask_for_a_route(host_from_here(host), port), ASK_TIMEOUT_S)
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            if is_ready and is_full():
+                manager.alive()
+                manager.status(f"{status_text(registry, f'{host}:{port}')}; no room for more connections")
+                await asyncio.sleep(pause_s)
+                continue
             why = str(error) or type(error).__name__  # an exception without words is true all the same
             log.warning("a route request to itself was not answered: %s", why)
             manager.status(f"it does not answer on {host}:{port}: {why}")

@@ -43,7 +43,7 @@ async def test_it_is_ready_when_it_answers_and_alive_while_it_does(
     silent = await asyncio.start_server(hold, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
     reporting = asyncio.create_task(
-        service_report.report(ServiceManager(manager.environment), RouteRegistry(), "0.0.0.0", port)
+        service_report.report(ServiceManager(manager.environment), RouteRegistry(), "0.0.0.0", port, lambda: False)
     )
     said = await heard(manager, "STATUS")
     assert said == {"STATUS": f"it does not answer on 0.0.0.0:{port}: TimeoutError"}, "it listens, which is not enough"
@@ -64,4 +64,30 @@ async def test_it_is_ready_when_it_answers_and_alive_while_it_does(
     reporting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await reporting
+    manager.close()
+
+
+async def test_a_full_name_server_lives(tmp_path: Path) -> None:
+    manager = FakeServiceManager(tmp_path, WATCHDOG_MS)
+    server = NamesrvServer(NamesrvConfig(listen_port=0, max_connections=1))
+    port = await server.start()
+    reporting = asyncio.create_task(
+        service_report.report(
+            ServiceManager(manager.environment), server.handlers.registry, "127.0.0.1", port, lambda: server.is_full
+        )
+    )
+    await heard(manager, "READY")
+    while not server.is_full:  # the report's own connection may have been there a moment longer
+        _, client = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(0.02)  # poll
+    async with asyncio.timeout(DEADLINE_S):
+        while "no room for more connections" not in (await heard(manager, "STATUS"))["STATUS"]:
+            pass
+    for _ in range(3):
+        await heard(manager, "WATCHDOG")
+    client.close()
+    reporting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await reporting
+    await server.close()
     manager.close()
