@@ -49,3 +49,11 @@ def test_little_is_left_open_and_each_line_of_it_is_explained(staged: Path, kind
     for name in left_open:
         assert name in relaxed, f"hardening.conf does not say why {name} is left open"
         assert name in page, f"docs/service.md does not say why {name} is left open"
+
+
+def test_a_slave_runs_as_a_broker_does() -> None:
+    units = [(ROOT / f"systemd/ringmq-{kind}@.service").read_text() for kind in ("broker", "slave")]
+    one, other = (unit.partition("[Service]")[2].replace("slave", "broker") for unit in units)
+    assert one == other
+    for line in ("Type=notify", "FileDescriptorStoreMax=64", "LimitMEMLOCK=infinity", "LimitNOFILE=1048576"):
+        assert f"\n{line}\n" in one
