@@ -17,6 +17,7 @@ from ringmq.broker.self_probe import ProbeOutcome, SelfProbe
 from ringmq.ipc.notify import ServiceManager
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING
+from ringmq.native import lib
 
 LOOK_EVERY_MS = 1000
 SIGNS_PER_LIMIT = 4
@@ -99,6 +100,7 @@ class ServiceReport:
             self._manager.getting_on()
 
     def _get_ready(self, now_ms: int, *, serving: bool) -> None:
+        assert self._plane is not None
         if not serving:
             return
         if self._serving_ms is None:
@@ -113,6 +115,8 @@ class ServiceReport:
         if outcome is None:
             return
         self._probe = None
+        if not outcome.is_served and is_full(self._plane):
+            outcome = ProbeOutcome(True, "it has no room for more connections")
         if outcome.is_served:
             self._ready = True
             self._manager.ready(self._status())
@@ -151,6 +155,13 @@ class ServiceReport:
         if is_sign_due(ages, now_ms - self._sign_ms, limit_ms):
             self._sign_ms = now_ms
             self._manager.alive()
+
+
+def is_full(plane: Plane) -> bool:
+    """A reader has all the connections that it may have: clients were quicker than the broker's question to itself."""
+    limit = int(plane.header.settings.connections_max)
+    readers = range(int(plane.header.settings.readers))
+    return any(int(plane.role(lib.RMQ_ROLE_READ + i).counters[lib.RMQ_READ_CONNECTIONS]) >= limit for i in readers)
 
 
 def is_sign_due(ages_ms: Mapping[str, int], since_sign_ms: int, limit_ms: int) -> bool:

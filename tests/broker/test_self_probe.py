@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker import self_probe
+from ringmq.broker import self_probe, service_report
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.control_report import ControlReport, NameServerState, ReportWriter
-from ringmq.broker.self_probe import TOPIC, probe
+from ringmq.broker.self_probe import TOPIC, ProbeOutcome, probe
 from ringmq.broker.service_report import NAME_SERVERS_WAIT_MS, ServiceReport
 from ringmq.ha.broker_line import BrokerLine
 from ringmq.ipc.notify import ServiceManager
+from ringmq.ipc.plane import Plane
+from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from tests.broker.exporter_kit import kit
@@ -77,8 +79,8 @@ def test_an_error_without_words_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 class Started:
     """A broker's report from the moment when all of its workers serve."""
 
-    def __init__(self, report: ServiceReport, manager: FakeServiceManager, writer: ReportWriter) -> None:
-        self.manager, self.writer = manager, writer
+    def __init__(self, report: ServiceReport, manager: FakeServiceManager, plane: Plane) -> None:
+        self.manager, self.plane, self.writer = manager, plane, ReportWriter(plane.name)
         self._report = report
 
     def is_ready(self, now_ms: int) -> bool:
@@ -105,7 +107,7 @@ def started(tmp_path: Path, open_gate: threading.Event) -> Iterator[Started]:
             ServiceManager(manager.environment), config, broker.address, "broker a", lambda text: None
         )
         report.watch(made.plane)
-        yield Started(report, manager, ReportWriter(made.plane.name))
+        yield Started(report, manager, made.plane)
     manager.close()
 
 
@@ -127,3 +129,21 @@ def test_ready_waits_for_the_answer_and_not_for_ever_for_name_servers(
         threading.Event().wait(0.01)  # span
     open_gate.set()
     wait_until(lambda: started.is_ready(NAME_SERVERS_WAIT_MS + 100), "it has answered itself")
+
+
+def test_a_broker_full_of_clients_is_ready(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come back over the kept sockets before it has asked itself; ended for that, it would never be ready."""
+    monkeypatch.setattr(service_report, "SelfProbe", Refused)
+    started.plane.header.settings.connections_max = 16
+    reader = started.plane.role(lib.RMQ_ROLE_READ)
+    reader.counters[lib.RMQ_READ_CONNECTIONS] = 15
+    assert not any(started.is_ready(NAME_SERVERS_WAIT_MS * number) for number in range(4))
+    reader.counters[lib.RMQ_READ_CONNECTIONS] = 16
+    assert any(started.is_ready(NAME_SERVERS_WAIT_MS * number) for number in range(4, 8))
+
+
+class Refused:
+    """A question that nobody takes."""
+
+    def __init__(self, *_: object, may_send: bool) -> None:
+        self.outcome = ProbeOutcome(False, "closed")
