@@ -96,3 +96,23 @@ def test_a_bundle_of_a_running_broker_has_its_words_and_workers(broker: RunningB
     )
     assert again.exit_code == 1
     assert str(target) in again.output
+
+
+@pytest.mark.parametrize("journalctl", ['#!/bin/sh\necho "$@"\necho accessKey=AK\n', None])
+def test_a_bundle_has_the_journal_of_a_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journalctl: str | None
+) -> None:
+    if journalctl is not None:
+        (tmp_path / "journalctl").write_text(journalctl)
+        (tmp_path / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    target = tmp_path / "b.tar.gz"
+    words = ["--no-disk-trial", "--store", str(tmp_path / "store"), "--set", "listenPort=0"]
+    done = CliRunner().invoke(main, ["debug", "bundle", *words, "--unit", "ringmq-broker@x", "--to", str(target)])
+    assert done.exit_code == 0, done.output
+    with tarfile.open(target) as archive:
+        text = archive.extractfile("b/log/journal.txt").read().decode()  # type: ignore[union-attr]
+    if journalctl is None:
+        assert "No such file" in text, "it says why there is none"
+    else:
+        assert text.splitlines() == ["--no-pager -u ringmq-broker@x -n 5000", "accessKey=(hidden)"]
