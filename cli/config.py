@@ -103,15 +103,20 @@ def show(config_file: Path | None, assignments: tuple[str, ...], changed: bool, 
 @click.option("-c", "--config", "config_file", type=_FILE, help="broker.conf.")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="As for `ringmq broker`; repeatable.")
 @click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Store of the running broker.")
+@_server_option
 @output_option
-def reload(config_file: Path | None, assignments: tuple[str, ...], store: Path | None, output: str) -> None:
-    """Hand a changed configuration to the broker that runs on this machine, and say what became of each key.
+def reload(
+    config_file: Path | None, assignments: tuple[str, ...], store: Path | None, server: str, output: str
+) -> None:
+    """Hand a changed configuration to the server that runs on this machine, and say what became of each key.
 
-    Give the options that the broker was started with. Exit status 0: all of it is in force; 3: some keys need a
+    Give the options that the server was started with. Exit status 0: all of it is in force; 3: some keys need a
     restart, the others are in force; 1: nothing was changed.
     """
-    from ringmq.cli.config_reload import reload_broker
+    from ringmq.cli.config_reload import reload_broker, reload_namesrv
 
+    if server == "namesrv":
+        sys.exit(reload_namesrv(config_file, assignments, output))
     sys.exit(reload_broker(config_file, assignments, store, output))
 
 

@@ -1,4 +1,7 @@
-"""`ringmq config reload`: the running broker is found by its store, asked what it uses, and told what it can change."""
+"""`ringmq config reload`: the running server is asked what it uses, and told what it can change.
+
+A broker is found by its store, a name server by the address that its configuration says.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import asyncio
 import dataclasses
 import os
 import resource
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +21,21 @@ from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.errors import RingmqError
 from ringmq.remoting.address import address_text, host_from_here
 from ringmq.remoting.codes import RequestCode
-from ringmq.remoting.properties_text import format_properties, parse_properties
+from ringmq.remoting.properties_text import BadProperties, format_properties, parse_assignments, parse_properties
 
 TIMEOUT_MS = 10_000
 NEEDS_RESTART_STATUS = 3
+BROKER_CODES = RequestCode.GET_BROKER_CONFIG, RequestCode.UPDATE_BROKER_CONFIG
+NAMESRV_CODES = RequestCode.GET_NAMESRV_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG
+Compare = Callable[[Mapping[str, str]], list[Any]]
+"""What the server uses, by name -> the keys that differ."""
 LIVE, RESTART = "changed live", "needs a restart"
 
 
 def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store: Path | None, output: str) -> int:
     """Compare, change, report; the exit status. ClickException when nothing was changed."""
     from ringmq.broker.config.broker_config import ConfigError
+    from ringmq.broker.config.reload import differences
     from ringmq.broker.config.sources import default_store, read_config
     from ringmq.broker.open_files import fit_connections
 
@@ -39,11 +48,45 @@ def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store:
     root = store or Path(wanted.store_path_root_dir or default_store(os.environ))
     address = _address_of(root)
     wanted, _ = fit_connections(wanted, _open_files_max(root))  # as the broker did at its start
+    return _reload("broker", address, lambda running: differences(wanted, running), BROKER_CODES, output)
+
+
+def reload_namesrv(config_file: Path | None, assignments: tuple[str, ...], output: str) -> int:
+    """The same for a name server."""
+    from ringmq.namesrv.config import ConfigError, NamesrvConfig
+
     try:
-        found = asyncio.run(_hand_over(address, wanted))
+        wanted = NamesrvConfig.from_file(config_file) if config_file is not None else NamesrvConfig()
+        wanted.update(parse_assignments(assignments))
+    except (ConfigError, BadProperties) as error:
+        raise click.ClickException(f"{error}; nothing was changed") from error
+    address = address_text(host_from_here(wanted.bind_address), wanted.listen_port)
+    return _reload("name server", address, lambda running: _namesrv_differences(wanted, running), NAMESRV_CODES, output)
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """As of a broker: one key whose value in the configuration is not the server's."""
+
+    name: str
+    running: str
+    wanted: str
+    live: bool
+
+
+def _namesrv_differences(wanted: Any, running: Mapping[str, str]) -> list[_Difference]:
+    from ringmq.namesrv.config import BLACK_LIST
+
+    pairs = ((name, running.get(name, value), value) for name, value in wanted.to_properties().items())
+    return [_Difference(name, old, new, name not in BLACK_LIST) for name, old, new in pairs if old != new]
+
+
+def _reload(kind: str, address: str, compare: Compare, codes: tuple[RequestCode, RequestCode], output: str) -> int:
+    try:
+        found = asyncio.run(_hand_over(address, compare, *codes))
     except (RingmqError, OSError) as error:
-        raise click.ClickException(f"the broker on {address} did not take the changes: {error}") from error
-    _print(found, output)
+        raise click.ClickException(f"the {kind} on {address} did not take the changes: {error}") from error
+    _print(found, output, kind)
     return 0 if all(change.live for change in found) else NEEDS_RESTART_STATUS
 
 
@@ -71,24 +114,22 @@ def _open_files_max(root: Path) -> int:
         return resource.RLIM_INFINITY
 
 
-async def _hand_over(address: str, wanted: Any) -> list[Any]:
-    from ringmq.broker.config.reload import differences
-
+async def _hand_over(address: str, compare: Compare, ask_code: RequestCode, change_code: RequestCode) -> list[Any]:
     client = RemotingClient()
     try:
-        answer = await client.call(address, RequestCode.GET_BROKER_CONFIG, {}, timeout_ms=TIMEOUT_MS)
+        answer = await client.call(address, ask_code, {}, timeout_ms=TIMEOUT_MS)
         running = {line.name: line.value for line in parse_properties(answer.body.decode())}
-        found = differences(wanted, running)
+        found = compare(running)
         live: Mapping[str, str] = {change.name: change.wanted for change in found if change.live}
         if live:
             body = format_properties(live).encode()
-            await client.call(address, RequestCode.UPDATE_BROKER_CONFIG, {}, body, timeout_ms=TIMEOUT_MS)
+            await client.call(address, change_code, {}, body, timeout_ms=TIMEOUT_MS)
         return found
     finally:
         await client.close()
 
 
-def _print(found: list[Any], output: str) -> None:
+def _print(found: list[Any], output: str, kind: str) -> None:
     rows = [{**dataclasses.asdict(change), "outcome": LIVE if change.live else RESTART} for change in found]
     if output == "json":
         print_rows(output, rows, [])
@@ -99,5 +140,5 @@ def _print(found: list[Any], output: str) -> None:
     click.echo(
         f"{len(found) - restart} keys changed live, {restart} need a restart"
         if found
-        else "the broker runs with this configuration: nothing to change"
+        else f"the {kind} runs with this configuration: nothing to change"
     )

@@ -1,0 +1,49 @@
+"""`ringmq config reload --server namesrv` beside a running name server."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ringmq.cli.main import main
+from ringmq.loadtest.stock import free_port
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Iterator[Path]:
+    """The configuration of a name server that runs with it."""
+    path = tmp_path / "namesrv.conf"
+    path.write_text(f"listenPort={free_port()}\n")
+    command = [sys.executable, "-m", "ringmq.namesrv.server", "-c", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "ready" in process.stdout.readline()
+        yield path
+        process.send_signal(signal.SIGTERM)
+
+
+def reload(conf: Path, *more: str) -> Result:
+    return CliRunner().invoke(main, ["config", "reload", "--server", "namesrv", "-c", str(conf), *more])
+
+
+def test_each_key_is_reported(conf: Path) -> None:
+    with conf.open("a") as file:
+        file.write("orderMessageEnable=true\nringmqMaxConnections=77\n")
+    done = reload(conf, "--set", "kvConfigPath=/x")
+    assert done.exit_code == 3, done.output
+    assert "orderMessageEnable: false -> true: changed live" in done.output
+    assert "ringmqMaxConnections: 20000 -> 77: changed live" in done.output
+    assert "kvConfigPath: (empty) -> /x: needs a restart" in done.output
+    done = reload(conf)
+    assert (done.exit_code, "the name server runs with this configuration" in done.output) == (0, True), done.output
+
+
+def test_a_wrong_file_and_a_server_that_is_not_there_change_nothing(conf: Path) -> None:
+    done = reload(conf, "--set", "orderMessageEnabled=true")
+    assert done.exit_code == 1 and "orderMessageEnable?; nothing was changed" in done.output
+    done = reload(conf, "--set", "listenPort=1")
+    assert done.exit_code == 1 and "the name server on 127.0.0.1:1 did not take the changes" in done.output
