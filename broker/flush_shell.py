@@ -42,8 +42,10 @@ class FlushShell:
         self._checkpoint_due_ms = 0
         self._marker_written = False
         self._held: Path | None = None  # said once for each file
+        self._not_made: tuple[int, int] | None = None
+        self._unwritten = ""
         self._work = threading.Event()
-        self._closing = False
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._house_keeping, name="segments", daemon=True)
         self._thread.start()
 
@@ -61,7 +63,7 @@ class FlushShell:
 
     def close(self) -> None:
         """End the helper thread and leave a last checkpoint."""
-        self._closing = True
+        self._closing.set()
         self._work.set()
         self._thread.join(timeout=5)
         self._write_checkpoint(self._state())
@@ -96,8 +98,11 @@ class FlushShell:
         if new != old:
             try:
                 write_checkpoint(self._root, new)
+                self._unwritten = ""
             except OSError as error:
-                print(f"ringmq: the checkpoint cannot be written: {error}", file=sys.stderr, flush=True)
+                if str(error) != self._unwritten:  # it is tried again every second
+                    print(f"ringmq: the checkpoint cannot be written: {error}", file=sys.stderr, flush=True)
+                self._unwritten = str(error)
 
     def _confirmed(self) -> int:
         """What replicas have confirmed, for readers of a store without owner; 0 where nobody asks for replicas."""
@@ -120,17 +125,17 @@ class FlushShell:
 
     def _keep_house(self) -> None:
         clean_due = time.monotonic() + self._clean_every_s
-        while not self._closing:
+        while not self._closing.is_set():
             self._work.wait(timeout=min(self._clean_every_s, 1.0))
             self._work.clear()
-            if self._closing:
+            if self._closing.is_set():
                 return
             made = self._make_next_segment()
             if time.monotonic() >= clean_due:
                 clean_due = time.monotonic() + self._clean_every_s
                 self._clean()
             if not made:
-                self._work.wait(timeout=SEGMENT_RETRY_MS / 1000)
+                self._closing.wait(timeout=SEGMENT_RETRY_MS / 1000)  # the main thread goes on asking for the file
 
     def _make_next_segment(self) -> bool:
         """True unless a file is missing and cannot be made now."""
@@ -144,11 +149,13 @@ class FlushShell:
         if code == 0:
             if state.store_fault in (lib.RMQ_FAULT_CREATE_FILE, lib.RMQ_FAULT_DISK_FULL):
                 lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_NONE, 0)
+            self._not_made = None
             self._plane.wake(lib.RMQ_ROLE_WRITE)
             return True
         full = -code in (errno.ENOSPC, errno.EDQUOT)
         kind = lib.RMQ_FAULT_DISK_FULL if full else lib.RMQ_FAULT_CREATE_FILE
-        if state.store_fault != kind:
+        if self._not_made != (state.next_segment, code):  # once for each file
+            self._not_made = (state.next_segment, code)
             path = self._directory / f"{state.next_segment:020d}"
             print(f"ringmq: {path} cannot be made: {os.strerror(-code)}", file=sys.stderr, flush=True)
         # Writes go on in the current file; only when it is full too is there nothing left to do but refuse.

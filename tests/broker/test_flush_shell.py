@@ -3,12 +3,15 @@
 import errno
 import subprocess
 import sys
+import threading
+import time
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from ringmq.broker import flush_shell
 from ringmq.broker.flush_shell import FlushShell
 from ringmq.broker.server import finish
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_UNCLEAN_STOP
@@ -16,6 +19,7 @@ from ringmq.ipc.plane import Capacity, Plane
 from ringmq.native import lib
 from ringmq.store import markers
 from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from ringmq.store.config import StoreConfig
 from tests.native.plane_kit import Kit
 
 
@@ -31,6 +35,65 @@ def test_a_fault_is_taken_back_when_a_dead_predecessor_has_made_the_file(tmp_pat
         assert lib.rmq_flusher_set_fault(flush.handle, lib.RMQ_FAULT_FSYNC, 5) == 0
         assert shell._make_next_segment()
         assert kit.marks.store_fault == lib.RMQ_FAULT_FSYNC
+
+
+def test_a_file_that_cannot_be_made_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kit = Kit(tmp_path / "store")
+    with kit.flusher() as flush:
+        shell = FlushShell.__new__(FlushShell)
+        shell._flusher, shell._root, shell._not_made = flush.handle, kit.root, None
+        shell._store_config = StoreConfig(root=kit.root, commit_log_file_bytes=65536)
+        shell._plane = SimpleNamespace(watermarks=kit.marks, wake=lambda role: None)  # type: ignore[assignment]
+        folder = tmp_path / "away"
+        shell._directory = folder
+        for _ in range(5):
+            assert not shell._make_next_segment()
+        assert capsys.readouterr().err == f"ringmq: {folder}/{65536:020d} cannot be made: No such file or directory\n"
+        folder.mkdir()
+        assert shell._make_next_segment() and shell._not_made is None
+
+
+def test_it_is_tried_again_after_a_while_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flush_shell, "SEGMENT_RETRY_MS", 200)
+    shell = FlushShell.__new__(FlushShell)
+    shell._clean_every_s, shell._closing, shell._work = 60.0, threading.Event(), threading.Event()
+    tries: list[float] = []
+
+    def try_and_fail() -> bool:
+        tries.append(time.monotonic())
+        return False
+
+    shell._make_next_segment = try_and_fail  # type: ignore[method-assign]
+    thread = threading.Thread(target=shell._house_keeping)
+    thread.start()
+    while len(tries) < 4:
+        shell._work.set()
+        time.sleep(0.001)  # poll
+    shell._closing.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert tries[3] - tries[0] >= 0.6, "the file is asked for all the time"
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = Kit(tmp_path / "store")
+    shell = FlushShell.__new__(FlushShell)
+    shell._root, shell._unwritten = kit.root, ""
+    shell._plane = SimpleNamespace(watermarks=kit.marks, role=lambda role: kit.header.roles[role])  # type: ignore[assignment]
+    state = SimpleNamespace(store_fault=lib.RMQ_FAULT_NONE, flushed_store_time_ms=70_000)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(flush_shell, "write_checkpoint", full)
+        for _ in range(3):
+            shell._write_checkpoint(state)
+    assert capsys.readouterr().err.count("the checkpoint cannot be written") == 1
+    shell._write_checkpoint(state)
+    assert read_checkpoint(kit.root).physic_time_ms == 70_000 and shell._unwritten == ""
 
 
 @pytest.mark.parametrize("fault", [lib.RMQ_FAULT_NONE, lib.RMQ_FAULT_QUEUE_SYNC])
@@ -68,7 +131,7 @@ def test_house_keeping_that_fails_ends_the_worker() -> None:
         def clean():
             raise ValueError("a surprise")
         shell = FlushShell.__new__(FlushShell)
-        shell._clean_every_s, shell._closing, shell._work = 0.0, False, threading.Event()
+        shell._clean_every_s, shell._closing, shell._work = 0.0, threading.Event(), threading.Event()
         shell._make_next_segment, shell._clean = lambda: True, clean
         thread = threading.Thread(target=shell._house_keeping)
         thread.start()
