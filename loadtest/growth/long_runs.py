@@ -36,10 +36,7 @@ BACKLOG_QUEUES = 16
 SOAK_INTERVALS = 60
 SOAK_DISK_BYTES = 20 << 30  # that the log may take before its oldest files go: a minute or two of a fast broker
 SOAK_IDLE_MS = 10_000  # at most
-SOAK_QUEUES, SOAK_DEPTH = (
-    32,
-    256,
-)  # a pull takes 32 messages of a queue: fewer queues, and the reader waits instead of reading
+SOAK_QUEUES, SOAK_DEPTH = 32, 256  # a pull under way brings 32 messages of a queue: with few of them a reader waits
 BEST_S = 20.0  # long enough for the disk to have a say
 DISK_RATIO_MAX = 84  # above 85 % files go by force
 
