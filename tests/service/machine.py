@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 INSTALLED = ROOT / "build" / "service-root"
 """What `systemd/install` makes, kept between runs."""
 BOOT_TIMEOUT_S = 60.0
+DISK = "/mnt/ringmq-disk"
 WITH_CGROUPS = 'mountpoint -q /sys/fs/cgroup || mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec "$@"'
 """A container's /sys may come without them."""
 
@@ -71,6 +72,8 @@ class Machine:
         self._nspawn: subprocess.Popen[bytes] | None = None
         self._leader = 0
         self.root = folder / "root"
+        self.disk = folder.with_name(f"{folder.name}-disk")
+        """Seen inside as DISK: what lies there is on the machine's disk, all else in memory."""
 
     def __enter__(self) -> Machine:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3g", "ringmq-test", self._folder], check=True)
@@ -86,7 +89,7 @@ class Machine:
 
     def _mount_and_boot(self) -> None:
         upper, work = self._folder / "upper", self._folder / "work"
-        for folder in (upper, work, self.root):
+        for folder in (upper, work, self.root, self.disk):
             folder.mkdir()
         shutil.copytree(installed(), upper, symlinks=True, dirs_exist_ok=True)  # layers must not lie in each other
         layers = f"lowerdir=/,upperdir={upper},workdir={work}"
@@ -97,7 +100,13 @@ class Machine:
         shutil.rmtree(self.root / "var/log/journal", ignore_errors=True)
         command = ["unshare", "--mount", "sh", "-c", WITH_CGROUPS, "sh"]
         command += ["systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--private-network"]
-        command += ["--machine=ringmq-test", "--console=pipe", f"--directory={self.root}", "systemd.unit=basic.target"]
+        command += [
+            f"--bind={self.disk}:{DISK}",
+            "--machine=ringmq-test",
+            "--console=pipe",
+            f"--directory={self.root}",
+            "systemd.unit=basic.target",
+        ]
         with (self._folder / "console").open("wb") as console:
             self._nspawn = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
@@ -126,6 +135,7 @@ class Machine:
                 self._nspawn.wait(10)
         for mounted in (self.root, self._folder):
             subprocess.run(["umount", "-l", mounted], check=False)
+        shutil.rmtree(self.disk, ignore_errors=True)
 
     # ---- inside ----
 
@@ -155,7 +165,11 @@ class Machine:
 
     def python(self, module: str, *words: str) -> subprocess.Popen[str]:
         """A module of the tests, run outside but in the machine's network."""
-        command = ["nsenter", "-t", str(self._leader), "-n", sys.executable, "-m", module, *words]
+        return self.outside(sys.executable, "-m", module, *words)
+
+    def outside(self, *words: str) -> subprocess.Popen[str]:
+        """A program of the host, run outside but in the machine's network."""
+        command = ["nsenter", "-t", str(self._leader), "-n", *words]
         return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
     def prop(self, unit: str, name: str) -> str:

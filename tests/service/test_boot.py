@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from ringmq.loadtest.tools import arguments_of, build_tools
 from tests.native.test_crash_points import crash_build
-from tests.service.machine import ROOT, Machine, say, why_not_here
+from tests.service.machine import DISK, ROOT, Machine, say, why_not_here
 
 pytestmark = [
     pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "a machine can be booted"),
@@ -21,6 +22,8 @@ pytestmark = [
 ]
 BROKER, NAMESRV, SLAVE = "ringmq-broker@default", "ringmq-namesrv@default", "ringmq-slave@default"
 ADDRESS = "127.0.0.1:10911"
+RECORD_BYTES = 1250  # of a message of 1 KiB in the log, about
+LONG_LOG_GB, WITHOUT_SERVICE_S_MAX = 10.0, 2.0
 FILES = {"MAPPED_FILE_SIZE_COMMIT_LOG": 64 << 20, "MAX_HASH_SLOT_NUM": 10_000, "MAX_INDEX_NUM": 40_000}
 """For every instance: the machine's disk is memory."""
 SMALL_FILES = {
@@ -69,9 +72,9 @@ def wait_status(machine: Machine, unit: str, start: str, *, is_all: bool = False
 class Load:
     """Clients that send, each trying once more after a failure, until `end`."""
 
-    def __init__(self, machine: Machine, folder: Path, clients: int = 8) -> None:
+    def __init__(self, machine: Machine, folder: Path, clients: int = 8, address: str = ADDRESS) -> None:
         self._over = folder / "over"
-        self._process = machine.python("tests.service.restart_load", ADDRESS, str(clients), str(self._over))
+        self._process = machine.python("tests.service.restart_load", address, str(clients), str(self._over))
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "started\n"
 
@@ -155,6 +158,26 @@ def test_restart_under_load_refuses_and_loses_nothing(machine: Machine, tmp_path
     assert result["acknowledged"] > 0
     assert (result["refused"], result["failed"]) == (0, 0)
     assert set(result["bodies"]) <= set(read_back(machine))
+
+
+def test_restart_with_a_long_log(machine: Machine, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    unit, store, port = add_broker(machine, "long", 10511), "/var/lib/ringmq/broker/long", 10511
+    log_gb = float(pytestconfig.getoption("--long-log-gb", default=0.2))
+    set_environment(machine, "broker/long", {"MAPPED_FILE_SIZE_COMMIT_LOG": 1 << 30})
+    machine.run(f"mkdir -p {store}; chown ringmq:ringmq {DISK}; chmod 750 {DISK}; mount --bind {DISK} {store}")
+    machine.run(f"systemctl start {unit}")
+    size = {"size": 1024, "batch": 32, "messages": int(log_gb * 1e9 / RECORD_BYTES), "connections": 8, "depth": 2}
+    words = arguments_of({"port": port, "topic": "Long", "create": True, "check": True, "settle_ms": 60_000, **size})
+    filled = json.loads(machine.outside(str(build_tools().load), "batch", *words).communicate(timeout=600)[0])
+    assert filled["ok"], filled
+    say(f"{filled['acked']} messages of 1 KiB: a log of {filled['acked'] * RECORD_BYTES / 1e9:.1f} GB")
+    load = Load(machine, tmp_path, address=f"127.0.0.1:{port}")
+    machine.run(f"systemctl restart {unit}")
+    result = load.end()
+    machine.run(f"journalctl -u {unit} -o cat -n 20 | grep -E 'recovered|ready'; systemctl stop {unit}; umount {store}")
+    assert (result["refused"], result["failed"]) == (0, 0)
+    if log_gb >= LONG_LOG_GB:
+        assert result["longest_gap_s"] <= WITHOUT_SERVICE_S_MAX
 
 
 def test_a_hung_worker_makes_the_watchdog_bite(machine: Machine) -> None:
