@@ -2,9 +2,14 @@
 
 import functools
 import gc
+import os
 import signal
+import socket
+import sys
 from collections.abc import Iterator
 from typing import Any
+
+SPARK_DAEMON = "pyspark.daemon"
 
 
 @functools.cache
@@ -32,3 +37,26 @@ def given_to_spark(batches: Iterator[Any]) -> Iterator[Any]:
             signal.signal(signal.SIGPIPE, before)
         batch = next(batches, None)
     keep_imports()
+
+
+def end_in_silence() -> None:
+    """Have this process, if Spark's daemon has forked it, end without a word once it waits for work and none comes.
+
+    A session that stops closes the sockets of idle workers before it ends them. Spark's daemon takes that for a task
+    that broke, and prints its stack traces. What breaks within a task is told as ever.
+    """
+    daemon = sys.modules["__main__"]
+    take_task = getattr(daemon, "worker", None)
+    if getattr(getattr(daemon, "__spec__", None), "name", None) != SPARK_DAEMON or take_task is None:
+        return
+
+    def wait_for_task(sock: socket.socket, authenticated: bool) -> Any:
+        try:
+            closed = not sock.recv(1, socket.MSG_PEEK)  # Spark always speaks first
+        except ConnectionResetError:
+            closed = True
+        if closed:
+            os._exit(0)
+        return take_task(sock, authenticated)
+
+    daemon.worker = wait_for_task  # type: ignore[attr-defined]
