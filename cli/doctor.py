@@ -16,7 +16,11 @@ from ringmq.cli.output import output_option
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _shared = (
-    click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Store folder (storePathRootDir)."),
+    click.option(
+        "--store",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Store folder (storePathRootDir), by default ~/ringmq-store.",
+    ),
     click.option("-c", "--config", "config_file", type=_FILE, help="broker.conf."),
     click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="As for `ringmq broker`."),
     click.option("--cpus", default="", metavar="0,1", help="CPUs for the workers; default: those of this process."),

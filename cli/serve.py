@@ -11,7 +11,10 @@ import click
 from ringmq.cli.arguments import pairs
 
 _shared = (
-    click.option("--store", type=click.Path(file_okay=False, path_type=Path), help="Store folder (storePathRootDir)."),
+    click.option(
+        "--store", type=click.Path(file_okay=False, path_type=Path),
+        help="Store folder (storePathRootDir), by default ~/ringmq-store.",
+    ),
     click.option("--port", type=click.IntRange(0, 65535), help="Broker port (listenPort); 0 = any free."),
     click.option(
         "-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
