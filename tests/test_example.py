@@ -38,3 +38,4 @@ def test_the_pipeline_runs(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all three counts agree" in done.stdout
+    assert "Traceback" not in done.stderr and "log level" not in done.stderr

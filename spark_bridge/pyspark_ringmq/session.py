@@ -14,9 +14,12 @@ from pyspark_ringmq import DefaultSource
 
 from ringmq.spark_bridge.jar import jar_path
 
+# The gateway's level is Spark's for shells: one that differs from the root's, its default, is set and announced.
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
