@@ -52,10 +52,10 @@ class Server(Protocol):
 class RingmqProcess:
     """One `ringmq` server command and all processes that it started."""
 
-    def __init__(self, home: Path, *args: str) -> None:
+    def __init__(self, home: Path, *args: str, program: Path | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
-        self.command = [str(Path(sys.executable).with_name("ringmq")), *args]
+        self.command = [str(program or Path(sys.executable).with_name("ringmq")), *args]
         self._errors = (home / "stderr.txt").open("ab")
         self.process = subprocess.Popen(
             self.command, cwd=home, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True

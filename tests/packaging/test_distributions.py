@@ -1,16 +1,24 @@
 """The source distribution has all that a build needs; what is built from it runs."""
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import urllib.request
+import venv
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+
+from ringmq.loadtest.running import remove_shared_memory
+from ringmq.loadtest.stock import free_port
+from tests.conformance.servers import RingmqProcess
 
 ROOT = Path(__file__).parents[2]
 SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # not in Python 3.11.2
@@ -69,3 +77,53 @@ def test_the_wheel_runs_where_nothing_else_of_the_project_is(wheel: Path, tmp_pa
     assert run([sys.executable, "-c", look], tmp_path, **environment).startswith(str(tmp_path / "site"))
     help_text = run([sys.executable, "-m", "ringmq.cli.main", "serve", "--help"], tmp_path, **environment)
     assert "--namesrv-port" in help_text
+
+
+def needed(requirements: Sequence[str], extra: str = "") -> Iterator[importlib.metadata.Distribution]:
+    """The distributions that these requirements name, and what those name in turn."""
+    for text in requirements:
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            found = importlib.metadata.distribution(requirement.name)
+            yield found
+            for more in ("", *requirement.extras):
+                yield from needed(found.requires or (), more)
+
+
+def clean_environment(folder: Path, wheel: Path, extra: str = "") -> Path:
+    """A virtual environment with the wheel, and of this one's packages those alone that its metadata names."""
+    venv.create(folder, symlinks=True)
+    site = next((folder / "lib").glob("python*/site-packages"))
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "-q", "--no-index", "--no-deps"]
+    run([*pip, wheel], folder)
+    (metadata,) = importlib.metadata.distributions(name="ringmq", path=[str(site)])
+    for distribution in needed(metadata.requires or (), extra):
+        for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(Path(str(distribution.locate_file(top))))
+    return folder / "bin"
+
+
+def test_a_clean_environment_has_all_that_sdk_and_broker_need(wheel: Path, tmp_path: Path) -> None:
+    """What is not named by the metadata is not there: the broker runs with the extra `broker`, the SDK with none."""
+    sdk, broker = clean_environment(tmp_path / "sdk", wheel), clean_environment(tmp_path / "broker", wheel, "broker")
+    modules = "client, client.blocking, client.rocketmq4.client, client.rocketmq5, client.cluster"
+    look = f"import {', '.join('ringmq.' + name for name in modules.split(', '))}; print(ringmq.client.__file__)"
+    assert run([sdk / "python", "-I", "-c", look], tmp_path).startswith(str(tmp_path / "sdk"))
+    told = subprocess.run([sdk / "ringmq", "serve"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert told.returncode != 0 and "ringmq[broker]" in told.stderr and "Traceback" not in told.stderr, told.stderr
+    namesrv, store, metrics_port = f"127.0.0.1:{free_port()}", tmp_path / "store", free_port()
+    options = ["--store", str(store), "--port", "0", "--namesrv-port", namesrv.split(":")[1]]
+    options += ["--set", "diskMaxUsedSpaceRatio=95", "--set", f"metricsPromExporterPort={metrics_port}"]
+    server = RingmqProcess(tmp_path / "home", "serve", *options, program=broker / "ringmq")
+    try:
+        run([sdk / "ringmq", "produce", "--namesrv", namesrv, "Greetings", "-m", "from a clean place"], tmp_path)
+        read = ["consume", "--namesrv", namesrv, "Greetings", "--group", "g", "--from", "first", "--count", "1"]
+        assert run([sdk / "ringmq", *read], tmp_path) == "from a clean place\n"
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=30) as answer:
+            assert b"rocketmq_messages_in_total{" in answer.read()
+        server.stop()
+        run([broker / "ringmq", "store", "verify", store], tmp_path)
+    finally:
+        server.kill()
+        remove_shared_memory(store)
