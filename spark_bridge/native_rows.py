@@ -5,12 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from ringmq.client.system_properties import SYSTEM_PROPERTIES
 from ringmq.native import ffi, lib
 from ringmq.spark_bridge.cold_record import RowMessage, StoredRecord
 from ringmq.spark_bridge.row_buffers import Column, Pairs, Texts, open_column
 from ringmq.spark_bridge.rows import COLD, NO_UNIT, OUTSIDE, STRANGER, BatchShape, Stop, WantedRows
 from ringmq.spark_bridge.schema import arrow_schema
-from ringmq.spark_bridge.system_properties import SYSTEM_PROPERTIES
 from ringmq.store import layout
 from ringmq.store import record as records
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ringmq.client.system_properties import SYSTEM_PROPERTIES
 from ringmq.spark_bridge.cold_record import RowMessage, StoredRecord, clean_properties
 from ringmq.spark_bridge.rows import (
     ANYWHERE,
@@ -18,7 +19,6 @@ from ringmq.spark_bridge.rows import (
     WantedRows,
 )
 from ringmq.spark_bridge.schema import COLUMNS, LOG_APPEND_TIME, arrow_schema
-from ringmq.spark_bridge.system_properties import SYSTEM_PROPERTIES
 from ringmq.store import layout
 from ringmq.store import record as records
 from ringmq.store.record import Record, offset_message_id, parse_properties, parse_record

@@ -1,7 +1,8 @@
 """The names of the 5.x Python client (`rocketmq-python-client` 5.1) over `ringmq.client.blocking`.
 
-`from rocketmq.v5 import ...` becomes `from ringmq.client.rocketmq5 import ...`; exceptions are in `exception`.
-Endpoints are those of name servers. What is not there is refused by name; what differs is in docs/moving-clients.md.
+`from rocketmq import ...` becomes `from ringmq.client.rocketmq5 import ...`, and `rocketmq.v5.client` (`producer`,
+`consumer`, `model`, `exception`) the module of that name here. Endpoints are those of name
+servers. What is not there is refused by name; what differs is in docs/moving-clients.md.
 """
 
 from ringmq.client.rocketmq5.configuration import ClientConfiguration, Credentials, FilterExpression, FilterType

@@ -7,8 +7,10 @@ from typing import Self
 
 from ringmq.client.errors import BrokerError, ClientClosedError, RequestTimeoutError, RouteError, SendError
 from ringmq.client.rocketmq5 import exception as errors
-from ringmq.client.rocketmq5.configuration import ClientConfiguration
+from ringmq.client.rocketmq5.configuration import ClientConfiguration, Credentials
 from ringmq.remoting.codes import ResponseCode
+
+__all__ = ["Client", "ClientConfiguration", "Credentials", "client_exception"]
 
 _BY_CODE: dict[int, type[errors.ClientException]] = {
     ResponseCode.NO_PERMISSION: errors.ForbiddenException,

@@ -16,6 +16,15 @@ from ringmq.client.rocketmq5.exception import IllegalArgumentException, IllegalS
 from ringmq.client.rocketmq5.model import Message
 from ringmq.remoting.message import MessageExt
 
+__all__ = [
+    "ConsumeResult",
+    "LitePushConsumer",
+    "LiteSimpleConsumer",
+    "MessageListener",
+    "PushConsumer",
+    "SimpleConsumer",
+]
+
 THREADS = 20
 
 

@@ -3,16 +3,16 @@
 import re
 from typing import Self
 
+from ringmq.client.rocketmq5.configuration import FilterExpression
 from ringmq.client.rocketmq5.exception import IllegalArgumentException
+from ringmq.client.system_properties import SYSTEM_PROPERTIES
 from ringmq.remoting import message as wire
 from ringmq.remoting import properties as names
 from ringmq.remoting.message_queue import MessageQueue
 
+__all__ = ["FilterExpression", "Message", "MessageQueue", "SendReceipt"]
+
 TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
-# set by clients and brokers, shown by attributes of their own or not at all
-SYSTEM_PROPERTIES = frozenset(
-    {names.TAGS, names.KEYS, names.UNIQ_KEY, names.WAIT, names.SHARDING_KEY, names.CLUSTER, "MSG_REGION", "TRACE_ON"}
-)
 MESSAGE_TYPES = ("MESSAGE_TYPE_UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "LITE", "PRIORITY")
 NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
 

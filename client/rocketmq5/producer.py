@@ -22,6 +22,8 @@ from ringmq.client.rocketmq5.transactions import STATES, Transaction, Transactio
 from ringmq.remoting import message as wire
 from ringmq.remoting.message_queue import MessageQueue
 
+__all__ = ["Producer", "Transaction", "TransactionChecker", "TransactionResolution"]
+
 T = TypeVar("T")
 
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ringmq.client.connections.identity import new_key_generator, now_ms
 from ringmq.client.producing.send_request import BodyRules, compose_message, prepare_batch
+from ringmq.client.system_properties import SYSTEM_PROPERTIES
 from ringmq.native import ffi, lib
 from ringmq.spark_bridge.sink.errors import RowError
-from ringmq.spark_bridge.system_properties import SYSTEM_PROPERTIES
 
 PROPERTIES_BYTES_MAX = 32_767 - 512
 """The format's limit less the room for what brokers add."""

@@ -27,6 +27,7 @@ from ringmq.client.rocketmq5.exception import (
     InternalErrorException,
     UnsupportedException,
 )
+from ringmq.remoting.message import MessageExt
 from tests.conformance.servers import Server
 from tests.waiting import wait_until
 
@@ -185,6 +186,13 @@ def test_what_is_not_there_is_refused_by_name(ringmq_server: Server, topic: str)
         msg.delivery_timestamp = int(time.time()) + 3
         with pytest.raises(BadRequestException, match="TIMER_DELIVER_MS"):
             producer.send(msg)
+
+
+def test_properties_are_the_application_s_alone() -> None:
+    """As the 5.x client gets them: what brokers add to a message that comes again is none of its properties."""
+    added = {"RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "1", "REAL_TOPIC": "%RETRY%G", "DELAY": "3", "UNIQ_KEY": "2"}
+    received = Message.received(MessageExt("T", b"x", {"send": "sync", "TAGS": "t", **added}))
+    assert (received.properties, received.tag, received.message_id) == ({"send": "sync"}, "t", "2")
 
 
 def test_what_cannot_be_meant_is_refused_at_once() -> None:

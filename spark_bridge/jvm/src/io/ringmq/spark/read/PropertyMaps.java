@@ -8,7 +8,7 @@ import org.apache.spark.sql.execution.vectorized.WritableColumnVector;
 
 /** The columns {@code headers} and {@code properties}, filled batch by batch: nested values have no place in the log. */
 final class PropertyMaps {
-    /** Names that RocketMQ keeps for itself: those of {@code ringmq.spark_bridge.system_properties}. */
+    /** Names that RocketMQ keeps for itself: those of {@code ringmq.client.system_properties}. */
     private static final Set<String> RESERVED = Set.of(
             "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP",
             "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG",
