@@ -578,9 +578,9 @@ class Producer:
         chooser = self._choosers.get(route.topic)
         if chooser is None:
             chooser = self._choosers[route.topic] = QueueChooser(int.from_bytes(os.urandom(2), "big"))
-        if self._faults is None:
-            return chooser.choose(route, avoid_broker)
-        return chooser.choose(route, avoid_broker, self._faults.avoided(time.monotonic()))
+        slow = frozenset[str]() if self._faults is None else self._faults.avoided(time.monotonic())
+        lost = self._client.lost and self._client.try_again(route.all_addresses())
+        return chooser.choose(route, avoid_broker, slow, lost)
 
     def _note_answer(self, chosen: MessageQueue, since: float, error: RingmqError | None) -> None:
         if self._faults is not None:

@@ -4,7 +4,7 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -72,6 +72,7 @@ class RemotingClient:
         self._draining: set[BrokerConnection] = set()
         self._opaques = itertools.count(1)
         self._closed = False
+        self.lost: set[str] = set()  # addresses whose connection broke, or that the last attempt did not reach
         self.on_connected: Callable[[str], None] | None = None
         self.on_disconnected: Callable[[str], None] | None = None
 
@@ -101,12 +102,15 @@ class RemotingClient:
         found = self.open_connection_to(address)
         if found is not None:
             return found
-        endpoint = self._endpoints.setdefault(address, _Endpoint())
-        if endpoint.connecting is None:
-            endpoint.connecting = create_task(self._connect(address, endpoint))
-            endpoint.connecting.add_done_callback(note_seen)
         # shielded: a caller that gives up must not take the attempt away from the others
-        return await shield(endpoint.connecting)
+        return await shield(self._begin_connecting(address))
+
+    def try_again(self, addresses: Set[str]) -> Set[str]:
+        """Those of the addresses that are lost. Each is connected to as soon as its backoff allows; nobody waits."""
+        found = self.lost & addresses
+        for address in () if self._closed else found:
+            self._begin_connecting(address)
+        return found
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
         """Send `request` (its opaque is set here) and return the answer, whatever its code.
@@ -187,6 +191,13 @@ class RemotingClient:
             self._names.from_wire(request.code, answer)
         return answer
 
+    def _begin_connecting(self, address: str) -> Task[BrokerConnection]:
+        endpoint = self._endpoints.setdefault(address, _Endpoint())
+        if endpoint.connecting is None:
+            endpoint.connecting = create_task(self._connect(address, endpoint))
+            endpoint.connecting.add_done_callback(note_seen)
+        return endpoint.connecting
+
     async def _connect(self, address: str, endpoint: _Endpoint) -> BrokerConnection:
         try:
             await sleep(max(0.0, endpoint.retry_at - time.monotonic()))
@@ -195,10 +206,12 @@ class RemotingClient:
             )
         except ConnectError:
             endpoint.note_failure()
+            self.lost.add(address)
             raise
         finally:
             endpoint.connecting = None
         endpoint.connection = connection
+        self.lost.discard(address)
         if self.on_connected is not None:
             self.on_connected(address)
         return connection
@@ -215,6 +228,7 @@ class RemotingClient:
             endpoint.note_failure()
         if endpoint.connection is connection:
             endpoint.connection = None
+            self.lost.add(connection.address)
             if self.on_disconnected is not None and not self._closed:
                 self.on_disconnected(connection.address)
 

@@ -87,11 +87,17 @@ class QueueChooser:
         self._turn = start
 
     def choose(
-        self, route: TopicRoute, avoid_broker: str | None = None, slow_brokers: Set[str] = frozenset()
+        self,
+        route: TopicRoute,
+        avoid_broker: str | None = None,
+        slow_brokers: Set[str] = frozenset(),
+        lost: Set[str] = frozenset(),
     ) -> MessageQueue | None:
         """The next queue, of another broker than `avoid_broker` where there is one, and of none of `slow_brokers` where
-        that leaves one; None without write queues."""
+        that leaves one; of a master whose address is `lost` only where all are. None without write queues."""
         queues = route.write_queues
+        if lost:
+            queues = tuple(q for q in queues if route.master_address(q.broker_name) not in lost) or queues
         if not queues:
             return None
         turn, count, second_best = self._turn, len(queues), 0

@@ -146,9 +146,9 @@ class GroupMember:
                 self._greeted.add(address)
 
     async def _members(self, route: TopicRoute) -> list[str]:
-        addresses = sorted(route.all_addresses())
-        if not addresses:
-            raise RouteError(f"no broker of topic {route.topic} is registered")
+        addresses = sorted(route.all_addresses() & self._greeted)
+        if not addresses:  # one that refused our heartbeat has a list without us
+            raise RouteError(f"no broker of topic {route.topic} is registered that took our heartbeat")
         address = random.choice(addresses)
         answer = await self._client.call(
             address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": self._group}

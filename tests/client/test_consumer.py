@@ -17,6 +17,7 @@ from ringmq.client import (
     PullOptions,
     compose_message,
 )
+from ringmq.client.consuming import group_member
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
@@ -321,6 +322,24 @@ async def test_an_error_instead_of_the_members_changes_nothing(eventually: Event
         await eventually(lambda: len(cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) > asked)
         assert consumer.assignment() == before
         assert before
+
+
+async def test_a_broker_that_refused_the_heartbeat_is_not_asked_who_is_there(
+    eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its list is without the one that asks, who would give all queues away."""
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Consumer("T", cluster.namesrv, "g"):
+        unwilling = cluster.brokers["b"]
+        monkeypatch.setattr(group_member.random, "choice", lambda found: min(found, key=unwilling.address.__ne__))
+        cluster.rules.append(
+            lambda broker, request: (
+                refuse(request, ResponseCode.SYSTEM_BUSY, "no time")
+                if broker is unwilling and request.code == RequestCode.HEART_BEAT
+                else None
+            )
+        )
+        async with Consumer("T", cluster.namesrv, "g") as second:
+            await eventually(lambda: len([q for q in second.assignment() if q.topic == "T"]) == 2)
 
 
 async def test_a_broker_that_forgot_the_group_gets_a_heartbeat_and_reading_goes_on() -> None:

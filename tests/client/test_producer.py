@@ -1,6 +1,7 @@
 """The producer's rules against a fake broker: retries, other broker first, bounds, GO_AWAY, reconnects."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -181,6 +182,27 @@ async def test_a_broker_that_failed_is_left_alone_for_a_while() -> None:
             for _ in range(20):
                 assert (await producer.send(Message("T", b"x"))).queue.broker_name == "b"
         assert len(sends(cluster.brokers["a"])) <= 2
+
+
+async def test_no_send_waits_for_a_broker_that_is_away_while_another_is_there() -> None:
+    """Name servers list a broker that died for two minutes more."""
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Producer(cluster.namesrv) as producer:
+        for queue in await producer.queues("T"):
+            await producer.send(Message("T", b"x"), queue=queue)
+        away, port = cluster.brokers["a"], int(cluster.brokers["a"].address.rpartition(":")[2])
+        route = cluster._route(away, RemotingCommand.request(105, {"topic": "T"})).body
+        cluster.rules.append(lambda broker, request: ok(request, route) if request.code == 105 else None)
+        await cluster.shut(away)
+        longest_s = 0.0
+        for _ in range(40):
+            began = time.monotonic()
+            assert (await producer.send(Message("T", b"x"))).queue.broker_name == "b"
+            longest_s = max(longest_s, time.monotonic() - began)
+        assert longest_s < 0.5
+        await cluster.open(away, port)
+        async with asyncio.timeout(20):
+            while (await producer.send(Message("T", b"x"))).queue.broker_name != "a":
+                await asyncio.sleep(0.05)  # poll
 
 
 async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:

@@ -78,6 +78,13 @@ def test_the_broker_that_failed_is_avoided_unless_it_is_the_only_one() -> None:
     assert chooser.choose(TopicRoute("T", (), ())) is None
 
 
+def test_a_lost_broker_is_left_out_as_long_as_another_is_left() -> None:
+    chooser, route = QueueChooser(0), two_brokers()
+    for avoid, slow in ((None, set()), ("b", set()), (None, {"b"})):
+        assert {chooser.choose(route, avoid, slow, {"h:1"}).broker_name for _ in range(10)} == {"b"}  # type: ignore[union-attr]
+    assert {chooser.choose(route, "b", lost={"h:1", "h:2"}).broker_name for _ in range(10)} == {"a"}  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     ("error", "attempts", "elapsed_ms", "again"),
     [
