@@ -34,7 +34,7 @@ from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
 from ringmq.client.observing.observers import Observers
 from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep
-from ringmq.client.runtimes.waiting import Signal, call_listener
+from ringmq.client.runtimes.waiting import Signal, call_listener, leave_behind
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -174,7 +174,7 @@ class Consumer:
 
     async def close(self, drain_timeout_ms: int | None = None) -> None:
         """Stop reading, let handlers that run finish (for `drain_timeout_ms`, by default the consumer's), commit what
-        is acknowledged, unlock, leave the group. Loops over the consumer end. Cancelled, it leaves at once."""
+        is acknowledged, unlock, leave the group. Loops over the consumer end. Cancelled, it commits and leaves."""
         if not self._started:
             return
         self._started, self._closed = False, True
@@ -186,6 +186,7 @@ class Consumer:
             if not self._manual:
                 last.push_async_callback(self._member.leave)
             last.push_async_callback(self._heartbeats.close)
+            last.push_async_callback(lambda: leave_behind(self._commit_quietly(list(self._readers.values()))))
             last.push_async_callback(self._stop_tasks, self._tasks)
             last.push_async_callback(self._stop_pulling)
             last.callback(self._inbox.close)

@@ -11,6 +11,8 @@ from ringmq.client.runtimes.runtime import Future, call_outside, create_future, 
 
 log = logging.getLogger("ringmq.client")
 
+LEAVE_WAIT_S = 1.0
+
 T = TypeVar("T")
 
 
@@ -58,6 +60,11 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:
         await wait([task])
         raise
+
+
+async def leave_behind(work: Coroutine[Any, Any, object]) -> None:
+    """Run `work` for a second; what is not over then goes on by itself."""
+    await wait([create_task(work)], LEAVE_WAIT_S)
 
 
 async def call_listener(listener: Callable[..., object], *args: object) -> None:

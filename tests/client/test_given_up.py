@@ -253,6 +253,36 @@ async def test_a_close_that_is_cancelled_leaves_and_lets_the_offset_file_go(tmp_
         await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.parametrize("silent", [False, True])
+async def test_a_close_that_is_cancelled_commits_what_is_acknowledged(silent: bool) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, 3)
+        consumer = consumer_of(cluster)
+        await consumer.start()
+        hangs = asyncio.Event()
+
+        async def handle(message: MessageExt) -> None:
+            if message.body == b"2":
+                hangs.set()
+                await asyncio.Event().wait()
+
+        running = asyncio.create_task(consumer.run(handle, concurrency=1))
+        await hangs.wait()
+        if silent:
+            commit = RequestCode.UPDATE_CONSUMER_OFFSET
+            cluster.rules.append(lambda broker, request: Deed.SILENCE if request.code == commit else None)
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(consumer.close(), 0.1)
+        assert cluster.broker.asked(RequestCode.UPDATE_CONSUMER_OFFSET)
+        assert cluster.broker.committed.get(("g", "T", 0)) == (None if silent else 2)
+        assert time.monotonic() - began < 2.5, "a broker without a word does not keep it"
+        assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+        consumer.drain_timeout_ms = 50
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_a_commit_that_a_hook_stops_raises_what_it_raised_after_the_others() -> None:
     def hook(address: str, request: RemotingCommand) -> None:
         if request.code == RequestCode.UPDATE_CONSUMER_OFFSET and request.ext_fields["topic"] == "T":
