@@ -38,7 +38,7 @@ from ringmq.client.producing.accumulator import BATCH_BYTES_MAX, Accumulator
 from ringmq.client.producing.broker_faults import BrokerFaults
 from ringmq.client.producing.recall import broker_of_handle
 from ringmq.client.producing.request_reply import WaitingRequests, compose_reply
-from ringmq.client.producing.room import Room
+from ringmq.client.producing.room import Place, Room
 from ringmq.client.producing.send_request import (
     BodyRules,
     SendRequest,
@@ -49,7 +49,7 @@ from ringmq.client.producing.send_request import (
 )
 from ringmq.client.producing.send_result import SendResult, SendStatus, read_result
 from ringmq.client.retry import RetryPolicy, backoff_ms
-from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, timeout
+from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, timeout, when_interrupted
 from ringmq.client.settings import TIMEOUT_MS_MAX, ConnectionSettings
 from ringmq.remoting import properties as names
 from ringmq.remoting.client_headers import RecallMessageRequestHeader
@@ -75,8 +75,9 @@ ROUTE_PAUSE_S = 0.1  # between looks at a route that has no broker just now
 
 
 class _Begun(NamedTuple):
-    """A first attempt in flight; it holds a place in the room. `started` is monotonic time."""
+    """A first attempt in flight, with its place in the room. `started` is monotonic time."""
 
+    place: Place
     request: SendRequest
     queue: MessageQueue
     address: str
@@ -164,6 +165,7 @@ class Producer:
             create_task(self._heartbeats.keep_sending()),
         ]
         self._observers.start()
+        when_interrupted(self._room.forget)
         self._started = True
 
     async def close(self) -> None:
@@ -402,7 +404,7 @@ class Producer:
                 await finish_oldest()
         finally:  # empty unless cancelled, or `messages` itself failed
             for left in waiting:
-                self._room.give_back(len(left.request.body))
+                self._room.give_back(left.place)
                 _conclude(left.request, None, CancelledError())
         if failure is not None:
             raise failure
@@ -418,17 +420,17 @@ class Producer:
         connection = None if address is None else self._client.open_connection_to(address)
         if chosen is None or connection is None or connection.writing_paused:
             return None
-        if not self._room.take_nowait(len(request.body)):
+        if (place := self._room.take_nowait(len(request.body))) is None:
             return None
         opaque = self._client.next_opaque()
         try:
             frame = self._frame(request, chosen, connection.address, opaque)
             future = connection.request(opaque, frame, self._retry.budget_ms)
         except BaseException as error:  # what a request hook raises
-            self._room.give_back(len(request.body))
+            self._room.give_back(place)
             _conclude(request, None, error)
             raise
-        return _Begun(request, chosen, connection.address, future, time.monotonic())
+        return _Begun(place, request, chosen, connection.address, future, time.monotonic())
 
     async def _finish(self, begun: _Begun) -> SendResult:
         """Wait for a first attempt; what it did not achieve, further attempts try in what is left of the budget."""
@@ -447,7 +449,7 @@ class Producer:
             _conclude(begun.request, None, stopped)
             raise
         finally:
-            self._room.give_back(len(begun.request.body))
+            self._room.give_back(begun.place)
         self._note_answer(begun.queue, begun.started, error)
         return await self._deliver(begun.request, _FailedOnce(error, begun.queue, begun.started))
 
@@ -467,12 +469,11 @@ class Producer:
         """Send until stored or given up, waiting for room first."""
         try:
             self._check_started()
-            size = len(request.body)
-            await self._room.take(size)
+            place = await self._room.take(len(request.body))
             try:
                 result = await self._deliver_in_budget(request, failed)
             finally:
-                self._room.give_back(size)
+                self._room.give_back(place)
         except BaseException as error:
             _conclude(request, None, error)
             raise

@@ -111,6 +111,13 @@ def create_task(conversation: Coroutine[Any, Any, T], *, name: str | None = None
     return asyncio.create_task(conversation, name=name) if loop is None else loop.create_task(conversation)
 
 
+def when_interrupted(listener: Callable[[object], object]) -> None:
+    """Call `listener(call)` when a call was broken off by an interrupt at any place of its code, where even `finally`
+    comes too late. Asyncio has no such interrupts: there they cancel."""
+    if current.loop is not None:
+        current.loop.interrupt_listeners.append(listener)
+
+
 async def sleep(seconds: float) -> None:
     """Wait for a time."""
     if current.loop is None:

@@ -144,11 +144,14 @@ class SocketTransport:
     def _send(self) -> None:
         if self._sending or not self._outgoing:
             return
-        self._sending = True
         if self._loop.is_in_chores and (self._outgoing_bytes > SMALL_SEND_BYTES or not self._is_writable()):
+            self._sending = True
             self._loop.start_thread(self._send_beside, "sends")
         else:
-            self._send_all()
+            try:
+                self._send_all()
+            finally:  # an interrupt may come in the midst of the other one
+                self._sending = False
 
     def _send_beside(self) -> None:
         with self._loop.entered():
@@ -157,6 +160,7 @@ class SocketTransport:
     def _send_all(self) -> None:
         """Send what is there and what others add meanwhile; the monitor is left while the socket works."""
         try:
+            self._sending = True
             while self._outgoing and self._failure is None:
                 data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
                 self._outgoing.clear()

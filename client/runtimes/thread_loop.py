@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeGuard, TypeVar
 
 from ringmq.client.errors import ClientClosedError
 from ringmq.client.runtimes.monitor import Wakes, take_again
@@ -102,6 +102,7 @@ class ThreadLoop:
         self._is_open = False
         self._chores_thread: threading.Thread | None = None
         self.current_task: ThreadTask[Any] | None = None
+        self.interrupt_listeners: list[Callable[[object], object]] = []
 
     # ---- from outside ----
 
@@ -153,8 +154,8 @@ class ThreadLoop:
                 if task.cancelled() and not self._is_open:
                     raise ClientClosedError("the client was closed")
                 return task.result()
-            except BaseException:
-                self._abandon(task, ready=ready)
+            except BaseException as error:
+                self._abandon(task, error)
                 raise
             finally:
                 self._end_call(task)
@@ -180,8 +181,15 @@ class ThreadLoop:
                 self._tells_outcomes = True
             self._calls.add(task)
             task.add_done_callback(note)
-            task.step()
-            self._run_soon()
+            try:
+                task.step()
+                self._run_soon()
+            except BaseException as error:
+                self._abandon(task, error)
+                raise
+            if task.done() and not task.cancelled() and is_interrupt(interrupt := task.exception()):
+                self._abandon(task, interrupt)
+                raise interrupt
             return outcome
 
         return self._carry(carry, conversation)
@@ -225,7 +233,7 @@ class ThreadLoop:
 
         try:
             return self._enter(carry_if_open)
-        except (ClientClosedError, RuntimeError):
+        except BaseException:
             if getcoroutinestate(conversation) == CORO_CREATED:
                 conversation.close()
             raise
@@ -467,8 +475,18 @@ class ThreadLoop:
                 waiting.notify_all()
 
     def _run_soon(self) -> None:
-        while self._soon:
-            self._run_callback(self._soon.popleft())
+        """What an interrupt meets here is run again: it must not be lost, and hurts nobody twice."""
+        callback: Callable[[], object] | None = None
+        try:
+            while self._soon:
+                callback = self._soon[0]
+                self._soon.popleft()
+                self._run_callback(callback)
+                callback = None
+        except BaseException:
+            if callback is not None:
+                self._soon.append(callback)
+            raise
         if self._ready:
             self._chores.notify()
 
@@ -497,13 +515,20 @@ class ThreadLoop:
 
         return self.create_task(awaitable if isinstance(awaitable, Coroutine) else wait())
 
-    def _abandon(self, task: ThreadTask[Any], *, ready: bool) -> None:
+    def _abandon(self, task: ThreadTask[Any], error: BaseException) -> None:
         """An interrupted call comes to its end in the client's own thread."""
         if not task.done():
             task.wake = self._ready.append
-            if ready:
-                self._ready.append(task)
             task.cancel()
+            self._ready.append(task)  # it may wait for something that was not told of it any more
+        if is_interrupt(error):
+            for listener in self.interrupt_listeners:
+                listener(task)
+
+
+def is_interrupt(error: BaseException | None) -> TypeGuard[BaseException]:
+    """Ctrl-C, the end of the program, the end of a greenlet."""
+    return error is not None and not isinstance(error, Exception | CancelledError)
 
 
 def _tell(outcome: concurrent.futures.Future[T], task: ThreadTask[T]) -> None:

@@ -98,7 +98,9 @@ class ThreadTask(ThreadFuture[T]):
         return True
 
     def step(self) -> None:
-        """Run up to the next wait."""
+        """Run up to the next wait. Nothing happens when it was woken twice."""
+        if self._done or (self._waiting_for is not None and not self._waiting_for.done()):
+            return
         loop, self._waiting_for = self._loop, None
         before, loop.current_task = loop.current_task, self
         try:

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -120,3 +121,60 @@ def test_an_interrupt_where_a_call_begins_leaves_the_client_usable() -> None:
         finally:
             sys.setprofile(None)
     loop.close()
+
+
+class InterruptAt:
+    """Ctrl-C at the n-th line that this thread runs of some files; lines of others do not count."""
+
+    def __init__(self, number: int, *files: str) -> None:
+        self._left = number
+        self._files = files
+        self.happened = False
+
+    def __enter__(self) -> "InterruptAt":
+        sys.settrace(self._look_on)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _look_on(self, frame: Any, event: str, argument: object) -> Any:
+        if not frame.f_code.co_filename.endswith(self._files):
+            return None
+        if event == "line":
+            self._left -= 1
+            if self._left == 0:
+                self.happened = True
+                raise KeyboardInterrupt
+        return self._look_on
+
+
+SENDING = (
+    "client/producer.py", "producing/room.py", "producing/send_request.py", "runtimes/thread_tasks.py",
+    "connections/connection.py", "connections/remoting_client.py", "runtimes/socket_transport.py",
+)  # fmt: skip
+CALLS: dict[str, Callable[[blocking.Producer], object]] = {
+    "send": lambda producer: producer.send(Message("T", b"x")),
+    "send_all": lambda producer: producer.send_all([Message("T", b"x") for _ in range(3)], pipeline=2),
+    "begin_send": lambda producer: producer.begin_send(Message("T", b"x")).result(20),
+}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+@pytest.mark.parametrize("call", CALLS)
+def test_an_interrupt_at_any_line_of_a_send_holds_nobody_up(call: str) -> None:
+    """It is raised, keeps no place of those in flight, and the next send goes out at once."""
+    with threaded_cluster(topics={"T": 2}) as cluster, blocking.Producer(cluster.namesrv, in_flight_max=2) as producer:
+        CALLS[call](producer)
+        room, number = producer._client._room, 0
+        while True:
+            number += 1
+            interrupt = InterruptAt(number, *SENDING)
+            with contextlib.suppress(KeyboardInterrupt), interrupt:
+                CALLS[call](producer)
+                assert not interrupt.happened, f"line {number}: the interrupt was swallowed"
+            if not interrupt.happened:
+                break
+            wait_until(lambda: room.count == room.bytes_held == 0, f"line {number}: nothing is held", 5)
+            producer.send(Message("T", b"y"))
+        assert number > 50
