@@ -12,8 +12,10 @@ import concurrent.futures
 import heapq
 import itertools
 import logging
+import os
 import threading
 import time
+import weakref
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -86,34 +88,47 @@ class ThreadLoop:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._monitor = threading.RLock()
-        self._chores = Wakes(self._monitor)
-        self._calls_ended = Wakes(self._monitor)
-        self._outcomes_came = Wakes(self._monitor)
-        self._calls: set[ThreadTask[Any]] = set()  # of `run` and `begin`
+        self._begin_anew()
+        self._is_the_parent_s = False
         self._outcomes: deque[Callable[[], None]] = deque()  # of `begin`
         self._tells_outcomes = False
         self._soon: deque[Callable[[], object]] = deque()
         self._ready: deque[ThreadTask[Any]] = deque()
         self._timers: list[tuple[float, int, ThreadTimer]] = []
         self._numbers = itertools.count()
-        self._threads: set[threading.Thread] = set()
         self._cancelled_timers = 0
-        self._is_open = False
         self._chores_thread: threading.Thread | None = None
         self.current_task: ThreadTask[Any] | None = None
         self.interrupt_listeners: list[Callable[[object], object]] = []
 
+    def _begin_anew(self) -> None:
+        self._monitor = threading.RLock()
+        self._chores = Wakes(self._monitor)
+        self._calls_ended = Wakes(self._monitor)
+        self._outcomes_came = Wakes(self._monitor)
+        self._calls: set[ThreadTask[Any]] = set()  # of `run` and `begin`
+        self._threads: set[threading.Thread] = set()
+        self._is_open = False
+
     # ---- from outside ----
 
     def open(self) -> None:
-        """Start the thread for tasks and timers."""
+        """Start the thread for tasks and timers. Raises ClientClosedError for what was open before a fork."""
+        if self._is_the_parent_s:
+            raise self._not_open()
         if not self._is_open:
+            _open_loops.add(self)
             self._is_open = True
             self.start_thread(self._do_chores, "tasks")
 
+    def leave_to_the_parent(self) -> None:
+        """This is the child of a fork: no thread came along, and what the sockets hold is the parent's."""
+        self._begin_anew()
+        self._is_the_parent_s = True
+
     def close(self) -> None:
         """Let calls of other threads come to their end, then stop. May be called again."""
+        _open_loops.discard(self)
         with self._monitor:
             if self._is_open:
                 self._is_open = False
@@ -228,7 +243,7 @@ class ThreadLoop:
 
         def carry_if_open() -> T:
             if not self._is_open:
-                raise ClientClosedError("the client is not started or is closed")
+                raise self._not_open()
             return carry()
 
         try:
@@ -244,6 +259,11 @@ class ThreadLoop:
                 f"{self._name}: called from inside the client's own code (an interceptor or hook), which must not wait"
             )
         return current.loop
+
+    def _not_open(self) -> ClientClosedError:
+        if self._is_the_parent_s:
+            return ClientClosedError("the client was started before this process was forked: make one in this process")
+        return ClientClosedError("the client is not started or is closed")
 
     def _wake_chores(self) -> None:
         if self._soon or self._ready:
@@ -524,6 +544,19 @@ class ThreadLoop:
         if is_interrupt(error):
             for listener in self.interrupt_listeners:
                 listener(task)
+
+
+_open_loops: weakref.WeakSet[ThreadLoop] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    current.loop = None
+    for loop in list(_open_loops):
+        loop.leave_to_the_parent()
+    _open_loops.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def is_interrupt(error: BaseException | None) -> TypeGuard[BaseException]:
