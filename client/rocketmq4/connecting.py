@@ -1,8 +1,11 @@
 """What all 4.x clients are told before `start`: addresses, the group, credentials."""
 
+import sys
+import threading
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -76,6 +79,12 @@ class Connecting(ABC):
         if self._domain:
             return _addresses_at(self._domain)
         raise ValueError("no name server address: call set_namesrv_addr (or set_namesrv_domain) before start")
+
+
+def close_dropped(close: Callable[[], object]) -> None:
+    """What the garbage collector finds is shut down, as there: in a thread, since it may find it anywhere."""
+    if not sys.is_finalizing():
+        threading.Thread(target=close, name="ringmq dropped", daemon=True).start()
 
 
 def _addresses_at(url: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from ringmq.client.blocking import Cluster
 from ringmq.client.blocking import Consumer as BlockingConsumer
 from ringmq.client.errors import RingmqError
-from ringmq.client.rocketmq4.connecting import Connecting
+from ringmq.client.rocketmq4.connecting import Connecting, close_dropped
 from ringmq.client.rocketmq4.exceptions import (
     ConsumerException,
     PullConsumerFetchMessageFailed,
@@ -107,7 +107,7 @@ class PushConsumer(Connecting):
 
     def _handle(self, message: MessageExt) -> None:
         status = self._callbacks[message.topic](ReceivedMessage(message))
-        if not isinstance(status, bool) and status == ConsumeStatus.RECONSUME_LATER:
+        if status is ConsumeStatus.RECONSUME_LATER:  # and no number that equals it
             raise _ConsumeLaterError("RECONSUME_LATER")
 
 
@@ -119,6 +119,10 @@ class PullConsumer(Connecting):
     def __init__(self, group_id: str | bytes) -> None:
         super().__init__(group_id)
         self._running: tuple[BlockingConsumer, Cluster] | None = None
+
+    def __del__(self) -> None:
+        for client in getattr(self, "_running", None) or ():
+            close_dropped(client.close)
 
     def start(self) -> None:
         """Begin. Raises `PullConsumerStartFailed`."""

@@ -14,7 +14,7 @@ from ringmq.client.producer import SendResult as StoredAt
 from ringmq.client.producing.send_request import BodyRules
 from ringmq.client.producing.transactions import TransactionState
 from ringmq.client.retry import RetryPolicy
-from ringmq.client.rocketmq4.connecting import Connecting
+from ringmq.client.rocketmq4.connecting import Connecting, close_dropped
 from ringmq.client.rocketmq4.exceptions import (
     ProducerException,
     ProducerSendAsyncFailed,
@@ -64,6 +64,11 @@ class Producer(Connecting):
         self._compress_level = compress_level
         self._max_message_bytes = max_message_size
         self._running: BlockingProducer | None = None
+
+    def __del__(self) -> None:
+        running: BlockingProducer | None = getattr(self, "_running", None)
+        if running is not None:
+            close_dropped(running.close)
 
     def set_timeout(self, timeout: int) -> None:
         """How long a send may take with all its attempts, in ms."""
@@ -236,8 +241,10 @@ class TransactionMQProducer(Producer):
         return self._send(ProducerSendSyncFailed, send)
 
     def _open(self, namesrv: str) -> BlockingProducer:
+        checker = self._checker  # and not all of this object, which may be dropped
+
         def check(half: wire.MessageExt) -> TransactionState:
-            return TransactionState[TransactionStatus(self._checker(ReceivedMessage(half))).name]
+            return TransactionState[TransactionStatus(checker(ReceivedMessage(half))).name]
 
         return BlockingTransactionProducer(namesrv, self._group, check=check, **self._options())
 

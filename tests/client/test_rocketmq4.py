@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import gc
 import queue
 import threading
 import uuid
@@ -39,6 +40,9 @@ from ringmq.client.rocketmq4.exceptions import (
     PushConsumerStartFailed,
     RocketMQException,
 )
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.message import MessageExt
+from tests.client.threaded_cluster import threaded_cluster
 from tests.conformance.servers import Server
 from tests.waiting import wait_until
 
@@ -291,6 +295,33 @@ def test_what_is_wrong_is_said_at_start() -> None:
         PushConsumer("g").set_thread_count(0)
     with pytest.raises(RocketMQException, match="access_key is empty"):
         Producer("g").set_session_credentials("", "secret", "ALIYUN")
+
+
+def test_a_number_is_no_status() -> None:
+    """Callbacks of 0.4.4 return what they like."""
+    consumer = PushConsumer("g")
+    for answer in (1, True, 0, "1", None, ConsumeStatus.CONSUME_SUCCESS):
+        consumer.subscribe("T", lambda message, answer=answer: answer)
+        consumer._handle(MessageExt("T", b"x"))
+    consumer.subscribe("T", lambda message: ConsumeStatus.RECONSUME_LATER)
+    with pytest.raises(Exception, match="RECONSUME_LATER"):
+        consumer._handle(MessageExt("T", b"x"))
+
+
+@pytest.mark.parametrize("kind", [Producer, TransactionMQProducer, PullConsumer])
+def test_who_drops_a_client_has_shut_it_down(kind: Any) -> None:
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        before = threading.active_count()
+        client = kind("g", lambda message: TransactionStatus.COMMIT) if kind is TransactionMQProducer else kind("g")
+        client.set_namesrv_addr(cluster.namesrv)
+        client.start()
+        if kind is not PullConsumer:
+            client.send_sync(created("T"))
+        assert threading.active_count() > before
+        del client
+        gc.collect()
+        wait_until(lambda: threading.active_count() == before, "no thread is left", 20)
+        assert kind is PullConsumer or cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
 
 
 def test_addresses_come_from_a_page(ringmq_server: Server) -> None:
