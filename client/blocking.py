@@ -311,8 +311,8 @@ class Consumer(_Blocking[async_consumer.Consumer]):
             log.debug("%s: closed before its last handler had ended", threading.current_thread().name)
 
     def __iter__(self) -> Iterator[MessageExt]:
-        for batch in self.batches():
-            yield from batch
+        while messages := self.poll(1):  # of more, those behind a break would count as processed
+            yield messages[0]
 
     def batches(self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX) -> Iterator[list[MessageExt]]:
         """Batches of at least one message, each of one queue."""

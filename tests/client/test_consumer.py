@@ -576,6 +576,24 @@ def test_bad_arguments_are_named() -> None:
             Consumer(*arguments)  # type: ignore[arg-type]
 
 
+async def test_a_blocking_loop_acknowledges_what_it_has_left_behind_and_no_more() -> None:
+    from ringmq.client import blocking
+
+    def work(cluster: FakeCluster) -> list[int]:
+        with blocking.Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            for message in consumer:
+                if message.queue_offset == 3:
+                    break
+            consumer.commit()
+            assert cluster.broker.committed["g", "T", 0] == 3, "the message in hand at the break is not acknowledged"
+            return [next(iter(consumer)).queue_offset for _ in range(3)]
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 10)
+        assert await asyncio.to_thread(work, cluster) == [4, 5, 6]
+        assert cluster.broker.committed["g", "T", 0] == 6
+
+
 async def test_the_blocking_facade_does_the_same() -> None:
     from ringmq.client import blocking
 
