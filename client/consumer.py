@@ -273,14 +273,15 @@ class Consumer:
 
     async def poll(self, max_messages: int = BATCH_MESSAGES_MAX, timeout_ms: int | None = None) -> list[MessageExt]:
         """Up to `max_messages` of one queue; empty after `timeout_ms` without any, or when the consumer is closed."""
+        if max_messages < 1:
+            raise ValueError(f"max_messages must be positive, not {max_messages}")
         if self._closed:
             return []
         self._check_started()
-        if self._handed_over:
-            handed_over, self._handed_over = self._handed_over, []
-            for shelf, epoch, left in handed_over:
-                if shelf.epoch == epoch:  # else their offsets may be those of other messages by now
-                    self.ack(left)
+        handed_over, self._handed_over = self._handed_over, []
+        for shelf, epoch, left in handed_over:
+            if shelf.epoch == epoch:  # else their offsets may be those of other messages by now
+                self.ack(left)
         taken = self._take_now(max_messages) or await self._wait_for_messages(max_messages, timeout_ms)
         if taken is None:
             return []
@@ -562,8 +563,7 @@ class Consumer:
         return reader is not None and not delivery.stale and reader.ack(delivery.message.queue_offset)
 
     def _lose_lock(self, queue: MessageQueue) -> None:
-        reader = self._readers.get(queue)
-        if reader is not None:
+        if (reader := self._readers.get(queue)) is not None:
             reader.lose_lock()
 
     def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | Later | None:

@@ -204,6 +204,16 @@ async def test_batches_are_of_one_queue_and_end_with_the_consumer() -> None:
             await consumer.commit()
 
 
+async def test_a_poll_for_nothing_is_refused_and_loses_nothing() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 5)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            (first,) = await consumer.poll(1)
+            with pytest.raises(ValueError, match="max_messages must be positive"):
+                await consumer.poll(0)
+            assert [first, *await take(consumer, 4)][4].queue_offset == 4
+
+
 async def test_poll_gives_up_in_time() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
         assert await consumer.poll(timeout_ms=30) == []
