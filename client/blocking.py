@@ -303,7 +303,9 @@ class Consumer(_Blocking[async_consumer.Consumer]):
             while (delivery := self._loop.run(runner.next())) is not None:
                 failure: BaseException | None = None
                 try:
-                    handler(delivery.message)
+                    if inspect.iscoroutine(made := handler(delivery.message)):
+                        made.close()
+                        raise TypeError("a blocking consumer's handler has returned a coroutine, which nobody awaits")
                 except BaseException as error:
                     failure = error
                 self._loop.run(runner.finish(delivery, failure))

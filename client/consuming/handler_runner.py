@@ -319,10 +319,12 @@ class _InThread:
         self._pool = pool
         self._running: Future[object] | None = None
 
-    def call(self, message: MessageExt) -> Awaitable[object]:
-        """Begin; the future gives what the handler returns or raises."""
+    async def call(self, message: MessageExt) -> object:
+        """What the handler returns or raises. A coroutine that it made (a lambda around an async function, say) is
+        awaited: the message is handled only when that is over."""
         self._running = self._pool.submit(self._handler, message)
-        return asyncio.wrap_future(self._running)
+        result = await asyncio.wrap_future(self._running)
+        return await result if inspect.isawaitable(result) else result
 
     async def wait_free(self) -> None:
         """Until the last call is at its end, whoever waited for it."""

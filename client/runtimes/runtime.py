@@ -178,11 +178,12 @@ def timeout(seconds: float | None) -> AbstractAsyncContextManager[object]:
 
 async def call_outside(function: Callable[..., Any], *args: Any) -> Any:
     """The result of application code that may take its time and may use the same client: an async function is awaited,
-    any other is called in a thread of its own."""
+    any other is called in a thread of its own; what asyncio can await of that one's result, it does."""
     if inspect.iscoroutinefunction(function):
         return await function(*args)
     if current.loop is None:
-        return await asyncio.to_thread(function, *args)
+        result = await asyncio.to_thread(function, *args)
+        return await result if inspect.isawaitable(result) else result
     return await current.loop.call_outside(function, *args)
 
 

@@ -103,6 +103,42 @@ async def test_plain_functions_run_in_threads() -> None:
         assert cluster.broker.committed["g", "T", 0] == 6
 
 
+@ONLY_ASYNCIO
+async def test_what_makes_a_coroutine_has_handled_a_message_when_that_is_over() -> None:
+    """Wrapped as it may be: an object with an async __call__, a lambda around an async function."""
+    bodies: list[bytes] = []
+
+    async def handle(message: MessageExt) -> None:
+        await asyncio.sleep(0.001)  # span
+        if message.body == b"1" and message.reconsume_times == 0:
+            raise ValueError("not yet")
+        bodies.append(message.body)
+
+    class Handler:
+        async def __call__(self, message: MessageExt) -> None:
+            await handle(message)
+
+    handlers: tuple[Any, ...] = (Handler(), lambda message: handle(message))
+    for handler in handlers:
+        bodies.clear()
+        async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+            fill(cluster, "T", 0, 3)
+            await run_until(consumer, lambda: len(bodies) == 3, handler, timeout_ms=10_000, retry=FAST)
+            assert sorted(bodies) == [b"0", b"1", b"2"]
+            assert cluster.broker.committed["g", "T", 0] == 3
+
+
+@pytest.mark.parametrize("transport", ["blocking"], indirect=True)
+async def test_a_coroutine_that_a_blocking_handler_makes_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def handle(message: MessageExt) -> None:
+        """Never awaited."""
+
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
+        fill(cluster, "T", 0, 1)
+        await run_until(consumer, lambda: "returned a coroutine" in caplog.text, lambda message: handle(message))
+        assert ("g", "T", 0) not in cluster.broker.committed or cluster.broker.committed["g", "T", 0] == 0
+
+
 async def test_a_failed_message_goes_back_to_its_broker() -> None:
     back: list[dict[str, str]] = []
 
