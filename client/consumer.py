@@ -33,7 +33,7 @@ from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, s
 from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
 from ringmq.client.observing.observers import Observers
-from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep
+from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep, when_interrupted
 from ringmq.client.runtimes.waiting import Signal, call_listener, leave_behind
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode
@@ -165,6 +165,7 @@ class Consumer:
         if self._offset_file is not None:
             self._offset_file.open()
         self._observers.start()
+        when_interrupted(lambda call: [reader.read_again() for reader in self._readers.values()])
         self._started = True
         try:
             await self._join()
@@ -261,8 +262,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> MessageExt:
-        messages = await self.poll(1)
-        if not messages:
+        if not (messages := await self.poll(1)):
             raise StopAsyncIteration
         return messages[0]
 

@@ -131,6 +131,14 @@ class QueueReader:
             self._task.cancel()  # its pull may be held for long
             self.start()
 
+    def read_again(self) -> None:
+        """Go on at the first message that is not acknowledged; all that was given out comes again."""
+        window = self._core.window
+        if window is not None and self._task is not None:
+            self._context.inbox.discard(self.shelf)
+            self._task.cancel()
+            self.start(window.committable_offset)
+
     def ack(self, offset: int) -> bool:
         """Acknowledge one message; False when it is not open."""
         window = self._core.window

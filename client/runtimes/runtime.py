@@ -112,8 +112,8 @@ def create_task(conversation: Coroutine[Any, Any, T], *, name: str | None = None
 
 
 def when_interrupted(listener: Callable[[object], object]) -> None:
-    """Call `listener(call)` when a call was broken off by an interrupt at any place of its code, where even `finally`
-    comes too late. Asyncio has no such interrupts: there they cancel."""
+    """Call `listener(call)` when an interrupt broke a call off in its own code, at any place of it, where `finally` may
+    be too late or too early; one that waits is cancelled. Asyncio has no such interrupts: there they all cancel."""
     if current.loop is not None:
         current.loop.interrupt_listeners.append(listener)
 

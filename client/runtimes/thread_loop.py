@@ -148,7 +148,7 @@ class ThreadLoop:
         """Carry `conversation` to its end in this thread. An interrupt (Ctrl-C) leaves it to the client's own thread,
         cancelled. Raises ClientClosedError unless open."""
         wakes = Wakes(self._monitor)
-        ready = True
+        ready, waits = True, False
 
         def wake(_: ThreadTask[Any]) -> None:
             nonlocal ready
@@ -156,7 +156,7 @@ class ThreadLoop:
             wakes.notify()
 
         def carry() -> T:
-            nonlocal ready
+            nonlocal ready, waits
             self._calls.add(task)
             try:
                 while not task.done():
@@ -165,12 +165,14 @@ class ThreadLoop:
                         task.step()
                         self._run_soon()
                     else:
+                        waits = True
                         wakes.wait()
+                        waits = False
                 if task.cancelled() and not self._is_open:
                     raise ClientClosedError("the client was closed")
                 return task.result()
             except BaseException as error:
-                self._abandon(task, error)
+                self._abandon(task, None if waits else error)
                 raise
             finally:
                 self._end_call(task)
@@ -535,8 +537,8 @@ class ThreadLoop:
 
         return self.create_task(awaitable if isinstance(awaitable, Coroutine) else wait())
 
-    def _abandon(self, task: ThreadTask[Any], error: BaseException) -> None:
-        """An interrupted call comes to its end in the client's own thread."""
+    def _abandon(self, task: ThreadTask[Any], error: BaseException | None) -> None:
+        """A call that was broken off comes to its end in the client's own thread; `error` where it did not wait."""
         if not task.done():
             task.wake = self._ready.append
             task.cancel()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.client import Message, blocking
+from ringmq.client import ConsumeFrom, Message, blocking
 from ringmq.client.runtimes import runtime
 from ringmq.client.runtimes.monitor import Wakes
 from ringmq.client.runtimes.thread_loop import ThreadLoop
@@ -178,3 +178,30 @@ def test_an_interrupt_at_any_line_of_a_send_holds_nobody_up(call: str) -> None:
             wait_until(lambda: room.count == room.bytes_held == 0, f"line {number}: nothing is held", 5)
             producer.send(Message("T", b"y"))
         assert number > 50
+
+
+TAKING = (
+    "client/blocking.py", "client/consumer.py", "consuming/inbox.py", "consuming/queue_reader.py",
+    "runtimes/thread_tasks.py",
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_an_interrupt_at_any_line_of_a_poll_loses_no_message() -> None:
+    """What did not reach the application comes again, whoever goes on polling."""
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        with blocking.Producer(cluster.namesrv) as producer:
+            producer.send_batch([Message("T", b"x") for _ in range(1000)])
+        with blocking.Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            (message,) = consumer.poll(1, 20_000)
+            seen, number = [message.queue_offset], 0
+            while True:
+                number += 1
+                interrupt = InterruptAt(number, *TAKING)
+                with contextlib.suppress(KeyboardInterrupt), interrupt:
+                    seen += [message.queue_offset for message in consumer.poll(1, 20_000)]
+                seen += [message.queue_offset for message in consumer.poll(1, 20_000)]
+                if not interrupt.happened:
+                    break
+            assert number > 30
+            assert set(seen) == set(range(max(seen) + 1))
