@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from ringmq.client.connections.connection import BrokerConnection, ResponseFuture
-from ringmq.client.connections.heartbeat import Heartbeats
+from ringmq.client.connections.heartbeat import Heartbeats, tell_leaving
 from ringmq.client.connections.identity import new_client_id, new_key_generator, now_ms
 from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.connections.remoting_client import RemotingClient
@@ -169,28 +169,17 @@ class Producer:
         self._started = True
 
     async def close(self) -> None:
-        """Wait for what is in flight (their time-outs bound it), take leave of the brokers, close."""
+        """Wait for what is in flight (time-outs bound it), leave the brokers, close. Cancelled, it waits no longer."""
         if not self._started:
             return
-        if self._accumulator is not None:
-            await self._accumulator.flush()
-        self._started = False
-        await self._room.wait_empty()
-        await self._observers.close()
-        for task in self._tasks:
-            task.cancel()
-        await gather(*self._tasks, return_exceptions=True)
-        await self._heartbeats.close()
-        leave = {"clientID": self.client_id, "producerGroup": self.group}
-        connected = set(self._client.connected_addresses()) & self._routes.master_addresses()
-        answers = await gather(
-            *(self._client.call(a, RequestCode.UNREGISTER_CLIENT, leave, timeout_ms=1000) for a in connected),
-            return_exceptions=True,
-        )
-        for answer in answers:
-            if isinstance(answer, Exception):
-                log.info("leaving producer group %s: %s", self.group, answer)
-        await self._client.close()
+        try:
+            if self._accumulator is not None:
+                await self._accumulator.flush()
+            self._started = False
+            await self._room.wait_empty()
+        finally:
+            self._started = False
+            await self._leave()
 
     # ---- sending ----
 
@@ -307,6 +296,17 @@ class Producer:
         return (await self._routes.for_sending(topic)).write_queues
 
     # ---- inside ----
+
+    async def _leave(self) -> None:
+        await self._observers.close()
+        for task in self._tasks:
+            task.cancel()
+        await gather(*self._tasks, return_exceptions=True)
+        await self._heartbeats.close()
+        leave = {"clientID": self.client_id, "producerGroup": self.group}
+        connected = set(self._client.connected_addresses()) & self._routes.master_addresses()
+        await tell_leaving(self._client, connected, leave)
+        await self._client.close()
 
     def _prepared(self, message: Message, queue: MessageQueue | None = None) -> SendRequest:
         scope = SendScope(self._interceptors, self.group, (message,)) if self._interceptors else None

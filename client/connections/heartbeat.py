@@ -5,7 +5,7 @@ forgets a connection that was silent for 120 s.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
@@ -19,6 +19,18 @@ log = logging.getLogger("ringmq.client")
 HEARTBEAT_INTERVAL_S = 30.0
 HEARTBEAT_TIMEOUT_MS = 3000
 CLOSE_TIMEOUT_S = 1.0
+LEAVE_TIMEOUT_MS = 1000
+
+
+async def tell_leaving(client: RemotingClient, addresses: Iterable[str], fields: dict[str, str]) -> None:
+    """Tell brokers that a client goes. Those that do not hear it see its connection closed."""
+    answers = await gather(
+        *(client.call(a, RequestCode.UNREGISTER_CLIENT, fields, timeout_ms=LEAVE_TIMEOUT_MS) for a in addresses),
+        return_exceptions=True,
+    )
+    for answer in answers:
+        if isinstance(answer, Exception):
+            log.info("leaving a group (%s): %s", fields, answer)
 
 
 class Heartbeats:

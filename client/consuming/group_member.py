@@ -8,7 +8,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
 
-from ringmq.client.connections.heartbeat import Heartbeats
+from ringmq.client.connections.heartbeat import Heartbeats, tell_leaving
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
@@ -120,13 +120,7 @@ class GroupMember:
         """Tell every broker that we go, so that the others take over at once."""
         leave = {"clientID": self._client_id, "consumerGroup": self._group}
         connected = set(self._client.connected_addresses()) & self._routes.all_addresses()
-        results = await gather(
-            *(self._client.call(a, RequestCode.UNREGISTER_CLIENT, leave, timeout_ms=1000) for a in connected),
-            return_exceptions=True,
-        )
-        for result in results:
-            if isinstance(result, Exception):
-                log.info("leaving consumer group %s: %s", self._group, result)
+        await tell_leaving(self._client, connected, leave)
 
     async def _route(self, topic: str) -> TopicRoute | None:
         route = self._routes.known(topic)

@@ -253,6 +253,25 @@ async def test_a_close_that_is_cancelled_leaves_and_lets_the_offset_file_go(tmp_
         await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.parametrize("linger_ms", [0, 1])
+async def test_a_producer_s_close_that_is_cancelled_leaves_nothing_behind(linger_ms: int) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        before = asyncio.all_tasks()
+        producer = Producer(cluster.namesrv, linger_ms=linger_ms)
+        producer.start()
+        await producer.send(Message("T", b"x"))
+        cluster.rules.append(lambda broker, request: Deed.SILENCE if request.body == b"y" else None)
+        sending = asyncio.create_task(producer.send(Message("T", b"y")))
+        while not any(request.body == b"y" for request in cluster.broker.requests):
+            await asyncio.sleep(0.005)  # poll
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.close(), 0.1)
+        assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+        assert not producer._client.connected_addresses()
+        await asyncio.gather(sending, return_exceptions=True)
+        assert asyncio.all_tasks() <= before
+
+
 @pytest.mark.parametrize("silent", [False, True])
 async def test_a_close_that_is_cancelled_commits_what_is_acknowledged(silent: bool) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
