@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from types import TracebackType
-from typing import Any, Self, TypeGuard, TypeVar
+from typing import Any, Self, TypeVar
 
 from ringmq.client.errors import ClientClosedError
 from ringmq.client.runtimes.monitor import Wakes, take_again
@@ -157,8 +157,8 @@ class ThreadLoop:
 
         def carry() -> T:
             nonlocal ready, waits
-            self._calls.add(task)
             try:
+                self._calls.add(task)
                 while not task.done():
                     if ready:
                         ready = False
@@ -196,17 +196,18 @@ class ThreadLoop:
             if not self._tells_outcomes:
                 self.start_thread(self._tell_outcomes, "results")
                 self._tells_outcomes = True
-            self._calls.add(task)
-            task.add_done_callback(note)
             try:
+                self._calls.add(task)
+                task.add_done_callback(note)
                 task.step()
                 self._run_soon()
-            except BaseException as error:
-                self._abandon(task, error)
-                raise
-            if task.done() and not task.cancelled() and is_interrupt(interrupt := task.exception()):
+                error = task.exception() if task.done() and not task.cancelled() else None
+                if error is not None and is_interrupt(error):
+                    raise error
+            except BaseException as interrupt:
                 self._abandon(task, interrupt)
-                raise interrupt
+                self._end_call(task)
+                raise
             return outcome
 
         return self._carry(carry, conversation)
@@ -543,7 +544,7 @@ class ThreadLoop:
             task.wake = self._ready.append
             task.cancel()
             self._ready.append(task)  # it may wait for something that was not told of it any more
-        if is_interrupt(error):
+        if error is not None and is_interrupt(error):
             for listener in self.interrupt_listeners:
                 listener(task)
 
@@ -561,9 +562,9 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def is_interrupt(error: BaseException | None) -> TypeGuard[BaseException]:
+def is_interrupt(error: BaseException) -> bool:
     """Ctrl-C, the end of the program, the end of a greenlet."""
-    return error is not None and not isinstance(error, Exception | CancelledError)
+    return not isinstance(error, Exception | CancelledError)
 
 
 def _tell(outcome: concurrent.futures.Future[T], task: ThreadTask[T]) -> None:
