@@ -177,6 +177,19 @@ def prepare_batch(
     if not _is_sound("".join(texts), property_count):
         for message, text in zip(messages, texts, strict=True):
             _check_text(message.properties, text)
+    try:
+        body = b"".join(_batch_parts(messages, texts))
+    except TypeError:
+        for message in messages:
+            _check_body(message.body, rules)
+        raise
+    _check_body(body, rules)
+    batch_properties = {names.UNIQ_KEY: next_key(now_ms), names.WAIT: wait}
+    encoded, code = _properties_bytes(batch_properties), RequestCode.SEND_BATCH_MESSAGE
+    return SendRequest(topic, body, encoded, 0, 0, now_ms, tuple(ids), is_batch=True, code=code)
+
+
+def _batch_parts(messages: Sequence[Message], texts: Sequence[str]) -> list[bytes]:
     parts: list[bytes] = []
     for message, text in zip(messages, texts, strict=True):
         own_body, encoded = message.body, _encoded(text)
@@ -188,11 +201,7 @@ def prepare_batch(
             properties_bytes.to_bytes(2, "big"),
             encoded,
         )
-    body = b"".join(parts)
-    _check_body(body, rules)
-    batch_properties = {names.UNIQ_KEY: next_key(now_ms), names.WAIT: wait}
-    encoded, code = _properties_bytes(batch_properties), RequestCode.SEND_BATCH_MESSAGE
-    return SendRequest(topic, body, encoded, 0, 0, now_ms, tuple(ids), is_batch=True, code=code)
+    return parts
 
 
 class TopicHeader:
@@ -294,6 +303,8 @@ _checked_topics: set[str] = set()
 
 
 def _check_body(body: bytes, rules: BodyRules) -> None:
+    if not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"a body is bytes, not {type(body).__name__}: text has to be encoded")
     if len(body) > rules.body_bytes_max:
         raise ValueError(f"body of {len(body)} bytes is over the limit of {rules.body_bytes_max}")
 

@@ -1,5 +1,7 @@
 """What a send puts on the wire: the fast header equals the general one, limits and rules name what they refuse."""
 
+from typing import Any
+
 import pytest
 
 from ringmq.client import BodyRules, Compression, Message, compose_message
@@ -104,6 +106,15 @@ def test_bad_messages_are_refused_before_anything_is_sent(message: Message, text
 def test_bad_batches_are_refused(messages: list[Message], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         prepare_batch(messages, next_key, 1, RULES)
+
+
+@pytest.mark.parametrize("body", ["text", "text" * 2000, None, 5])
+def test_a_body_that_is_no_bytes_is_named(body: Any) -> None:
+    wrong = Message("T", body)
+    for prepare in (lambda: prepare_message(wrong, next_key, 1, RULES),
+                    lambda: prepare_batch([Message("T", b"x"), wrong], next_key, 1, RULES)):  # fmt: skip
+        with pytest.raises(TypeError, match=rf"a body is bytes, not {type(body).__name__}: text has to be encoded"):
+            prepare()
 
 
 def test_keys_hold_no_blank() -> None:
