@@ -27,7 +27,7 @@ from ringmq.client.consuming.inbox import Delivery, Inbox, Shelf
 from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets, OffsetFileError, default_offset_file
 from ringmq.client.consuming.lock_keeper import LockKeeper
 from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
-from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all
+from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all, read_again
 from ringmq.client.consuming.received import queue_of
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
 from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
@@ -165,7 +165,7 @@ class Consumer:
         if self._offset_file is not None:
             self._offset_file.open()
         self._observers.start()
-        when_interrupted(lambda call: [reader.read_again() for reader in self._readers.values()])
+        when_interrupted(lambda call: read_again(self._readers.values()))
         self._started = True
         try:
             await self._join()

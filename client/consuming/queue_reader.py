@@ -25,7 +25,7 @@ from ringmq.client.runtimes.waiting import Signal, finish
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import SubscriptionData
 
-__all__ = ["PullOptions", "QueueReader", "ReaderContext", "commit_all"]
+__all__ = ["PullOptions", "QueueReader", "ReaderContext", "commit_all", "read_again"]
 
 log = logging.getLogger("ringmq.client")
 
@@ -254,6 +254,12 @@ class QueueReader:
             except RingmqError as refused:
                 log.info("route of topic %s could not be refreshed: %s", self.queue.topic, refused)
         await sleep(outcome.pause_s)
+
+
+def read_again(readers: Iterable[QueueReader]) -> None:
+    """What was being taken may have reached nobody."""
+    for reader in readers:
+        reader.read_again()
 
 
 async def commit_all(readers: Iterable[QueueReader]) -> list[Exception]:
