@@ -451,6 +451,12 @@ def test_a_store_that_crashed_is_left_to_the_python_source(spark: Any, made: Mad
         frame_of(spark, made, "ringmq-jvm").count()
 
 
+def test_a_store_that_a_newer_ringmq_has_written_is_not_read(spark: Any, made: MadeStore) -> None:
+    (made.root / "ringmq.format").write_text("9 ringmq 9.0\n")
+    with pytest.raises(Exception, match=r"format 9, written by ringmq 9\.0; this RingMQ knows formats up to 1"):
+        frame_of(spark, made, "ringmq-jvm").count()
+
+
 def test_the_end_is_not_known_while_a_broker_starts(spark: Any, made: MadeStore) -> None:
     """A RingMQ holds the store and has not published its watermark page: it recovers."""
     (made.root / "abort").touch()

@@ -24,6 +24,8 @@ public final class StoreFolder implements Serializable {
     private static final String QUEUES = "consumequeue";
     private static final String BATCH_QUEUES = "batchconsumequeue";
     private static final String DEFAULT_BROKER_NAME = "DEFAULT_BROKER";
+    private static final String FORMAT_MARKER = "ringmq.format";
+    private static final int FORMAT = 1; // of store/store_format.py
     private static final int QUEUE_DEPTH = 2; // topic, queue id
     private static final long DISPATCH_WAIT_NS = 2_000_000_000L;
     private static final long DISPATCH_LOOK_NS = 500_000; // dispatch looks as often
@@ -39,17 +41,35 @@ public final class StoreFolder implements Serializable {
     /** A queue's name; of one without a folder it is not known whether it will be a batch queue. */
     public record QueueName(String topic, int queueId, boolean isBatch) {}
 
-    /** Raises IOException when there is no log on this host. */
+    /** Raises IOException when there is no log on this host, or a newer RingMQ has written it. */
     public StoreFolder(Path root) throws IOException {
         this.root = root.toAbsolutePath().toString();
         if (!Files.isDirectory(root.resolve(LOG))) {
             throw new NoSuchFileException(
                     root.resolve(LOG).toString(), null, "the store has no such folder on this host");
         }
+        checkFormat(root);
         this.identity = identity();
         this.logFileBytes = firstSize(root.resolve(LOG), 0);
         this.queueFileBytes = firstSize(root.resolve(QUEUES), QUEUE_DEPTH);
         this.batchFileBytes = firstSize(root.resolve(BATCH_QUEUES), QUEUE_DEPTH);
+    }
+
+    private static void checkFormat(Path root) throws IOException {
+        String text;
+        try {
+            text = Files.readString(root.resolve(FORMAT_MARKER)).strip();
+        } catch (NoSuchFileException absent) {
+            return; // a stock broker's
+        }
+        String[] words = text.split(" ", 2);
+        if (!words[0].matches("[0-9]{1,9}")) {
+            throw new IOException(root.resolve(FORMAT_MARKER) + " holds no format number");
+        }
+        if (Integer.parseInt(words[0]) > FORMAT) {
+            throw new IOException("store " + root + " has format " + words[0] + ", written by "
+                    + (words.length > 1 ? words[1] : "a newer RingMQ") + "; this RingMQ knows formats up to " + FORMAT);
+        }
     }
 
     /** Its folder. */
