@@ -3,15 +3,19 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ringmq.remoting.message import decode_messages
 from tests.conformance.judge import Judge
 from tests.conformance.servers import SMALL_FILES, Server
+from tests.raw_client import RawClient
+from tests.waiting import wait_until
 
-TOPIC = "TakenOver"
+TOPIC, POPPED = "TakenOver", "TakenOverByPop"
 WAIT_S = 30
 SETTINGS = {
     **SMALL_FILES,
@@ -22,6 +26,7 @@ SETTINGS = {
     "transactionCheckMax": 10_000,  # a slow machine must not use them up
 }
 PROGRESS = ("config/delayOffset.json", "config/timercheck", "timerwheel")
+POP_MESSAGE = 200050
 
 
 def waiting(store: Path) -> dict[str, int]:
@@ -33,19 +38,35 @@ def waiting(store: Path) -> dict[str, int]:
     return {row["kind"]: row["count"] for row in rows}
 
 
+def pop(broker: str) -> list[str]:
+    """Bodies that a group of POP gets, to be seen again after WAIT_S because nobody acknowledges them."""
+    fields = {
+        "consumerGroup": "popping", "topic": POPPED, "queueId": -1, "maxMsgNums": 32, "invisibleTime": WAIT_S * 1000,
+        "pollTime": 2000, "bornTime": time.time_ns() // 1_000_000, "initMode": 0,
+    }  # fmt: skip
+    with RawClient(broker) as client:
+        answer = client.ask(POP_MESSAGE, fields)
+    return [bytes(message.body).decode() for message in decode_messages(answer.body)] if answer.code == 0 else []
+
+
 @pytest.mark.timeout(600)  # four brokers one after another
 def test_what_stock_leaves_waiting_is_refused_kept_and_delivered_after_the_store_is_handed_back(
     judge: Judge, started: Callable[..., Server]
 ) -> None:
     stock = started("stock", "leaving", settings=SETTINGS)
     judge.call("fill", stock.namesrv, topic=TOPIC, queues=2, start=1, count=8)
+    judge.call("fill", stock.namesrv, topic=POPPED, queues=1, start=1, count=2)
     assert judge.call("leaveWaiting", stock.namesrv, topic=TOPIC, level=2, seconds=WAIT_S) == 6
+    assert pop(stock.broker) == ["body 1", "body 2"]
+    assert pop(stock.broker) == [], "they are the group's until they are due"
     stock.stop()
-    left = {"delay": 3, "timer": 2, "transaction": 1}
+    left = {"delay": 3, "timer": 2, "transaction": 1, "pop": 2}
     assert waiting(stock.store) == left
     before = {path: path.read_bytes() for path in stock.store.rglob("*") if path.is_file()}
 
-    with pytest.raises(AssertionError, match=r"3 messages with a delay level.*\n.*2 messages.*\n.*1 half message"):
+    with pytest.raises(
+        AssertionError, match=r"3 messages with a delay level.*\n.*2 messages.*\n.*1 half.*\n.*2 messages that POP"
+    ):
         started("ringmq", "refused", settings=SETTINGS, store=stock.store)
     after = {path: path.read_bytes() for path in stock.store.rglob("*") if path.is_file()}
     assert after == before, "a refusal changes nothing"
@@ -66,6 +87,14 @@ def test_what_stock_leaves_waiting_is_refused_kept_and_delivered_after_the_store
         *("delayed 0", "delayed 1", "delayed 2", "half", "timed 0", "timed 1")
     ]
     assert len(bodies) == 22
+    again: list[str] = []
+
+    def is_popped_again() -> bool:
+        again.extend(pop(back.broker))
+        return len(again) >= 2
+
+    wait_until(is_popped_again, "what was popped is due again", 60)
+    assert sorted(again) == ["body 1", "body 2"]
     back.stop()
     # a half message that is asked for again is stored again: a copy may outlive the commit
     assert not {"delay", "timer"} & waiting(stock.store).keys()
