@@ -117,15 +117,17 @@ def test_start_produce_and_read(machine: Machine) -> None:
 
 
 def test_exposure(machine: Machine) -> None:
-    for unit in (BROKER, NAMESRV):
+    for unit in (BROKER, NAMESRV, SLAVE):
         said = machine.run(f"systemd-analyze security --no-pager {unit} | grep -v ✓")
         exposure = float(said.rpartition(": ")[2].split()[0])
         assert exposure <= 2.0
 
 
 def test_a_killed_worker_is_started_again(machine: Machine) -> None:
+    machine.run("ringmq top --once --interval 0.5 | head -3")  # starts the one that sleeps until it is asked
     before = machine.workers(BROKER)
     say(f"workers: {', '.join(before)}")
+    assert {"control", "dispatch", "flush", "metrics", "read-0", "write"} <= before.keys()
     for name, process in before.items():
         if name == "main":
             continue
@@ -148,6 +150,14 @@ def test_a_killed_broker_is_started_again(machine: Machine) -> None:
     journal = machine.journal(BROKER)
     assert "(same boot)" in journal, "recovery knows that the page cache has survived"
     say(*journal.splitlines()[-8:])
+
+
+def test_a_killed_name_server_is_started_again(machine: Machine) -> None:
+    machine.workers(NAMESRV)["main"].send_signal(signal.SIGKILL)
+    send(machine, "while-routes-come-back")  # the question for the route waits in the listener
+    machine.wait_active(NAMESRV)
+    assert machine.prop(NAMESRV, "NRestarts") == "1"
+    wait_status(machine, NAMESRV, "serving on 127.0.0.1:9876: 1 brokers")
 
 
 def test_restart_under_load_refuses_and_loses_nothing(machine: Machine, tmp_path: Path) -> None:
@@ -213,6 +223,15 @@ def test_reload_reports_each_key(machine: Machine) -> None:
     assert "flushDiskType: ASYNC_FLUSH -> SYNC_FLUSH: needs a restart" in journal
     assert machine.prop(BROKER, "ActiveState") == "active"
     machine.run(f"rm /etc/ringmq/broker/default.env; systemctl restart {BROKER}")
+
+
+def test_reload_of_a_name_server_reports_each_key(machine: Machine) -> None:
+    machine.run(f"systemctl reload {NAMESRV}")
+    machine.run(f"echo waitSecondsForService=46 >> /etc/ringmq/namesrv/default.conf; systemctl reload {NAMESRV}")
+    journal = machine.journal(NAMESRV)
+    say("journal:", *(line for line in journal.splitlines() if "->" in line or "nothing to" in line))
+    assert "the name server runs with this configuration: nothing to change" in journal
+    assert "waitSecondsForService: 45 -> 46: changed live" in journal
 
 
 def test_instances_and_a_slave(machine: Machine) -> None:
