@@ -100,6 +100,20 @@ def test_every_kind_of_user_runs_and_a_broken_threshold_is_the_exit_status(
 
 
 @needs_locust
+def test_several_processes_are_judged_together(tmp_path: Path) -> None:
+    own = ["--users", "4", "--spawn-rate", "100", "--run-time", "3s", "--folder", str(tmp_path)]
+    load = ["--rate", "20", "--processes", "2", "--p99-ms-max", "send=0.001"]
+    options = runner.parse([*own, "--kinds", "ProduceUser", "--", *load])
+    with threaded_cluster(topics={runner.TOPIC: 4}) as cluster:
+        done = subprocess.run(
+            runner.command_of(options, cluster.namesrv), capture_output=True, text=True, timeout=120, check=False
+        )
+    assert done.returncode == 3, done.stderr[-3000:]
+    (told,) = (line for line in done.stderr.splitlines() if "threshold broken" in line)
+    assert "send locust: p99" in told
+
+
+@needs_locust
 def test_the_waits_of_200_users_overlap(tmp_path: Path) -> None:
     own = ["--users", str(USERS), "--spawn-rate", str(USERS), "--run-time", "8s", "--folder", str(tmp_path)]
     load = ["--rate", "0", "--batch", "1", "--body-bytes", "16", "--error-rate-max", "0.3"]
