@@ -80,7 +80,8 @@ def draw(dashboard: dict[str, Any], prometheus: str, out: Path, seconds: int, ra
         for number, one in enumerate(series):
             times = [float(when) - now for when, _ in one["values"]]
             name = name_of(target, one["metric"]) if number < SERIES_NAMED_MAX else None
-            axis.plot(times, [float(value) for _, value in one["values"]], label=name, linewidth=1.4)
+            mark = "." if len(times) == 1 else None  # no line is seen of a single point
+            axis.plot(times, [float(value) for _, value in one["values"]], label=name, linewidth=1.4, marker=mark)
         axis.set_xlim(-seconds, 0)
         axis.grid(alpha=0.3)
         if series:
