@@ -104,9 +104,9 @@ def add_log(page: Page, plane: Plane, store_path: str, earliest_store_time_ms: i
         age_ms = max(0, now_ms - earliest_store_time_ms)
         page.add("rocketmq_storage_message_reserve_time_milliseconds", [(LOCAL_DISK, age_ms)])
     disk = os.statvfs(store_path)
-    total, free = disk.f_blocks * disk.f_frsize, disk.f_bfree * disk.f_frsize
-    page.add("rocketmq_storage_size_bytes", [(LOCAL_DISK, total - free)])
-    states = {"total": total, "free": free, "available": disk.f_bavail * disk.f_frsize}
+    used, available = (disk.f_blocks - disk.f_bfree) * disk.f_frsize, disk.f_bavail * disk.f_frsize
+    page.add("rocketmq_storage_size_bytes", [(LOCAL_DISK, used)])
+    states = {"total": used + available, "free": disk.f_bfree * disk.f_frsize, "available": available}
     page.add("ringmq_disk_bytes", [({"state": state}, value) for state, value in states.items()])
     offsets = {
         "min": marks.min_offset,

@@ -98,7 +98,12 @@ METRICS = {
         Metric("ringmq_dispatch_records_total", COUNTER, "Records dispatched to queues and index"),
         Metric("ringmq_dispatch_bad_records_total", COUNTER, "Records left out because they are damaged"),
         Metric("ringmq_store_fault", GAUGE, "1: writes are refused for this cause", ("cause",)),
-        Metric("ringmq_disk_bytes", GAUGE, "The store's file system", ("state",)),
+        Metric(
+            "ringmq_disk_bytes",
+            GAUGE,
+            "The store's file system; total is what is used or available, as retention counts",
+            ("state",),
+        ),
         Metric("ringmq_requests_waiting", GAUGE, "Requests between workers: for write, parked for answers", ("ring",)),
         # replication
         Metric("ringmq_replication_policy_info", GAUGE, "1, with the policy as labels", ("level", "replicas", "role")),

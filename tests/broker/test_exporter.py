@@ -1,5 +1,6 @@
 """What /metrics says of a plane whose contents are known."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ringmq.broker.exporter.text import Page, parse_labels
 from ringmq.broker.slow_requests import UNTOLD_COUNTER
 from ringmq.ipc.plane import Capacity
 from ringmq.native import ffi, lib
+from ringmq.store.retention import used_ratio
 from tests.broker.exporter_kit import families, kit, samples, value
 
 SERIES = 100_000
@@ -71,6 +73,16 @@ def test_what_comes_while_a_scrape_is_made_does_not_break_it(tmp_path: Path, mon
 
         monkeypatch.setattr(Tables, "offsets", property(looked_at))
         assert value(made.text(), "rocketmq_consumer_lag_messages", topic="fresh") == 3
+
+
+def test_the_disk_is_as_full_as_retention_takes_it_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserved = os.statvfs_result((4096, 4096, 1000, 900, 300, 0, 0, 0, 0, 255))  # blocks: 100 used, 300 for users
+    monkeypatch.setattr(os, "statvfs", lambda path: reserved)
+    with kit(tmp_path) as made:
+        text = made.text()
+    total, left = (value(text, "ringmq_disk_bytes", state=state) for state in ("total", "available"))
+    assert (total, left) == (400 * 4096, 300 * 4096)
+    assert 1 - left / total == used_ratio(tmp_path) == 0.25
 
 
 def test_members_without_offsets_and_groups_that_are_down_show(tmp_path: Path) -> None:
