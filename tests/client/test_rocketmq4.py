@@ -320,7 +320,7 @@ def test_who_drops_a_client_has_shut_it_down(kind: Any) -> None:
         assert threading.active_count() > before
         del client
         gc.collect()
-        wait_until(lambda: threading.active_count() == before, "no thread is left", 20)
+        wait_until(lambda: threading.active_count() <= before, "no thread is left", 20)  # one of another test may end
         assert kind is PullConsumer or cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
 
 

@@ -1,11 +1,13 @@
 """What the source does to Spark's Python worker while it reads."""
 
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import IO
 
@@ -74,13 +76,14 @@ def block(answers: IO[bytes]) -> bytes:
     return answers.read(number(answers))
 
 
-def one_lookup_and_no_more(tmp_path: Path, *, then: bytes) -> str:
+def one_lookup_and_no_more(*, then: bytes) -> str:
     """What Spark's own daemon and its worker say when the worker gets one lookup, `then`, and a closed socket."""
     path = Path(pyspark_ringmq.__file__).parents[1]  # an editable install hides it from lookups
+    sockets = tempfile.mkdtemp()  # a socket's path has room for 107 characters: a test's own folder may be too deep
     settings = {
         "PYTHONPATH": str(path),
         "PYTHON_UNIX_DOMAIN_ENABLED": "true",
-        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets,
         "SPARK_REUSE_WORKER": "1",
         "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
     }
@@ -105,11 +108,12 @@ def one_lookup_and_no_more(tmp_path: Path, *, then: bytes) -> str:
         return daemon.communicate(timeout=20)[1].decode()  # which closes its input: it ends
     finally:
         daemon.kill()
+        shutil.rmtree(sockets)
 
 
-def test_an_idle_worker_ends_without_a_word_when_spark_stops(tmp_path: Path) -> None:
-    assert one_lookup_and_no_more(tmp_path, then=b"") == ""
+def test_an_idle_worker_ends_without_a_word_when_spark_stops() -> None:
+    assert one_lookup_and_no_more(then=b"") == ""
 
 
-def test_a_worker_whose_socket_closes_in_a_task_says_so(tmp_path: Path) -> None:
-    assert "BrokenPipeError" in one_lookup_and_no_more(tmp_path, then=LOOKUP[:9])
+def test_a_worker_whose_socket_closes_in_a_task_says_so() -> None:
+    assert "BrokenPipeError" in one_lookup_and_no_more(then=LOOKUP[:9])
