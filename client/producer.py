@@ -11,7 +11,7 @@ import random
 import time
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Set
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -312,7 +312,7 @@ class Producer:
         scope = SendScope(self._interceptors, self.group, (message,)) if self._interceptors else None
         try:
             request = prepare_message(message, self._keys.next_key, now_ms(), self._body_rules)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             if scope is not None:
                 scope.end(None, error)
             raise
@@ -323,7 +323,7 @@ class Producer:
         scope = SendScope(self._interceptors, self.group, messages) if self._interceptors else None
         try:
             request = prepare_batch(messages, self._keys.next_key, now_ms(), self._body_rules)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             if scope is not None:
                 scope.end(None, error)
             raise
@@ -468,7 +468,8 @@ class Producer:
     async def _deliver(self, request: SendRequest, failed: _FailedOnce | None = None) -> SendResult:
         """Send until stored or given up, waiting for room first."""
         try:
-            self._check_started()
+            if failed is None:  # else a copy may be stored, as SendError says
+                self._check_started()
             place = await self._room.take(len(request.body))
             try:
                 result = await self._deliver_in_budget(request, failed)
@@ -557,10 +558,7 @@ class Producer:
         return chosen, address
 
     async def _connection(self, address: str) -> BrokerConnection:
-        connection = self._client.open_connection_to(address)
-        if connection is None:
-            connection = await self._client.connection(address)
-        return connection
+        return self._client.open_connection_to(address) or await self._client.connection(address)
 
     def _frame(
         self, request: SendRequest, queue: MessageQueue, address: str, opaque: int, *, oneway: bool = False
@@ -579,7 +577,7 @@ class Producer:
         chooser = self._choosers.get(route.topic)
         if chooser is None:
             chooser = self._choosers[route.topic] = QueueChooser(int.from_bytes(os.urandom(2), "big"))
-        slow = frozenset[str]() if self._faults is None else self._faults.avoided(time.monotonic())
+        slow: Set[str] = frozenset() if self._faults is None else self._faults.avoided(time.monotonic())
         lost = self._client.lost and self._client.try_again(route.all_addresses())
         return chooser.choose(route, avoid_broker, slow, lost)
 

@@ -300,10 +300,11 @@ def _check_topic(topic: str) -> None:
 
 
 _checked_topics: set[str] = set()
+_BYTES = (bytes, bytearray, memoryview)
 
 
 def _check_body(body: bytes, rules: BodyRules) -> None:
-    if not isinstance(body, bytes | bytearray | memoryview):
+    if not isinstance(body, _BYTES):
         raise TypeError(f"a body is bytes, not {type(body).__name__}: text has to be encoded")
     if len(body) > rules.body_bytes_max:
         raise ValueError(f"body of {len(body)} bytes is over the limit of {rules.body_bytes_max}")

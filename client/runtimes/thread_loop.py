@@ -33,7 +33,7 @@ from ringmq.client.runtimes.thread_tasks import ThreadFuture, ThreadTask
 
 log = logging.getLogger("ringmq.client")
 
-CLOSE_WAIT_S = 1.0
+CLOSE_WAIT_S = 2.0  # longer than a close that is cancelled takes for its last commit
 TIMERS_KEPT = 100
 
 T = TypeVar("T")
@@ -157,6 +157,7 @@ class ThreadLoop:
 
         def carry() -> T:
             nonlocal ready, waits
+            left = False
             try:
                 self._calls.add(task)
                 while not task.done():
@@ -172,10 +173,11 @@ class ThreadLoop:
                     raise ClientClosedError("the client was closed")
                 return task.result()
             except BaseException as error:
-                self._abandon(task, None if waits else error)
+                left = self._abandon(task, None if waits else error)
                 raise
             finally:
-                self._end_call(task)
+                if not left:
+                    self._end_call(task)
 
         task = ThreadTask(self, conversation, wake)
         return self._carry(carry, conversation)
@@ -205,8 +207,8 @@ class ThreadLoop:
                 if error is not None and is_interrupt(error):
                     raise error
             except BaseException as interrupt:
-                self._abandon(task, interrupt)
-                self._end_call(task)
+                if not self._abandon(task, interrupt):
+                    self._end_call(task)
                 raise
             return outcome
 
@@ -538,15 +540,18 @@ class ThreadLoop:
 
         return self.create_task(awaitable if isinstance(awaitable, Coroutine) else wait())
 
-    def _abandon(self, task: ThreadTask[Any], error: BaseException | None) -> None:
-        """A call that was broken off comes to its end in the client's own thread; `error` where it did not wait."""
-        if not task.done():
+    def _abandon(self, task: ThreadTask[Any], error: BaseException | None) -> bool:
+        """A call that was broken off comes to its end in the client's own thread, and is one until then: True; False
+        when it has ended. `error` where it did not wait."""
+        if left := not task.done():
+            task.add_done_callback(self._end_call)
             task.wake = self._ready.append
             task.cancel()
             self._ready.append(task)  # it may wait for something that was not told of it any more
         if error is not None and is_interrupt(error):
             for listener in self.interrupt_listeners:
                 listener(task)
+        return left
 
 
 _open_loops: weakref.WeakSet[ThreadLoop] = weakref.WeakSet()

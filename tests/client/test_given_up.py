@@ -19,6 +19,7 @@ from ringmq.client import (
     MessageQueue,
     Producer,
     ReplyTimeoutError,
+    SendError,
 )
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -268,7 +269,8 @@ async def test_a_producer_s_close_that_is_cancelled_leaves_nothing_behind(linger
             await asyncio.wait_for(producer.close(), 0.1)
         assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
         assert not producer._client.connected_addresses()
-        await asyncio.gather(sending, return_exceptions=True)
+        (failed,) = await asyncio.gather(sending, return_exceptions=True)
+        assert isinstance(failed, SendError) and failed.code is None, "a copy may be stored"
         assert asyncio.all_tasks() <= before
 
 

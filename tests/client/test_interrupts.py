@@ -46,6 +46,35 @@ def test_an_interrupt_leaves_the_client_whole() -> None:
         assert [m.body for m in consumer.poll(timeout_ms=20_000)] == [b"x"]
 
 
+def test_a_call_that_was_interrupted_comes_to_its_end_before_the_loop_does() -> None:
+    told = []
+
+    async def closing() -> None:
+        try:
+            waits.set()
+            await runtime.sleep(60)
+        finally:
+            await runtime.sleep(0.05)
+            told.append("last commit")
+
+    loop, waits = ThreadLoop("test"), threading.Event()
+    loop.open()
+
+    def interrupt() -> None:
+        waits.wait(20)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(closing())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    loop.close()
+    assert told == ["last commit"]
+
+
 class Interrupted:
     """An RLock whose next `interrupts` acquisitions are broken off, as by Ctrl-C or a greenlet's end."""
 

@@ -293,7 +293,7 @@ async def test_the_start_of_the_only_broker_is_waited_for(eventually: Any) -> No
 async def test_a_name_server_without_brokers_is_told_from_a_missing_topic() -> None:
     async with FakeCluster() as cluster, Producer(cluster.namesrv, retry=RetryPolicy(budget_ms=50)) as producer:
         cluster.rules.append(nobody_yet)
-        with pytest.raises(SendError, match="no broker is registered"):
+        with pytest.raises(SendError, match="no master is registered"):
             await producer.send(Message("T", b""))
 
 

@@ -126,6 +126,12 @@ async def test_interceptors_surround_every_send_once(cluster: FakeCluster) -> No
             await producer.send(Message("", b"x"))
         assert log[2:] == [("b", "after", None, "ValueError"), ("a", "after", None, "ValueError")]
         log.clear()
+        text: Any = "x"
+        for sending in (producer.send(Message("T", text)), producer.send_batch([Message("T", text)] * 2)):
+            with pytest.raises(TypeError, match="bytes"):
+                await sending
+            assert log[2:] == [("b", "after", None, "TypeError"), ("a", "after", None, "TypeError")]
+            log.clear()
         cluster.rules.append(lambda broker, request: refuse(request, 13, "no") if request.code == 310 else None)
         with pytest.raises(SendError):
             await producer.send(Message("T", b"x"))
