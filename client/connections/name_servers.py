@@ -16,7 +16,7 @@ from ringmq.remoting.admin_bodies import decode_topic_list
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.names import AUTO_CREATE_TOPIC
-from ringmq.remoting.route import ClusterInfo
+from ringmq.remoting.route import MASTER_ID, ClusterInfo
 
 T = TypeVar("T")
 
@@ -63,10 +63,10 @@ class NameServers:
         """Every registered broker with its addresses. Raises `RingmqError`."""
         return await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ClusterInfo.decode)
 
-    async def know_no_broker(self) -> bool:
-        """Whether no broker at all is registered; False when that is not answered. Raises `RingmqError`."""
+    async def know_no_master(self) -> bool:
+        """Whether no master at all is registered; False when that is not answered. Raises `RingmqError`."""
         try:
-            return not (await self.fetch_cluster()).brokers
+            return not any(MASTER_ID in broker.broker_addrs for broker in (await self.fetch_cluster()).brokers.values())
         except BrokerError:
             return False
 
@@ -141,8 +141,8 @@ class RouteTable:
             raise RouteError(f"no master that allows writing is registered for topic {topic} now", may_pass=True)
         template = await self.fetch(AUTO_CREATE_TOPIC)
         if template is None:
-            if await self._name_servers.know_no_broker():
-                raise RouteError("no broker is registered at the name server now", may_pass=True)
+            if await self._name_servers.know_no_master():
+                raise RouteError("no master is registered at the name server now", may_pass=True)
             template = await self.fetch(AUTO_CREATE_TOPIC)  # one may have come between the questions
         if template is not None:
             route = route_from_template(topic, template, NEW_TOPIC_QUEUES)
