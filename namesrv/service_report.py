@@ -37,23 +37,26 @@ async def report(
         try:
             await asyncio.wait_for(ask_for_a_route(host_from_here(host), port), ASK_TIMEOUT_S)
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            if is_ready and is_full():
-                manager.alive()
-                manager.status(f"{status_text(registry, f'{host}:{port}')}; no room for more connections")
+            if is_full():
+                text = f"{status_text(registry, f'{host}:{port}')}; no room for more connections"
+                is_ready = _tell_served(manager, text, is_ready)
                 await asyncio.sleep(pause_s)
                 continue
             why = str(error) or type(error).__name__  # an exception without words is true all the same
             log.warning("a route request to itself was not answered: %s", why)
             manager.status(f"it does not answer on {host}:{port}: {why}")
         else:
-            text = status_text(registry, f"{host}:{port}")
-            if is_ready:
-                manager.alive()
-                manager.status(text)
-            else:
-                is_ready = True
-                manager.ready(text)
+            is_ready = _tell_served(manager, status_text(registry, f"{host}:{port}"), is_ready)
         await asyncio.sleep(pause_s)
+
+
+def _tell_served(manager: ServiceManager, text: str, is_ready: bool) -> bool:
+    if is_ready:
+        manager.alive()
+        manager.status(text)
+    else:
+        manager.ready(text)
+    return True
 
 
 def status_text(registry: RouteRegistry, address: str) -> str:

@@ -70,6 +70,27 @@ async def test_it_is_ready_when_it_answers_and_alive_while_it_does(
     manager.close()
 
 
+async def test_a_name_server_that_its_clients_have_filled_is_ready(tmp_path: Path) -> None:
+    manager = FakeServiceManager(tmp_path, WATCHDOG_MS)
+    server = NamesrvServer(NamesrvConfig(listen_port=0, max_connections=1))
+    port = await server.start()
+    _, client = await asyncio.open_connection("127.0.0.1", port)
+    while not server.is_full:
+        await asyncio.sleep(0.005)  # poll
+    reporting = asyncio.create_task(
+        service_report.report(
+            ServiceManager(manager.environment), server.handlers.registry, "127.0.0.1", port, lambda: server.is_full
+        )
+    )
+    assert "no room for more connections" in (await heard(manager, "READY"))["STATUS"]
+    client.close()
+    reporting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await reporting
+    await server.close()
+    manager.close()
+
+
 async def test_a_full_name_server_lives(tmp_path: Path) -> None:
     manager = FakeServiceManager(tmp_path, WATCHDOG_MS)
     server = NamesrvServer(NamesrvConfig(listen_port=0, max_connections=1))
