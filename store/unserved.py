@@ -124,7 +124,9 @@ def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> 
     read_ms = _timer_read_ms(root)
     due_by_key: dict[object, int] = {}
     deleted: set[str] = set()
+    unread = end - first + tail.get(topic, 0)
     for record in _records(store, topic, 0, begin, end):
+        unread -= 1
         properties = record.properties
         out = properties.get("TIMER_OUT_MS", "")
         if not out.isdigit() or int(out) < read_ms:
@@ -139,9 +141,9 @@ def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> 
         key = record.commit_log_offset if unique_key is None else f"{real_topic}+{unique_key}"
         due_by_key[key] = min(int(out), due_by_key.get(key, EVERYTHING))
     due = [at for key, at in due_by_key.items() if key not in deleted]
-    count = len(due) + begin - first + tail.get(topic, 0)
+    ledger.is_partial = unread > 0
     what = f"messages with a time of delivery ({topic})"
-    yield Unserved("timer", what, count, is_exact=begin == first and not tail.get(topic), due_ms=min(due, default=None))
+    yield Unserved("timer", what, len(due) + unread, is_exact=not unread, due_ms=min(due, default=None))
 
 
 def _timer_read_ms(root: Path) -> int:
@@ -183,12 +185,16 @@ def _popped(store: MessageStore, offsets: Any, tail: Mapping[str, int], ledger: 
             first, end = _bounds(store, topic, queue_id, _number(table, queue_id, -1) + 1)
             begin = max(first, end - READ_RECORDS_MAX)
             unread += begin - first
+            unread += end - begin
             for record in _records(store, topic, queue_id, begin, end):
+                unread -= 1
                 ledger.add(record)
     unread += sum(number for topic, number in tail.items() if topic.startswith(layout.REVIVE_TOPIC_PREFIX))
     unread += ledger.unknown
     what = f"messages that POP has handed out and nobody has acknowledged ({layout.REVIVE_TOPIC_PREFIX}*)"
-    yield Unserved("pop", what, ledger.messages + unread, is_exact=not unread, due_ms=ledger.due_ms)
+    yield Unserved(
+        "pop", what, ledger.messages + unread, is_exact=not (unread or ledger.is_partial), due_ms=ledger.due_ms
+    )
 
 
 def _light_queues(store: MessageStore) -> Iterator[Unserved]:

@@ -29,7 +29,9 @@ class PopLedger:
     """Check points and acks in any order; a check point that is there twice counts once."""
 
     unknown: int = 0
-    """Records that are neither: each may be a message."""
+    """Records that are neither, or that cannot be read: each may be a message."""
+    is_partial: bool = False
+    """Records of the timer were left out."""
     _out: dict[_Pop, set[int]] = field(default_factory=dict)
     _due_ms: dict[_Pop, int] = field(default_factory=dict)
     _done: dict[_Pop, set[int]] = field(default_factory=dict)
