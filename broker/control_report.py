@@ -71,7 +71,7 @@ class ControlReport:
         value = json.loads(data)
         servers = tuple(NameServerState(**entry) for entry in value["name_servers"])
         clients = tuple(ClientKind(**entry) for entry in value["clients"])
-        return cls(value["permission"], servers, clients, value["left_out"], value["sends_from_ms"])
+        return cls(value["permission"], servers, clients, value["left_out"], value.get("sends_from_ms", 0))
 
 
 def read_report(plane_name: str) -> ControlReport | None:

@@ -5,6 +5,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
+from http.client import HTTPException
 from types import TracebackType
 from typing import Self
 
@@ -55,7 +56,7 @@ class Scraper:
             try:
                 with urllib.request.urlopen(self._url, timeout=TIMEOUT_S) as answer:
                     text = answer.read()
-            except OSError as error:
+            except (OSError, HTTPException) as error:
                 self.error = error
                 return
             self.took_ms.append(1000 * (time.perf_counter() - began))
@@ -76,6 +77,8 @@ class Scraper:
         """The slowest scrape and the fewest series. GrowthError when one failed."""
         if self.error is not None:
             raise GrowthError(f"{self._url}: {self.error}")
+        if self._per_s and not self.took_ms:
+            raise GrowthError(f"{self._url}: not one scrape came to its end")
         return {"scrape_ms": max(self.took_ms), "series": float(min(self.series))} if self.took_ms else {}
 
 
