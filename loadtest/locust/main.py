@@ -8,6 +8,7 @@ What stands behind `--` goes to locust as it is. The exit status is locust's: 0,
 import argparse
 import importlib.util
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -46,7 +47,15 @@ def command_of(options: argparse.Namespace, namesrv: str) -> list[str]:
     words += ["--users", str(options.users), "--spawn-rate", str(options.spawn_rate), "--run-time", options.run_time]
     words += ["--html", str(options.folder / "report.html"), "--csv", str(options.folder / "locust")]
     words += ["--namesrv", namesrv, "--topic", TOPIC, *options.rest]
+    if any(word.startswith("--processes") for word in options.rest):
+        port = str(_free_port())  # theirs is the one on which a broker serves its metrics
+        words += ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
     return [*words, *filter(None, options.kinds.split(","))]
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def make_topic(namesrv: str, users: int) -> None:
