@@ -125,12 +125,13 @@ class Supervisor:
         now_ms = _now_ms()
         for name, process in list(self._processes.items()):
             status = process.poll()
+            # Before it is buried: one that came up and died between two looks has not failed to start.
+            if name not in self._serving and self._plane.role(self._specs[name].role).state == STATE_SERVING:
+                self._serving.add(name)
+                self._perform(self._core.step(Serving(name), now_ms))
             if status is not None:
                 self._bury(name)
                 self._perform(self._core.step(Exited(name, status), now_ms))
-            elif name not in self._serving and self._plane.role(self._specs[name].role).state == STATE_SERVING:
-                self._serving.add(name)
-                self._perform(self._core.step(Serving(name), now_ms))
         if self._stop_asked and not self._core.stopping:
             self._perform(self._core.step(Stop(), now_ms))
         self._perform(self._core.step(Tick(), now_ms))
