@@ -28,6 +28,7 @@ from ringmq.loadtest.drill_reads import QUEUES, TOPIC, id_of, max_offset, pull
 from ringmq.loadtest.drill_sends import lane_messages
 from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.stock.ports import free_broker_port, free_port
 
 IN_FLIGHT_PER_QUEUE = 4
 RETURN_TIMEOUT_S = 30.0
@@ -105,7 +106,10 @@ class Drill:
         self._store = store
         self._checker = Checker()
         self._stops_failed: list[str] = []
-        self._broker = RunningBroker(store, self._settings, environment=self._environment)
+        # Below the range of outgoing connections: a port that the kernel chose may go to one of them during a restart.
+        self._broker = RunningBroker(
+            store, self._settings, port=free_broker_port(), namesrv_port=free_port(), environment=self._environment
+        )
         self._worker_count = len(self._broker.worker_pids())
         self._killed: set[int | None] = set()
         self._running = True
@@ -143,6 +147,7 @@ class Drill:
         self._report.violations = self._checker.verdict()
         self._report.violations += [Violation("stop", text) for text in self._stops_failed]
         self._report.acknowledged = self._checker.acknowledged_count
+        await self._workers_return()
         status = self._broker.stop()
         if status != 0:
             self._report.violations.append(Violation("stop", f"the clean stop ended with status {status}"))
@@ -256,13 +261,18 @@ class Drill:
             raise RuntimeError(f"the service did not return within {RETURN_TIMEOUT_S:.0f} s:\n{tail}") from None
 
     async def _shown_end(self, client: RemotingClient, queue_id: int) -> int:
-        """The queue's end, once a dispatch that was killed last shows what was acknowledged; if that never comes, the
-        checker says so."""
+        """The queue's end, once a control that was killed last answers, and a dispatch shows what was acknowledged; if
+        that never comes, the checker says so."""
         deadline = time.monotonic() + RETURN_TIMEOUT_S
         while True:
-            end = await max_offset(client, self._broker.address, queue_id)
-            if end >= self._ends.get(queue_id, 0) or time.monotonic() > deadline:
-                return end
+            try:
+                end = await max_offset(client, self._broker.address, queue_id)
+            except (RingmqError, OSError):
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                if end >= self._ends.get(queue_id, 0) or time.monotonic() > deadline:
+                    return end
             await asyncio.sleep(0.01)  # poll
 
     async def _read_all(self, client: RemotingClient) -> None:

@@ -14,6 +14,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.stock import free_broker_port, free_port
 from ringmq.native import lib
 from tests.drill.settings import SMALL_STORE
 from tests.native.test_crash_points import crash_build
@@ -123,8 +124,8 @@ def test_kill_of_everybody_at_any_time(tmp_path: Path) -> None:
     """The broker comes back at the same place, and the driver that still asks gets its answer."""
     chance, batches = random.Random(11), 5
     store = tmp_path / "store"
-    running = [RunningBroker(store, SMALL_STORE)]
-    ports = {"port": running[0].port, "namesrv_port": running[0].namesrv_port}
+    ports = {"port": free_broker_port(), "namesrv_port": free_port()}  # nobody gets them while the broker is away
+    running = [RunningBroker(store, SMALL_STORE, **ports)]
     try:
         make_topic(running[0].address, TOPIC, QUEUES)
 
