@@ -112,7 +112,7 @@ async def run_rounds(
                     seconds = time.monotonic() - began
                     tell(f"{number} of {len(faults)} rounds, {load.report.acknowledged} acknowledged, {seconds:.0f} s")
             report.violations += await load.finish()
-            if (await striker.status()).is_degraded:
+            if not await striker.degraded_mode_ends(RETURN_TIMEOUT_S):
                 report.violations.append(Violation("degraded", "the slave has all, and its master is in degraded mode"))
         except TimeoutError:
             state = "\n".join(f"--- {node.store.name}\n{node.broker.log_tail()}" for node in group.nodes)

@@ -23,6 +23,7 @@ MASTER_WORKERS = ("read-0", "write", "flush", "dispatch", "control", "ha")
 SLAVE_WORKERS = ("read-0", "ha-slave", "flush", "dispatch", "control")
 ANSWERS_OUT_S = 0.5  # after a slave's death nothing can be acknowledged that it has not held
 ROUND_TIMEOUT_S = 60.0
+ASK_TIMEOUT_MS = 10_000
 
 WEIGHTS = {
     "kill master worker": 14,
@@ -166,12 +167,22 @@ class Striker:
     async def status(self) -> HaStatus:
         """What the master says of its group."""
         address = self._group.master.broker.address
-        answer = await self._client.call(address, RequestCode.HA_STATUS, {}, timeout_ms=3000)
+        answer = await self._client.call(address, RequestCode.HA_STATUS, {}, timeout_ms=ASK_TIMEOUT_MS)
         return HaStatus.decode(answer.body)
+
+    async def degraded_mode_ends(self, timeout_s: float) -> bool:
+        """Whether the master leaves degraded mode: it hears of what a slave has a little after the slave has it."""
+        deadline = time.monotonic() + timeout_s
+        while (await self.status()).is_degraded:
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(0.05)  # poll
+        return True
 
     async def _decide(self, broker_id: int) -> None:
         header = {"brokerId": str(broker_id), "choice": ADOPT}
-        await self._client.call(self._group.master.broker.address, RequestCode.HA_DECIDE, header, timeout_ms=3000)
+        address = self._group.master.broker.address
+        await self._client.call(address, RequestCode.HA_DECIDE, header, timeout_ms=ASK_TIMEOUT_MS)
 
     async def _disk_full(self, fault: Fault) -> None:
         """The slave's disk has no room for a while."""
