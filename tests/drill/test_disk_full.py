@@ -115,7 +115,7 @@ def test_a_full_disk_refuses_writes_with_the_cause(
                     sent.append((b"%d" % len(sent)).ljust(size, b"."))
                 return answer.code == 0
 
-            wait_until(is_taken, "writes are taken again once there is room", timeout_s=15)
+            wait_until(is_taken, "writes are taken again once there is room")
             wait_until(lambda: len(read_all(client)) == len(sent), "what waited is readable")
             assert read_all(client) == sent
         assert broker.worker_pids() == workers, "no worker has died of it"
@@ -135,7 +135,7 @@ def test_workers_may_die_on_a_full_disk(disk: Path) -> None:
             wait_until(lambda n=name, o=old: broker.worker_pids().get(n, o) != o, f"{name} is started again")
         wait_until(lambda: len(read_all(client)) == len(sent), "reads go on")
         (disk / "ballast").unlink()
-        wait_until(lambda: client.send("Full", b"room").code == 0, "writes are taken again", timeout_s=15)
+        wait_until(lambda: client.send("Full", b"room").code == 0, "writes are taken again")
         assert broker.stop() == 0
 
 
@@ -176,8 +176,8 @@ def test_retention_and_the_warning_level(disk: Path) -> None:
         assert (refusal.code, refusal.remark) == (14, LOG_IS_FULL)
         used = os.statvfs(disk)
         assert 1 - used.f_bavail / used.f_blocks > 0.85, "not before the warning level"
-        assert len(read_all(client)) == len(sent)
+        wait_until(lambda: len(read_all(client)) == len(sent), "all is dispatched, and readable")
         assert broker.stop() == 0, "nothing is left over"
     with start(disk, {**settings, "cleanFileForciblyEnable": True}) as broker, RawClient(broker.address) as client:
-        wait_until(lambda: client.send("Full", b"room").code == 0, "old files were deleted by force", timeout_s=20)
+        wait_until(lambda: client.send("Full", b"room").code == 0, "old files were deleted by force")
         assert broker.stop() == 0

@@ -132,7 +132,8 @@ def through_the_sdk(scene: Scene, topic: str) -> list[bytes]:
         topic, scene.broker.namesrv, group, consume_from=ConsumeFrom.FIRST, options=options
     ) as consumer:
         found: list[bytes] = []
-        while messages := consumer.poll(timeout_ms=700):
+        shown = len(pulled(scene, topic))
+        while messages := consumer.poll(timeout_ms=15_000 if len(found) < shown else 700):
             found += [bytes(message.body) for message in messages]
         return found
 
@@ -228,7 +229,7 @@ def test_nothing_is_readable_before_it_is_durable(tmp_path: Path, how: str) -> N
         wait_until(lambda: by_key(scene, SEEN) == [b"durable"], "the index has it")
         with stall():
             scene.run_stalled()
-            held = held_pull(scene, SEEN, 1, 60_000)
+            held = held_pull(scene, SEEN, 1, 240_000)
             soon = held_pull(scene, SEEN, 1, 300)
             for path in PATHS:
                 assert path(scene, SEEN) == [b"durable"], path.__name__

@@ -33,9 +33,17 @@ with open(sys.argv[1], "r+b") as file:
 """
 
 
+def is_link_to(link: Path, target: Path) -> bool:
+    """The worker closes files meanwhile."""
+    try:
+        return link.readlink() == target
+    except FileNotFoundError:
+        return False
+
+
 def copy_of_lock(pid: int, store: Path) -> int:
     """A descriptor of our own for the open lock file of another process; skips where the kernel forbids it."""
-    (number,) = [int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir() if link.readlink() == store / "lock"]
+    (number,) = [int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir() if is_link_to(link, store / "lock")]
     libc = ctypes.CDLL(None, use_errno=True)
     pidfd = os.pidfd_open(pid)
     try:

@@ -362,14 +362,13 @@ def test_replicas_that_go_are_told_while_the_disk_is_stalled(tmp_path: Path, mon
     while progress.progress < 3:  # it is in the stalled sync: only that goes round without an end of the slice
         assert os.waitpid(pid, os.WNOHANG) == (0, 0)
     assert kit.completions(0, "completed") == []
-    began = time.monotonic()
+    deadline = time.monotonic() + 60
     kit.marks.replication_state = lib.RMQ_REPLICATION_STALLED
     lib.rmq_role_wake(kit.plane, lib.RMQ_ROLE_FLUSH)
     while not (answers := kit.completions(0, "completed")):
-        assert time.monotonic() < began + 5
+        assert time.monotonic() < deadline
     assert [(c.code, c.cause) for c in answers] == [(12, lib.RMQ_CAUSE_SLAVE_TIMEOUT)]
-    assert time.monotonic() - began < 1, "the stall lasts until the switch is gone"
-    assert kit.marks.flushed_offset == 0
+    assert kit.marks.flushed_offset == 0, "the stall lasts until the switch is gone"
     switch.unlink()
     os.waitpid(pid, 0)
 

@@ -1,5 +1,6 @@
 """Runs crash_cases.py with the build of the C core that has named crash points."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -17,13 +18,16 @@ BUILD = ROOT / "build" / "crash"
 
 
 def crash_build() -> Path:
-    """The test build, made when it is missing or older than the sources."""
+    """The test build, made when it is missing or older than the sources; one worker makes it, the others wait."""
     sources = [*(ROOT / "native" / "src").iterdir(), ROOT / "native" / "build_native.py"]
     newest = max(path.stat().st_mtime for path in sources)
-    found = next(BUILD.rglob("_native*.so"), None)
-    if found is None or found.stat().st_mtime < newest:
-        subprocess.run(["make", "crash"], cwd=ROOT, check=True, timeout=250, stdout=subprocess.DEVNULL)
-        found = next(BUILD.rglob("_native*.so"))
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = next(BUILD.rglob("_native*.so"), None)
+        if found is None or found.stat().st_mtime < newest:
+            subprocess.run(["make", "crash"], cwd=ROOT, check=True, timeout=250, stdout=subprocess.DEVNULL)
+            found = next(BUILD.rglob("_native*.so"))
     return found
 
 
@@ -32,5 +36,5 @@ def test_nothing_is_lost_at_any_crash_point() -> None:
     """Every crash point of these roles and of ha is hit; the cases check what the next worker makes of it."""
     environment = {**os.environ, "RINGMQ_NATIVE": str(crash_build())}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *map(str, CASES)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=550, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
