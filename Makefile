@@ -24,7 +24,7 @@ test: ## linters, C warnings as errors, all tests (against the installed package
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "lint" $(MAKE) --no-print-directory lint
 	@.ci/stage "C warnings" $(MAKE) --no-print-directory warnings
-	@.ci/stage "timed tests" sh -c '$(BIN)/python -m pytest -m timed $(PYTEST_ARGS) || [ $$? = 5 ]'
+	@.ci/stage "timed tests" sh -c '.ci/tests $(BIN)/python -m pytest -m timed $(PYTEST_ARGS) || [ $$? = 5 ]'
 	@.ci/stage "tests" .ci/tests $(BIN)/python -m pytest -m "not timed" -n $(PYTEST_WORKERS) --durations=25 $(PYTEST_ARGS)
 
 .PHONY: install-service
