@@ -17,11 +17,12 @@ CLOSED = None
 class RawClient:
     """One connection. `ask` gives the answer, or None when the server closed instead."""
 
-    def __init__(self, address: str, timeout_s: float = 15.0) -> None:
+    def __init__(self, address: str, timeout_s: float = 30.0) -> None:
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = self.socket.makefile("rb")
+        self._timeout_s = timeout_s
         self._opaque = 0
 
     def say(self, data: bytes) -> None:
@@ -80,7 +81,7 @@ class RawClient:
         except ConnectionResetError:
             return False
         finally:
-            self.socket.settimeout(15)
+            self.socket.settimeout(self._timeout_s)
 
     def close(self) -> None:
         """Close the connection."""

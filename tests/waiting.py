@@ -6,7 +6,7 @@ from collections.abc import Callable
 POLL_S = 0.01
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
     """Return when `condition()` is true; AssertionError naming `what` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -66,7 +66,8 @@ class Neighbour:
         before = self.sent
         wait_until(lambda: self.trouble or self.sent > before + 2, "the neighbour goes on sending")
         assert self.trouble is None
-        assert self.slowest_s < LATENCY_MAX_S
+        slowest_s, self.slowest_s = self.slowest_s, 0.0  # a late one is told once, not by every test behind it
+        assert slowest_s < LATENCY_MAX_S
 
     def stop(self) -> None:
         """End the thread."""

@@ -66,7 +66,7 @@ def topic() -> str:
     return f"T_{uuid.uuid4().hex[:12]}"
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+async def eventually(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
     """Wait until `condition()` is true; fails after `timeout_s`."""
     async with asyncio.timeout(timeout_s):
         while not condition():

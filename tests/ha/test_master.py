@@ -28,7 +28,7 @@ SMALL: dict[str, object] = {
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
 }
-SYNC = {**SMALL, "brokerRole": "SYNC_MASTER", "slaveTimeout": 15_000}
+SYNC = {**SMALL, "brokerRole": "SYNC_MASTER", "slaveTimeout": 120_000}
 NOT_ENOUGH = ResponseCode.SYSTEM_ERROR
 
 
@@ -100,11 +100,9 @@ def test_a_lost_slave_answers_who_waits_for_it_at_once(tmp_path: Path) -> None:
         slave.reports = False
         with sending(client, b"second") as answers:
             wait_until(lambda: slave.end > slave.reported, "the slave has it and says nothing")
-            lost_at = time.monotonic()
             slave.close()
             wait_until(lambda: answers, "the answer")
-        assert answers[0].code == ResponseCode.SLAVE_NOT_AVAILABLE
-        assert time.monotonic() - lost_at < 2, "not after slaveTimeout"
+        assert answers[0].code == ResponseCode.SLAVE_NOT_AVAILABLE, "long before slaveTimeout"
 
 
 def test_a_half_open_connection_beside_the_new_one_acknowledges_nothing(tmp_path: Path) -> None:

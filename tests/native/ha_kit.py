@@ -138,7 +138,7 @@ class HaKit(Kit):
             self.events.append(taken)
         return reason
 
-    def turn_until(self, condition: Any, what: str, timeout_s: float = 10.0, *, read: bool = True) -> None:
+    def turn_until(self, condition: Any, what: str, timeout_s: float = 30.0, *, read: bool = True) -> None:
         """Turn, and with `read` let the slaves take in what came, until the condition holds."""
         deadline = time.monotonic() + timeout_s
         while not condition():
