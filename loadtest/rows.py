@@ -120,7 +120,8 @@ def found_again(check: Report) -> bool:
 
 
 def send_measurement(report: Report, *, in_time: bool) -> Measurement:
-    """A send row counts when everything acknowledged was found again; with `in_time` within `settle_ms`."""
+    """A send row counts when something was acknowledged after the warm-up and everything acknowledged was found again;
+    with `in_time` within `settle_ms`."""
     check = report["check"]
     notes = []
     if report["errors"]:
@@ -130,9 +131,11 @@ def send_measurement(report: Report, *, in_time: bool) -> Measurement:
     if not check["ok"]:
         late = f"queue {check['queue_ms']:.0f} ms, index {check['index_ms']:.0f} ms"
         notes.append(f"not all found again: {check['trouble'] or late}")
-    values = {"messages_per_s": float(report["messages_per_s"]), **latencies(report)}
+    values = {RATE: float(report[RATE]), **latencies(report)}
     values["loader_cpu"] = float(report["loader_cpu"]["share"])
-    ok = not report["trouble"] and report["bad_answers"] == 0
+    if not values[RATE]:
+        notes.append("nothing was acknowledged after the warm-up: the messages were sent by then, or it stood still")
+    ok = not report["trouble"] and report["bad_answers"] == 0 and values[RATE] > 0
     ok = ok and (bool(check["ok"]) if in_time else found_again(check))
     return Measurement(values, ok=ok, note="; ".join(notes), raw=report)
 

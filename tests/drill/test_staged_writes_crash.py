@@ -58,9 +58,13 @@ def expected(batches: int) -> list[bytes]:
     ]
 
 
-def commit_and_again(stager: Stager, batch: int, meanwhile: Callable[[], None]) -> None:
-    """A driver that commits while something dies, and one that runs the micro-batch again with other chunks."""
+def commit_and_again(
+    stager: Stager, batch: int, meanwhile: Callable[[], None], *, first: Callable[[], None] = lambda: None
+) -> None:
+    """A driver that commits while something dies, and one that runs the micro-batch again with other chunks. `first`:
+    done when all is staged and nothing committed."""
     staged = stager.stage("drill", batch, chunks_of(batch))
+    first()
     death = threading.Thread(target=meanwhile)
     death.start()
     stager.commit("drill", batch, staged)
@@ -93,7 +97,7 @@ def test_at_every_crash_point(tmp_path: Path, policy: str) -> None:
         make_topic(broker.address, TOPIC, QUEUES)
         with Stager(broker, 60_000) as stager:
             for batch, point in enumerate(points):
-                commit_and_again(stager, batch, lambda: arm(point))  # noqa: B023 (joined within the call)
+                commit_and_again(stager, batch, lambda: None, first=lambda: arm(point))  # noqa: B023 (called within)
                 wait_until(lambda: switch.read_bytes()[:1] == b"\0", f"{point} was hit")
                 wait_for_all(broker)
         wait_until(

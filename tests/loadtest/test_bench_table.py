@@ -168,17 +168,27 @@ def test_a_loss_never_counts(damage: dict[str, object]) -> None:
     assert not found_again({**CHECK, **damage})
 
 
+REPORT: dict[str, object] = {
+    "check": CHECK,
+    "errors": {},
+    "trouble": "",
+    "bad_answers": 0,
+    "messages_per_s": 1.0,
+    "latency_us": {"p50": 1.0},
+    "loader_cpu": {"share": 0.5},
+    "remark": "",
+}
+
+
+def test_a_run_that_measured_nothing_does_not_count() -> None:
+    assert send_measurement(dict(REPORT), in_time=True).ok
+    nothing = send_measurement({**REPORT, "messages_per_s": 0.0}, in_time=True)
+    assert not nothing.ok
+    assert "after the warm-up" in nothing.note
+
+
 def test_a_late_index_counts_against_ringmq_and_is_noted_for_stock() -> None:
-    report = {
-        "check": {**CHECK, "index_ms": 1500.0, "ok": False},
-        "errors": {},
-        "trouble": "",
-        "bad_answers": 0,
-        "messages_per_s": 1.0,
-        "latency_us": {"p50": 1.0},
-        "loader_cpu": {"share": 0.5},
-        "remark": "",
-    }
+    report = {**REPORT, "check": {**CHECK, "index_ms": 1500.0, "ok": False}}
     assert not send_measurement(report, in_time=True).ok
     late = send_measurement(report, in_time=False)
     assert late.ok

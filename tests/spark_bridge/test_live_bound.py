@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ringmq.client import Message, Producer, RetryPolicy, SendError
+from ringmq.client import Message, Producer, RetryPolicy, SendError, SendResult
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
@@ -47,9 +47,9 @@ def bodies(store: Path) -> set[bytes]:
     return {value for batch in batches for value in batch.column(0).to_pylist()}
 
 
-async def send(namesrv: str, body: bytes, retry: RetryPolicy | None = None) -> None:
+async def send(namesrv: str, body: bytes, retry: RetryPolicy | None = None) -> SendResult:
     async with Producer(namesrv, retry=retry or RetryPolicy(budget_ms=30_000)) as producer:
-        await producer.send(Message("Bound", body))
+        return await producer.send(Message("Bound", body))
 
 
 def test_nothing_beyond_the_confirm_offset(server: servers.RingmqServer) -> None:
