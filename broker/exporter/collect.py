@@ -11,7 +11,7 @@ from ringmq.broker.control_report import read_report
 from ringmq.broker.exporter import engine
 from ringmq.broker.exporter.groups import GroupFamilies
 from ringmq.broker.exporter.tables import Tables
-from ringmq.broker.exporter.text import Page, parse_labels
+from ringmq.broker.exporter.text import Page, PageText, parse_labels
 from ringmq.broker.exporter.topics import TopicFamilies
 from ringmq.broker.health import Heartbeats, readiness, workers
 from ringmq.ipc.plane import Plane
@@ -22,7 +22,7 @@ from ringmq.store.message_store import MessageStore
 class Scrape:
     """What a scrape gave."""
 
-    text: str
+    text: PageText
     series: int
     seconds: float
 
@@ -40,10 +40,10 @@ class Collector:
         self._groups = GroupFamilies(self._tables, self._store_time)
         labels = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": "broker"}
         self._labels = {**parse_labels(config.metrics_label), **labels}
-        self._last = Scrape("", 0, 0.0)
+        self._last = Scrape(PageText(), 0, 0.0)
 
     def scrape(self) -> Scrape:
-        """Make the page. What it took shows at the next one."""
+        """Look at everything. What it took shows at the next one."""
         began = time.perf_counter()
         plane, config = self._plane, self._config
         now_ms = time.time_ns() // 1_000_000

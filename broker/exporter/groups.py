@@ -8,15 +8,15 @@ ready.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ringmq.broker.exporter.label_rows import LabelBook
 from ringmq.broker.exporter.labels import RETRY_PREFIX, is_system, java_bool, name_of
-from ringmq.broker.exporter.table import METRICS
 from ringmq.broker.exporter.tables import Ints, Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
 from ringmq.native import lib
@@ -72,12 +72,12 @@ class StoreTimes:
 
 
 class GroupFamilies:
-    """Keeps the text of labels and the grouping of offsets from scrape to scrape."""
+    """Keeps the grouping of offsets from scrape to scrape."""
 
     def __init__(self, tables: Tables, store_time: StoreTime) -> None:
         self._tables = tables
         self._pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), (-1, -1))
-        self._prefixes: dict[str, dict[int, str]] = {name: {} for name in (*LAG, *OUT)}
+        self._lag_labels, self._out_labels = LabelBook(), LabelBook()
         self._store_time = store_time
         self._lag_times, self._ready_times = StoreTimes(self._time_at), StoreTimes(self._time_at)
 
@@ -97,10 +97,8 @@ class GroupFamilies:
         following = np.maximum(_next_pulled(offsets, pulled), committed)
         ready = np.where(valid, np.maximum(ends - following, 0), 0)
         shown = self._shown(pairs.keys, topics, groups, valid, of)
-        ids = pairs.keys[shown]
-        for key in ids.tolist():
-            if key not in self._prefixes[LAG[0]]:
-                self._name(page, LAG, key, topics, groups)
+        more = {"is_retry": java_bool(False)}
+        rows = self._lag_labels.rows(pairs.keys[shown], lambda key: _label_text(page, key, topics, groups, more))
         sums = {
             LAG[0]: _total(of, lag, count),
             LAG[2]: _total(of, lag - ready, count),
@@ -112,8 +110,7 @@ class GroupFamilies:
         sums[LAG[1]] = self._ages(self._lag_times, seen & (lag > 0), committed, of, count, now_ms)
         sums[LAG[4]] = self._ages(self._ready_times, seen & (ready > 0), following, of, count, now_ms)
         for name in LAG:
-            texts = self._prefixes[name]
-            page.add_prepared(METRICS[name], [texts[key] for key in ids.tolist()], sums[name][shown].tolist())
+            page.add_rows(name, rows, sums[name][shown])
         self._add_out(page, pulled, topics, groups, queues)
 
     def _grouped(self, offsets: NDArray[Any], queues: NDArray[Any], subscriptions: NDArray[Any]) -> _Pairs:
@@ -162,23 +159,14 @@ class GroupFamilies:
         keys, of = np.unique(group_ids << 32 | topic_ids, return_inverse=True)
         live = live_groups(groups)[keys >> 32] & live_topics(topics)[keys & 0xFFFFFFFF]
         shown = np.flatnonzero(live)
-        for key in keys[shown].tolist():
-            if key not in self._prefixes[OUT[0]]:
-                self._name(page, OUT, key, topics, groups)
+        rows = self._out_labels.rows(keys[shown], lambda key: _label_text(page, key, topics, groups, {}))
         for name, column in zip(OUT, ("messages", "bytes"), strict=True):
-            totals = _total(of, pulled[column], len(keys))
-            texts = self._prefixes[name]
-            page.add_prepared(METRICS[name], [texts[key] for key in keys[shown].tolist()], totals[shown].tolist())
+            page.add_rows(name, rows, _total(of, pulled[column], len(keys))[shown])
 
-    def _name(
-        self, page: Page, families: tuple[str, ...], key: int, topics: NDArray[Any], groups: NDArray[Any]
-    ) -> None:
-        group, topic = name_of(groups[key >> 32]), name_of(topics[key & 0xFFFFFFFF])
-        labels = {"consumer_group": group, "topic": topic, "is_system": is_system(topic, group)}
-        if families is LAG:
-            labels["is_retry"] = java_bool(False)
-        for name in families:
-            self._prefixes[name][key] = page.prefix(name, labels)
+
+def _label_text(page: Page, key: int, topics: NDArray[Any], groups: NDArray[Any], more: Mapping[str, str]) -> str:
+    group, topic = name_of(groups[key >> 32]), name_of(topics[key & 0xFFFFFFFF])
+    return page.label_text({"consumer_group": group, "topic": topic, "is_system": is_system(topic, group), **more})
 
 
 def _total(of: Ints, values: Any, count: int) -> Ints:

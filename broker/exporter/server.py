@@ -11,13 +11,13 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
-from ringmq.broker.exporter.text import CONTENT_TYPE
+from ringmq.broker.exporter.text import CONTENT_TYPE, PageText
 
 CONNECTIONS_MAX = 16
 REQUEST_TIMEOUT_S = 5.0
@@ -31,7 +31,7 @@ INDEX = b"RingMQ: /metrics (Prometheus), /health, /ready\n"
 class Pages:
     """What the paths show."""
 
-    metrics: Callable[[], str]
+    metrics: Callable[[], PageText]
     health: Callable[[], tuple[bool, dict[str, Any]]]
     ready: Callable[[], tuple[bool, dict[str, Any]]]
 
@@ -65,27 +65,42 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, *, with_body: bool) -> None:
         path = self.path.partition("?")[0]
         pages = self.server.pages
-        status, kind = HTTPStatus.OK, "text/plain; charset=utf-8"
         if path == "/metrics":
-            body, kind = self.server.metrics_text(), CONTENT_TYPE
+            self._send_parts(self.server.metrics_page().pieces() if with_body else ())
         elif path in self.JSON_PATHS:
             good, value = getattr(pages, self.JSON_PATHS[path])()
-            body, kind = json.dumps(value).encode() + b"\n", "application/json"
             status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
-        elif path == "/":
-            body = INDEX
+            self._send_whole(status, "application/json", json.dumps(value).encode() + b"\n", with_body)
         else:
-            status, body = HTTPStatus.NOT_FOUND, INDEX
+            status = HTTPStatus.OK if path == "/" else HTTPStatus.NOT_FOUND
+            self._send_whole(status, "text/plain; charset=utf-8", INDEX, with_body)
+
+    def _send_whole(self, status: HTTPStatus, kind: str, body: bytes, with_body: bool) -> None:
+        self._send_head(status, {"Content-Type": kind, "Content-Length": str(len(body))})
+        if with_body:
+            self.wfile.write(body)
+
+    def _send_parts(self, pieces: Iterable[bytes | memoryview]) -> None:
+        """A page whose length nobody knows before it is made. HTTP/1.0 has no chunks: there it ends the connection."""
+        in_chunks = self.request_version != "HTTP/1.0"
+        self.close_connection |= not in_chunks
+        self._send_head(
+            HTTPStatus.OK, {"Content-Type": CONTENT_TYPE, **({"Transfer-Encoding": "chunked"} if in_chunks else {})}
+        )
+        for piece in pieces:
+            self.wfile.write(b"".join((b"%x\r\n" % len(piece), piece, b"\r\n")) if in_chunks else piece)
+        if in_chunks and self.command != "HEAD":
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _send_head(self, status: HTTPStatus, fields: dict[str, str]) -> None:
         if self.headers.get("Content-Length") or self.headers.get("Transfer-Encoding"):
             self.close_connection = True
         self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        for name, value in fields.items():
+            self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        if with_body:
-            self.wfile.write(body)
 
 
 class ExporterServer(ThreadingHTTPServer):
@@ -103,7 +118,8 @@ class ExporterServer(ThreadingHTTPServer):
         self._since: dict[socket.socket, float] = {}
         self._guard = threading.Lock()
         self._scrape = threading.Lock()
-        self._text, self._text_number = b"", 0
+        self._page = PageText()
+        self._page_number = 0
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Take the connection unless there are enough."""
@@ -140,11 +156,11 @@ class ExporterServer(ThreadingHTTPServer):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def metrics_text(self) -> bytes:
+    def metrics_page(self) -> PageText:
         """A page that was begun after the call, shared by all who wait for one."""
-        wanted = self._text_number + 1 + self._scrape.locked()
+        wanted = self._page_number + 1 + self._scrape.locked()
         with self._scrape:
-            if self._text_number < wanted:
-                self._text = self.pages.metrics().encode()
-                self._text_number += 1
-            return self._text
+            if self._page_number < wanted:
+                self._page = self.pages.metrics()
+                self._page_number += 1
+            return self._page

@@ -1,12 +1,18 @@
-"""The Prometheus text format, made so that 100,000 series cost some 50 ms: the text of labels is kept, values are put
-between it."""
+"""The Prometheus text format, made so that 100,000 series cost some 20 ms: the text of labels is kept, and the lines
+of the large families are put together natively, while they are sent."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ringmq.broker.exporter.label_rows import LabelRows
+from ringmq.broker.exporter.series_lines import SeriesLines
 from ringmq.broker.exporter.table import HISTOGRAM, METRICS, Metric
+from ringmq.broker.exporter.tables import Ints
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SCOPE = "broker-meter"
@@ -29,6 +35,21 @@ def parse_labels(text: str) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
+@dataclass(frozen=True, slots=True)
+class PageText:
+    """A page, as often as it is asked for."""
+
+    parts: Sequence[bytes | SeriesLines] = ()
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """In order; each is there until the next is asked for."""
+        for part in self.parts:
+            if isinstance(part, SeriesLines):
+                yield from part.pieces()
+            elif part:
+                yield part
+
+
 @dataclass(slots=True)
 class Page:
     """One answer in the making. Families must be added whole."""
@@ -39,83 +60,77 @@ class Page:
     """Series of one family."""
     series: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
-    _chunks: list[str] = field(default_factory=list)
+    _parts: list[bytes | SeriesLines] = field(default_factory=list)
+    _lines: list[str] = field(default_factory=list)
+    """What comes behind the parts."""
 
     def add(self, name: str, samples: Iterable[tuple[Mapping[str, str], Value]] | Value) -> None:
         """A family of few series: (labels, value), or one value without labels."""
         if isinstance(samples, int | float):
             samples = [({}, samples)]
         pairs = list(samples)
-        if pairs:
-            prefixes = [self.prefix(name, labels) for labels, _ in pairs]
-            self.add_prepared(METRICS[name], prefixes, [value for _, value in pairs])
-
-    def prefix(self, name: str, labels: Mapping[str, str]) -> str:
-        """A series up to its value; may be kept over scrapes."""
-        return f"{name}{{{self._inner(name, labels)}}} "
-
-    def add_prepared(self, metric: Metric, prefixes: Sequence[str], values: Sequence[Value]) -> None:
-        """A family of many series whose text up to the value is known."""
-        if not prefixes:
-            return
-        if len(prefixes) > self.limit:
-            self.leave_out(metric.name, len(prefixes) - self.limit)
-            prefixes, values = prefixes[: self.limit], values[: self.limit]
-        self.series += len(prefixes)
-        self._chunks.append(self._head(metric))
-        self._chunks.append("".join([f"{prefix}{value}\n" for prefix, value in zip(prefixes, values, strict=True)]))
+        count = self._begin(METRICS[name], len(pairs))
+        self.series += count
+        head = _head(name)
+        self._lines += [f"{head}{self.label_text(labels)}}} {value}\n" for labels, value in pairs[:count]]
 
     def add_histograms(
         self, name: str, bounds: Sequence[str], histograms: Iterable[tuple[Mapping[str, str], Sequence[int], Value]]
     ) -> None:
         """(labels, counts by bucket with that of the rest at the end, sum) each; `bounds` without +Inf."""
-        prepared = [(self.histogram_prefixes(name, labels, bounds), counts, total)
-                    for labels, counts, total in histograms]  # fmt: skip
-        self.add_prepared_histograms(METRICS[name], prepared)
+        given = list(histograms)
+        columns = _histogram_columns(name, bounds)
+        for labels, counts, total in given[: self._begin(METRICS[name], len(given))]:
+            text, reached = self.label_text(labels), list(itertools.accumulate(counts))
+            values = (reached[-1], total, *reached)
+            self.series += len(columns)
+            self._lines += [f"{head}{text}{tail}{value}\n" for (head, tail), value in zip(columns, values, strict=True)]
 
-    def histogram_prefixes(self, name: str, labels: Mapping[str, str], bounds: Sequence[str]) -> list[str]:
-        """Count, sum, then a prefix for each bucket; may be kept over scrapes."""
-        inner = self._inner(name, labels)
-        buckets = [f'{name}_bucket{{{inner},le="{bound}"}} ' for bound in (*bounds, "+Inf")]
-        return [f"{name}_count{{{inner}}} ", f"{name}_sum{{{inner}}} ", *buckets]
+    def label_text(self, labels: Mapping[str, str]) -> str:
+        """Of a series beside its scope: text of a row."""
+        return label_text({**self.common, **labels})
 
-    def add_prepared_histograms(
-        self, metric: Metric, histograms: Sequence[tuple[Sequence[str], Sequence[int], Value]]
-    ) -> None:
-        """(prefixes of histogram_prefixes, counts, sum) each. The limit counts histograms, as stock's does."""
-        assert metric.kind == HISTOGRAM
-        if not histograms:
-            return
-        if len(histograms) > self.limit:
-            self.leave_out(metric.name, len(histograms) - self.limit)
-            histograms = histograms[: self.limit]
-        self._chunks.append(self._head(metric))
-        for prefixes, counts, total in histograms:
-            self.series += len(prefixes)
-            self._chunks.append("".join(_histogram_lines(prefixes, counts, total)))
+    def add_rows(self, name: str, rows: LabelRows, values: Ints) -> None:
+        """A family of many series: one value per row."""
+        self._add_rows(METRICS[name], [(_head(name), "} ")], rows, values.reshape(-1, 1))
+
+    def add_histogram_rows(self, name: str, bounds: Sequence[str], rows: LabelRows, counts: Ints, sums: Ints) -> None:
+        """Many histograms: `counts` has a column per bound and one for the rest. The limit counts histograms, as
+        stock's does."""
+        reached = np.cumsum(counts, axis=1)
+        values = np.column_stack([reached[:, -1], sums, reached])
+        self._add_rows(METRICS[name], _histogram_columns(name, bounds), rows, values)
 
     def leave_out(self, name: str, count: int) -> None:
         """So many series of that family are not shown."""
         self.left_out[name] = self.left_out.get(name, 0) + count
 
-    def text(self) -> str:
+    def text(self) -> PageText:
         """The whole."""
-        return "".join(self._chunks)
+        return PageText([*self._parts, "".join(self._lines).encode()])
 
-    def _inner(self, name: str, labels: Mapping[str, str]) -> str:
-        scope = f'otel_scope_name="{SCOPE}",' if name.startswith("rocketmq_") else ""
-        return scope + label_text({**self.common, **labels})
+    def _begin(self, metric: Metric, count: int) -> int:
+        """Head a family, unless it is empty. How many of its series are shown."""
+        if count > self.limit:
+            self.leave_out(metric.name, count - self.limit)
+        if count:
+            self._lines.append(f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n")
+        return min(count, self.limit)
 
-    def _head(self, metric: Metric) -> str:
-        return f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
+    def _add_rows(self, metric: Metric, columns: Sequence[tuple[str, str]], rows: LabelRows, values: Ints) -> None:
+        if count := self._begin(metric, len(rows)):
+            self.series += count * len(columns)
+            self._parts += ["".join(self._lines).encode(), SeriesLines(columns, rows, values[:count])]
+            self._lines.clear()
 
 
-def _histogram_lines(prefixes: Sequence[str], counts: Sequence[int], total: Value) -> Iterator[str]:
-    reached = 0
-    lines = []
-    for prefix, count in zip(prefixes[2:], counts, strict=True):
-        reached += count
-        lines.append(f"{prefix}{reached}\n")
-    yield f"{prefixes[0]}{reached}\n"
-    yield f"{prefixes[1]}{total}\n"
-    yield from lines
+def _head(name: str, suffix: str = "") -> str:
+    scope = f'otel_scope_name="{SCOPE}",' if name.startswith("rocketmq_") else ""
+    return f"{name}{suffix}{{{scope}"
+
+
+def _histogram_columns(name: str, bounds: Sequence[str]) -> list[tuple[str, str]]:
+    """Head and tail of count, sum, then the buckets."""
+    assert METRICS[name].kind == HISTOGRAM
+    buckets = [(_head(name, "_bucket"), f',le="{bound}"}} ') for bound in (*bounds, "+Inf")]
+    return [(_head(name, "_count"), "} "), (_head(name, "_sum"), "} "), *buckets]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
+from ringmq.broker.exporter.label_rows import LabelBook
 from ringmq.broker.exporter.labels import is_system, name_of
-from ringmq.broker.exporter.table import METRICS
 from ringmq.broker.exporter.tables import Tables, live_topics
 from ringmq.broker.exporter.text import Page
 
@@ -17,11 +15,11 @@ MESSAGE_TYPE = "normal"
 
 
 class TopicFamilies:
-    """Keeps the text of labels from scrape to scrape: ids are never used again."""
+    """Of one plane."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._prefixes: dict[int, tuple[str, str, list[str]]] = {}
+        self._labels, self._histogram_labels = LabelBook(), LabelBook()
 
     def add_to(self, page: Page) -> None:
         """rocketmq_messages_in_total, rocketmq_throughput_in_total, rocketmq_message_size."""
@@ -35,26 +33,17 @@ class TopicFamilies:
 
         messages = total(queues["max_offset"])
         written = total(queues["put_bytes"])
-        shown = np.flatnonzero(live_topics(topics) & (messages > 0)).tolist()
-        for topic_id in shown:
-            if topic_id not in self._prefixes:
-                self._prefixes[topic_id] = self._texts(page, name_of(topics[topic_id]))
-        texts = [self._prefixes[topic_id] for topic_id in shown]
-        page.add_prepared(METRICS["rocketmq_messages_in_total"], [text[0] for text in texts], messages[shown].tolist())
-        page.add_prepared(METRICS["rocketmq_throughput_in_total"], [text[1] for text in texts], written[shown].tolist())
-        classes = [total(queues["sizes"][:, number])[shown] for number in range(len(SIZE_BOUNDS))]
-        classes.append(total(queues["huge_records"])[shown])
-        counts = np.stack(classes, axis=1).tolist()
-        sums = written[shown].tolist()
-        page.add_prepared_histograms(
-            METRICS["rocketmq_message_size"],
-            [(text[2], row, size) for text, row, size in zip(texts, counts, sums, strict=True) if size],
-        )
 
-    def _texts(self, page: Page, topic: str) -> tuple[str, str, list[str]]:
-        labels: Mapping[str, str] = {"topic": topic, "is_system": is_system(topic), "message_type": MESSAGE_TYPE}
-        return (
-            page.prefix("rocketmq_messages_in_total", labels),
-            page.prefix("rocketmq_throughput_in_total", labels),
-            page.histogram_prefixes("rocketmq_message_size", labels, SIZE_BOUNDS),
-        )
+        def text_of(topic_id: int) -> str:
+            topic = name_of(topics[topic_id])
+            return page.label_text({"topic": topic, "is_system": is_system(topic), "message_type": MESSAGE_TYPE})
+
+        shown = np.flatnonzero(live_topics(topics) & (messages > 0))
+        rows = self._labels.rows(shown, text_of)
+        page.add_rows("rocketmq_messages_in_total", rows, messages[shown])
+        page.add_rows("rocketmq_throughput_in_total", rows, written[shown])
+        sized = shown[written[shown] > 0]
+        classes = [total(queues["sizes"][:, number])[sized] for number in range(len(SIZE_BOUNDS))]
+        counts = np.stack([*classes, total(queues["huge_records"])[sized]], axis=1)
+        rows = self._histogram_labels.rows(sized, text_of)
+        page.add_histogram_rows("rocketmq_message_size", SIZE_BOUNDS, rows, counts, written[sized])

@@ -72,7 +72,7 @@ class Kit:
 
     def text(self) -> str:
         """One scrape."""
-        return self.collector.scrape().text
+        return b"".join(self.collector.scrape().text.pieces()).decode()
 
     def topic(self, name: str, ends: list[int]) -> list[int]:
         """A topic with queues that reach to `ends`; their slots."""

@@ -17,6 +17,7 @@ import pytest
 
 from ringmq.broker.exporter import server, worker
 from ringmq.broker.exporter.server import ExporterServer, Pages
+from ringmq.broker.exporter.text import PageText
 from ringmq.loadtest.running import RunningBroker
 from tests.broker.exporter_kit import samples, value
 from tests.raw_client import RawClient
@@ -106,7 +107,7 @@ def test_other_paths_and_other_methods(broker: RunningBroker) -> None:
         urllib.request.urlopen(request, timeout=20)
     head = urllib.request.Request(broker.metrics_url + "/metrics", method="HEAD")
     with urllib.request.urlopen(head, timeout=20) as answer:
-        assert answer.read() == b"" and int(answer.headers["Content-Length"]) > 1000
+        assert answer.read() == b"" and answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
 @pytest.mark.parametrize(
@@ -148,9 +149,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ExporterServer, int]
     listener = socket.create_server(("127.0.0.1", 0))
     made: list[int] = []
 
-    def metrics() -> str:
+    def metrics() -> PageText:
         made.append(1)
-        return f"scrape {len(made)}\n"
+        return PageText([b"scrape ", b"", b"%d\n" % len(made)])
 
     serving = ExporterServer(listener, Pages(metrics, lambda: (True, {}), lambda: (False, {"reasons": ["no"]})))
     with ThreadPoolExecutor(1) as pool:
@@ -179,6 +180,21 @@ def test_connections_and_their_lives_are_bounded(bare: tuple[ExporterServer, int
         connection.close()
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
         assert answer.read() == b"scrape 1\n"
+
+
+def test_a_page_comes_in_chunks_or_ends_the_connection(bare: tuple[ExporterServer, int]) -> None:
+    def answer(request: bytes) -> bytes:
+        with socket.create_connection(("127.0.0.1", bare[1]), 20) as connection:
+            connection.sendall(request)
+            found = b""
+            while piece := connection.recv(4096):
+                found += piece
+        return found.partition(b"\r\n\r\n")[2]
+
+    assert answer(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n") == b"7\r\nscrape \r\n2\r\n1\n\r\n0\r\n\r\n"
+    assert answer(b"GET /metrics HTTP/1.0\r\n\r\n") == b"scrape 2\n"
+    assert answer(b"GET /metrics HTTP/1.0\r\nConnection: keep-alive\r\n\r\n") == b"scrape 3\n"
+    assert answer(b"HEAD /metrics HTTP/1.1\r\nConnection: close\r\n\r\n") == b""
 
 
 def test_a_stop_is_heard_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:

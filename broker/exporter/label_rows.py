@@ -1,0 +1,43 @@
+"""The label texts of many series, kept from scrape to scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ringmq.broker.exporter.tables import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRows:
+    """One text per row, joined; `ends`: where each one ends."""
+
+    text: bytes = b""
+    ends: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+
+class LabelBook:
+    """Texts by id. Ids are never used again, so a text stays; they are joined anew only when others are asked for."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, bytes] = {}
+        self._ids: Ints = np.zeros(0, np.int64)
+        self._rows = LabelRows()
+
+    def rows(self, ids: Ints, text_of: Callable[[int], str]) -> LabelRows:
+        """In the order of `ids`."""
+        if not np.array_equal(ids, self._ids):
+            texts = self._texts
+            wanted = ids.tolist()
+            for number in wanted:
+                if number not in texts:
+                    texts[number] = text_of(number).encode()
+            chosen = [texts[number] for number in wanted]
+            self._ids = ids.copy()
+            self._rows = LabelRows(b"".join(chosen), np.cumsum([len(text) for text in chosen], dtype=np.int64))
+        return self._rows

@@ -1,0 +1,23 @@
+/* series_text.h: lines of the Prometheus text format. The series of a family differ in their labels and values alone:
+ * a line is the column's head, the row's labels, the column's tail, the value in decimal, a line end.
+ */
+#ifndef RMQ_SERIES_TEXT_H
+#define RMQ_SERIES_TEXT_H
+
+#include <stdint.h>
+
+/* cdef-begin */
+#define RMQ_SERIES_VALUE_MAX 21 /* bytes of a value with its line end */
+struct rmq_series_column {
+    const char *head;
+    const char *tail;
+    uint32_t head_bytes;
+    uint32_t tail_bytes;
+};
+/* Writes a line per column for each of the rows from `*row` on, as long as `room` is surely enough for those of a row,
+ * moves `*row` on to the first that was not written and returns how many bytes were. Row i has the labels before ends[i]
+ * and from ends[i - 1] on, and values[i * column_count + column]. */
+uint64_t rmq_series_text(char *out, uint64_t room, const struct rmq_series_column *columns, uint32_t column_count,
+                         const char *labels, const uint64_t *ends, const int64_t *values, uint64_t rows, uint64_t *row);
+/* cdef-end */
+#endif
