@@ -244,10 +244,11 @@ def need_files(connections: int) -> None:
         )
 
 
-def queue_kib(store: Path, queues: int) -> tuple[float, float]:
-    """KiB of disk per queue: blocks of queue files, blocks of the folders they stand in."""
+def queue_kib(store: Path, topics: str, queues: int) -> tuple[float, float]:
+    """KiB of disk per queue of the topics whose names begin so: blocks of queue files, blocks of their folders."""
     files = folders = 0
-    for path in [store / "consumequeue", *(store / "consumequeue").rglob("*")]:
+    found = list((store / "consumequeue").glob(f"{topics}*"))
+    for path in [*found, *(path for topic in found for path in topic.rglob("*"))]:
         blocks = path.stat().st_blocks * 512
         if path.is_dir():
             folders += blocks

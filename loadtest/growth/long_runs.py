@@ -79,7 +79,7 @@ def _backlog_point(bench: Bench, target: RingmqTarget, topic: str) -> tuple[Ring
         "pull", topic=topic, queues=BACKLOG_QUEUES, connections=16, depth=4, count=32, seconds=bench.context.seconds
     )
     measured = sends(bench, target, "live", queues=8, **LOAD)
-    files_kib, _ = queue_kib(bench.store, BACKLOG_QUEUES)
+    files_kib, _ = queue_kib(bench.store, topic, BACKLOG_QUEUES)
     target.kill()
     again = bench.start(keep=True)
     values = {

@@ -78,7 +78,7 @@ def _queues_point(bench: Bench, target: RingmqTarget, lanes: dict[str, object]) 
     )
     os.sync()  # blocks are given to a file when it is written back
     grown = private_bytes(target.pids())["total"] - before
-    files_kib, folders_kib = queue_kib(bench.store, total)
+    files_kib, folders_kib = queue_kib(bench.store, topic, total)
     measured = sends(bench, target, "queues", topic=topic, **lanes, **LOAD)
     acked = one_each["acked"] + measured.raw["acked"]
     target.kill()
