@@ -123,8 +123,8 @@ def test_adopting_opens_the_store_again_and_the_broker_goes_on(ringmq: Run, brok
     before = read_watermarks(broker.store).append_offset
     assert claim_more(broker, 5, 100) == handshake.HOLD
     assert "takes over" in ringmq("ha", "adopt").stdout
-    wait_until(lambda: "order for the store: adopt" in broker.log_tail(), "the store is opened again", 30)
-    wait_until(lambda: json.loads(ringmq("ha", "status", "-o", "json").stdout), "the broker is registered again", 30)
+    wait_until(lambda: "order for the store: adopt" in broker.log_tail(), "the store is opened again")
+    wait_until(lambda: json.loads(ringmq("ha", "status", "-o", "json").stdout), "the broker is registered again")
     ringmq("produce", "Held", "-m", "still refused", status=1)
     assert "WRITES ARE REFUSED: slave 5 127.0.0.1:9" in ringmq("ha", "status").stdout
     ringmq("ha", "salvage", "--slave", "5", "--address", "127.0.0.1:9")

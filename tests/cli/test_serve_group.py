@@ -44,7 +44,7 @@ def test_a_group_starts_replicates_and_ends_as_one(tmp_path: Path) -> None:
         def is_replicated() -> bool:
             return len({entry["appendOffset"] for entry in brokers()}) == 1
 
-        wait_until(is_replicated, "all three logs end at the same offset", 30)
+        wait_until(is_replicated, "all three logs end at the same offset")
         found = brokers()
         assert [(entry["role"], entry["brokerId"]) for entry in found] == [("master", 0), ("slave", 1), ("slave", 2)]
         text = ringmq("ha", "status", "-n", group.namesrv)

@@ -27,7 +27,7 @@ async def later(value: int) -> int:
 
 def test_an_interrupt_leaves_the_client_whole() -> None:
     def interrupt_when_it_waits() -> None:
-        wait_until(lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) >= 2, "both queues are asked", 40)
+        wait_until(lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) >= 2, "both queues are asked")
         time.sleep(0.3)  # span
         os.kill(os.getpid(), signal.SIGINT)
 

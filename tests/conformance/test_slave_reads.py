@@ -75,7 +75,7 @@ def test_a_consumer_reads_on_from_the_slave_of_a_killed_master(group: Group, jud
         table = read_object(ask(node, RequestCode.GET_ALL_CONSUMER_OFFSET), "offsets")["offsetTable"]
         return sum(table.get(f"{TOPIC}@{CONSUMERS}", {}).values())
 
-    wait_until(lambda: committed(master) > 0, "it reads", 30)
+    wait_until(lambda: committed(master) > 0, "it reads")
     before = committed(master)
     assert before < len(wanted) // 2, "there is something left to read"
     master.kill()

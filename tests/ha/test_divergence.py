@@ -98,7 +98,7 @@ def stopped_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
             with RawClient(master.address) as client:
                 assert client.send("Late", LATE).code == 0
             end = wait_for_slave(master, slave)
-            wait_until(lambda: offset_of(slave) == 7, "the slave has the tables", 30)
+            wait_until(lambda: offset_of(slave) == 7, "the slave has the tables")
         assert master.stop() == 0
     write_order(folder / "master", StoreOrder(CUT, LOST_FROM))
     return folder, end
@@ -119,7 +119,7 @@ def held_pair(tmp_path: Path, slave_end: int) -> Iterator[tuple[RunningBroker, R
     with RunningBroker(tmp_path / "master", ASYNC) as master:
         assert marks(master).append_offset <= LOST_FROM
         with running_slave(tmp_path, master) as slave:
-            wait_until(lambda: is_held(master), "writes are held", 30)
+            wait_until(lambda: is_held(master), "writes are held")
             assert not takes_sends(master)
             assert marks(master).append_offset <= LOST_FROM < marks(slave).append_offset == slave_end
             yield master, slave
@@ -133,7 +133,7 @@ def test_an_operator_adopts_the_slaves_tail(tmp_path: Path, slave_end: int) -> N
         wait_until(
             lambda: marks(master).live and marks(master).append_offset == slave_end, "the tail is taken over", 30
         )
-        wait_until(lambda: takes_sends(master), "writes go on", 30)
+        wait_until(lambda: takes_sends(master), "writes go on")
         assert master.process.pid == pid and master.process.poll() is None
         assert bodies(master)[: len(SENT)] == SENT
         end = wait_for_slave(master, slave)
@@ -144,7 +144,7 @@ def test_an_operator_gives_the_slaves_tail_up(tmp_path: Path, slave_end: int) ->
     tail = log_bytes(tmp_path / "slave", LOST_FROM, slave_end)
     with held_pair(tmp_path, slave_end) as (master, slave):
         decide(master, "salvage")
-        wait_until(lambda: takes_sends(master), "writes go on", 30)
+        wait_until(lambda: takes_sends(master), "writes go on")
         wait_until(
             lambda: marks(slave).live and marks(slave).append_offset == marks(master).append_offset, "it is cut", 30
         )
@@ -159,19 +159,19 @@ def test_a_hold_outlives_every_death_and_an_adoption_without_the_slave(tmp_path:
     """The slave never comes back: nothing that it has acknowledged is written over before somebody has chosen."""
     with RunningBroker(tmp_path / "master", ASYNC) as master:
         with RunningBroker(tmp_path / "slave", SLAVE, namesrv=master.namesrv) as slave:
-            wait_until(lambda: is_held(master), "writes are held", 30)
+            wait_until(lambda: is_held(master), "writes are held")
             slave.close()  # for good
         address = slave.address
         master.signal_worker("control", signal.SIGKILL)
         assert not takes_sends(master)
-        wait_until(lambda: held_for(master) == [address], "control is back and knows why", 30)
+        wait_until(lambda: held_for(master) == [address], "control is back and knows why")
         master.kill_all()
     with RunningBroker(tmp_path / "master", ASYNC) as master:
         assert not takes_sends(master)
         assert held_for(master) == [address]
         decide(master, "adopt")
-        wait_until(lambda: "was taken over" in master.log_tail(), "the adoption has ended", 30)
-        wait_until(lambda: held_for(master) == [address], "the store is open again, and writes are held", 30)
+        wait_until(lambda: "was taken over" in master.log_tail(), "the adoption has ended")
+        wait_until(lambda: held_for(master) == [address], "the store is open again, and writes are held")
         assert not takes_sends(master)
         decide(master, "salvage")
         assert takes_sends(master)
@@ -188,15 +188,15 @@ def test_a_master_with_an_empty_disk_gets_all_back_from_its_slave(tmp_path: Path
         with RunningBroker(
             tmp_path / "slave", {**SLAVE, "ringmqSlaveSyncPeriod": 100}, namesrv=master.namesrv
         ) as slave:
-            wait_until(lambda: is_held(master), "writes are held", 30)
+            wait_until(lambda: is_held(master), "writes are held")
             with RawClient(slave.address) as client:
                 assert client.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Diverged"}).code == 0
             assert offset_of(slave) == 7
             make_topic(master.address, "Diverged", 4)  # as clients that run on have it made, with defaults
             commit(master, 0)
             decide(master, "adopt")
-            wait_until(lambda: marks(master).live and marks(master).append_offset == slave_end, "it is taken over", 30)
-            wait_until(lambda: takes_sends(master), "writes go on", 30)
+            wait_until(lambda: marks(master).live and marks(master).append_offset == slave_end, "it is taken over")
+            wait_until(lambda: takes_sends(master), "writes go on")
             assert bodies(master)[: len(SENT)] == SENT
             assert offset_of(master) == 7
             assert queues_of(master) == 1
@@ -212,8 +212,8 @@ def test_a_master_with_an_empty_disk_gets_all_back_from_its_slave(tmp_path: Path
 def test_a_rule_adopts_without_being_asked(tmp_path: Path, slave_end: int) -> None:
     with RunningBroker(tmp_path / "master", {**ASYNC, "haDivergenceRule": "adopt"}) as master:
         with running_slave(tmp_path, master) as slave:
-            wait_until(lambda: marks(master).live and marks(master).append_offset >= slave_end, "it is taken over", 40)
-            wait_until(lambda: takes_sends(master), "writes go on", 30)
+            wait_until(lambda: marks(master).live and marks(master).append_offset >= slave_end, "it is taken over")
+            wait_until(lambda: takes_sends(master), "writes go on")
             assert bodies(master)[: len(SENT)] == SENT
             end = wait_for_slave(master, slave)
             assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
@@ -228,11 +228,11 @@ def test_logs_that_differ_are_told_apart_and_the_slaves_part_is_kept(tmp_path: P
         send_all(master, others)
         assert marks(master).append_offset > slave_end
         with running_slave(tmp_path, master) as slave:
-            wait_until(lambda: is_held(master), "writes are held", 30)
+            wait_until(lambda: is_held(master), "writes are held")
             assert not takes_sends(master)
             assert marks(slave).append_offset == slave_end
             decide(master, "salvage")
-            wait_until(lambda: marks(slave).live and marks(slave).append_offset > slave_end, "it follows again", 40)
+            wait_until(lambda: marks(slave).live and marks(slave).append_offset > slave_end, "it follows again")
             end = wait_for_slave(master, slave)
             assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
             assert bodies(master)[: kept + len(others)] == SENT[:kept] + others

@@ -42,7 +42,7 @@ def log_bytes(store: Path, start: int, end: int) -> bytes:
 def wait_for_slave(master: RunningBroker, slave: RunningBroker) -> int:
     """Until the slave has, and shows, the whole log; its end."""
     end = marks(master).append_offset
-    wait_until(lambda: marks(slave).dispatched_offset == end, "the slave has the whole log", 30)
+    wait_until(lambda: marks(slave).dispatched_offset == end, "the slave has the whole log")
     return end
 
 
@@ -50,7 +50,7 @@ def test_what_was_acknowledged_is_on_the_slave_whoever_dies_there(tmp_path: Path
     with RunningBroker(tmp_path / "master", MASTER) as master:
         make_topic(master.address, "Pair")
         with running_slave(tmp_path, master) as slave, RawClient(master.address) as client:
-            wait_until(lambda: client.send("Pair", b"first").code == 0, "the slave is in sync", 30)
+            wait_until(lambda: client.send("Pair", b"first").code == 0, "the slave is in sync")
             acknowledged = []
             for number in range(400):
                 body = b"%d " % number + b"x" * (number * 7 % 900)
@@ -58,11 +58,11 @@ def test_what_was_acknowledged_is_on_the_slave_whoever_dies_there(tmp_path: Path
                     acknowledged.append(body)
                 if number in (50, 150, 250):
                     slave.signal_worker("ha-slave" if number != 150 else "dispatch", signal.SIGKILL)
-                    wait_until(lambda: client.send("Pair", b"probe").code == 0, "the slave is back", 30)
+                    wait_until(lambda: client.send("Pair", b"probe").code == 0, "the slave is back")
             assert len(acknowledged) > 300
             end = wait_for_slave(master, slave)
             assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
-            wait_until(lambda: messages_of(slave.address, "Pair"), "the slave knows the topic", 30)
+            wait_until(lambda: messages_of(slave.address, "Pair"), "the slave knows the topic")
             readable = [bytes(message.body) for message in messages_of(slave.address, "Pair")]
             assert not set(acknowledged) - set(readable)
             assert readable == [bytes(message.body) for message in messages_of(master.address, "Pair")]

@@ -66,12 +66,11 @@ class Group:
         wait_until(
             lambda: self.status(self.slave).confirm_offset == self.status(self.master).append_offset,
             "the slave has the master's log",
-            30,
         )
 
     def wait_topic(self, topic: str) -> None:
         """Until the slave's readers have the topic's settings."""
-        wait_until(lambda: self.knows(topic), f"the slave knows {topic}", 30)
+        wait_until(lambda: self.knows(topic), f"the slave knows {topic}")
 
     def knows(self, topic: str) -> bool:
         return self.ask(self.slave, RequestCode.GET_TOPIC_CONFIG, topic=topic).code == 0
@@ -131,7 +130,7 @@ async def test_a_consumer_goes_on_at_the_slave_and_returns_to_the_master(group: 
         group.wait_equal()
         group.master.kill_all()
         await take(consumer, received, 200)
-        await asyncio.to_thread(wait_until, group.has_no_master, "the slave knows that its master is gone", 30)
+        await asyncio.to_thread(wait_until, group.has_no_master, "the slave knows that its master is gone")
         await consumer.commit()
         assert group.committed(group.slave, name, topic) == 200
         group.start_master()
@@ -140,7 +139,7 @@ async def test_a_consumer_goes_on_at_the_slave_and_returns_to_the_master(group: 
     assert sorted(int(message.body) for message in {m.body: m for m in received}.values()) == list(range(300))
     assert_in_order(received)
     # its route may have been the old one: what it committed to the slave last, the slave hands to the master
-    await asyncio.to_thread(wait_until, lambda: group.committed(group.master, name, topic) == 300, "committed", 40)
+    await asyncio.to_thread(wait_until, lambda: group.committed(group.master, name, topic) == 300, "committed")
 
 
 async def test_what_was_committed_to_the_slave_is_known_to_the_master_when_it_is_back(group: Group) -> None:
@@ -154,13 +153,13 @@ async def test_what_was_committed_to_the_slave_is_known_to_the_master_when_it_is
         await consumer.commit()
         group.wait_equal()
         await asyncio.to_thread(
-            wait_until, lambda: 0 < group.committed(group.slave, name, topic) < 80, "the slave has the offsets", 30
+            wait_until, lambda: 0 < group.committed(group.slave, name, topic) < 80, "the slave has the offsets"
         )
         group.master.kill_all()
         await take(consumer, received, 80)
     assert group.committed(group.slave, name, topic) == 80
     group.start_master()
-    await asyncio.to_thread(wait_until, lambda: group.committed(group.master, name, topic) == 80, "handed over", 40)
+    await asyncio.to_thread(wait_until, lambda: group.committed(group.master, name, topic) == 80, "handed over")
     late: list[MessageExt] = []
     await send(group, topic, 80, 8)
     async with Consumer(topic, group.namesrv, name, consume_from=ConsumeFrom.FIRST, options=LITTLE) as consumer:
@@ -181,7 +180,7 @@ async def test_settings_reach_the_slaves_files_and_what_is_deleted_goes(group: G
     await send(group, "Set", 0, 3)
     await asyncio.to_thread(group.wait_equal)
     queues = group.slave.store / "consumequeue" / "Set"
-    await asyncio.to_thread(wait_until, queues.is_dir, "the slave has dispatched the messages", 30)
+    await asyncio.to_thread(wait_until, queues.is_dir, "the slave has dispatched the messages")
     workers = group.slave.worker_pids()
 
     def saved(file: str, table: str, name: str) -> dict[str, object] | None:
@@ -192,15 +191,15 @@ async def test_settings_reach_the_slaves_files_and_what_is_deleted_goes(group: G
         found = saved("subscriptionGroup.json", "subscriptionGroupTable", "g_set")
         return found is not None and found["whichBrokerWhenConsumeSlowly"] == 5
 
-    wait_until(is_saved, "the group is in the slave's file", 30)
+    wait_until(is_saved, "the group is in the slave's file")
     topic = saved("topics.json", "topicConfigTable", "Set")
     assert topic is not None
     assert (topic["readQueueNums"], topic["writeQueueNums"]) == (3, 2)
     assert (group.slave.store / "config" / "delayOffset.json").exists()
     assert group.ask(group.master, RequestCode.DELETE_TOPIC_IN_BROKER, topic="Set").code == 0
     assert group.ask(group.master, RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="g_set").code == 0
-    wait_until(lambda: not group.knows("Set"), "the topic is gone from the slave", 30)
-    wait_until(lambda: saved("subscriptionGroup.json", "subscriptionGroupTable", "g_set") is None, "and the group", 30)
+    wait_until(lambda: not group.knows("Set"), "the topic is gone from the slave")
+    wait_until(lambda: saved("subscriptionGroup.json", "subscriptionGroupTable", "g_set") is None, "and the group")
     assert saved("topics.json", "topicConfigTable", "Set") is None
-    wait_until(lambda: not queues.exists(), "its queues are gone from the slave's disk", 30)
+    wait_until(lambda: not queues.exists(), "its queues are gone from the slave's disk")
     assert group.slave.worker_pids() == workers, "nobody has died of it"

@@ -40,11 +40,11 @@ def test_two_slaves_with_one_id_are_one_replica(group: tuple[RunningBroker, Exit
 
         start("first", 1)
         start("twin", 1)
-        wait_until(lambda: following() == [1, 1], "both follow", 30)
+        wait_until(lambda: following() == [1, 1], "both follow")
         end = marks(master).append_offset
         for _ in range(20):
             assert client.send("Counted", b"for one replica").code == ResponseCode.SYSTEM_ERROR
         assert marks(master).append_offset == end
         start("second", 2)
-        wait_until(lambda: following() == [1, 1, 2], "the second one follows", 30)
-        wait_until(lambda: client.send("Counted", b"for two").code == ResponseCode.SUCCESS, "two replicas count", 30)
+        wait_until(lambda: following() == [1, 1, 2], "the second one follows")
+        wait_until(lambda: client.send("Counted", b"for two").code == ResponseCode.SUCCESS, "two replicas count")

@@ -50,7 +50,7 @@ def marks(broker: RunningBroker) -> Watermarks:
 
 
 def wait_for_log(broker: RunningBroker, end: int) -> None:
-    wait_until(lambda: marks(broker).dispatched_offset == end, f"the slave has dispatched {end}", 30)
+    wait_until(lambda: marks(broker).dispatched_offset == end, f"the slave has dispatched {end}")
 
 
 def test_a_slave_follows_over_file_ends_deaths_and_reconnects(tmp_path: Path) -> None:
