@@ -138,7 +138,7 @@ class RunningBroker:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        _, alive = psutil.wait_procs(workers, timeout=10)
+        _, alive = psutil.wait_procs(workers, timeout=STOP_TIMEOUT_S)
         self._close()
         if alive:
             raise AssertionError(f"workers outlived their supervisor: {alive}")
@@ -152,7 +152,7 @@ class RunningBroker:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.wait()
-        psutil.wait_procs(processes[1:], timeout=10)
+        psutil.wait_procs(processes[1:], timeout=STOP_TIMEOUT_S)
         self._close()
 
     def stop(self) -> int:

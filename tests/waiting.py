@@ -2,8 +2,20 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 POLL_S = 0.01
+
+
+def wait_dispatched(store: Path) -> None:
+    """Until a running broker shows all that it has taken: what is acknowledged may be a moment from being readable."""
+    from ringmq.ipc.watermark import read_watermarks  # here: some tests run without compiled code
+
+    def is_dispatched() -> bool:
+        marks = read_watermarks(store)
+        return marks.dispatched_offset == marks.append_offset
+
+    wait_until(is_dispatched, "all is dispatched")
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:

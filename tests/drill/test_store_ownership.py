@@ -16,6 +16,7 @@ import pytest
 
 from ringmq.ipc.watermark import store_is_locked
 from ringmq.loadtest.running import RunningBroker
+from tests.descriptors import descriptors_of
 from tests.drill.settings import SMALL_STORE
 from tests.raw_client import RawClient
 
@@ -33,17 +34,9 @@ with open(sys.argv[1], "r+b") as file:
 """
 
 
-def is_link_to(link: Path, target: Path) -> bool:
-    """The worker closes files meanwhile."""
-    try:
-        return link.readlink() == target
-    except FileNotFoundError:
-        return False
-
-
 def copy_of_lock(pid: int, store: Path) -> int:
     """A descriptor of our own for the open lock file of another process; skips where the kernel forbids it."""
-    (number,) = [int(link.name) for link in Path(f"/proc/{pid}/fd").iterdir() if is_link_to(link, store / "lock")]
+    (number,) = descriptors_of(pid, store / "lock")
     libc = ctypes.CDLL(None, use_errno=True)
     pidfd = os.pidfd_open(pid)
     try:

@@ -13,6 +13,7 @@ from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from tests.conformance import servers
+from tests.waiting import wait_dispatched
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -38,6 +39,7 @@ async def fill(namesrv: str) -> None:
 @pytest.mark.parametrize("way", ["kill", "stop"])
 def test_a_read_goes_on_after_a_restart(server: servers.RingmqServer, way: str) -> None:
     asyncio.run(fill(server.namesrv))
+    wait_dispatched(server.store)
     options = parse_options({"bootstrap": server.namesrv, "transport": "tcp", "subscribe": "Restart"})
     parts = plan_batch(open_catalog(options), options)
     batches = (batch for part in parts for batch in read_slice(part, COLUMNS, ReadSettings(transport="tcp")))
