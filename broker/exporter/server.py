@@ -81,8 +81,8 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _send_parts(self, pieces: Iterable[bytes | memoryview]) -> None:
-        """A page whose length nobody knows before it is made. HTTP/1.0 has no chunks: there it ends the connection."""
-        in_chunks = self.request_version != "HTTP/1.0"
+        """A page whose length nobody knows before it is made. Before HTTP/1.1 no chunks: there it ends the connection."""
+        in_chunks = self.request_version not in ("HTTP/0.9", "HTTP/1.0")
         self.close_connection |= not in_chunks
         self._send_head(
             HTTPStatus.OK, {"Content-Type": CONTENT_TYPE, **({"Transfer-Encoding": "chunked"} if in_chunks else {})}
