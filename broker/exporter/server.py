@@ -81,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _send_parts(self, pieces: Iterable[bytes | memoryview]) -> None:
-        """A page whose length nobody knows before it is made. Before HTTP/1.1 no chunks: there it ends the connection."""
+        """A page whose length nobody knows before it is made. HTTP before 1.1 has no chunks: it ends the connection."""
         in_chunks = self.request_version not in ("HTTP/0.9", "HTTP/1.0")
         self.close_connection |= not in_chunks
         self._send_head(

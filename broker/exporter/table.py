@@ -127,7 +127,7 @@ METRICS = {
         Metric("ringmq_worker_silent_seconds", GAUGE, "Since the worker's loop was seen to turn", ("worker",)),
         Metric("ringmq_worker_cpu_seconds_total", COUNTER, "Processor time of the running process", ("worker",)),
         Metric("ringmq_worker_resident_bytes", GAUGE, "Resident memory, shared pages included", ("worker",)),
-        Metric("ringmq_scrape_seconds", GAUGE, "Time that the last scrape took to look at everything, without writing its text"),
+        Metric("ringmq_scrape_seconds", GAUGE, "Time that the last scrape took, but for writing its text"),
         Metric("ringmq_series", GAUGE, "Series of this scrape"),
         Metric(
             "ringmq_series_left_out",

@@ -197,7 +197,7 @@ def test_a_page_comes_in_chunks_or_ends_the_connection(bare: tuple[ExporterServe
     assert answer(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n") == b"7\r\nscrape \r\n2\r\n1\n\r\n0\r\n\r\n"
     assert answer(b"GET /metrics HTTP/1.0\r\n\r\n") == b"scrape 2\n"
     assert answer(b"GET /metrics HTTP/1.0\r\nConnection: keep-alive\r\n\r\n") == b"scrape 3\n"
-    assert answer(b"GET /metrics\r\n") == b"scrape 4\n", "HTTP/0.9 has no head"
+    assert answer(b"GET /metrics\r\n\r\n") == b"scrape 4\n", "HTTP/0.9 has no head"
     assert answer(b"HEAD /metrics HTTP/1.1\r\nConnection: close\r\n\r\n") == b""
 
 
