@@ -42,13 +42,14 @@ def test_a_group_starts_replicates_and_ends_as_one(tmp_path: Path) -> None:
             return found
 
         def is_replicated() -> bool:
-            return len({entry["appendOffset"] for entry in brokers()}) == 1
+            found = brokers()
+            return len(found) == 3 and len({entry["appendOffset"] for entry in found}) == 1
 
         wait_until(is_replicated, "all three logs end at the same offset")
         found = brokers()
         assert [(entry["role"], entry["brokerId"]) for entry in found] == [("master", 0), ("slave", 1), ("slave", 2)]
-        text = ringmq("ha", "status", "-n", group.namesrv)
-        assert "3 replicas in sync, 2 wanted" in text
+        in_sync = "3 replicas in sync, 2 wanted"
+        wait_until(lambda: in_sync in ringmq("ha", "status", "-n", group.namesrv), "the master has heard of it")
         os.kill(group.process.pid, signal.SIGINT)
         assert group.process.wait(60) == 0, group.log_tail()
     for home in (store, store.with_name("store-slave-1"), store.with_name("store-slave-2")):

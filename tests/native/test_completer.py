@@ -204,7 +204,7 @@ def answered_after_ms(kit: Kit, deed: Callable[[], None]) -> float:
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.0002)  # poll
