@@ -8,105 +8,121 @@ from collections import deque
 
 from ringmq.client.runtimes.runtime import Future, create_future, current
 
+WAITED_FOR, HELD, GIVEN_BACK = range(3)
+
 
 class Place:
-    """What one request holds. `holder` is the call that took it, where an interrupt may keep it from giving it back."""
+    """What one request holds. `call` is the one that took it, where an interrupt may keep it from giving it back."""
 
-    __slots__ = ("holder", "size")
+    __slots__ = ("call", "size", "state")
 
-    def __init__(self, size: int, holder: object) -> None:
+    def __init__(self, size: int, call: object, state: int) -> None:
         self.size = size
-        self.holder = holder
+        self.call = call
+        self.state = state
 
 
 class Room:
-    """Places for requests. Both bounds hold, but one request always fits into an empty room, however large."""
+    """Places for requests. Both bounds hold, but one request always fits into an empty room, however large.
 
-    __slots__ = ("_bytes_max", "_count_max", "_drained", "_held", "_waiters", "bytes_held")
+    An interrupt may break any method off between two steps; `forget` follows, and sets right what was left half done:
+    it counts anew, and handing on is the same when it is done again.
+    """
+
+    __slots__ = ("_bytes_max", "_count_max", "_drained", "_interruptible", "_waiters", "bytes_held", "count")
 
     def __init__(self, count_max: int, bytes_max: int) -> None:
         if count_max < 1 or bytes_max < 1:
             raise ValueError(f"bounds must be positive, not {count_max} requests and {bytes_max} bytes")
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._waiters: deque[tuple[Future[Place], int, object]] = deque()
+        self._waiters: deque[tuple[Future[Place], Place]] = deque()
         self._drained: list[Future[None]] = []
-        self._held: set[Place] = set()
+        self._interruptible: set[Place] = set()  # held by calls that an interrupt may break off
+        self.count = 0
         self.bytes_held = 0
-
-    @property
-    def count(self) -> int:
-        """Places held."""
-        return len(self._held)
 
     def take_nowait(self, size: int) -> Place | None:
         """A place for `size` bytes if one is free and nobody waits."""
         if self._waiters or not self._fits(size):
             return None
-        return self._hold(size, _running_call())
+        if current.loop is not None:
+            place = Place(size, current.loop.current_task, WAITED_FOR)
+            self._hold(place)
+            return place
+        self.count += 1
+        self.bytes_held += size
+        return Place(size, None, HELD)
 
     async def take(self, size: int) -> Place:
         """A place, waited for if need be."""
         place = self.take_nowait(size)
         if place is not None:
             return place
+        place = Place(size, None if current.loop is None else current.loop.current_task, WAITED_FOR)
         waiter: Future[Place] = create_future()
-        self._waiters.append((waiter, size, _running_call()))
+        self._waiters.append((waiter, place))
         try:
             return await waiter
         except CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self.give_back(waiter.result())  # the place had come just before the waiter was cancelled
+            self.give_back(place)  # it may have come just before
             raise
 
     def give_back(self, place: Place) -> None:
         """Return a place; nothing happens when it was returned before."""
-        if place in self._held:
-            self._held.remove(place)
-            self.bytes_held -= place.size
+        if place.state != HELD:
+            return
+        place.state = GIVEN_BACK
+        if place.call is not None:
+            self._interruptible.discard(place)
+        self.count -= 1
+        self.bytes_held -= place.size
+        if self._waiters or self._drained:
             self._hand_on()
 
     def forget(self, call: object) -> None:
         """Take back what a call has that was interrupted, wherever that was: it will not give anything back itself."""
-        for waiter, _, holder in self._waiters:
-            if holder is call:
+        for waiter, place in self._waiters:
+            if place.call is call:
                 waiter.cancel()
-        self._held = {place for place in self._held if place.holder is not call}
-        self.bytes_held = sum(place.size for place in self._held)
+        for place in self._interruptible:
+            if place.call is call:
+                place.state = GIVEN_BACK
+        self._interruptible = {place for place in self._interruptible if place.state == HELD}
+        self.count = len(self._interruptible)
+        self.bytes_held = sum(place.size for place in self._interruptible)
         self._hand_on()
 
     async def wait_empty(self) -> None:
         """Until nobody holds or waits for a place."""
-        while self._held:
+        while self.count:
             future: Future[None] = create_future()
             self._drained.append(future)
             await future
 
     def _hand_on(self) -> None:
-        waiters = self._waiters
+        """Each one leaves the line as the last step: until then it may be handed its place once more."""
+        waiters, drained = self._waiters, self._drained
         while waiters:
-            waiter, wanted, holder = waiters[0]
-            if not waiter.done():
-                if not self._fits(wanted):
-                    return
-                waiter.set_result(self._hold(wanted, holder))
+            waiter, place = waiters[0]
+            if not waiter.cancelled() and place.state != GIVEN_BACK:
+                if place.state == WAITED_FOR:
+                    if not self._fits(place.size):
+                        return
+                    self._hold(place)
+                waiter.set_result(place)
             waiters.popleft()
-        if not self._held:
-            for future in self._drained:
-                if not future.done():
-                    future.set_result(None)
-            self._drained.clear()
+        while drained and not self.count:
+            if not drained[-1].cancelled():
+                drained[-1].set_result(None)
+            drained.pop()
 
-    def _hold(self, size: int, holder: object) -> Place:
-        place = Place(size, holder)
-        self._held.add(place)
-        self.bytes_held += size
-        return place
+    def _hold(self, place: Place) -> None:
+        if place.call is not None:
+            self._interruptible.add(place)
+        place.state = HELD
+        self.count += 1
+        self.bytes_held += place.size
 
     def _fits(self, size: int) -> bool:
-        return len(self._held) < self._count_max and (not self._held or self.bytes_held + size <= self._bytes_max)
-
-
-def _running_call() -> object:
-    """On asyncio's loop an interrupt cancels a task, which gives back what it has."""
-    return None if current.loop is None else current.loop.current_task
+        return self.count < self._count_max and (not self.count or self.bytes_held + size <= self._bytes_max)

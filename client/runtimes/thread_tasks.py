@@ -69,10 +69,12 @@ class ThreadFuture(Generic[T]):
         return self.result()
 
     def _finish(self) -> None:
+        """Where an interrupt breaks it off, `set_result` may be called once more and goes on."""
         self._done = True
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(self)
+        callbacks = self._callbacks
+        while callbacks:
+            callbacks[0](self)
+            del callbacks[0]
 
 
 class ThreadTask(ThreadFuture[T]):

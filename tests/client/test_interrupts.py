@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import ConsumeFrom, Message, blocking
+from ringmq.client.producing.room import Room
 from ringmq.client.runtimes import runtime
 from ringmq.client.runtimes.monitor import Wakes
 from ringmq.client.runtimes.thread_loop import ThreadLoop
@@ -153,11 +154,12 @@ def test_an_interrupt_where_a_call_begins_leaves_the_client_usable() -> None:
 
 
 class InterruptAt:
-    """Ctrl-C at the n-th line that this thread runs of some files; lines of others do not count."""
+    """Ctrl-C at the n-th line (or bytecode) that this thread runs of some files; those of others do not count."""
 
-    def __init__(self, number: int, *files: str) -> None:
+    def __init__(self, number: int, *files: str, event: str = "line") -> None:
         self._left = number
         self._files = files
+        self._event = event
         self.happened = False
 
     def __enter__(self) -> "InterruptAt":
@@ -170,7 +172,8 @@ class InterruptAt:
     def _look_on(self, frame: Any, event: str, argument: object) -> Any:
         if not frame.f_code.co_filename.endswith(self._files):
             return None
-        if event == "line":
+        frame.f_trace_opcodes = self._event == "opcode"
+        if event == self._event:
             self._left -= 1
             if self._left == 0:
                 self.happened = True
@@ -207,6 +210,39 @@ def test_an_interrupt_at_any_line_of_a_send_holds_nobody_up(call: str) -> None:
             wait_until(lambda: room.count == room.bytes_held == 0, f"line {number}: nothing is held", 5)
             producer.send(Message("T", b"y"))
         assert number > 50
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_an_interrupt_at_any_bytecode_of_giving_back_hands_the_place_on(closing: bool) -> None:
+    """Whoever waits for it in another thread goes on, and so does who waits for the last of them."""
+
+    async def next_one() -> None:
+        room.give_back(await room.take(10))
+
+    async def giving_back() -> None:
+        place = await room.take(10)
+        other.start()
+        while not (room._drained if closing else room._waiters):
+            await runtime.sleep(0.001)
+        with interrupt:
+            room.give_back(place)
+
+    loop, number, happened = ThreadLoop("test"), 0, True
+    loop.open()
+    while happened:
+        number, room = number + 1, Room(1, 100)
+        loop.interrupt_listeners[:] = [room.forget]
+        waits = room.wait_empty if closing else next_one
+        other = threading.Thread(target=lambda waits=waits: loop.run(waits()), daemon=True)  # type: ignore[misc]
+        interrupt = InterruptAt(number, "producing/room.py", "runtimes/thread_tasks.py", event="opcode")
+        with contextlib.suppress(KeyboardInterrupt):
+            loop.run(giving_back())
+        other.join(5)
+        assert not other.is_alive(), f"bytecode {number}"
+        assert (room.count, room.bytes_held, len(room._waiters)) == (0, 0, 0), f"bytecode {number}"
+        happened = interrupt.happened
+    loop.close()
+    assert number > 50
 
 
 TAKING = (
