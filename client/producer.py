@@ -230,7 +230,7 @@ class Producer:
         request = self._prepared(message, queue)
         try:
             chosen, address = await self._target(request, None)
-            connection = await self._connection(address)
+            connection = await self._client.connection(address)
             connection.write(self._frame(request, chosen, address, self._client.next_opaque(), oneway=True))
         except RingmqError as error:
             failure = SendError(request.topic, 1, error)
@@ -502,7 +502,9 @@ class Producer:
             begun = time.monotonic()
             try:
                 chosen, address = await self._target(request, avoid)
-                connection = await self._connection(address)
+                others = self._choosers[request.topic].missing if request.queue is None else frozenset[str]()
+                until = started + self._retry.budget_ms / 1000
+                connection = await self._client.connection_in_time(address, until, others)
                 answer = await self._attempt(request, chosen, connection, started)
                 attempts += 1
                 outcome = self._outcome(request, chosen, address, answer)
@@ -557,9 +559,6 @@ class Producer:
             raise RouteError(f"topic {request.topic}: no master is registered for queue {chosen}", may_pass=True)
         return chosen, address
 
-    async def _connection(self, address: str) -> BrokerConnection:
-        return self._client.open_connection_to(address) or await self._client.connection(address)
-
     def _frame(
         self, request: SendRequest, queue: MessageQueue, address: str, opaque: int, *, oneway: bool = False
     ) -> bytes:
@@ -578,8 +577,10 @@ class Producer:
         if chooser is None:
             chooser = self._choosers[route.topic] = QueueChooser(int.from_bytes(os.urandom(2), "big"))
         slow: Set[str] = frozenset() if self._faults is None else self._faults.avoided(time.monotonic())
-        lost = self._client.lost and self._client.try_again(route.all_addresses())
-        return chooser.choose(route, avoid_broker, slow, lost)
+        chosen = chooser.choose(route, avoid_broker, slow, self._client.lost)
+        if chooser.missing:
+            self._client.try_again(chooser.missing)
+        return chosen
 
     def _note_answer(self, chosen: MessageQueue, since: float, error: RingmqError | None) -> None:
         if self._faults is not None:

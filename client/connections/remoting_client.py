@@ -13,7 +13,7 @@ from ringmq.client.connections.connection import BrokerConnection, open_connecti
 from ringmq.client.errors import BrokerError, ClientClosedError, ConnectError
 from ringmq.client.namespaces import WireNames
 from ringmq.client.retry import backoff_ms
-from ringmq.client.runtimes.runtime import Task, create_task, gather, shield, sleep
+from ringmq.client.runtimes.runtime import Future, Task, create_future, create_task, gather, shield, sleep, wait
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
@@ -50,8 +50,17 @@ class _Endpoint:
 
 def note_seen(task: Task[Any]) -> None:
     """Mark a shared task's failure as seen: those who waited for it may all have been cancelled."""
-    if not task.cancelled():
-        task.exception()
+    has_failed(task)
+
+
+def has_failed(task: Task[Any]) -> bool:
+    """Whether a task that is done was cancelled or ended by an error, which counts as seen."""
+    return task.cancelled() or task.exception() is not None
+
+
+def _end(future: Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 class RemotingClient:
@@ -72,7 +81,8 @@ class RemotingClient:
         self._draining: set[BrokerConnection] = set()
         self._opaques = itertools.count(1)
         self._closed = False
-        self.lost: set[str] = set()  # addresses whose connection broke, or that the last attempt did not reach
+        # addresses whose connection broke, or that the last attempt did not reach; another object after each change
+        self.lost: frozenset[str] = frozenset()
         self.on_connected: Callable[[str], None] | None = None
         self.on_disconnected: Callable[[str], None] | None = None
 
@@ -105,12 +115,38 @@ class RemotingClient:
         # shielded: a caller that gives up must not take the attempt away from the others
         return await shield(self._begin_connecting(address))
 
-    def try_again(self, addresses: Set[str]) -> Set[str]:
-        """Those of the addresses that are lost. Each is connected to as soon as its backoff allows; nobody waits."""
-        found = self.lost & addresses
-        for address in () if self._closed else found:
+    async def connection_in_time(self, address: str, until: float, others: Set[str]) -> BrokerConnection:
+        """`connection`; given up with a `ConnectError` at loop time `until`, or when one of `others` is reached."""
+        if (found := self.open_connection_to(address)) is not None:
+            return found
+        if self._closed:
+            raise ClientClosedError("the client is closed")
+        over: Future[None] = create_future()
+        attempt = self._begin_connecting(address)
+        attempt.add_done_callback(lambda _: _end(over))
+        for other in others - {address}:
+            self._end_when_reached(other, over)
+        try:
+            await wait([over], until - time.monotonic())
+        finally:
+            reached = not over.cancel()
+        if attempt.done() and not attempt.cancelled():
+            return attempt.result()
+        if self._closed:
+            raise ClientClosedError("the client is closed")
+        raise ConnectError(address, "another broker is back first" if reached else "not in the time that was left")
+
+    def _end_when_reached(self, address: str, over: Future[None]) -> None:
+        """Connect to `address` as often as it takes, until `over` is done, by this at the latest."""
+        if not over.done() and not self._closed:
+            self._begin_connecting(address).add_done_callback(
+                lambda task: self._end_when_reached(address, over) if has_failed(task) else _end(over)
+            )
+
+    def try_again(self, addresses: Set[str]) -> None:
+        """Have them connected to as soon as their backoffs allow; nobody waits."""
+        for address in () if self._closed else addresses:
             self._begin_connecting(address)
-        return found
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
         """Send `request` (its opaque is set here) and return the answer, whatever its code.
@@ -192,7 +228,9 @@ class RemotingClient:
         return answer
 
     def _begin_connecting(self, address: str) -> Task[BrokerConnection]:
-        endpoint = self._endpoints.setdefault(address, _Endpoint())
+        endpoint = self._endpoints.get(address)
+        if endpoint is None:
+            endpoint = self._endpoints[address] = _Endpoint()
         if endpoint.connecting is None:
             endpoint.connecting = create_task(self._connect(address, endpoint))
             endpoint.connecting.add_done_callback(note_seen)
@@ -206,15 +244,20 @@ class RemotingClient:
             )
         except ConnectError:
             endpoint.note_failure()
-            self.lost.add(address)
+            self._note_lost(address)
             raise
         finally:
             endpoint.connecting = None
         endpoint.connection = connection
-        self.lost.discard(address)
+        if address in self.lost:
+            self.lost -= {address}
         if self.on_connected is not None:
             self.on_connected(address)
         return connection
+
+    def _note_lost(self, address: str) -> None:
+        if address not in self.lost:
+            self.lost |= {address}
 
     def _forget(self, connection: BrokerConnection) -> None:
         """The connection is gone: the next request makes a new one."""
@@ -228,7 +271,7 @@ class RemotingClient:
             endpoint.note_failure()
         if endpoint.connection is connection:
             endpoint.connection = None
-            self.lost.add(connection.address)
+            self._note_lost(connection.address)
             if self.on_disconnected is not None and not self._closed:
                 self.on_disconnected(connection.address)
 

@@ -13,6 +13,7 @@ from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.route import MASTER_ID, TopicRouteData
 
 QUEUES_PER_TOPIC_MAX = 65536  # a lying name server must not make us build an endless list
+_NOBODY: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,19 @@ def queue_of_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
 
 
 class QueueChooser:
-    """Takes a topic's write queues in turn. `start` (random per process) keeps producers from marching in step."""
+    """Takes a topic's write queues in turn. `start` (random per process) keeps producers from marching in step.
 
-    __slots__ = ("_turn",)
+    What is lost is looked through once: another set comes as another object. `missing` are the addresses in it that
+    the last choice had to do with."""
+
+    __slots__ = ("_lost", "_reachable", "_route", "_turn", "missing")
 
     def __init__(self, start: int) -> None:
         self._turn = start
+        self._route: TopicRoute | None = None
+        self._lost: Set[str] = _NOBODY
+        self._reachable: tuple[MessageQueue, ...] = ()
+        self.missing = _NOBODY
 
     def choose(
         self,
@@ -96,8 +104,10 @@ class QueueChooser:
         """The next queue, of another broker than `avoid_broker` where there is one, and of none of `slow_brokers` where
         that leaves one; of a master whose address is `lost` only where all are. None without write queues."""
         queues = route.write_queues
-        if lost:
-            queues = tuple(q for q in queues if route.master_address(q.broker_name) not in lost) or queues
+        if lost is not self._lost or route is not self._route:
+            self._look_through(route, lost)
+        if self.missing:
+            queues = self._reachable or queues
         if not queues:
             return None
         turn, count, second_best = self._turn, len(queues), 0
@@ -110,3 +120,9 @@ class QueueChooser:
                 second_best = second_best or step
         self._turn = turn + (second_best or 1)
         return queues[self._turn % count]
+
+    def _look_through(self, route: TopicRoute, lost: Set[str]) -> None:
+        masters = {queue: route.master_address(queue.broker_name) for queue in route.write_queues} if lost else {}
+        self.missing = frozenset([found for found in masters.values() if found is not None and found in lost])
+        self._reachable = tuple(queue for queue, address in masters.items() if address not in lost)
+        self._route, self._lost = route, lost

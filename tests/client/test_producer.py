@@ -205,6 +205,45 @@ async def test_no_send_waits_for_a_broker_that_is_away_while_another_is_there() 
                 await asyncio.sleep(0.05)  # poll
 
 
+async def all_away(cluster: FakeCluster, producer: Producer) -> None:
+    """Both brokers have died, and the name server does not know it; "a" is not tried again for a minute."""
+    for queue in await producer.queues("T"):
+        await producer.send(Message("T", b"x"), queue=queue)
+    route = cluster._route(cluster.broker, RemotingCommand.request(105, {"topic": "T"})).body
+    cluster.rules.append(lambda broker, request: ok(request, route) if request.code == 105 else None)
+    client = getattr(producer, "blocking", None)
+    endpoints = (producer if client is None else client._client)._client._endpoints
+    first, second = (endpoints[broker.address] for broker in cluster.brokers.values())
+    for broker in cluster.brokers.values():
+        await cluster.shut(broker)
+    while first.connection is not None or second.connection is not None:
+        await asyncio.sleep(0.01)  # poll
+    first.retry_at = time.monotonic() + 60
+
+
+async def test_who_waits_for_a_broker_that_is_away_takes_another_that_comes_back() -> None:
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Producer(cluster.namesrv) as producer:
+        back, port = cluster.brokers["b"], int(cluster.brokers["b"].address.rpartition(":")[2])
+        await all_away(cluster, producer)
+        sending = [asyncio.create_task(producer.send(Message("T", b"x"))) for _ in range(4)]
+        await asyncio.sleep(0.3)  # span
+        await cluster.open(back, port)
+        async with asyncio.timeout(20):
+            results = await asyncio.gather(*sending)
+        assert {result.queue.broker_name for result in results} == {"b"}
+
+
+async def test_the_wait_for_a_broker_that_is_away_ends_with_the_budget() -> None:
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster:
+        async with Producer(cluster.namesrv, retry=RetryPolicy(budget_ms=300)) as producer:
+            queues = await producer.queues("T")
+            await all_away(cluster, producer)
+            async with asyncio.timeout(20):
+                for queue in (None, queues[0]):
+                    with pytest.raises(SendError, match="no connection"):
+                        await producer.send(Message("T", b"x"), queue=queue)
+
+
 async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
     retry = RetryPolicy(budget_ms=200)
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, retry=retry) as producer:

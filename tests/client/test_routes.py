@@ -1,6 +1,8 @@
 """Reading routes, the turn of the queues, and the retry rule."""
 
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -83,6 +85,28 @@ def test_a_lost_broker_is_left_out_as_long_as_another_is_left() -> None:
     for avoid, slow in ((None, set()), ("b", set()), (None, {"b"})):
         assert {chooser.choose(route, avoid, slow, {"h:1"}).broker_name for _ in range(10)} == {"b"}  # type: ignore[union-attr]
     assert {chooser.choose(route, "b", lost={"h:1", "h:2"}).broker_name for _ in range(10)} == {"a"}  # type: ignore[union-attr]
+
+
+def test_lost_addresses_cost_a_send_nothing() -> None:
+    """A route is looked through once per change; addresses that are not of it are never missing."""
+
+    class Counted(dict[str, dict[int, str]]):
+        looks = 0
+
+        def get(self, *found: Any) -> Any:
+            self.looks += 1
+            return super().get(*found)
+
+    addresses = Counted({"a": {0: "h:1"}, "b": {0: "h:2"}})
+    chooser, route = QueueChooser(0), replace(two_brokers(), addresses=addresses)
+    for lost, missing in ((frozenset({"gone:1"}), set()), (frozenset({"gone:1", "h:1"}), {"h:1"})):
+        addresses.looks = 0
+        for _ in range(100):
+            chooser.choose(route, lost=lost)
+        assert addresses.looks <= len(route.write_queues)
+        assert chooser.missing == missing
+    chooser.choose(route)
+    assert not chooser.missing
 
 
 @pytest.mark.parametrize(
