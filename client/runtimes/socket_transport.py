@@ -121,6 +121,8 @@ class SocketTransport:
                 log.exception("what the server said could not be taken")
                 self._failure = self._failure or error
                 break
+        if self._loop.is_the_parent_s:
+            return  # a greenlet that came along with a fork
         with self._loop.entered():
             self._closing = self._ended = True
             self._shut()
@@ -225,6 +227,7 @@ def connect_socket(
     """Connect, tell `connected` of it, and receive until the connection ends. The work of a connection's thread."""
     try:
         connection = socket.create_connection(address, CONNECT_GIVE_UP_S)
+        loop.sockets.add(connection)
         try:
             connection.settimeout(STALL_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -242,7 +245,7 @@ def connect_socket(
         return
     transport = SocketTransport(loop, connection, protocol, tls)
     with loop.entered():
-        if connected.done():  # nobody waits for it any more
+        if connected.done() or loop.is_the_parent_s:  # nobody waits for it any more
             connection.close()
             return
         protocol.connection_made(transport)

@@ -9,17 +9,18 @@ coroutines find what they have on asyncio: nobody else runs between two waits.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import heapq
 import itertools
 import logging
 import os
+import socket
 import threading
 import time
 import weakref
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from types import TracebackType
@@ -89,7 +90,8 @@ class ThreadLoop:
     def __init__(self, name: str) -> None:
         self._name = name
         self._begin_anew()
-        self._is_the_parent_s = False
+        self.is_the_parent_s = False  # this process is the child of a fork
+        self.sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._outcomes: deque[Callable[[], None]] = deque()  # of `begin`
         self._tells_outcomes = False
         self._soon: deque[Callable[[], object]] = deque()
@@ -114,7 +116,7 @@ class ThreadLoop:
 
     def open(self) -> None:
         """Start the thread for tasks and timers. Raises ClientClosedError for what was open before a fork."""
-        if self._is_the_parent_s:
+        if self.is_the_parent_s:
             raise self._not_open()
         if not self._is_open:
             _open_loops.add(self)
@@ -122,13 +124,16 @@ class ThreadLoop:
             self.start_thread(self._do_chores, "tasks")
 
     def leave_to_the_parent(self) -> None:
-        """This is the child of a fork: no thread came along, and what the sockets hold is the parent's."""
+        """This is the child of a fork: no thread came along (greenlets do), and what the sockets hold is the parent's.
+        They are closed here, not shut down: its connections live on."""
         self._begin_anew()
-        self._is_the_parent_s = True
+        self.is_the_parent_s = True
+        for connected in list(self.sockets):
+            with contextlib.suppress(OSError):  # closed already
+                os.close(connected.detach())
 
     def close(self) -> None:
         """Let calls of other threads come to their end, then stop. May be called again."""
-        _open_loops.discard(self)
         with self._monitor:
             if self._is_open:
                 self._is_open = False
@@ -143,6 +148,8 @@ class ThreadLoop:
         deadline = time.monotonic() + CLOSE_WAIT_S
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        if not self._is_open:  # not before: a process that is forked meanwhile must know of it
+            _open_loops.discard(self)
 
     def run(self, conversation: Coroutine[Any, Any, T]) -> T:
         """Carry `conversation` to its end in this thread. An interrupt (Ctrl-C) leaves it to the client's own thread,
@@ -218,7 +225,7 @@ class ThreadLoop:
         """`function(*args)`, which does not wait, as the one that runs. Works on a closed client, too."""
         return self._enter(partial(function, *args))
 
-    @contextmanager
+    @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """This thread is the one that runs. What was due "soon" is done, or handed to the client's thread, before it
         leaves."""
@@ -266,7 +273,7 @@ class ThreadLoop:
         return current.loop
 
     def _not_open(self) -> ClientClosedError:
-        if self._is_the_parent_s:
+        if self.is_the_parent_s:
             return ClientClosedError("the client was started before this process was forked: make one in this process")
         return ClientClosedError("the client is not started or is closed")
 
@@ -441,14 +448,14 @@ class ThreadLoop:
 
     def outside(self, work: Callable[..., object], *args: Any) -> None:
         """`work(*args)`, which waits for the system, while others run."""
-        task = self.current_task
+        task, monitor = self.current_task, self._monitor  # a fork may bring another one
         try:
             self.current_task = None
-            self._monitor.release()
+            monitor.release()
             work(*args)
         finally:
             try:
-                take_again(self._monitor)
+                take_again(monitor)
             finally:
                 self.current_task = task
 
@@ -459,9 +466,12 @@ class ThreadLoop:
             try:
                 work()
             except Exception:
-                log.exception("a thread of %s ended", self._name)
+                if not self.is_the_parent_s:
+                    log.exception("a thread of %s ended", self._name)
             finally:
                 self._threads.discard(thread)
+            if self.is_the_parent_s:  # a greenlet that came along with a fork: `threading` would fail at its end
+                threading.Event().wait()
 
         thread = threading.Thread(target=run, name=f"ringmq {self._name} {what}", daemon=True)
         self._threads.add(thread)

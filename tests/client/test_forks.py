@@ -2,12 +2,16 @@
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 
 import pytest
 
 from ringmq.client import ClientClosedError, Message, blocking
+from ringmq.client.runtimes import runtime
+from ringmq.client.runtimes.thread_loop import ThreadLoop
 from tests.client.threaded_cluster import threaded_cluster
+from tests.waiting import wait_until
 
 
 def in_child(work: Callable[[], None]) -> None:
@@ -50,3 +54,47 @@ def test_a_client_is_left_to_the_process_that_started_it() -> None:
         assert producer.send(Message("T", b"parent")).queue_offset == 2
         assert [m.body for m in consumer.poll(timeout_ms=10_000)]
         consumer.close()
+
+
+def sockets_of(producer: blocking.Producer) -> list[int]:
+    endpoints = producer._client._client._endpoints.values()
+    return [e.connection._transport._socket.fileno() for e in endpoints if e.connection]  # type: ignore[union-attr]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_keeps_no_connection_of_its_parent_open() -> None:
+    """They are the parent's alone, and go on."""
+    with threaded_cluster(topics={"T": 1}) as cluster, blocking.Producer(cluster.namesrv) as producer:
+        producer.send(Message("T", b"x"))
+        open_before = sockets_of(producer)
+        assert len(open_before) == 2
+
+        def work() -> None:
+            for number in open_before:
+                with pytest.raises(OSError, match="Bad file descriptor"):
+                    os.fstat(number)
+
+        in_child(work)
+        producer.send(Message("T", b"x"))
+        assert sockets_of(producer) == open_before
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_while_a_client_closes_leaves_it_to_the_parent() -> None:
+    async def waiting() -> None:
+        waits.set()
+        await runtime.sleep(0.5)
+
+    def work() -> None:
+        with pytest.raises(ClientClosedError, match="forked"):
+            loop.open()
+
+    loop, waits = ThreadLoop("closing"), threading.Event()
+    loop.open()
+    threading.Thread(target=lambda: loop.run(waiting())).start()
+    assert waits.wait(10)
+    closing = threading.Thread(target=loop.close)
+    closing.start()
+    wait_until(lambda: not loop.is_open, "it closes", 10)
+    in_child(work)
+    closing.join(10)

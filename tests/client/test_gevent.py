@@ -45,10 +45,11 @@ def test_the_waits_of_200_users_overlap() -> None:
     assert told["ticks"] > 20, "the greenlet that counts was kept from running"
 
 
-def test_greenlets_that_are_killed_do_no_harm_to_others() -> None:
+@pytest.mark.parametrize("script", ["gevent_kills", "gevent_forks"])
+def test_neither_killed_greenlets_nor_forks_do_harm_to_others(script: str) -> None:
     pytest.importorskip("gevent")
     with threaded_cluster(topics={"T": 4}) as cluster:
-        command = [sys.executable, "-m", "tests.client.gevent_kills", cluster.namesrv, "T"]
+        command = [sys.executable, "-m", f"tests.client.{script}", cluster.namesrv, "T"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Traceback" not in done.stderr, done.stderr[-3000:]
