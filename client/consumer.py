@@ -34,7 +34,7 @@ from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
 from ringmq.client.observing.observers import Observers
 from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep, when_interrupted
-from ringmq.client.runtimes.waiting import Signal, call_listener, leave_behind
+from ringmq.client.runtimes.waiting import Signal, call_listener, finish, leave_behind
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -187,7 +187,7 @@ class Consumer:
             if not self._manual:
                 last.push_async_callback(self._member.leave)
             last.push_async_callback(self._heartbeats.close)
-            last.push_async_callback(lambda: leave_behind(self._commit_quietly(list(self._readers.values()))))
+            last.push_async_callback(lambda: leave_behind(self._let_go(list(self._readers.values()))))
             last.push_async_callback(self._stop_tasks, self._tasks)
             last.push_async_callback(self._stop_pulling)
             last.callback(self._inbox.close)
@@ -340,7 +340,7 @@ class Consumer:
             if topic not in self._subscriptions:
                 self._subscriptions[topic] = subscription(topic, expression, now_ms())
         await self._heartbeats.send_to_all()
-        await self._take_assignment(wanted)
+        await finish(self._take_assignment(wanted))  # half of it would leave queues that nobody reads
 
     def assignment(self) -> list[MessageQueue]:
         """The queues that this member reads now, in order."""
@@ -433,12 +433,9 @@ class Consumer:
 
     def _open_inbox(self) -> None:
         options = self._options
-        self._inbox = Inbox(
-            exclusive=self._ordered,
-            count_max=options.inbox_max,
-            bytes_max=options.inbox_bytes_max,
+        self._inbox = inbox = Inbox(
+            exclusive=self._ordered, count_max=options.inbox_max, bytes_max=options.inbox_bytes_max
         )
-        inbox = self._inbox
         self._observers.watch_inbox(self.group, lambda: (inbox.count, inbox.bytes_held))
         self._context = ReaderContext(
             self.group,
@@ -530,6 +527,9 @@ class Consumer:
         """The last commit of queues that are read no more."""
         if readers and self._on_revoked is not None:
             await call_listener(self._on_revoked, sorted(reader.queue for reader in readers))
+        await self._let_go(readers)
+
+    async def _let_go(self, readers: list[QueueReader]) -> None:
         await self._commit_quietly(readers)
         for reader in readers:
             self._readers.pop(reader.queue, None)

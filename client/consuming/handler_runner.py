@@ -118,14 +118,16 @@ class HandlerRunner:
             await self._idle.wait()
 
     async def drain(self, timeout_s: float) -> int:
-        """Wait for handlers that run; after `timeout_s` they are left, cancelled where they can be. Returns how many
-        those were."""
-        await self._wait_until(lambda: not self._running and not self._settling, timeout_s)
-        late = len(self._running)
-        self._cancelled = True
-        self._idle.wake()
-        for worker in self._workers:
-            worker.cancel()
+        """Wait for handlers that run; after `timeout_s`, or when this is cancelled, they are left, cancelled where they
+        can be. Returns how many those were."""
+        try:
+            await self._wait_until(lambda: not self._running and not self._settling, timeout_s)
+        finally:
+            late = len(self._running)
+            self._cancelled = True
+            self._idle.wake()
+            for worker in self._workers:
+                worker.cancel()
         await wait(self._workers, LEFT_AFTER_S)
         return late
 

@@ -304,6 +304,65 @@ async def test_a_close_that_is_cancelled_commits_what_is_acknowledged(silent: bo
         await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.parametrize("in_handler", [False, True])
+async def test_an_ordered_close_that_is_cancelled_unlocks(in_handler: bool) -> None:
+    """No handler is left that would go on beside the next owner's."""
+    waits, events = asyncio.Event(), list[str]()
+
+    async def wait(_: object) -> None:
+        waits.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("handler ended")
+
+    async def handle(message: MessageExt) -> None:
+        if in_handler:
+            await wait(message)
+
+    def note(broker: FakeBroker, request: RemotingCommand) -> None:
+        if request.code == RequestCode.UNLOCK_BATCH_MQ:
+            events.append("unlocked")
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(note)
+        fill(cluster, 1)
+        consumer = consumer_of(cluster, ordered=True, on_revoked=None if in_handler else wait)
+        await consumer.start()
+        running = asyncio.create_task(consumer.run(handle))
+        while ("g", QUEUE) not in cluster.broker.locks or (in_handler and not waits.is_set()):
+            await asyncio.sleep(0.005)  # poll
+        closing = asyncio.create_task(consumer.close())
+        await waits.wait()
+        await asyncio.sleep(0.05)  # span
+        closing.cancel()
+        await asyncio.gather(closing, running, return_exceptions=True)
+        assert events[:2] == ["handler ended", "unlocked"]
+        assert not cluster.broker.locks
+
+
+async def test_an_assignment_that_is_cancelled_leaves_the_queues_read() -> None:
+    told, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def listen(queues: list[MessageQueue]) -> None:
+        told.set()
+        await goes_on.wait()
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, 1)
+        options: dict[str, Any] = {"consume_from": ConsumeFrom.FIRST, "on_assigned": listen}
+        async with Consumer(None, cluster.namesrv, "g", **options) as consumer:
+            assigning = asyncio.create_task(consumer.assign([QUEUE]))
+            await told.wait()
+            assigning.cancel()
+            await asyncio.sleep(0)
+            goes_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await assigning
+            assert consumer.assignment() == [QUEUE]
+            assert [m.body for m in await consumer.poll(timeout_ms=5000)] == [b"0"]
+
+
 async def test_a_commit_that_a_hook_stops_raises_what_it_raised_after_the_others() -> None:
     def hook(address: str, request: RemotingCommand) -> None:
         if request.code == RequestCode.UPDATE_CONSUMER_OFFSET and request.ext_fields["topic"] == "T":

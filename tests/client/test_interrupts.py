@@ -6,12 +6,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from ringmq.client import ConsumeFrom, Message, blocking
+from ringmq.client import ConsumeFrom, Message, MessageQueue, blocking
 from ringmq.client.producing.room import Room
 from ringmq.client.runtimes import runtime
 from ringmq.client.runtimes.monitor import Wakes
@@ -24,6 +24,24 @@ from tests.waiting import wait_until
 async def later(value: int) -> int:
     await runtime.sleep(0.01)
     return value
+
+
+@contextlib.contextmanager
+def interrupted_when(waits: threading.Event) -> Iterator[None]:
+    """Ctrl-C when `waits` is set; the block raises it."""
+
+    def interrupt() -> None:
+        waits.wait(20)
+        time.sleep(0.1)  # span: a signal that comes just before a lock is waited for does not end that wait
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_leaves_the_client_whole() -> None:
@@ -61,17 +79,8 @@ def test_a_call_that_was_interrupted_comes_to_its_end_before_the_loop_does() -> 
     loop, waits = ThreadLoop("test"), threading.Event()
     loop.open()
 
-    def interrupt() -> None:
-        waits.wait(20)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            loop.run(closing())
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with interrupted_when(waits):
+        loop.run(closing())
     loop.close()
     assert told == ["last commit"]
 
@@ -270,3 +279,39 @@ def test_an_interrupt_at_any_line_of_a_poll_loses_no_message() -> None:
                     break
             assert number > 30
             assert set(seen) == set(range(max(seen) + 1))
+
+
+def test_an_assignment_that_is_interrupted_leaves_the_queues_read() -> None:
+    told, goes_on = threading.Event(), threading.Event()
+
+    def listen(queues: list[MessageQueue]) -> None:
+        told.set()
+        goes_on.wait(20)
+
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        with blocking.Producer(cluster.namesrv) as producer:
+            producer.send(Message("T", b"x"))
+        options: dict[str, Any] = {"consume_from": ConsumeFrom.FIRST, "on_assigned": listen}
+        with blocking.Consumer(None, cluster.namesrv, "g", **options) as consumer:
+            with interrupted_when(told):
+                consumer.assign([MessageQueue("T", "a", 0)])
+            goes_on.set()
+            assert [m.body for m in consumer.poll(timeout_ms=5000)] == [b"x"]
+
+
+def test_an_ordered_close_that_is_interrupted_unlocks() -> None:
+    told, over = threading.Event(), threading.Event()
+
+    def listen(queues: list[MessageQueue]) -> None:
+        told.set()
+        over.wait(20)
+
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        consumer = blocking.Consumer("T", cluster.namesrv, "g", ordered=True, on_revoked=listen)
+        consumer.start()
+        wait_until(lambda: cluster.broker.locks, "the queue is locked", 10)
+        with interrupted_when(told):
+            consumer.close()
+        wait_until(lambda: not cluster.broker.locks, "the queue is unlocked", 10)
+        over.set()
+        consumer.close()

@@ -234,14 +234,14 @@ async def test_who_waits_for_a_broker_that_is_away_takes_another_that_comes_back
 
 
 async def test_the_wait_for_a_broker_that_is_away_ends_with_the_budget() -> None:
-    async with FakeCluster(("a", "b"), {"T": 2}) as cluster:
-        async with Producer(cluster.namesrv, retry=RetryPolicy(budget_ms=300)) as producer:
-            queues = await producer.queues("T")
-            await all_away(cluster, producer)
-            async with asyncio.timeout(20):
-                for queue in (None, queues[0]):
-                    with pytest.raises(SendError, match="no connection"):
-                        await producer.send(Message("T", b"x"), queue=queue)
+    retry = RetryPolicy(budget_ms=300)
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Producer(cluster.namesrv, retry=retry) as producer:
+        queues = await producer.queues("T")
+        await all_away(cluster, producer)
+        async with asyncio.timeout(20):
+            for queue in (None, queues[0]):
+                with pytest.raises(SendError, match="no connection"):
+                    await producer.send(Message("T", b"x"), queue=queue)
 
 
 async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
