@@ -508,7 +508,7 @@ class Consumer:
             await self._give_up(revoked)
         new: list[QueueReader] = []
         for queue, appeared_late in assignment.items():
-            if queue not in self._readers:
+            if queue not in self._readers and not self._closed:
                 subscribed = self._subscriptions[queue.topic]
                 reader = QueueReader(queue, subscribed, self._context, appeared_late=appeared_late)
                 self._readers[queue] = reader

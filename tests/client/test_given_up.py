@@ -363,6 +363,27 @@ async def test_an_assignment_that_is_cancelled_leaves_the_queues_read() -> None:
             assert [m.body for m in await consumer.poll(timeout_ms=5000)] == [b"0"]
 
 
+async def test_an_assignment_that_the_close_overtakes_begins_with_nothing() -> None:
+    assigned, told, goes_on = list[MessageQueue](), asyncio.Event(), asyncio.Event()
+
+    async def listen(queues: list[MessageQueue]) -> None:
+        told.set()
+        await goes_on.wait()
+
+    async with FakeCluster(topics={"T": 2}) as cluster:
+        options: dict[str, Any] = {"on_assigned": assigned.extend, "on_revoked": listen}
+        async with Consumer(None, cluster.namesrv, "g", **options) as consumer:
+            await consumer.assign([QUEUE])
+            assigning = asyncio.create_task(consumer.assign([MessageQueue("T", "a", 1)]))
+            await told.wait()
+            told.clear()
+            closing = asyncio.create_task(consumer.close())
+            await told.wait()
+            goes_on.set()
+            await asyncio.gather(assigning, closing)
+        assert assigned == [QUEUE]
+
+
 async def test_a_commit_that_a_hook_stops_raises_what_it_raised_after_the_others() -> None:
     def hook(address: str, request: RemotingCommand) -> None:
         if request.code == RequestCode.UPDATE_CONSUMER_OFFSET and request.ext_fields["topic"] == "T":
