@@ -89,11 +89,15 @@ def test_a_slow_send_gets_one_line(broker: RunningBroker) -> None:
     def slow_sends() -> list[str]:
         return [line for line in broker.log_tail(20_000).splitlines() if "slow send" in line]
 
+    def waiting() -> float:
+        return value(get(broker, "/metrics")[1], "ringmq_requests_waiting", ring="write")
+
     before = len(slow_sends())  # on a busy machine others may have been slow, too
     with RawClient(broker.address) as client:
         broker.signal_worker("write", signal.SIGSTOP)
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(client.send, "Hello", b"y" * 500)
+            wait_until(lambda: waiting() == 1, "the send waits for the stopped worker")
             time.sleep(0.3)  # span
             broker.signal_worker("write", signal.SIGCONT)
             assert sending.result(20).code == 0
