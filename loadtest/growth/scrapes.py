@@ -2,9 +2,8 @@
 
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator, Sequence
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException
 from types import TracebackType
 from typing import Self
 
@@ -30,17 +29,20 @@ SERIES_TOPICS, SERIES_GROUPS = 1000, 16  # each group of each topic has seven se
 TURNS = 5
 SHARE_OF_BEST = 16  # the processors have room: what is measured is not how long the queue for them is
 TIMEOUT_S = 30.0
-READ_BYTES = 64 << 10
+READ_BYTES = 256 << 10
 _SERIES = b"\nringmq_series{"
 
 
-def scrape(url: str) -> tuple[float, int]:
-    """How many ms it took, and how many series it says it has. Reading tens of MB must not cost what is measured."""
+def scrape(connection: HTTPConnection) -> tuple[float, int]:
+    """How many ms it took, and how many series it says it has. The connection stays, as Prometheus keeps it; reading
+    tens of MB must not cost what is measured."""
     began = time.perf_counter()
-    text = bytearray()
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-        while piece := answer.read(READ_BYTES):
-            text = text[-READ_BYTES:] + piece
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+    text = before = b""
+    while piece := answer.read(READ_BYTES):
+        before, text = text, piece
+    text = before + text
     took_ms = 1000 * (time.perf_counter() - began)
     at = text.rfind(_SERIES)  # the last line: found at once
     return took_ms, 0 if at < 0 else int(float(text[at:].split()[-1]))
@@ -50,7 +52,8 @@ class Scraper:
     """Asks for /metrics `per_s` times a second while its block runs; 0: never."""
 
     def __init__(self, url: str, per_s: float) -> None:
-        self._url = f"{url}/metrics"
+        self._url = url
+        self._connection = HTTPConnection(url.removeprefix("http://"), timeout=TIMEOUT_S)
         self._per_s = per_s
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._ask_on, daemon=True)
@@ -63,7 +66,7 @@ class Scraper:
         while self._per_s and not self._end.wait(max(0.0, due - time.monotonic())):
             due += 1 / self._per_s
             try:
-                took_ms, series = scrape(self._url)
+                took_ms, series = scrape(self._connection)
             except (OSError, HTTPException) as error:
                 self.error = error
                 return
@@ -79,13 +82,14 @@ class Scraper:
     ) -> None:
         self._end.set()
         self._thread.join()
+        self._connection.close()
 
     def values(self) -> dict[str, float]:
         """The slowest scrape and the fewest series. GrowthError when one failed."""
         if self.error is not None:
-            raise GrowthError(f"{self._url}: {self.error}")
+            raise GrowthError(f"{self._url}/metrics: {self.error}")
         if self._per_s and not self.took_ms:
-            raise GrowthError(f"{self._url}: not one scrape came to its end")
+            raise GrowthError(f"{self._url}/metrics: not one scrape came to its end")
         return {"scrape_ms": max(self.took_ms), "series": float(min(self.series))} if self.took_ms else {}
 
 
@@ -95,7 +99,9 @@ def scrapes(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
     runs: dict[float, list[Measurement]] = {value: [] for value in values}
     with bench.broker() as target:
         _make_series(bench, target)
-        first_ms, _ = scrape(f"{target.metrics_url}/metrics")  # starts the worker, which names the series
+        first = HTTPConnection(target.metrics_url.removeprefix("http://"), timeout=TIMEOUT_S)
+        first_ms, _ = scrape(first)  # starts the worker, which names the series
+        first.close()
         best = sends(bench, target, "best", queues=8, **LOAD)
         load = {**LOAD, "depth": 256, "rate": best.values["messages_per_s"] / SHARE_OF_BEST}
         for _ in range(TURNS):
