@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import struct
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +35,8 @@ from tests.spark_bridge.made_store import (
     properties_bytes,
 )
 from tests.spark_bridge.test_configured_queues import configure
-from tests.spark_bridge.test_live_bound import flush_worker, send
+from tests.spark_bridge.test_live_bound import send
+from tests.spark_bridge.test_live_bound import worker as worker_of
 from tests.waiting import wait_until
 
 pytest.importorskip("pyspark.sql")
@@ -501,7 +503,7 @@ def test_a_live_broker_s_store(spark: Any, tmp_path: Path) -> None:
         assert {row["value"] for row in found} == {f"body {number}".encode() for number in range(8)}
         assert {row["broker"] for row in found} == {servers.BROKER_NAME}
         assert found == rows(frames["ringmq"])
-        worker = flush_worker(server)
+        worker = worker_of(server, "flush")
         os.kill(worker, signal.SIGSTOP)
         try:
             with pytest.raises(SendError):
@@ -514,6 +516,23 @@ def test_a_live_broker_s_store(spark: Any, tmp_path: Path) -> None:
         wait_until(lambda: frames["ringmq-jvm"].count() == 9, "the flush goes on and the message is readable")
         server.stop()
         assert frames["ringmq-jvm"].count() == 9, "without an owner the queues' end is the bound"
+    finally:
+        server.close()
+
+
+def test_the_first_queue_is_made_while_a_read_waits_for_dispatch(spark: Any, tmp_path: Path) -> None:
+    server = servers.RingmqServer(tmp_path, {"mappedFileSizeCommitLog": 1 << 20})
+    try:
+        worker = worker_of(server, "dispatch")
+        os.kill(worker, signal.SIGSTOP)
+        going_on = threading.Timer(1.0, os.kill, (worker, signal.SIGCONT))
+        try:
+            asyncio.run(send(server.namesrv, b"first"))
+            going_on.start()
+            assert spark.read.format("ringmq-jvm").options(store=str(server.store)).load().count() == 1
+        finally:
+            os.kill(worker, signal.SIGCONT)
+            going_on.join()
     finally:
         server.close()
 

@@ -30,14 +30,14 @@ def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
         running.close()
 
 
-def flush_worker(server: servers.RingmqServer) -> int:
-    """The process that syncs, found in the live process table."""
+def worker(server: servers.RingmqServer, name: str) -> int:
+    """A worker's process, found in the live process table."""
     owner = read_watermarks(server.store).owner_pid
     for process in psutil.process_iter(["cmdline"]):
         line = " ".join(process.info["cmdline"] or ())
-        if "worker flush" in line and owner in [parent.pid for parent in process.parents()]:
+        if f"worker {name}" in line and owner in [parent.pid for parent in process.parents()]:
             return process.pid
-    raise AssertionError("no flush worker found")
+    raise AssertionError(f"no {name} worker found")
 
 
 def bodies(store: Path) -> set[bytes]:
@@ -55,8 +55,8 @@ async def send(namesrv: str, body: bytes, retry: RetryPolicy | None = None) -> S
 def test_nothing_beyond_the_confirm_offset(server: servers.RingmqServer) -> None:
     asyncio.run(send(server.namesrv, b"durable"))
     assert bodies(server.store) == {b"durable"}, "an acknowledged message is readable at once"
-    worker = flush_worker(server)
-    os.kill(worker, signal.SIGSTOP)
+    flusher = worker(server, "flush")
+    os.kill(flusher, signal.SIGSTOP)
     try:
         with pytest.raises(SendError):
             asyncio.run(send(server.namesrv, b"not yet", RetryPolicy(attempts=1, budget_ms=3000)))
@@ -64,7 +64,7 @@ def test_nothing_beyond_the_confirm_offset(server: servers.RingmqServer) -> None
         assert marks.append_offset > marks.flushed_offset, "the message is in the log"
         assert bodies(server.store) == {b"durable"}
     finally:
-        os.kill(worker, signal.SIGCONT)
+        os.kill(flusher, signal.SIGCONT)
     wait_until(
         lambda: bodies(server.store) == {b"durable", b"not yet"}, "the flush goes on and the message is readable"
     )

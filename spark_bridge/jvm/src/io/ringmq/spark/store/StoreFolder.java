@@ -34,9 +34,9 @@ public final class StoreFolder implements Serializable {
 
     private final String root;
     private final String identity;
-    private final long logFileBytes;
-    private final long queueFileBytes;
-    private final long batchFileBytes;
+    private volatile long logFileBytes; // of the first file there is; 0 = none yet, as in the next two
+    private volatile long queueFileBytes;
+    private volatile long batchFileBytes;
 
     /** A queue's name; of one without a folder it is not known whether it will be a batch queue. */
     public record QueueName(String topic, int queueId, boolean isBatch) {}
@@ -50,9 +50,14 @@ public final class StoreFolder implements Serializable {
         }
         checkFormat(root);
         this.identity = identity();
-        this.logFileBytes = firstSize(root.resolve(LOG), 0);
-        this.queueFileBytes = firstSize(root.resolve(QUEUES), QUEUE_DEPTH);
-        this.batchFileBytes = firstSize(root.resolve(BATCH_QUEUES), QUEUE_DEPTH);
+        lookForSizes();
+    }
+
+    /** A frame may be made before its store's first message: sizes that are not known are looked for at every read. */
+    private void lookForSizes() throws IOException {
+        logFileBytes = logFileBytes > 0 ? logFileBytes : firstSize(root().resolve(LOG), 0);
+        queueFileBytes = queueFileBytes > 0 ? queueFileBytes : firstSize(root().resolve(QUEUES), QUEUE_DEPTH);
+        batchFileBytes = batchFileBytes > 0 ? batchFileBytes : firstSize(root().resolve(BATCH_QUEUES), QUEUE_DEPTH);
     }
 
     private static void checkFormat(Path root) throws IOException {
@@ -115,6 +120,7 @@ public final class StoreFolder implements Serializable {
             marks = dispatched();
             owner = Watermarks.ownerOf(root());
         }
+        lookForSizes();
         List<Long> starts = NumberedFiles.starts(root().resolve(LOG));
         long first = starts.isEmpty() ? 0 : starts.get(0);
         if (marks != null) {
