@@ -180,8 +180,8 @@ def test_a_soak_needs_room_on_the_disk() -> None:
 @pytest.mark.usefixtures("modest_soak")
 def test_a_soak_counts_the_disk_as_retention_does(tmp_path: Path) -> None:
     usage = shutil.disk_usage(tmp_path)
-    least = 100 * used_ratio(tmp_path)  # with nothing more than now
-    assert cast(int, soak_settings(usage.used, usage.free)["diskMaxUsedSpaceRatio"]) >= least
+    least = 100 * used_ratio(tmp_path)  # with nothing more than now; others write, too
+    assert cast(int, soak_settings(usage.used, usage.free)["diskMaxUsedSpaceRatio"]) > least - 1
 
 
 @pytest.mark.usefixtures("modest_soak")
