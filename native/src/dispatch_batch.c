@@ -231,7 +231,7 @@ static int write_run(struct rmq_dispatcher *d, uint32_t slot, struct rmq_dispatc
     int rc = first > touch->max_offset ? bridge(d, slot, touch, first) : 1;
     if (rc <= 0)
         return rc;
-    rc = rmq_queue_files_write(&d->queues, slot, first, d->units, count);
+    rc = rmq_queue_files_write(&d->queues, slot, first, d->units, count, touch->max_offset);
     if (!rc && first + count > touch->max_offset)
         touch->max_offset = first + count;
     return rc;

@@ -24,7 +24,7 @@
 #define RMQ_DISPATCH_OPEN_FILES 8
 #define RMQ_DISPATCH_SYNCS 9
 #define RMQ_DISPATCH_SLEEPS 10
-#define RMQ_DISPATCH_QUEUE_WRITES 11   /* pwrite calls */
+#define RMQ_DISPATCH_QUEUE_WRITES 11   /* calls of write */
 /* its shell's, for the checkpoint that flush writes: store times in ms */
 #define RMQ_DISPATCH_QUEUES_SYNCED_MS 18
 #define RMQ_DISPATCH_INDEX_SYNCED_MS 19

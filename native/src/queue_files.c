@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "bus_guard.h"
 #include "bytes.h"
 #include "consume_queue.h"
 #include "ring.h"
@@ -70,6 +71,7 @@ static void release_file(struct rmq_queue_files *f, uint32_t number)
     struct rmq_queue_file *file = &f->files[number - 1];
     unlink_file(f, number);
     f->by_slot[file->slot] = 0;
+    rmq_queue_window_close(&file->window);
     if (file->dirty)
         rmq_background_sync_add(f->sync, file->fd); /* takes it over, also when it cannot note it */
     else
@@ -183,23 +185,8 @@ uint64_t rmq_queue_files_file_start(const struct rmq_queue_files *f, uint64_t at
     return at - at % units;
 }
 
-static int write_whole(int fd, const uint8_t *bytes, uint64_t length, uint64_t at)
-{
-    while (length) {
-        ssize_t n = pwrite(fd, bytes, length, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        bytes += n;
-        at += (uint64_t)n;
-        length -= (uint64_t)n;
-    }
-    return 0;
-}
-
 int rmq_queue_files_write(struct rmq_queue_files *f, uint32_t slot, uint64_t first, const uint8_t *units,
-                          uint64_t count)
+                          uint64_t count, uint64_t max_offset)
 {
     uint64_t at = first * RMQ_CQ_UNIT_BYTES, left = count * RMQ_CQ_UNIT_BYTES;
     while (left) {
@@ -210,11 +197,12 @@ int rmq_queue_files_write(struct rmq_queue_files *f, uint32_t slot, uint64_t fir
             return (int)number;
         struct rmq_queue_file *file = &f->files[number - 1];
         file->dirty = 1;
-        int rc = write_whole(file->fd, units, length, at - start);
+        int rc = rmq_queue_window_put(&file->window, file->fd, f->file_bytes, at - start, units, length,
+                                      first + count >= max_offset);
         if (rc < 0)
             return rc;
         RMQ_CRASH("dispatch-units");
-        f->writes++;
+        f->writes += (uint64_t)rc;
         units += length;
         at += length;
         left -= length;
@@ -230,7 +218,7 @@ int rmq_queue_files_fill(struct rmq_queue_files *f, uint32_t slot, uint64_t firs
         rmq_cq_encode(buffer + i * RMQ_CQ_UNIT_BYTES, &filler, 1);
     while (first < end) {
         uint64_t count = end - first < FILL_UNITS ? end - first : FILL_UNITS;
-        int rc = rmq_queue_files_write(f, slot, first, buffer, count);
+        int rc = rmq_queue_files_write(f, slot, first, buffer, count, end);
         if (rc < 0)
             return rc;
         first += count;
@@ -392,6 +380,9 @@ int rmq_queue_files_open(struct rmq_queue_files *f, struct rmq_plane *plane, str
     int n = snprintf(f->root, sizeof f->root, "%s/consumequeue", settings->store_path);
     if (n < 0 || (size_t)n >= sizeof f->root)
         return -ENAMETOOLONG;
+    int rc = rmq_bus_guard_open();
+    if (rc < 0)
+        return rc;
     f->plane = plane;
     f->sync = sync;
     f->file_bytes = settings->queue_file_bytes;
@@ -406,8 +397,10 @@ int rmq_queue_files_open(struct rmq_queue_files *f, struct rmq_plane *plane, str
 
 void rmq_queue_files_close(struct rmq_queue_files *f)
 {
-    for (uint32_t i = 0; f->files && i < f->open_count; i++)
+    for (uint32_t i = 0; f->files && i < f->open_count; i++) {
+        rmq_queue_window_close(&f->files[i].window);
         close(f->files[i].fd);
+    }
     free(f->files);
     free(f->by_slot);
     memset(f, 0, sizeof *f);

@@ -1,14 +1,15 @@
 /* queue_files.h: the ConsumeQueue files that dispatch writes. C only.
  *
  * <root>/consumequeue/<topic>/<queueId>/<20 digits>, every file at its full length from creation (a stock broker
- * accepts no other), written with pwrite: a full disk is an error code there and not a SIGBUS. At most `open_max`
- * files are kept open, the ones used last.
+ * accepts no other); a full disk is an error code (queue_window.h). At most `open_max` files are kept open, the ones
+ * used last.
  */
 #ifndef RMQ_QUEUE_FILES_H
 #define RMQ_QUEUE_FILES_H
 
 #include "background_sync.h"
 #include "plane.h"
+#include "queue_window.h"
 
 struct rmq_queue_file {
     int fd;
@@ -16,6 +17,7 @@ struct rmq_queue_file {
     uint64_t start;         /* byte offset in the queue, from the file's name */
     uint32_t newer, older;  /* file number + 1, 0 = end */
     uint8_t dirty;
+    struct rmq_queue_window window;
 };
 
 struct rmq_queue_files {
@@ -26,7 +28,7 @@ struct rmq_queue_files {
     struct rmq_queue_file *files;
     uint32_t *by_slot;      /* file number + 1 of the queue's open file, 0 = none */
     uint32_t newest, oldest;
-    uint64_t writes;
+    uint64_t writes;        /* calls of write */
     char root[RMQ_PATH_MAX];
 };
 
@@ -34,9 +36,10 @@ int rmq_queue_files_open(struct rmq_queue_files *files, struct rmq_plane *plane,
                          uint32_t open_max);
 void rmq_queue_files_close(struct rmq_queue_files *files);
 
-/* Writes `count` encoded units from queue offset `first` on, in as many files as it takes. 0 or -errno. */
+/* Puts `count` encoded units from queue offset `first` on, in as many files as it takes. `max_offset`: end of the
+ * queue's units, published or not. 0 or -errno. */
 int rmq_queue_files_write(struct rmq_queue_files *files, uint32_t slot, uint64_t first, const uint8_t *units,
-                          uint64_t count);
+                          uint64_t count, uint64_t max_offset);
 /* Filler units for [first, end). */
 int rmq_queue_files_fill(struct rmq_queue_files *files, uint32_t slot, uint64_t first, uint64_t end);
 /* First unit of the file that holds queue offset `at`. */

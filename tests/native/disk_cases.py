@@ -86,6 +86,21 @@ def test_a_full_disk_doubles_no_key(kit: Kit) -> None:
     assert len(entries_in_index(kit)) == 3 * 3
 
 
+def test_a_queue_of_stored_units_meets_a_full_disk_where_its_block_ends(kit: Kit) -> None:
+    topic, full, queue_file_units = kit.topic(b"T"), Path(os.environ["FULL_DISK"]), 300
+    produce(kit, topic, queue_file_units, keys=False)
+    with kit.dispatcher() as dispatch:
+        kit.dispatch_each(dispatch, 10)
+        full.touch()
+        kit.dispatch_each(dispatch, queue_file_units)
+        assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == (lib.RMQ_FAULT_QUEUE_IO, errno.ENOSPC)
+        assert kit.queue(topic, 0).max_offset == 4096 // 20, "those in the block have room"
+        full.unlink()
+        while kit.marks.dispatched_offset < kit.marks.append_offset:
+            dispatch()
+    assert [unit[0] for unit in kit.queue_units("T", 0).values()] == [at for at, *_ in kit.records()]
+
+
 def test_recovery_hears_the_end_of_a_failed_sync(tmp_path: Path) -> None:
     """Or the file system would tell it to the next dispatch, and the restart that it asks for would not be enough."""
     markers.write_failed_marker(tmp_path, "fdatasync: EIO")

@@ -200,6 +200,14 @@ class Kit:
 
         yield from self._role(opener, lib.rmq_dispatcher_run, lib.rmq_dispatcher_close)
 
+    def dispatch_each(self, dispatch: Any, count: int) -> None:
+        """One record a batch, up to `count` records of the log, or to a fault."""
+        self.marks.confirm_policy = lib.RMQ_CONFIRM_FLUSHED
+        for position, data, _ in self.records()[:count]:
+            self.marks.flushed_offset = max(self.marks.flushed_offset, position + len(data))
+            while self.marks.dispatched_offset < self.marks.flushed_offset and not self.marks.dispatch_fault:
+                dispatch(1)
+
     def _role(self, opener: Any, run: Any, close: Any) -> Iterator[Any]:
         error = ffi.new("int *")
         handle = opener(self.plane, error)

@@ -1,5 +1,5 @@
 /* A disk for tests, preloaded by test_preloaded_disk.py. Each sync adds a line "call inode" to the file that RECORDED_SYNCS
- * names; while the file that FULL_DISK names exists, pwrite finds no room. */
+ * names; while the file that FULL_DISK names exists, pwrite and pwritev find no room. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static int recorded(const char *call, int fd)
@@ -35,6 +36,15 @@ ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at)
         return -1;
     }
     return ((ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite"))(fd, bytes, count, at);
+}
+
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at)
+{
+    if (is_full()) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return ((ssize_t (*)(int, const struct iovec *, int, off_t))dlsym(RTLD_NEXT, "pwritev"))(fd, parts, count, at);
 }
 
 int fsync(int fd) { return recorded("fsync", fd); }

@@ -1,6 +1,10 @@
 """The dispatch role against the queue and index files of a stock broker, and its restart, faults and cleaning."""
 
+import faulthandler
+import mmap
+import os
 import shutil
+import signal
 import struct
 from pathlib import Path
 from typing import Any
@@ -66,17 +70,20 @@ def golden_kit(tmp_path: Path, golden_store: Path, golden_log: list[bytes]) -> K
     return kit
 
 
-def run_golden(kit: Kit, pieces: int = 1) -> None:
-    """Dispatch everything, starting anew `pieces` times from a dispatched offset set back."""
+def run_golden(kit: Kit, pieces: int = 1, *, each: bool = False) -> None:
+    """Dispatch everything, starting anew `pieces` times from a dispatched offset set back; `each`: record by record."""
     levels = ffi.new("struct rmq_delay_levels *")
     levels.count = len(DELAY_LEVELS_MS)
     levels.delay_ms[0 : levels.count] = DELAY_LEVELS_MS
-    error = ffi.new("int *")
+    error, ends = ffi.new("int *"), [position + len(data) for position, data, _ in kit.records()]
     for piece in range(pieces):
         if piece:
             kit.marks.dispatched_offset = [o for o, *_ in kit.records()][piece * 700]
-        handle = lib.rmq_dispatcher_open(kit.plane, 3, levels, error)
+        handle = lib.rmq_dispatcher_open(kit.plane, 64 if each else 3, levels, error)
         assert handle != ffi.NULL, error[0]
+        for kit.marks.append_offset in ends if each else ends[-1:]:
+            while kit.marks.dispatched_offset < kit.marks.append_offset:
+                assert lib.rmq_dispatcher_run(handle, 1) == lib.RMQ_RUN_BUDGET
         while kit.marks.dispatched_offset < kit.marks.append_offset:
             assert lib.rmq_dispatcher_run(handle, 10_000_000) == lib.RMQ_RUN_BUDGET
         lib.rmq_dispatcher_close(handle)
@@ -86,9 +93,10 @@ def files_of(root: Path, folder: str) -> dict[Path, bytes]:
     return {path.relative_to(root): path.read_bytes() for path in (root / folder).rglob("0*") if path.is_file()}
 
 
+@pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize("pieces", [1, 5])
-def test_queue_files_are_those_of_stock(golden_kit: Kit, golden_store: Path, pieces: int) -> None:
-    run_golden(golden_kit, pieces)
+def test_queue_files_are_those_of_stock(golden_kit: Kit, golden_store: Path, pieces: int, each: bool) -> None:
+    run_golden(golden_kit, pieces, each=each)
     for folder, least in (("consumequeue", 30), ("batchconsumequeue", 2)):
         theirs = {
             p.relative_to(golden_store): p.read_bytes() for p in (golden_store / folder).rglob("0*") if p.is_file()
@@ -156,6 +164,73 @@ def test_a_batch_grows_while_its_queues_have_few_records(kit: Kit, queues: int, 
         assert counters[lib.RMQ_DISPATCH_RECORDS] == 4096
         assert counters[lib.RMQ_DISPATCH_BATCHES] == batches
         assert counters[lib.RMQ_DISPATCH_QUEUE_WRITES] <= writes_max
+
+
+def test_short_runs_are_stored_and_not_written(kit: Kit) -> None:
+    """A write call for the first few, then one for each 4 KiB, also from file to file; replayed they are the same."""
+    topic = kit.topic(b"T", 2)
+    kit.header.settings.queue_file_bytes = 8000
+    produce(kit, topic, 1000, 2, keys=False)
+    with kit.dispatcher() as dispatch:
+        kit.dispatch_each(dispatch, 1000)
+        counters = kit.header.roles[lib.RMQ_ROLE_DISPATCH].counters
+        assert counters[lib.RMQ_DISPATCH_BATCHES] == 1000
+        assert counters[lib.RMQ_DISPATCH_QUEUE_WRITES] <= 2 * 2 * (4 + 8000 // 4096 + 1)
+    expected = [{v.queue_offset: (o, len(d), 0) for o, d, v in kit.records() if v.queue_id == q} for q in (0, 1)]
+    assert [kit.queue_units("T", queue_id) for queue_id in (0, 1)] == expected
+    kit.marks.dispatched_offset = kit.marks.flushed_offset = 0
+    with kit.dispatcher() as dispatch:
+        kit.dispatch_each(dispatch, 300)  # of 500 that are published: no zero goes over those
+        assert [kit.queue_units("T", queue_id) for queue_id in (0, 1)] == expected
+
+
+def test_units_come_in_any_order_into_a_block_written_ahead(kit: Kit) -> None:
+    """What waits in the log of a slave that took over need not have ascending queue offsets."""
+    topic = kit.topic(b"T")
+    produce(kit, topic, 40, keys=False)
+    positions = [position for position, *_ in kit.records()]
+    order = [100, 101, 102, 50, *range(103, 130), *range(51, 60)]
+    path = kit.root / "commitlog" / f"{0:020d}"
+    with path.open("r+b") as log:
+        for position, queue_offset in zip(positions, order, strict=True):
+            log.seek(position + 20)
+            log.write(struct.pack(">q", queue_offset))
+    with kit.dispatcher() as dispatch:
+        kit.dispatch_each(dispatch, 40)
+    units = kit.queue_units("T", 0)
+    assert [units[queue_offset][0] for queue_offset in order] == positions
+
+
+def test_a_page_that_is_missing_under_a_store_is_written(kit: Kit) -> None:
+    """The file system may have nothing behind a mapping (a copying one that is full): no SIGBUS ends the worker."""
+    topic = kit.topic(b"T")
+    produce(kit, topic, 30, keys=False)
+    path = kit.root / "consumequeue" / "T" / "0" / f"{0:020d}"
+    counters = kit.header.roles[lib.RMQ_ROLE_DISPATCH].counters
+    with kit.dispatcher() as dispatch:
+        kit.dispatch_each(dispatch, 10)
+        stored = counters[lib.RMQ_DISPATCH_QUEUE_WRITES]
+        assert stored < 10
+        os.truncate(path, 0)
+        kit.dispatch_each(dispatch, 30)
+        assert counters[lib.RMQ_DISPATCH_QUEUE_WRITES] == stored + 20
+    os.truncate(path, kit.header.settings.queue_file_bytes)
+    assert sorted(kit.queue_units("T", 0)) == list(range(10, 30))
+
+
+def test_a_bus_error_of_anybody_else_still_ends_the_process(kit: Kit, tmp_path: Path) -> None:
+    path = tmp_path / "short"
+    path.write_bytes(bytes(4096))
+    pid = os.fork()
+    if not pid:
+        faulthandler.disable()
+        with kit.dispatcher(), path.open("r+b") as file, mmap.mmap(file.fileno(), 4096) as mapped:
+            os.truncate(path, 0)
+            mapped[0] = 1
+        os._exit(0)
+    status = os.waitpid(pid, 0)[1]
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGBUS
 
 
 def test_files_that_wait_for_the_sync_hold_few_descriptors(kit: Kit) -> None:

@@ -1,0 +1,26 @@
+/* queue_window.h: the part of a ConsumeQueue file that short runs of units are stored into. C only.
+ *
+ * A write call for every few units is what many queues cost. So a queue that gets short runs has the rest of a block
+ * written ahead as zeros, which is what stands there anyway, and its next units are stored through a mapping. The call
+ * that writes ahead is the one that meets a full disk and reports it.
+ */
+#ifndef RMQ_QUEUE_WINDOW_H
+#define RMQ_QUEUE_WINDOW_H
+
+#include <stdint.h>
+
+struct rmq_queue_window {
+    uint8_t *base;                 /* NULL = not mapped */
+    uint64_t mapped_from;          /* byte of the file */
+    uint64_t ready_from, ready_to; /* bytes of the file that have been written, so that they have pages */
+    uint32_t short_runs;           /* seen so far */
+    int plain;                     /* only write calls: no mapping to be had, or a page was missing */
+};
+
+/* Puts `length` bytes of whole units at byte `at` of the file of `file_bytes`. Whoever dies in here leaves whole units
+ * from the first on, the next one without its size at most. `at_end`: nothing behind them is in use, so that zeros may
+ * go there. Calls of write it took (0 = stored), or -errno. */
+int rmq_queue_window_put(struct rmq_queue_window *window, int fd, uint64_t file_bytes, uint64_t at,
+                         const uint8_t *units, uint64_t length, int at_end);
+void rmq_queue_window_close(struct rmq_queue_window *window);
+#endif
