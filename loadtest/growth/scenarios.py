@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ringmq.loadtest.growth.bench import (
@@ -33,11 +33,22 @@ CONSUMER_IDLE_MS = 2000
 
 
 def topics(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
-    """64 connections with 16 in flight over more and more topics of 4 queues."""
+    """64 connections with 16 in flight over more and more topics of 4 queues, whose files are there already."""
     need_room(bench, bench.context.messages_max * RECORD_BYTES, "topics")
     for value in values:
+        topic, lanes = bench.context.topic("topics"), {"topics": int(value), "queues": 4}
         with bench.broker() as target:
-            yield Point(value, sends(bench, target, "topics", topics=int(value), queues=4, **LOAD))
+            _one_each(bench, target, topic, lanes)
+            yield Point(value, sends(bench, target, "topics", topic=topic, **lanes, **LOAD))
+
+
+def _one_each(bench: Bench, target: RingmqTarget, topic: str, lanes: Mapping[str, int]) -> int:
+    """Makes the topics and sends one message to each queue, so that all files are made. How many were acknowledged."""
+    loader = bench.context.loader(target.port)
+    loader.run("create", topic=topic, **lanes)
+    total = lanes["topics"] * lanes["queues"]
+    sent = loader.run("send", topic=topic, messages=total, connections=1, depth=16, check=True, check_keys=1, **lanes)
+    return int(sent["acked"])
 
 
 def connections(bench: Bench, values: Sequence[float], depth: int) -> Iterator[Point]:
@@ -66,21 +77,17 @@ def queues(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
         yield Point(value, measured)
 
 
-def _queues_point(bench: Bench, target: RingmqTarget, lanes: dict[str, object]) -> tuple[RingmqTarget, Measurement]:
-    loader = bench.context.loader(target.port)
+def _queues_point(bench: Bench, target: RingmqTarget, lanes: Mapping[str, int]) -> tuple[RingmqTarget, Measurement]:
     topic = bench.context.topic("queues")
-    total = int(str(lanes["topics"])) * int(str(lanes["queues"]))
+    total = lanes["topics"] * lanes["queues"]
     sends(bench, target, "before", queues=8, **{**LOAD, "messages": 20_000})  # what the load itself needs is there now
     before = private_bytes(target.pids())["total"]
-    loader.run("create", topic=topic, **lanes)
-    one_each = loader.run(
-        "send", topic=topic, messages=total, connections=1, depth=16, check=True, check_keys=1, **lanes
-    )
+    one_each = _one_each(bench, target, topic, lanes)
     os.sync()  # blocks are given to a file when it is written back
     grown = private_bytes(target.pids())["total"] - before
     files_kib, folders_kib = queue_kib(bench.store, topic, total)
     measured = sends(bench, target, "queues", topic=topic, **lanes, **LOAD)
-    acked = one_each["acked"] + measured.raw["acked"]
+    acked = one_each + measured.raw["acked"]
     target.kill()
     again = bench.start(keep=True)
     back = bench.quick_check(again, topic, **lanes)
