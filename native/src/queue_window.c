@@ -13,8 +13,9 @@
 #include "ring.h"
 
 enum {
-    WINDOW_BYTES = 64 << 10, /* small: neighbours share a page of the page table */
+    WINDOW_BYTES = 256 << 10, /* small: neighbours share a page of the page table */
     BLOCK_BYTES = 4096,
+    LARGE_BLOCK_BYTES = 16 << 10,  /* behind as much in the file */
     SHORT_BYTES = BLOCK_BYTES / 4, /* longer runs would use a block up too soon */
     SHORT_RUNS_FIRST = 4,          /* before a queue is worth a mapping: two system calls and a fault */
 };
@@ -26,7 +27,7 @@ _Static_assert(RMQ_CQ_UNIT_BYTES == 20, "unit");
 /* The units, and `ahead` zeros behind them of which fewer may get there. Bytes written, or -errno. */
 static int64_t write_ahead(int fd, uint64_t at, const uint8_t *units, uint64_t length, uint64_t ahead)
 {
-    static uint8_t zeros[BLOCK_BYTES];
+    static uint8_t zeros[LARGE_BLOCK_BYTES];
     uint64_t done = 0;
     while (done < length) {
         const struct iovec parts[2] = {{.iov_base = (void *)(uintptr_t)(units + done), .iov_len = length - done},
@@ -44,7 +45,8 @@ static int64_t write_ahead(int fd, uint64_t at, const uint8_t *units, uint64_t l
 
 static uint64_t block_end(uint64_t at, uint64_t file_bytes)
 {
-    uint64_t end = (at + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+    uint64_t block = at < LARGE_BLOCK_BYTES ? BLOCK_BYTES : LARGE_BLOCK_BYTES;
+    uint64_t end = (at + block - 1) / block * block;
     return end < file_bytes ? end : file_bytes;
 }
 

@@ -184,6 +184,19 @@ def test_short_runs_are_stored_and_not_written(kit: Kit) -> None:
         assert [kit.queue_units("T", queue_id) for queue_id in (0, 1)] == expected
 
 
+def test_a_run_that_crosses_two_windows_is_written(kit: Kit) -> None:
+    topic, first = kit.topic(b"T"), 262_144 // 20 - 50
+    kit.header.settings.queue_file_bytes = 400_000
+    kit.queue(topic, 0).max_offset = first
+    produce(kit, topic, 1000, keys=False)
+    kit.queue(topic, 0).max_offset = 0
+    with kit.dispatcher() as dispatch:
+        kit.dispatch_each(dispatch, 1000)
+        assert kit.header.roles[lib.RMQ_ROLE_DISPATCH].counters[lib.RMQ_DISPATCH_QUEUE_WRITES] < first // 1024 + 20
+    units = kit.queue_units("T", 0)
+    assert [units[first + number][0] for number in range(1000)] == [position for position, *_ in kit.records()]
+
+
 def test_units_come_in_any_order_into_a_block_written_ahead(kit: Kit) -> None:
     """What waits in the log of a slave that took over need not have ascending queue offsets."""
     topic = kit.topic(b"T")
