@@ -16,7 +16,7 @@ enum {
     RMQ_DISPATCH_ROWS_FEW = 2048,  /* beyond it a batch grows only while its queues have few records each: */
     RMQ_DISPATCH_ROWS_OF_A_QUEUE = 8, /* every queue of a batch costs something, whatever it has */
     RMQ_DISPATCH_BATCH_BYTES = 8 << 20,
-    RMQ_DISPATCH_KEYS = 8192,
+    RMQ_DISPATCH_KEYS = 256,       /* few: the slots that were prefetched for them are still near when they are put */
 };
 
 /* One record that gets a unit. */
