@@ -211,8 +211,9 @@ struct rmq_topic {
     uint32_t name_hash;
     uint16_t name_length;
     uint16_t reserved;
+    uint32_t first_queue; /* slot + 1 of queue 0, when it has been made */
     char name[256];
-    uint8_t pad[48];
+    uint8_t pad[44];
 };
 #define RMQ_TOPIC_LIVE 0x1        /* unset: never made, or deleted */
 #define RMQ_TOPIC_SEND_COLD 0x2   /* system, retry, DLQ, BatchCQ, ...: every send goes to control first */

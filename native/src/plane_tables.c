@@ -1,4 +1,5 @@
 /* The tables of the plane: topics, queues, groups, subscriptions, consumer offsets. Control adds and sets, all others find. */
+#include "name_hash.h"
 #include "plane.h"
 #include "ring.h"
 
@@ -6,13 +7,7 @@
  * Open addressing with linear probing over u32 cells (entry number + 1, 0 = free). Entries are filled first, the cell
  * is stored last, nothing is ever removed: a searcher sees a whole entry or none. */
 
-static uint32_t hash_bytes(const char *p, uint32_t n)
-{
-    uint32_t h = 2166136261u;
-    for (uint32_t i = 0; i < n; i++)
-        h = (h ^ (uint8_t)p[i]) * 16777619u;
-    return h ^ (h >> 15);
-}
+static uint32_t hash_bytes(const char *p, uint32_t n) { return rmq_name_hash((const uint8_t *)p, n, 0); }
 
 static uint32_t hash_pair(uint32_t a, uint32_t b)
 {
@@ -82,14 +77,23 @@ void rmq_topic_set(struct rmq_plane *plane, uint32_t id, uint64_t config)
     rmq_store(&rmq_topic_at(plane, id)->config, config);
 }
 
+static int is_queue(const struct rmq_queue *queue, uint32_t topic_id, uint32_t queue_id)
+{
+    return queue->topic_id == topic_id && queue->queue_id == queue_id;
+}
+
+/* The queues of a topic mostly lie one behind the other, because they were made together: no cell is needed then. */
 uint32_t rmq_queue_find(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id)
 {
     struct rmq_plane_header *h = rmq_header(plane);
     uint32_t *cells = (uint32_t *)(plane->base + h->queue_hash_at), cell;
+    uint32_t first = rmq_load(&rmq_topic_at(plane, topic_id)->first_queue);
+    uint64_t guess = (uint64_t)first - 1 + queue_id;
+    if (first && guess < rmq_load(&h->queue_count) && is_queue(rmq_queue_at(plane, (uint32_t)guess), topic_id, queue_id))
+        return (uint32_t)guess;
     for (uint32_t i = hash_pair(topic_id, queue_id) & (h->queue_hash_size - 1); (cell = rmq_load(&cells[i]));
          i = (i + 1) & (h->queue_hash_size - 1)) {
-        struct rmq_queue *q = rmq_queue_at(plane, cell - 1);
-        if (q->topic_id == topic_id && q->queue_id == queue_id)
+        if (is_queue(rmq_queue_at(plane, cell - 1), topic_id, queue_id))
             return cell - 1;
     }
     return RMQ_NONE;
@@ -113,6 +117,8 @@ uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queu
     RMQ_CRASH("control-queue-counted");
     cell_insert((uint32_t *)(plane->base + h->queue_hash_at), h->queue_hash_size, hash_pair(topic_id, queue_id), slot + 1);
     RMQ_CRASH("control-queue-findable");
+    if (!queue_id)
+        rmq_store(&rmq_topic_at(plane, topic_id)->first_queue, slot + 1);
     return slot;
 }
 

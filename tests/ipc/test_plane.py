@@ -55,6 +55,16 @@ def test_a_second_process_finds_what_control_published(plane: Plane) -> None:
     assert (copy.kind, copy.sub_version, list(copy.tags[0:2])) == (lib.RMQ_SUBSCRIPTION_TAGS, 99, [1, -5])
 
 
+def test_queues_are_found_wherever_they_lie(plane: Plane) -> None:
+    """Behind their topic's first one mostly; also in front of it, apart from it, and not where another topic's lie."""
+    a, b = (plane.topic_add(name, topic_config_word(6, 4, 4, lib.RMQ_TOPIC_LIVE)) for name in "AB")
+    order = [(a, 2), (a, 0), (a, 1), (b, 0), (a, 3), (b, 1), (b, 2)]
+    slots = {queue: plane.queue_add(*queue) for queue in order}
+    assert list(slots.values()) == list(range(len(order)))
+    assert {queue: plane.queue_find(*queue) for queue in order} == slots
+    assert [plane.queue_find(*queue) for queue in [(a, 4), (b, 3), (b, 4), (a, 0xFFFFFFFF)]] == [None] * 4
+
+
 def test_a_deleted_topic_is_gone_and_its_id_is_not_used_again(plane: Plane) -> None:
     first = plane.topic_add("T", topic_config_word(6, 1, 1, lib.RMQ_TOPIC_LIVE))
     plane.topic_set(first, 0)
