@@ -13,8 +13,8 @@ from ringmq.broker.exporter.label_rows import LabelRows
 from ringmq.broker.exporter.tables import Ints
 from ringmq.native import ffi, lib
 
-PIECE_BYTES = 64 << 10
-"""Formatted, then sent: it stays in the processor's cache, and no system call is long."""
+PIECE_BYTES = 256 << 10
+"""Formatted, then sent. With 64 KiB a scrape of 27 MB waited longer for its reader than it worked (64 ms, 27 ms)."""
 
 
 @dataclass(frozen=True, slots=True)
