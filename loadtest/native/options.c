@@ -44,7 +44,8 @@ const char OPTIONS_HELP[] =
     "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
     "  --run-id HEX                     8 digits in UNIQ_KEY and KEYS (default: random)\n"
     "  --watch PID,PID                  also report the processor time of these processes\n"
-    "  --pin CPU\n";
+    "  --pin CPU\n"
+    "  --slice-us 0                     100 to 100000: a slice of its CPU shorter than others' (Linux 6.12), so that it waits for none of them\n";
 
 enum kind { TEXT, WHOLE, REAL, FLAG, HEX };
 
@@ -84,6 +85,7 @@ static const struct known known[] = {
     {"--settle-ms", REAL, AT(settle_ms), 0, 3600000},
     {"--idle-ms", REAL, AT(idle_ms), 1, 3600000},
     {"--pin", WHOLE, AT(pin), 0, 1023},
+    {"--slice-us", WHOLE, AT(slice_us), 0, 100000},
     {"--json", FLAG, AT(json), 0, 0},
     {"--create", FLAG, AT(create), 0, 0},
     {"--check", FLAG, AT(check), 0, 0},
