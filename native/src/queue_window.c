@@ -36,6 +36,10 @@ static int64_t write_ahead(int fd, uint64_t at, const uint8_t *units, uint64_t l
                           : pwrite(fd, units + done, length - done, (off_t)(at + done));
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && ahead && (errno == ENOSPC || errno == EDQUOT)) {
+            ahead = 0; /* the units themselves may have room yet */
+            continue;
+        }
         if (n <= 0)
             return n < 0 ? -errno : -EIO;
         done += (uint64_t)n;
