@@ -40,7 +40,9 @@ int rmq_bus_guard_run(void (*work)(void *), void *argument)
         return -EFAULT;
     }
     landing = &here;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* all of the work lies between, whatever is inlined */
     work(argument);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
     landing = NULL;
     return 0;
 }
