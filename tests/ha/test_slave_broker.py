@@ -1,6 +1,7 @@
 """A slave broker behind a master that is a script: streams, deaths, restarts in place, and what clients see."""
 
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,10 +55,13 @@ def wait_for_log(broker: RunningBroker, end: int) -> None:
 
 
 def test_a_slave_follows_over_file_ends_deaths_and_reconnects(tmp_path: Path) -> None:
+    started = threading.Event()
+
     def in_pieces(number: int, first_report: int) -> Iterator[bytes]:
         """Each connection brings some more, and ends in the middle of a record."""
         stop = min(LOG_END, first_report + 90_001)
         yield frames(master_log()[first_report:stop], first_report, FILE_BYTES)
+        assert started.wait(60)
         if number in (1, 3):
             broker.signal_worker("ha-slave", signal.SIGKILL)
         elif stop < LOG_END:
@@ -68,6 +72,7 @@ def test_a_slave_follows_over_file_ends_deaths_and_reconnects(tmp_path: Path) ->
         FakeMaster(in_pieces) as master,
         RunningBroker(tmp_path / "store", {**SLAVE, "haMasterAddress": master.address}, namesrv=None) as broker,
     ):
+        started.set()
         wait_for_log(broker, LOG_END)
         wait_until(lambda: master.last_report == LOG_END, "the slave has reported it")
         assert all(reports == sorted(reports) for reports in master.reports)
