@@ -6,6 +6,7 @@ only place where a function or constant is declared.
 
 import os
 import re
+import zlib
 from pathlib import Path
 
 from cffi import FFI
@@ -15,7 +16,10 @@ BLOCK = re.compile(r"/\* cdef-begin \*/(.*?)/\* cdef-end \*/", re.S)
 FIRST = ["metrics_layout.h", "layout.h"]
 """The others build on them."""
 HEADERS = FIRST + sorted({path.name for path in SOURCE_DIR.glob("*.h")} - set(FIRST))
-DEFINES = [("_GNU_SOURCE", None)]
+PLANE = ["metrics_layout.h", "layout.h", "name_hash.h", "plane.h", "plane.c", "plane_tables.c"]
+"""Say what lies where in a plane and how it is found there: processes with other texts keep out of one another's."""
+PLANE_VERSION = zlib.crc32(b"".join((SOURCE_DIR / name).read_bytes() for name in PLANE))
+DEFINES = [("_GNU_SOURCE", None), ("RMQ_PLANE_VERSION", f"0x{PLANE_VERSION:08x}u")]
 if os.environ.get("RINGMQ_CRASH_POINTS") == "1":
     DEFINES.append(("RMQ_CRASH_POINTS", None))  # test build only: named points where a worker may kill itself
 

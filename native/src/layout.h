@@ -548,7 +548,9 @@ struct rmq_verdict {
 
 #define RMQ_WATERMARKS_MAGIC 0x5245544157514d52ull /* "RMQWATER" */
 #define RMQ_PLANE_MAGIC 0x454e414c50514d52ull      /* "RMQPLANE" */
-#define RMQ_PLANE_VERSION 1
+#ifndef RMQ_PLANE_VERSION
+#define RMQ_PLANE_VERSION 0 /* a build by hand; the build of the package reckons it from the sources of the plane */
+#endif
 
 _Static_assert(sizeof(struct rmq_watermarks) == 4096, "watermark page");
 _Static_assert(offsetof(struct rmq_watermarks, append_offset) == 64, "watermark page");

@@ -55,6 +55,13 @@ def test_a_second_process_finds_what_control_published(plane: Plane) -> None:
     assert (copy.kind, copy.sub_version, list(copy.tags[0:2])) == (lib.RMQ_SUBSCRIPTION_TAGS, 99, [1, -5])
 
 
+def test_a_plane_of_other_sources_is_refused(plane: Plane) -> None:
+    assert plane.header.version not in (0, 1), "the build reckons it"
+    plane.header.version += 1
+    with pytest.raises(ValueError, match=f"{plane.name} was made by another build"):
+        Plane.open(plane.name)
+
+
 def test_queues_are_found_wherever_they_lie(plane: Plane) -> None:
     """Behind their topic's first one mostly; also in front of it, apart from it, and not where another topic's lie."""
     a, b = (plane.topic_add(name, topic_config_word(6, 4, 4, lib.RMQ_TOPIC_LIVE)) for name in "AB")
