@@ -10,7 +10,6 @@ from ringmq.broker.config.run_config import read_run_config
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
-from ringmq.store.config import parse_delay_levels
 from ringmq.store.markers import write_failed_marker
 
 QUEUES_PER_SLICE = 256
@@ -84,13 +83,3 @@ def leave_failed_marker(root: Path, number: int) -> None:
         write_failed_marker(root, cause)
     except OSError as error:
         print(f"ringmq: cannot leave {root}/ringmq.failed: {error}", file=sys.stderr, flush=True)
-
-
-def delay_levels(text: str) -> Any:
-    """struct rmq_delay_levels of messageDelayLevel."""
-    milliseconds = parse_delay_levels(text)
-    levels = ffi.new("struct rmq_delay_levels *")
-    levels.count = len(milliseconds)
-    for index, value in enumerate(milliseconds):
-        levels.delay_ms[index] = value
-    return levels

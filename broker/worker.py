@@ -52,11 +52,13 @@ def serve_flush(spec: WorkerSpec, plane: Plane) -> None:
 
 def serve_dispatch(spec: WorkerSpec, plane: Plane) -> None:
     """The dispatch worker: consume queues, index, arrivals."""
-    from ringmq.broker.dispatch_shell import DispatchShell, delay_levels
+    from ringmq.broker.dispatch_shell import DispatchShell
+    from ringmq.store.config import parse_delay_levels
+    from ringmq.store.delay_levels import native_delay_levels
 
     error = ffi.new("int *")
     shell = DispatchShell(plane, spec)
-    levels = delay_levels(shell.config.message_delay_level)
+    levels = native_delay_levels(parse_delay_levels(shell.config.message_delay_level))
     handle = lib.rmq_dispatcher_open(plane.struct, shell.open_files_max(), levels, error)
     shell.dispatcher = opened(spec.name, handle, error)
     plane.role(spec.role).state = STATE_SERVING

@@ -17,6 +17,7 @@ from ringmq.store import layout
 from ringmq.store import record as records
 from ringmq.store.batch_consume_queue import BatchConsumeQueue
 from ringmq.store.consume_queue import ConsumeQueue
+from ringmq.store.delay_levels import native_delay_levels
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.verify_index import IndexChecker
@@ -114,10 +115,7 @@ class _Run:
             if isinstance(queue, ConsumeQueue):
                 end = queue.max_offset(report.readable_offset)
                 self.cursors[(topic, queue_id)] = queue.min_offset(report.min_offset, end)
-        self.levels = ffi.new("struct rmq_delay_levels *")
-        self.levels.count = len(store.config.delay_levels_ms)
-        for i, delay_ms in enumerate(store.config.delay_levels_ms):
-            self.levels.delay_ms[i] = delay_ms
+        self.levels = native_delay_levels(store.config.delay_levels_ms)
         report.queues = len(self.names)
 
     def _row(self, topic: str, queue_id: int) -> Any:

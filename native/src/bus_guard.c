@@ -12,16 +12,21 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* In the thread's static block: a handler may not allocate. */
 static _Thread_local sigjmp_buf *volatile landing __attribute__((tls_model("initial-exec")));
 
-static void on_bus_error(int number)
+static void on_bus_error(int number, siginfo_t *what, void *context)
 {
-    if (landing)
+    (void)context;
+    int is_sent = what->si_code <= 0;
+    if (landing && !is_sent)
         siglongjmp(*landing, 1);
     sigaction(number, &before, NULL); /* the access is repeated, and met by whoever was here first */
+    if (is_sent)
+        raise(number);
 }
 
 static void take_over(void)
 {
-    struct sigaction ours = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER | SA_ONSTACK}; /* left by a jump */
+    struct sigaction ours = {.sa_sigaction = on_bus_error,
+                             .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK}; /* left by a jump */
     sigemptyset(&ours.sa_mask);
     open_error = sigaction(SIGBUS, &ours, &before) < 0 ? -errno : 0;
 }

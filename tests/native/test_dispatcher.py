@@ -13,6 +13,7 @@ import pytest
 from plane_kit import Kit
 
 from ringmq.native import ffi, lib
+from ringmq.store.delay_levels import native_delay_levels
 
 DELAY_LEVELS_MS = [
     1000, 5000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000,
@@ -72,9 +73,7 @@ def golden_kit(tmp_path: Path, golden_store: Path, golden_log: list[bytes]) -> K
 
 def run_golden(kit: Kit, pieces: int = 1, *, each: bool = False) -> None:
     """Dispatch everything, starting anew `pieces` times from a dispatched offset set back; `each`: record by record."""
-    levels = ffi.new("struct rmq_delay_levels *")
-    levels.count = len(DELAY_LEVELS_MS)
-    levels.delay_ms[0 : levels.count] = DELAY_LEVELS_MS
+    levels = native_delay_levels(DELAY_LEVELS_MS)
     error, ends = ffi.new("int *"), [position + len(data) for position, data, _ in kit.records()]
     for piece in range(pieces):
         if piece:

@@ -12,6 +12,7 @@ import pytest
 
 from ringmq.native import ffi, lib
 from ringmq.store import record as records
+from ringmq.store.delay_levels import native_delay_levels
 from ringmq.store.mapped_file import MappedFileCache
 from ringmq.store.message_store import MessageStore
 from tests.store.golden_stores import basic_config
@@ -145,16 +146,8 @@ def _dispatch_keys(raw: bytes) -> tuple[Any, Any, Any]:
     return view, keys, data
 
 
-def delay_levels(store: MessageStore) -> Any:
-    levels = ffi.new("struct rmq_delay_levels *")
-    levels.count = len(store.config.delay_levels_ms)
-    for i, delay_ms in enumerate(store.config.delay_levels_ms):
-        levels.delay_ms[i] = delay_ms
-    return levels
-
-
 def test_dispatch_fields(store: MessageStore, raws: list[bytes], manifest: list[ENTRY]) -> None:
-    levels = delay_levels(store)
+    levels = native_delay_levels(store.config.delay_levels_ms)
     for raw, entry in zip(raws, manifest, strict=True):
         view, keys, data = _dispatch_keys(raw)
         tags_code = lib.rmq_tags_code(data + view.topic_at, view.topic_length, keys, view.store_time_ms, levels)
