@@ -245,6 +245,19 @@ def test_a_bus_error_of_anybody_else_still_ends_the_process(kit: Kit, tmp_path: 
     assert os.WTERMSIG(status) == signal.SIGBUS
 
 
+def test_a_bus_error_that_was_sent_ends_the_process(kit: Kit) -> None:
+    """There is no access that would be repeated."""
+    pid = os.fork()
+    if not pid:
+        faulthandler.disable()
+        with kit.dispatcher():
+            os.kill(os.getpid(), signal.SIGBUS)
+        os._exit(0)
+    status = os.waitpid(pid, 0)[1]
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGBUS
+
+
 def test_files_that_wait_for_the_sync_hold_few_descriptors(kit: Kit) -> None:
     topic = kit.topic(b"T", 300)
     kit.header.settings.message_index_enable = 0
