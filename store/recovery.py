@@ -34,6 +34,7 @@ from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery_cut import cut_log
 from ringmq.store.recovery_index import recover_index
 from ringmq.store.recovery_queues import QueueState, bound_queues, load_queues, truncate_queues
+from ringmq.store.recovery_units import mend_last_units
 from ringmq.store.topic_births import read_births, within, write_births
 
 REDISPATCH_WINDOW_BYTES = 32 << 20
@@ -129,6 +130,7 @@ def recover(
     result.cut_bytes = cut_log(store.commit_log.files, result.append_offset, result.reasons)
     stages.end("cut log")
     truncate_queues(store, result.queues, result.append_offset, wipe_tails=result.mode == CHECKPOINT)
+    result.reasons += mend_last_units(store, result.queues, start, result.append_offset)
     stages.end("truncate queues")
     index_from = recover_index(
         config, result.append_offset, result.min_offset,

@@ -143,6 +143,27 @@ def test_missing_units_are_found_and_reported(crashed_copy: Copy, trusted: bool,
     assert result.redispatch_offset <= unit.commit_log_offset
 
 
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("damage", [b"", b"\1"])
+def test_a_last_unit_gets_the_tags_code_again_that_a_pages_end_cut_off(
+    crashed_copy: Copy, trusted: bool, damage: bytes
+) -> None:
+    """What is not zero is damage of another kind, which is not hidden."""
+    root = crashed_copy("crash-kill9")
+    if trusted:
+        markers.write_boot_marker(root)
+    whole, keep = _unit(root, "CrashA", 0, 204), 4080 // 20 + 1
+    assert whole.tags_code % (1 << 32) != 0
+    _drop_units(root, "CrashA", 0, keep)
+    path = root / "consumequeue" / "CrashA" / "0" / f"{0:020d}"
+    path.write_bytes((path.read_bytes()[:4096] + damage).ljust(6000, b"\0"))
+    write_checkpoint(root, Checkpoint(0, 0, 0))
+    result = recover(crashed_config(root), window_bytes=END)
+    assert result.queues["CrashA", 0].max_offset == keep
+    assert (_unit(root, "CrashA", 0, 204) == whole) is not bool(damage)
+    assert ("CrashA/0: unit 204 had half of its tags code, it is whole again" in result.reasons) is not bool(damage)
+
+
 def test_a_hole_in_a_queue_ends_it_and_what_stands_behind_is_wiped(crashed_copy: Copy) -> None:
     """After a power cut pages of a queue may be zero though later ones are not."""
     root = crashed_copy("crash-kill9")
