@@ -29,14 +29,19 @@ def declarations() -> str:
     return "\n".join(block for name in HEADERS for block in BLOCK.findall((SOURCE_DIR / name).read_text()))
 
 
+def paths(pattern: str) -> list[str]:
+    """Return the source files that match, from here where that is possible: archives may hold no absolute paths."""
+    found = sorted(SOURCE_DIR.glob(pattern))
+    return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in found]
+
+
 ffibuilder = FFI()
 ffibuilder.cdef(declarations())
 ffibuilder.set_source(
     "ringmq.native._native",
     "".join(f'#include "{name}"\n' for name in HEADERS),
-    sources=[str(path.relative_to(Path.cwd())) for path in sorted(SOURCE_DIR.glob("*.c"))]
-    if SOURCE_DIR.is_relative_to(Path.cwd())
-    else [str(path) for path in sorted(SOURCE_DIR.glob("*.c"))],
+    sources=paths("*.c"),
+    depends=paths("*.h"),
     include_dirs=[str(SOURCE_DIR)],
     define_macros=DEFINES,
     extra_compile_args=[
