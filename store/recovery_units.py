@@ -35,11 +35,10 @@ def mend_last_units(
             continue
         end = state.max_offset * queue.unit_bytes
         start = queue.files.start_of(end - queue.unit_bytes)
-        unit = queue.unit(state.max_offset - 1)
-        if start is None or unit is None:
+        if start is None or not 0 < (cut_bytes := (end - start) % mmap.PAGESIZE) <= TAGS_CODE_BYTES:
             continue
-        cut_bytes = (end - start) % mmap.PAGESIZE
-        if not 0 < cut_bytes <= TAGS_CODE_BYTES or unit.tags_code % (1 << 8 * cut_bytes):
+        unit = queue.unit(state.max_offset - 1)  # maps the file, which for all queues would take longer than the rest
+        if unit is None or unit.tags_code % (1 << 8 * cut_bytes):
             continue
         tags_code = _tags_code(store.commit_log.raw_at(unit.commit_log_offset, append_offset, unit.size), levels)
         if tags_code is None or tags_code == unit.tags_code:

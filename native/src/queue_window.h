@@ -18,9 +18,9 @@ struct rmq_queue_window {
 };
 
 /* Puts `length` bytes of whole units at byte `at` of the file of `file_bytes`. Whoever dies in here leaves whole units
- * from the first on, the next one without its size, or, where a page ends in it, with half of its tags code: recovery
- * mends that of a last unit. `at_end`: nothing behind them is in use, so that zeros may
- * go there. Calls of write it took (0 = stored), or -errno. */
+ * from the first on, the next one without its size, or, where a page ends in it, with half of its tags code, which
+ * recovery mends. `at_end`: nothing behind them is in use, so that zeros may go there. Calls of write it took
+ * (0 = stored), or -errno. */
 int rmq_queue_window_put(struct rmq_queue_window *window, int fd, uint64_t file_bytes, uint64_t at,
                          const uint8_t *units, uint64_t length, int at_end);
 void rmq_queue_window_close(struct rmq_queue_window *window);
