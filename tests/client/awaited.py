@@ -8,6 +8,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from ringmq.client import blocking
 
 AT_ONCE = frozenset({"ack", "assignment", "pause", "paused", "resume"})  # not awaited in either
@@ -87,3 +89,19 @@ class AwaitedConsumer(Awaited):
     async def batches(self, max_messages: int = 256) -> AsyncIterator[Any]:
         while messages := await self.poll(max_messages):
             yield messages
+
+
+def transports(*kinds: type[Awaited]) -> Any:
+    """A fixture by which every test of a module runs over both transports: the names of `kinds` are swapped there."""
+
+    @pytest.fixture(autouse=True, params=["asyncio", "blocking"])
+    def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        if request.param == "blocking":
+            for kind in kinds:
+                monkeypatch.setattr(request.module, kind.__name__.removeprefix("Awaited"), kind)
+
+    return transport
+
+
+ONLY_ASYNCIO = pytest.mark.parametrize("transport", ["asyncio"], indirect=True)
+ONLY_BLOCKING = pytest.mark.parametrize("transport", ["blocking"], indirect=True)

@@ -23,19 +23,13 @@ from ringmq.client import (
     Sql92,
     compose_message,
 )
-from tests.client.awaited import AwaitedConsumer
+from tests.client.awaited import AwaitedConsumer, transports
 from tests.conformance.servers import Server
 
 pytestmark = pytest.mark.timeout(180)
 Eventually = Callable[..., Any]
 QUICK = ConsumeRetry(local_first_ms=50, local_max_ms=100, suspend_ms=50)
-
-
-@pytest.fixture(autouse=True, params=["asyncio", "blocking"])
-def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs over both transports."""
-    if request.param == "blocking":
-        monkeypatch.setitem(globals(), "Consumer", AwaitedConsumer)
+transport = transports(AwaitedConsumer)
 
 
 def consumer_of(server: Server, topics: Any, group: str, **options: Any) -> Consumer:

@@ -23,18 +23,11 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
 from ringmq.remoting.route import ClusterInfo
-from tests.client.awaited import AwaitedProducer
+from tests.client.awaited import ONLY_ASYNCIO, AwaitedProducer, transports
 from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, ok, refuse
 
-ONLY_ASYNCIO = pytest.mark.parametrize("transport", ["asyncio"], indirect=True)
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
-
-
-@pytest.fixture(autouse=True, params=["asyncio", "blocking"])
-def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs over both transports, but for one: plain threads that send are in the system's hands."""
-    if request.param == "blocking":
-        monkeypatch.setitem(globals(), "Producer", AwaitedProducer)
+transport = transports(AwaitedProducer)
 
 
 def sends(broker: FakeBroker) -> list[RemotingCommand]:
@@ -253,7 +246,7 @@ async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
         assert caught.value.code is None
 
 
-@ONLY_ASYNCIO
+@ONLY_ASYNCIO  # plain threads that send are in the hands of the system
 async def test_sends_to_a_broker_that_takes_nothing_end_in_their_budget() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         options = {"retry": RetryPolicy(budget_ms=500), "body_rules": BodyRules(compression=None)}

@@ -27,17 +27,11 @@ from ringmq.client.producing.send_result import SendResult, SendStatus
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.flags import MessageSysFlag
 from ringmq.remoting.properties import MAX_PROPERTIES_BYTES
-from tests.client.awaited import AwaitedProducer
+from tests.client.awaited import AwaitedProducer, transports
 from tests.client.fake_broker import Deed, FakeCluster, refuse
 
 QUEUES = tuple(MessageQueue("T", "a", number) for number in range(8))
-
-
-@pytest.fixture(autouse=True, params=["asyncio", "blocking"])
-def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs over both transports."""
-    if request.param == "blocking":
-        monkeypatch.setitem(globals(), "Producer", AwaitedProducer)
+transport = transports(AwaitedProducer)
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,11 @@ from typing import Any
 import pytest
 
 from ringmq.client import ConsumeFrom, Consumer, Message, MessageExt, MessageQueue, Producer
-from tests.client.awaited import AwaitedProducer
+from tests.client.awaited import AwaitedProducer, transports
 from tests.conformance.servers import Server
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(autouse=True, params=["asyncio", "blocking"])
-def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs over both transports."""
-    if request.param == "blocking":
-        monkeypatch.setitem(globals(), "Producer", AwaitedProducer)
+transport = transports(AwaitedProducer)
 
 
 async def read_all(server: Server, topic: str, count: int) -> list[MessageExt]:

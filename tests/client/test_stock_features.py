@@ -24,18 +24,11 @@ from ringmq.client import (
     compose_message,
     compose_reply,
 )
-from tests.client.awaited import AwaitedProducer, AwaitedTransactionProducer
+from tests.client.awaited import AwaitedProducer, AwaitedTransactionProducer, transports
 from tests.conformance import servers
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(autouse=True, params=["asyncio", "blocking"])
-def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs over both transports."""
-    if request.param == "blocking":
-        monkeypatch.setitem(globals(), "Producer", AwaitedProducer)
-        monkeypatch.setitem(globals(), "TransactionProducer", AwaitedTransactionProducer)
+transport = transports(AwaitedProducer, AwaitedTransactionProducer)
 
 
 async def take(consumer: Consumer, count: int, timeout_s: float = 60) -> list[MessageExt]:

@@ -1,0 +1,35 @@
+"""What tests of consumers do with a fake broker: fill queues, take messages, run handlers until something holds."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ringmq.client import Consumer, ConsumeRetry, MessageExt
+from tests.client.fake_broker import FakeCluster
+
+FAST = ConsumeRetry(local_first_ms=5, local_max_ms=10, suspend_ms=5)
+
+
+def fill(cluster: FakeCluster, topic: str, queue_id: int, count: int, tags: str = "t") -> None:
+    for i in range(count):
+        cluster.broker.store(
+            MessageExt(topic, b"%d" % i, {"TAGS": tags}, queue_id=queue_id, commit_log_offset=1000 * queue_id + i)
+        )
+
+
+async def take(consumer: Consumer, count: int) -> list[MessageExt]:
+    messages: list[MessageExt] = []
+    async with asyncio.timeout(20):
+        while len(messages) < count:
+            messages += await consumer.poll(count - len(messages))
+    return messages
+
+
+async def run_until(consumer: Consumer, done: Callable[[], object], handler: Any, **options: Any) -> None:
+    """Handlers run until `done()`, then the consumer is closed and `run` has to return."""
+    async with asyncio.timeout(20):
+        running = asyncio.create_task(consumer.run(handler, **options))
+        while not done():
+            await asyncio.sleep(0.005)  # poll
+        await consumer.close()
+        await running

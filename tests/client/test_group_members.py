@@ -1,0 +1,170 @@
+"""Members of a consumer group against a fake broker: the instant of the start, rebalance, leaving, what breaks."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ringmq.client import ConsumeFrom, Consumer, MessageQueue, Producer, compose_message
+from ringmq.client.consuming import group_member
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.route import BrokerData, QueueData, TopicRouteData
+from tests.client.awaited import AwaitedConsumer, AwaitedProducer, transports
+from tests.client.consuming import fill, take
+from tests.client.fake_broker import FakeBroker, FakeCluster, ok, refuse
+
+Eventually = Callable[..., Any]
+transport = transports(AwaitedProducer, AwaitedConsumer)
+
+
+# ---- the instant of the start ----
+
+
+async def test_a_consumer_started_with_the_first_send_misses_nothing() -> None:
+    """Whatever the order in which the topic, its route and the first messages come into being."""
+    for delay in range(12):
+        async with FakeCluster() as cluster, Producer(cluster.namesrv) as producer:
+
+            async def send(producer: Producer, steps: int) -> None:
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                await producer.send_all(compose_message("New", b"%d" % i) for i in range(20))
+
+            sending = asyncio.create_task(send(producer, delay))
+            async with Consumer("New", cluster.namesrv, f"g{delay}") as consumer:
+                found = {m.body for m in await take(consumer, 20)}
+            await sending
+            assert found == {b"%d" % i for i in range(20)}
+
+
+async def test_stock_s_trap_an_empty_queue_that_fills_between_two_questions() -> None:
+    """The broker says "no offset" (22), gets the first message, and then would name 1 as the maximum."""
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.QUERY_CONSUMER_OFFSET or request.ext_fields["topic"] != "T":
+            return None
+        fill(broker.cluster, "T", 0, 1)
+        return refuse(request, ResponseCode.QUERY_NOT_FOUND, "looked before the message came")
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(rule)
+        async with Consumer("T", cluster.namesrv, "g") as consumer:
+            assert [m.queue_offset for m in await take(consumer, 1)] == [0]
+
+
+async def test_a_new_group_begins_at_the_end_and_remembers_it(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.young_queues = False
+        fill(cluster, "T", 0, 5)
+        async with Consumer("T", cluster.namesrv, "g") as consumer:
+            await eventually(lambda: cluster.broker.parked)
+        assert cluster.broker.committed["g", "T", 0] == 5
+        fill(cluster, "T", 0, 1)
+        async with Consumer("T", cluster.namesrv, "g") as consumer:
+            assert [m.queue_offset for m in await take(consumer, 1)] == [5]
+
+
+# ---- membership ----
+
+
+async def test_members_share_the_queues_and_take_over_at_once(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 8}) as cluster:
+
+        def owned(consumer: Consumer) -> set[MessageQueue]:
+            return {q for q in consumer.assignment() if q.topic == "T"}
+
+        async with Consumer("T", cluster.namesrv, "g") as first:
+            assert len(owned(first)) == 8
+            async with Consumer("T", cluster.namesrv, "g") as second:
+                await eventually(lambda: len(owned(first)) == len(owned(second)) == 4)
+                assert not owned(first) & owned(second)
+            await eventually(lambda: len(owned(first)) == 8)
+
+
+async def test_what_a_member_gave_up_is_committed_first(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 2}) as cluster:
+        for queue_id in (0, 1):
+            fill(cluster, "T", queue_id, 10)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as first:
+            first.ack(await take(first, 20))
+            async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as second:
+                await eventually(lambda: [q for q in second.assignment() if q.topic == "T"])
+                (queue,) = (q for q in second.assignment() if q.topic == "T")
+                await eventually(lambda: cluster.broker.committed.get(("g", *queue[::2])) == 10)
+
+
+async def test_an_error_instead_of_the_members_changes_nothing(eventually: Eventually) -> None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        return refuse(request, 1, "no") if request.code == RequestCode.GET_CONSUMER_LIST_BY_GROUP else None
+
+    async with FakeCluster(topics={"T": 4}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
+        before = consumer.assignment()
+        asked = len(cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
+        cluster.rules.append(rule)
+        cluster.broker.notify("g")
+        await eventually(lambda: len(cluster.broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) > asked)
+        assert consumer.assignment() == before
+        assert before
+
+
+async def test_a_broker_that_refused_the_heartbeat_is_not_asked_who_is_there(
+    eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its list is without the one that asks, who would give all queues away."""
+    async with FakeCluster(("a", "b"), {"T": 2}) as cluster, Consumer("T", cluster.namesrv, "g"):
+        unwilling = cluster.brokers["b"]
+        monkeypatch.setattr(group_member.random, "choice", lambda found: min(found, key=unwilling.address.__ne__))
+        cluster.rules.append(
+            lambda broker, request: (
+                refuse(request, ResponseCode.SYSTEM_BUSY, "no time")
+                if broker is unwilling and request.code == RequestCode.HEART_BEAT
+                else None
+            )
+        )
+        async with Consumer("T", cluster.namesrv, "g") as second:
+            await eventually(lambda: len([q for q in second.assignment() if q.topic == "T"]) == 2)
+
+
+async def test_a_broker_that_forgot_the_group_gets_a_heartbeat_and_reading_goes_on() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
+        while not cluster.broker.parked:
+            await asyncio.sleep(0.005)  # poll
+        for peer in cluster.broker.peers:
+            peer.groups.clear()
+        fill(cluster, "T", 0, 1)  # wakes the pull, which is then answered 24
+        assert len(await take(consumer, 1)) == 1
+
+
+async def test_a_broken_connection_is_made_again() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
+        while not cluster.broker.parked:
+            await asyncio.sleep(0.005)  # poll
+        cluster.broker.hang_up()
+        fill(cluster, "T", 0, 3)
+        assert len(await take(consumer, 3)) == 3
+
+
+async def test_leaving_is_said(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        async with Consumer("T", cluster.namesrv, "g") as consumer:
+            pass
+        (leave,) = cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+        assert leave.ext_fields == {"clientID": consumer.client_id, "consumerGroup": "g"}
+
+
+@pytest.mark.parametrize("address", ["nowhere", "no..where:10911"])
+async def test_a_broker_that_registered_no_address_does_not_keep_others_from_being_read(address: str) -> None:
+    def with_another(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.GET_ROUTEINFO_BY_TOPIC or request.ext_fields["topic"] != "T":
+            return None
+        brokers = [BrokerData("c", "a", {0: cluster.broker.address}), BrokerData("c", "z", {0: address})]
+        route = TopicRouteData([QueueData(name, 1, 1, 6) for name in ("a", "z")], brokers)
+        return ok(request, route.encode(standard_json=True))
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(with_another)
+        fill(cluster, "T", 0, 3)
+        async with asyncio.timeout(20), Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            assert len(await take(consumer, 3)) == 3
