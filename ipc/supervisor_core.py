@@ -4,6 +4,9 @@
                      ^  |                                        |
     dormant --Wanted-+  +--Exited five times in a row------------+--> Finished(EXIT_WORKER_KEEPS_DYING)
 
+Who served is started again at once. Only one that keeps dying soon after it came up, of the same request perhaps, waits
+longer each time: it must not take the processors from those that serve.
+
 Stop goes in phases (readers, control, write or a slave's ha, flush, dispatch, a master's ha, name server): each phase
 gets SIGTERM and ends before the next begins, so that what was taken in is answered, appended, flushed and dispatched.
 A phase that does not end in `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
@@ -26,6 +29,9 @@ from ringmq.ipc.exit_status import (
 BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000
 START_FAILURES_MAX = 5
+SOON_MS = 1_000
+SOON_DEATHS_FREE = 3
+"""So many deaths within SOON_MS of coming up are followed by a start at once."""
 LAST_PHASE = 6
 OPTIONAL = ("metrics",)
 """Workers whose death, however often, does not end the broker."""
@@ -109,8 +115,21 @@ class _Worker:
     state: str = "down"  # down, dormant, starting, serving, waiting, ended
     started_ms: int = 0
     due_ms: int = 0
+    serving_since_ms: int = 0
     start_failures: int = 0
+    soon_deaths: int = 0  # in a row
     deaths: int = 0
+
+    def died(self, now_ms: int) -> int:
+        """Count it; returns the back-off in ms."""
+        self.deaths += 1
+        if self.state == "starting":
+            self.start_failures += 1
+            doublings = self.start_failures
+        else:
+            self.soon_deaths = self.soon_deaths + 1 if now_ms - self.serving_since_ms < SOON_MS else 0
+            doublings = self.soon_deaths - SOON_DEATHS_FREE
+        return min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << min(doublings, START_FAILURES_MAX)) if doublings > 0 else 0
 
 
 FINISHERS = ("flush", "dispatch")
@@ -171,6 +190,7 @@ class SupervisorCore:
             case Serving(worker=name):
                 if self._workers[name].state == "starting":
                     self._workers[name].state = "serving"
+                    self._workers[name].serving_since_ms = now_ms
                     self._workers[name].start_failures = 0
                     if self.stopping and name in FINISHERS and stop_phase(name) == self._phase:
                         return [Terminate(name)]
@@ -202,24 +222,16 @@ class SupervisorCore:
         if status == EXIT_RESTART_STORE:
             worker.state, self.restart_wanted = "ended", True
             return [Log(f"worker {name} asks for the store to be opened again"), *self._next_phase(now_ms)]
-        worker.deaths += 1
+        delay_ms = worker.died(now_ms)
         how = f"signal {-status}" if status < 0 else f"status {status}"
-        effects: list[Effect] = [Log(f"worker {name} ended with {how}; {self._plan_text(worker, status)}")]
-        worker.start_failures += 1 if failed_start else 0
+        effects: list[Effect] = [Log(f"worker {name} ended with {how}; {_plan_text(worker, status, delay_ms)}")]
         hopeless = status in EXIT_NOT_RESTARTABLE
         if name not in OPTIONAL and (hopeless or worker.start_failures >= START_FAILURES_MAX):
             self._exit_status = status if hopeless else EXIT_WORKER_KEEPS_DYING
             worker.state = "ended"
             return effects + self._next_phase(now_ms)
-        doublings = min(worker.start_failures, START_FAILURES_MAX)
-        delay_ms = min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << doublings) if failed_start else 0
         worker.state, worker.due_ms = "waiting", now_ms + delay_ms
         return effects + self._tick(now_ms)
-
-    def _plan_text(self, worker: _Worker, status: int) -> str:
-        if status in EXIT_NOT_RESTARTABLE:
-            return "starting it again cannot help, the broker stops"
-        return f"starting it again (death {worker.deaths})"
 
     def _tick(self, now_ms: int) -> list[Effect]:
         if self.stopping:
@@ -265,3 +277,10 @@ class SupervisorCore:
                 return effects
         self._finished = True
         return [*effects, Finished(self._exit_status)]
+
+
+def _plan_text(worker: _Worker, status: int, delay_ms: int) -> str:
+    if status in EXIT_NOT_RESTARTABLE:
+        return "starting it again cannot help, the broker stops"
+    when = f" in {delay_ms} ms" if delay_ms else ""
+    return f"starting it again{when} (death {worker.deaths})"

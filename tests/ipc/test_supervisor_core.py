@@ -7,6 +7,9 @@ from ringmq.ipc.exit_status import (
     EXIT_WORKER_KEEPS_DYING,
 )
 from ringmq.ipc.supervisor_core import (
+    BACK_OFF_MAX_MS,
+    SOON_DEATHS_FREE,
+    SOON_MS,
     START_FAILURES_MAX,
     Effect,
     Exited,
@@ -58,6 +61,24 @@ def test_a_worker_that_dies_while_starting_waits_longer_each_time() -> None:
     assert waits == sorted(set(waits)), waits
     effects = core.step(Exited("write", 1), now_ms)
     assert Terminate("read-0") in effects, "it gives up and stops the others"
+
+
+def test_a_worker_that_keeps_dying_soon_after_it_came_up_waits_longer_each_time_and_ends_nobody() -> None:
+    core = serving_core()
+    now_ms, waits = 20, []
+    for _ in range(12):
+        effects = core.step(Exited("read-0", -11), now_ms)
+        died_ms = now_ms
+        while Spawn("read-0") not in effects:
+            now_ms += 1
+            effects = core.step(Tick(), now_ms)
+        waits.append(now_ms - died_ms)
+        core.step(Serving("read-0"), now_ms + 200)
+        now_ms += 200 + SOON_MS - 1
+    assert waits[:SOON_DEATHS_FREE] == [0] * SOON_DEATHS_FREE
+    assert waits[SOON_DEATHS_FREE:] == sorted(waits[SOON_DEATHS_FREE:]) and waits[SOON_DEATHS_FREE] > 0, waits
+    assert waits[-1] <= BACK_OFF_MAX_MS and not core.stopping
+    assert without_logs(core.step(Exited("read-0", -11), now_ms + 1)) == [Spawn("read-0")], "it has served for a while"
 
 
 def test_giving_up_ends_with_its_own_status() -> None:
