@@ -74,7 +74,7 @@ class Supervisor:
             for spec in self._specs.values():
                 for listener in spec.listen_fds if spec.dormant else ():
                     selector.register(listener, selectors.EVENT_READ, spec.name)
-            self._perform(self._core.start(_now_ms()))
+            self._perform(self._core.start())
             while self._exit_status is None:
                 for key, _ in selector.select(POLL_MS / 1000 if not self._core.all_serving() else 0.25):
                     if key.data is not None:

@@ -9,12 +9,14 @@ longer each time: it must not take the processors from those that serve.
 
 Stop goes in phases (readers, control, write or a slave's ha, flush, dispatch, a master's ha, name server): each phase
 gets SIGTERM and ends before the next begins, so that what was taken in is answered, appended, flushed and dispatched.
+Who is down then and has an unfinished predecessor is started for that: it comes up, finishes its work and ends.
 A phase that does not end in `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
 
 A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_order.py): everybody is
 stopped in the same way, and `restart_wanted` says that the store is to be opened again.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from signal import SIGTERM
 
@@ -113,7 +115,6 @@ Effect = Spawn | Terminate | Kill | Log | Finished
 @dataclass(slots=True)
 class _Worker:
     state: str = "down"  # down, dormant, starting, serving, waiting, ended
-    started_ms: int = 0
     due_ms: int = 0
     serving_since_ms: int = 0
     start_failures: int = 0
@@ -134,6 +135,8 @@ class _Worker:
 
 FINISHERS = ("flush", "dispatch")
 """A clean stop needs them, also one that is just being started: they finish what the others have left."""
+HEIRS = (*FINISHERS, "write", "control", "ha-slave")
+"""Who follows a dead one comes up before it ends: nobody else finishes a batch begun or saves what was committed."""
 
 
 def stop_phase(worker: str) -> int:
@@ -158,10 +161,10 @@ class SupervisorCore:
     restart_wanted: bool = False
     """A worker has left an order for the closed store."""
 
-    def start(self, now_ms: int) -> list[Effect]:
+    def start(self) -> list[Effect]:
         """First start of everybody who is not dormant."""
         for name in self.names:
-            self._workers[name] = _Worker("dormant" if name in self.dormant else "starting", now_ms)
+            self._workers[name] = _Worker("dormant" if name in self.dormant else "starting")
         return [Spawn(name) for name in self.names if name not in self.dormant]
 
     @property
@@ -192,7 +195,7 @@ class SupervisorCore:
                     self._workers[name].state = "serving"
                     self._workers[name].serving_since_ms = now_ms
                     self._workers[name].start_failures = 0
-                    if self.stopping and name in FINISHERS and stop_phase(name) == self._phase:
+                    if self.stopping and self._has_to_finish(name) and stop_phase(name) == self._phase:
                         return [Terminate(name)]
                 return []
             case Exited(worker=name, status=status):
@@ -200,7 +203,7 @@ class SupervisorCore:
             case Wanted(worker=name):
                 if self.stopping or not self.is_dormant(name):
                     return []
-                self._workers[name] = _Worker("starting", now_ms)
+                self._workers[name] = _Worker("starting")
                 return [Spawn(name)]
             case Stop():
                 return [] if self.stopping else self._next_phase(now_ms)
@@ -245,11 +248,14 @@ class SupervisorCore:
                 for name in late
                 for effect in (Log(f"worker {name} did not stop in time, killing it"), Kill(name))
             ]
+        due = [name for name, w in self._workers.items() if w.state == "waiting" and w.due_ms <= now_ms]
+        return self._started(due)
+
+    def _started(self, names: Iterable[str]) -> list[Effect]:
         effects: list[Effect] = []
-        for name, worker in self._workers.items():
-            if worker.state == "waiting" and worker.due_ms <= now_ms:
-                worker.state, worker.started_ms = "starting", now_ms
-                effects.append(Spawn(name))
+        for name in names:
+            self._workers[name].state = "starting"
+            effects.append(Spawn(name))
         return effects
 
     def _members(self) -> list[str]:
@@ -258,18 +264,21 @@ class SupervisorCore:
     def _phase_done(self) -> bool:
         return all(self._workers[name].state == "ended" for name in self._members())
 
+    def _has_to_finish(self, name: str) -> bool:
+        return name in FINISHERS or (name in HEIRS and self._workers[name].deaths > 0)
+
     def _next_phase(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
+        if not self.stopping:  # readers wait for answers of who is down
+            effects = self._started(name for name, w in self._workers.items() if w.state == "waiting" and name in HEIRS)
         while self._phase < LAST_PHASE:
             self._phase += 1
             self._phase_started_ms = now_ms
             for name in self._members():
                 worker = self._workers[name]
-                if name in FINISHERS and worker.state in ("waiting", "starting"):
-                    # Its predecessor has left work: it is told to end when it serves, or killed when it is late.
-                    effects += [Spawn(name)] if worker.state == "waiting" else []
-                    worker.state = "starting"
-                elif worker.state in ("waiting", "down", "dormant"):
+                if self._has_to_finish(name) and worker.state == "starting":
+                    continue  # it is told to end when it serves, or killed when it is late
+                if worker.state in ("waiting", "down", "dormant"):
                     worker.state = "ended"
                 elif worker.state != "ended":
                     effects.append(Terminate(name))

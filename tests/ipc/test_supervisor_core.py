@@ -1,5 +1,7 @@
 """The supervisor's decisions, without processes."""
 
+import pytest
+
 from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
     EXIT_RESTART_STORE,
@@ -30,7 +32,7 @@ NAMES = ["read-0", "read-1", "write", "flush", "dispatch", "control"]
 
 def serving_core() -> SupervisorCore:
     core = SupervisorCore(NAMES)
-    assert core.start(0) == [Spawn(name) for name in NAMES]
+    assert core.start() == [Spawn(name) for name in NAMES]
     for name in NAMES:
         core.step(Serving(name), 10)
     assert core.all_serving()
@@ -123,45 +125,66 @@ def test_a_worker_that_does_not_stop_is_killed_and_the_stop_is_unclean() -> None
     assert core.step(Exited("dispatch", 0), 10_020) == [Finished(EXIT_UNCLEAN_STOP)]
 
 
-def test_a_worker_that_waits_for_its_restart_does_not_hold_up_a_stop() -> None:
+def test_a_reader_that_waits_for_its_restart_does_not_hold_up_a_stop() -> None:
     core = serving_core()
-    core.step(Exited("control", -9), 20)
-    core.step(Exited("control", 1), 21)
-    core.step(Stop(), 22)
-    core.step(Exited("read-0", 0), 23)
-    assert core.step(Exited("read-1", 0), 24) == [Terminate("write")]
+    core.step(Exited("read-0", -9), 20)
+    core.step(Exited("read-0", 1), 21)
+    assert core.step(Stop(), 22) == [Terminate("read-1")]
+    assert core.step(Exited("read-1", 0), 23) == [Terminate("control")]
 
 
 def test_a_worker_that_was_not_up_yet_may_end_by_the_signal_itself() -> None:
+    core = SupervisorCore(NAMES)
+    core.start()
+    assert core.step(Stop(), 21) == [Terminate("read-0"), Terminate("read-1")]
+    for name in ("read-0", "read-1", "control"):
+        core.step(Exited(name, -15), 22)
+    assert core.step(Exited("write", -15), 25) == [], "flush has to come up first"
+    assert core.step(Serving("flush"), 26) == [Terminate("flush")]
+    core.step(Exited("flush", 0), 27)
+    core.step(Serving("dispatch"), 28)
+    assert core.step(Exited("dispatch", 0), 29) == [Finished(0)]
+
+
+@pytest.mark.parametrize("failed_starts", [0, 1])
+@pytest.mark.parametrize("name", ["write", "control", "flush", "dispatch"])
+def test_a_stop_waits_for_the_heir_of_a_worker_that_died(name: str, failed_starts: int) -> None:
+    core = serving_core()
+    core.step(Exited(name, -9), 20)
+    for _ in range(failed_starts):  # waits for its next start
+        core.step(Exited(name, 1), 21)
+    effects = core.step(Stop(), 22)
+    assert (Spawn(name) in effects) == (failed_starts > 0), "readers may wait for its answers"
+    for other in ("read-0", "read-1", "control", "write", "flush", "dispatch"):
+        if other == name:
+            assert Terminate(name) not in effects, "it has to come up before it can finish"
+            assert core.step(Serving(name), 25) == [Terminate(name)]
+        effects = core.step(Exited(other, 0), 30)
+    assert effects == [Finished(0)]
+
+
+def test_an_heir_that_comes_up_before_its_turn_ends_when_it_is() -> None:
     core = serving_core()
     core.step(Exited("write", -9), 20)
-    core.step(Stop(), 21)
-    core.step(Exited("read-0", 0), 22)
-    core.step(Exited("read-1", 0), 23)
-    core.step(Exited("control", 0), 24)
-    core.step(Exited("write", -15), 25)
-    core.step(Exited("flush", 0), 26)
-    assert core.step(Exited("dispatch", 0), 27) == [Finished(0)]
-
-
-def test_a_stop_waits_for_a_new_flush_worker_that_finishes_what_the_old_one_left() -> None:
-    core = serving_core()
-    core.step(Exited("flush", -9), 20)
-    core.step(Exited("dispatch", -9), 20)
-    core.step(Exited("dispatch", 1), 21)  # waits for its next start
     core.step(Stop(), 22)
-    for name in ("read-0", "read-1", "control"):
-        core.step(Exited(name, 0), 23)
-    assert core.step(Exited("write", 0), 24) == [], "flush is starting: no SIGTERM before it can finish"
-    assert core.step(Serving("flush"), 25) == [Terminate("flush")]
-    assert core.step(Exited("flush", 0), 26) == [Spawn("dispatch")]
-    assert core.step(Serving("dispatch"), 27) == [Terminate("dispatch")]
-    assert core.step(Exited("dispatch", 0), 28) == [Finished(0)]
+    assert core.step(Serving("write"), 23) == []
+    core.step(Exited("read-0", 0), 24)
+    core.step(Exited("read-1", 0), 25)
+    assert core.step(Exited("control", 0), 26) == [Terminate("write")]
+
+
+def test_an_heir_that_dies_in_a_stop_makes_it_unclean() -> None:
+    core = serving_core()
+    core.step(Exited("write", -9), 20)
+    core.step(Stop(), 22)
+    for name in ("write", "read-0", "read-1", "control", "flush"):
+        core.step(Exited(name, 1 if name == "write" else 0), 30)
+    assert core.step(Exited("dispatch", 0), 31) == [Finished(EXIT_UNCLEAN_STOP)]
 
 
 def test_a_dormant_worker_starts_when_it_is_wanted_and_comes_back_like_any_other() -> None:
     core = SupervisorCore(["write", "ha"], dormant=frozenset({"ha"}))
-    assert core.start(0) == [Spawn("write")]
+    assert core.start() == [Spawn("write")]
     core.step(Serving("write"), 10)
     assert core.all_serving(), "nobody waits for a worker that is not wanted"
     assert core.step(Wanted("ha"), 20) == [Spawn("ha")]
@@ -173,7 +196,7 @@ def test_a_dormant_worker_starts_when_it_is_wanted_and_comes_back_like_any_other
 
 def test_a_dormant_worker_does_not_hold_up_a_stop_nor_starts_in_it() -> None:
     core = SupervisorCore(["write", "ha"], dormant=frozenset({"ha"}))
-    core.start(0)
+    core.start()
     core.step(Serving("write"), 10)
     assert core.step(Stop(), 20) == [Terminate("write")]
     assert core.step(Wanted("ha"), 21) == []
@@ -186,7 +209,7 @@ def test_ha_of_a_master_ends_last_and_of_a_slave_in_the_phase_of_write() -> None
         (["ha-slave", "dispatch", "flush", "control"], ["control", "ha-slave", "flush", "dispatch"]),
     ):
         core = SupervisorCore(names)
-        core.start(0)
+        core.start()
         for name in names:
             core.step(Serving(name), 10)
         effects = core.step(Stop(), 20)
