@@ -177,7 +177,7 @@ class OffsetTable:
             for queue_id, offset in queues.items():
                 if into_plane or self._tables.slot(topic, int(queue_id)) is None:
                     self.put(group, topic, int(queue_id), int(offset), now_ms)
-        self.dirty = False
+        self.dirty = not into_plane  # what the predecessor took and did not save is only there
 
     def _erase(self, key: OffsetKey) -> None:
         topic, group = key

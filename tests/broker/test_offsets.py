@@ -138,6 +138,7 @@ def test_after_a_restart_of_control_the_plane_knows_better(lab: Lab) -> None:
     table = OffsetTable(lab.plane, PlaneTables(lab.plane))
     table.load({"offsetTable": {"T@G": {"0": 4}, "Gone@G": {"1": 9}}}, START_MS, into_plane=False)
     assert table.table() == {("T", "G"): {0: 50}, ("Gone", "G"): {1: 9}}
+    assert table.dirty, "nobody else saves what the predecessor had taken"
 
 
 def test_a_deleted_topic_takes_its_offsets_along(lab: Lab) -> None:
