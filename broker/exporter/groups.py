@@ -95,6 +95,7 @@ class GroupFamilies:
         valid = committed >= 0
         lag = np.where(valid, np.maximum(ends - committed, 0), 0)
         following = np.maximum(_next_pulled(offsets, pulled), committed)
+        begins = queues["min_offset"].astype(np.int64)[slots]  # who is overtaken by retention waits at what is left
         ready = np.where(valid, np.maximum(ends - following, 0), 0)
         shown = self._shown(pairs.keys, topics, groups, valid, of)
         more = {"is_retry": java_bool(False)}
@@ -107,8 +108,10 @@ class GroupFamilies:
         visible = np.zeros(count + 1, bool)
         visible[shown] = True
         seen = visible[of]
-        sums[LAG[1]] = self._ages(self._lag_times, seen & (lag > 0), committed, of, count, now_ms)
-        sums[LAG[4]] = self._ages(self._ready_times, seen & (ready > 0), following, of, count, now_ms)
+        sums[LAG[1]] = self._ages(self._lag_times, seen & (lag > 0), np.maximum(committed, begins), of, count, now_ms)
+        sums[LAG[4]] = self._ages(
+            self._ready_times, seen & (ready > 0), np.maximum(following, begins), of, count, now_ms
+        )
         for name in LAG:
             page.add_rows(name, rows, sums[name][shown])
         self._add_out(page, pulled, topics, groups, queues)

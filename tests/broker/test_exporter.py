@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ringmq.broker.control_report import ClientKind, ControlReport, ReportWriter
-from ringmq.broker.exporter.groups import StoreTimes
+from ringmq.broker.exporter.groups import GroupFamilies, StoreTimes
 from ringmq.broker.exporter.table import METRICS
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, parse_labels
@@ -83,6 +83,35 @@ def test_the_disk_is_as_full_as_retention_takes_it_to_be(tmp_path: Path, monkeyp
     total, left = (value(text, "ringmq_disk_bytes", state=state) for state in ("total", "available"))
     assert (total, left) == (400 * 4096, 300 * 4096)
     assert 1 - left / total == used_ratio(tmp_path) == 0.25
+
+
+def test_a_group_that_retention_has_overtaken_waits_at_what_is_left(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        (slot,) = made.topic("orders", [100])
+        made.plane.queue(slot).min_offset = 60
+        made.plane.offset_put(made.group("payers"), slot, 40)
+        stored_ms = time.time_ns() // 1_000_000 - 5_000
+        times = dict.fromkeys(range(60, 100), stored_ms)
+        tables = made.collector._tables
+        made.collector._groups = GroupFamilies(tables, lambda topic, queue_id, offset: times.get(offset, -1))
+        text = made.text()
+        of = {"consumer_group": "payers", "topic": "orders"}
+        assert value(text, "rocketmq_consumer_lag_messages", **of) == 60
+        assert value(text, "rocketmq_consumer_lag_latency_milliseconds", **of) >= 5_000
+        assert value(text, "rocketmq_consumer_queueing_latency_milliseconds", **of) >= 5_000
+
+
+def test_a_scrape_lets_go_of_what_retention_took(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        files = made.collector._store.commit_log.files
+        path = tmp_path / "store" / "commitlog" / f"{0:020d}"
+        path.parent.mkdir()
+        path.touch()
+        os.truncate(path, files.file_bytes)
+        assert files.find(0) is not None
+        path.unlink()
+        made.text()
+        assert f"{path} (deleted)" not in Path("/proc/self/maps").read_text()
 
 
 def test_members_without_offsets_and_groups_that_are_down_show(tmp_path: Path) -> None:
