@@ -38,6 +38,8 @@ from ringmq.store import layout
 
 RECORDS_PER_TURN = 512
 TICK_MS = 250
+STORE_LOOK_MS = 10_000
+"""Blocks of a log file that retention has unlinked stay used for so long, if a request had it mapped."""
 BACKLOG_RETRY_MS = 1
 INCOMPLETE_RETRY_MS = 1
 STOP_CALL_MS = 1000
@@ -82,6 +84,7 @@ class ControlLoop:
         self._staged_writes = StagedWrites(plane, broker, log)
         self._generations: dict[int, int] = {}
         self._next_tick_ms = 0
+        self._next_store_look_ms = 0
         self._last_fault = 0
         self._told: set[str] = set()
         self._failing: dict[str, set[str]] = {}
@@ -270,6 +273,9 @@ class ControlLoop:
         self._guard("consumer offsets", lambda: self._persistence.save_offsets_if_due(now_ms))
         self._guard("staged writes", lambda: self._staged_writes.save_if_due(now_ms))
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
+        if now_ms >= self._next_store_look_ms:
+            self._next_store_look_ms = now_ms + STORE_LOOK_MS
+            self._guard("files that retention took", self.broker.store.look_again)
         self._watch_fault()
         self._tell_slow(now_ms)
         self._census.turn()

@@ -115,6 +115,10 @@ class StoreView:
                 shutil.rmtree(path)
                 sync_directory(path.parent)  # or a reboot brings the old units back under a new topic of this name
 
+    def look_again(self) -> None:
+        """See StorePort."""
+        self._store.look_again()
+
     def log_state(self) -> LogState:
         """See StorePort."""
         marks = self._plane.watermarks

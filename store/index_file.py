@@ -135,6 +135,10 @@ class IndexStore:
         self._files = {path: known.get(path) or IndexFile(path, self._slots, self._entries) for path in paths}
         return list(self._files.values())
 
+    def forget_gone(self) -> None:
+        """Drop the mappings of files that retention has unlinked."""
+        self._files = {path: file for path, file in self._files.items() if path.exists()}
+
     def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
         """Return commit log offsets, each once, ascending; at most `count_max`, the newest ones win."""
         wanted = min(count_max, INDEX_QUERY_MAX)

@@ -20,6 +20,9 @@ class EmptyFileError(StoreLoadError):
     """A file without bytes: what a crash between create and resize leaves."""
 
 
+_Inode = tuple[int, int]
+
+
 class MappedFileCache:
     """Least recently used read-only mappings, shared by all file queues of a store.
 
@@ -28,25 +31,25 @@ class MappedFileCache:
 
     def __init__(self, capacity: int = 256) -> None:
         self._capacity = capacity
-        self._maps: OrderedDict[str, mmap.mmap] = OrderedDict()
+        self._maps: OrderedDict[str, tuple[mmap.mmap, _Inode]] = OrderedDict()
 
     def get(self, path: str, advice: int = mmap.MADV_NORMAL) -> mmap.mmap:
         """Return the mapping of a whole, non-empty file; raises FileNotFoundError or StoreLoadError."""
         found = self._maps.get(path)
         if found is not None:
             self._maps.move_to_end(path)
-            return found
+            return found[0]
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # not by pathlib: planners map every queue there is
         try:
-            size = os.fstat(descriptor).st_size
-            if size == 0:
+            status = os.fstat(descriptor)
+            if status.st_size == 0:
                 raise EmptyFileError(f"{path}: the file is empty")
-            mapped = self._map(descriptor, size)
+            mapped = self._map(descriptor, status.st_size)
         finally:
             os.close(descriptor)
         if advice != mmap.MADV_NORMAL:
             mapped.madvise(advice)
-        self._maps[path] = mapped
+        self._maps[path] = (mapped, _inode(status))
         if len(self._maps) > self._capacity:
             self._maps.popitem(last=False)
         return mapped
@@ -64,6 +67,16 @@ class MappedFileCache:
         """Drop a mapping whose file was unlinked or replaced."""
         self._maps.pop(path, None)
 
+    def forget_gone(self) -> None:
+        """Drop the mappings of files that somebody has unlinked or replaced: until then their blocks are not free."""
+        for path, (_, inode) in list(self._maps.items()):
+            try:
+                is_there = _inode(os.stat(path)) == inode  # noqa: PTH116
+            except FileNotFoundError:
+                is_there = False
+            if not is_there:
+                del self._maps[path]
+
     def forget_folder(self, folder: str) -> None:
         """Drop the mappings of all files below a folder whose files were unlinked."""
         for path in [path for path in self._maps if path.startswith(f"{folder}/")]:
@@ -72,6 +85,10 @@ class MappedFileCache:
     def clear(self) -> None:
         """Drop all mappings."""
         self._maps.clear()
+
+
+def _inode(status: os.stat_result) -> _Inode:
+    return status.st_dev, status.st_ino
 
 
 class FileQueue:

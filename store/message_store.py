@@ -112,6 +112,15 @@ class MessageStore:
         for folder in (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE):
             self.cache.forget_folder(f"{self._root}/{folder}/{topic}")
 
+    def look_again(self) -> None:
+        """Let go of files that the owner has unlinked or replaced, and see where the log begins now.
+
+        For who keeps a store open beside its owner: nothing else tells it.
+        """
+        self.commit_log.files.refresh()
+        self.cache.forget_gone()
+        self.index.forget_gone()
+
     def max_offset(self, topic: str, queue_id: int, readable_offset: int) -> int:
         """Return the offset behind the last readable message, 0 for an unknown queue."""
         queue = self.queue(topic, queue_id)

@@ -45,6 +45,7 @@ class Collector:
     def scrape(self) -> Scrape:
         """Look at everything. What it took shows at the next one."""
         began = time.perf_counter()
+        self._store.look_again()
         plane, config = self._plane, self._config
         now_ms = time.time_ns() // 1_000_000
         page = Page(self._labels, config.metrics_otel_cardinality_limit)

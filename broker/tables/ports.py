@@ -140,6 +140,9 @@ class StorePort(Protocol):
     def delete_topic(self, topic: str) -> None:
         """Remove the consume queues of a topic that was deleted."""
 
+    def look_again(self) -> None:
+        """Let go of files that retention has unlinked. Called some times a minute."""
+
     def log_state(self) -> LogState:
         """Positions and room."""
 

@@ -191,6 +191,7 @@ class FakeStore:
     dispatched: int = 0
     log: bytes = b""
     """From offset 0 on."""
+    looks: int = 0
 
     def view(self, commit_log_offset: int) -> bytes | None:
         return self.messages.get(commit_log_offset)
@@ -227,6 +228,9 @@ class FakeStore:
 
     def delete_topic(self, topic: str) -> None:
         self.deleted.append(topic)
+
+    def look_again(self) -> None:
+        self.looks += 1
 
     def log_state(self) -> LogState:
         return LogState(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.control import ControlLoop
+from ringmq.broker.control import STORE_LOOK_MS, TICK_MS, ControlLoop
 from ringmq.broker.control_report import read_report
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
@@ -190,6 +190,14 @@ def test_a_closed_connection_leaves_its_groups(rig: Rig) -> None:
     rig.put(RemotingCommand.request(0), kind=lib.RMQ_INBOX_CLOSED)
     rig.loop.turn(now())
     assert rig.loop.broker.consumers.get("G") is None
+
+
+def test_control_lets_go_of_what_retention_took(rig: Rig) -> None:
+    store = rig.loop.broker.store
+    assert isinstance(store, FakeStore)
+    for later_ms in (0, TICK_MS, STORE_LOOK_MS):
+        rig.loop.turn(now() + later_ms)
+    assert store.looks == 2
 
 
 def test_a_restarted_reader_has_none_of_its_connections(rig: Rig) -> None:

@@ -1,5 +1,6 @@
 """Control's eyes on the store: golden messages through the live bound, and what a deleted topic leaves behind."""
 
+import os
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,3 +111,21 @@ def test_a_topic_made_again_shows_nothing_of_the_one_before(tmp_path: Path) -> N
             path.write_bytes(b"".join(units).ljust(size, b"\0"))
             assert view.queue_units("T", 0, 0, 5) == [(*place, 0) for place in places]
             view.delete_topic("T")
+
+
+def test_what_retention_took_is_let_go(tmp_path: Path) -> None:
+    config = basic_config(tmp_path)
+    paths = [tmp_path / layout.COMMIT_LOG / f"{number * config.commit_log_file_bytes:020d}" for number in range(2)]
+    paths[0].parent.mkdir()
+    for path in paths:
+        path.touch()
+        os.truncate(path, config.commit_log_file_bytes)
+    store = MessageStore(config)
+    view = StoreView(FakePlane(1), store)
+    assert view.log_file(0) is not None
+    paths[0].unlink()
+    assert f"{paths[0]} (deleted)" in Path("/proc/self/maps").read_text()
+    view.look_again()
+    assert f"{paths[0]} (deleted)" not in Path("/proc/self/maps").read_text()
+    assert store.commit_log.min_offset == config.commit_log_file_bytes
+    assert view.log_file(0) is None

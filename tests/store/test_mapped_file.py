@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ringmq.store.mapped_file import data_chunks, write_zeros
+import pytest
+
+from ringmq.store.mapped_file import MappedFileCache, data_chunks, write_zeros
 
 SIZE = 64 << 20
 
@@ -58,3 +60,21 @@ def test_mappings_give_way_where_address_space_ends(tmp_path: Path) -> None:
     command = [sys.executable, "-c", UNDER_A_LIMIT, *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.strip(), done.stderr) == (str(sum(range(10))), "")
+
+
+def test_mappings_of_unlinked_and_replaced_files_are_let_go(tmp_path: Path) -> None:
+    kept, unlinked, replaced = (str(tmp_path / name) for name in ("kept", "unlinked", "replaced"))
+    cache = MappedFileCache()
+    for path in (kept, unlinked, replaced):
+        Path(path).write_bytes(b"before")
+        cache.get(path)
+    mapped = cache.get(kept)
+    Path(unlinked).unlink()
+    Path(replaced).unlink()
+    Path(replaced).write_bytes(b"behind")
+    cache.forget_gone()
+    assert f"{unlinked} (deleted)" not in Path("/proc/self/maps").read_text()
+    assert cache.get(kept) is mapped
+    assert bytes(cache.get(replaced)) == b"behind"
+    with pytest.raises(FileNotFoundError):
+        cache.get(unlinked)
