@@ -58,6 +58,7 @@ class Supervisor:
         self._core = SupervisorCore([spec.name for spec in specs], stop_timeout_ms, dormant)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._serving: set[str] = set()
+        self._not_started: list[str] = []
         self._exit_status: int | None = None
         self._stop_asked = False
         self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
@@ -123,6 +124,9 @@ class Supervisor:
 
     def _look_around(self) -> None:
         now_ms = _now_ms()
+        not_started, self._not_started = self._not_started, []
+        for name in not_started:
+            self._perform(self._core.step(Exited(name, 1), now_ms))
         for name, process in list(self._processes.items()):
             status = process.poll()
             # Before it is buried: one that came up and died between two looks has not failed to start.
@@ -175,11 +179,16 @@ class Supervisor:
         role.state = 0
         role.cpu = spec.cpus[0]
         fds = (self._life_read, *spec.event_fds.values(), *spec.listen_fds, *self._inherited_fds)
-        process = subprocess.Popen(
-            [sys.executable, "-m", spec.module or self._module, name, spec.to_json()],
-            pass_fds=sorted(set(fds)),
-            stdin=subprocess.DEVNULL,
-        )
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", spec.module or self._module, name, spec.to_json()],
+                pass_fds=sorted(set(fds)),
+                stdin=subprocess.DEVNULL,
+            )
+        except OSError as error:  # a limit of processes is reached, or an upgrade is replacing the interpreter
+            self._log(f"worker {name} cannot be started: {error}")
+            self._not_started.append(name)  # the core hears of it with the next look: it may be in the middle of a step
+            return
         self._processes[name] = process
         role.pid = process.pid
 

@@ -1,10 +1,14 @@
 """What the supervisor sees of workers between two looks, without processes."""
 
 import contextlib
+import errno
 import subprocess
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from ringmq.ipc.exit_status import EXIT_WORKER_KEEPS_DYING
 from ringmq.ipc.supervisor import Supervisor
 from ringmq.ipc.supervisor_core import START_FAILURES_MAX
 from ringmq.ipc.worker import STATE_SERVING, STATE_STARTING, WorkerSpec
@@ -45,7 +49,7 @@ class WatchedSupervisor(Supervisor):
         self._processes[name] = FakeProcess()  # type: ignore[assignment]
 
     def start(self) -> None:
-        self._perform(self._core.start(0))
+        self._perform(self._core.start())
 
     def look(self) -> None:
         self._look_around()
@@ -82,3 +86,37 @@ def test_who_came_up_and_died_between_two_looks_has_not_failed_to_start() -> Non
 
 def test_who_never_comes_up_is_given_up() -> None:
     assert deaths_until_given_up(STATE_STARTING) == START_FAILURES_MAX
+
+
+@pytest.mark.parametrize(
+    ("error", "refusals"),
+    [(BlockingIOError(errno.EAGAIN, "no room"), 2), (FileNotFoundError(errno.ENOENT, "no python"), START_FAILURES_MAX)],
+)
+def test_a_process_that_cannot_be_made_has_failed_to_start(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, refusals: int
+) -> None:
+    """The limit of processes is reached, or an upgrade is replacing the interpreter: no reason to die of it."""
+    plane, told, left = FakePlane(), list[str](), refusals
+
+    def popen(*arguments: Any, **options: Any) -> FakeProcess:
+        nonlocal left
+        left -= 1
+        if left >= 0:
+            raise error
+        return FakeProcess()
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {}, 1)
+    with contextlib.closing(Supervisor(plane, [spec], "module", (), told.append)) as watching:  # type: ignore[arg-type]
+        watching._perform(watching._core.start())
+        for _ in range(refusals):
+            assert (watching.pids(), plane.words.pid) == ({}, 0)
+            watching._look_around()
+            watching._core._workers["flush"].due_ms = 0  # no need to sit the pause out
+            watching._look_around()
+        assert sum("worker flush cannot be started: [Errno" in line for line in told) == refusals
+        if refusals < START_FAILURES_MAX:
+            assert (watching.pids(), plane.words.pid) == ({"flush": 4711}, 4711)
+            assert watching._exit_status is None
+        else:
+            assert watching._exit_status == EXIT_WORKER_KEEPS_DYING
