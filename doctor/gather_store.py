@@ -32,7 +32,7 @@ def gather_store(config: StoreConfig) -> StoreFacts:
         is_writable=os.access(root, os.W_OK | os.X_OK),
         has_abort=markers.has_abort(root),
         is_abort_of_stock=markers.is_abort_of_stock(root),
-        cut_files=_entries(config.commit_log_directories[0].parent / CUT_FOLDER),
+        cut_files=sum(map(_entries, _cut_folders(config))),
     )
     try:
         facts = dataclasses.replace(
@@ -52,6 +52,11 @@ def _foreign_files(root: Path) -> int:
     """Entries that are not this user's; asked by root, those that are not the folder's owner's, as a service's."""
     owner = os.geteuid() or root.stat().st_uid
     return sum(entry.stat(follow_symlinks=False).st_uid != owner for entry in os.scandir(root))
+
+
+def _cut_folders(config: StoreConfig) -> set[Path]:
+    """Where recoveries keep what they have cut; earlier versions kept it beside the log's folder."""
+    return {place / CUT_FOLDER for place in (config.root, config.commit_log_directories[0].parent)}
 
 
 def _entries(folder: Path) -> int:

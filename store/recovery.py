@@ -31,7 +31,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError, load_config
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
-from ringmq.store.recovery_cut import cut_log
+from ringmq.store.recovery_cut import CUT_FOLDER, cut_log
 from ringmq.store.recovery_index import recover_index
 from ringmq.store.recovery_queues import QueueState, bound_queues, load_queues, truncate_queues
 from ringmq.store.recovery_units import mend_last_units
@@ -127,7 +127,7 @@ def recover(
     _scan(store, result, start, births, unknown_topics_from=unknown_topics_from, tell=tell)
     stages.end("scan log")
     tell("putting queues and index right")
-    result.cut_bytes = cut_log(store.commit_log.files, result.append_offset, result.reasons)
+    result.cut_bytes = cut_log(store.commit_log.files, result.append_offset, root / CUT_FOLDER, result.reasons)
     stages.end("cut log")
     truncate_queues(store, result.queues, result.append_offset, wipe_tails=result.mode == CHECKPOINT)
     result.reasons += mend_last_units(store, result.queues, start, result.append_offset)

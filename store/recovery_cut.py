@@ -1,9 +1,11 @@
 """Log part of recovery: what lies behind the end of the log goes, but is never lost.
 
 Old bytes must not look like records again once new ones are written in front of them, so they are zeroed in place;
-a copy of them, and log files that lie wholly behind, go to `ringmq.cut/` beside the log's folder.
+a copy of them, and log files that lie wholly behind, go to `ringmq.cut/` in the store's root. Not into the log's
+folder: a stock broker before 5.1 refuses a log with a folder in it.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,33 +13,52 @@ from pathlib import Path
 from ringmq.store import layout
 from ringmq.store.mapped_file import FileQueue, data_chunks, write_zeros
 from ringmq.store.markers import sync_directory
+from ringmq.store.salvage import copy_range
 
 CUT_FOLDER = "ringmq.cut"
 
 
-def cut_log(files: FileQueue, append_offset: int, reasons: list[str]) -> int:
-    """Take away everything behind `append_offset`; returns how many bytes were in use there. Raises OSError."""
+def cut_log(files: FileQueue, append_offset: int, folder: Path, reasons: list[str]) -> int:
+    """Take away everything behind `append_offset`, into `folder`; returns how many bytes were in use there.
+
+    Raises OSError.
+    """
     cut_bytes = 0
-    for start in [start for start in files.starts if start > append_offset]:
+    for start in [start for start in reversed(files.starts) if start > append_offset]:  # no gap if it dies in between
         path = files.path(start)
         if next(_used_chunks(path, 0), None) is None:
             files.unlink(start)
             reasons.append(f"removed the unused log file {path.name}")
             continue
-        target = _cut_folder(path) / f"{path.name}.commitlog"
-        files.set_aside(start, target)
+        folder.mkdir(exist_ok=True)
+        target = folder / f"{path.name}.commitlog"
+        _set_aside(files, start, target)
         cut_bytes += files.file_bytes
         reasons.append(f"log file {path.name} lies behind the end of the log: moved to {target}")
     start_of = files.start_of(append_offset)
     if start_of is not None:
-        cut_bytes += _cut_tail(files.path(start_of), append_offset, append_offset - start_of)
+        cut_bytes += _cut_tail(files.path(start_of), append_offset, append_offset - start_of, folder)
     for directory in files.directories:
         if directory.is_dir():
             sync_directory(directory)
     return cut_bytes
 
 
-def _cut_tail(path: Path, append_offset: int, at: int) -> int:
+def _set_aside(files: FileQueue, start: int, target: Path) -> None:
+    path = files.path(start)
+    try:
+        files.set_aside(start, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        unfinished = target.with_suffix(".tmp")  # the log lies on another file system than the store
+        copy_range(path, 0, files.file_bytes, unfinished, files.file_bytes)
+        unfinished.replace(target)
+        sync_directory(target.parent)
+        path.unlink()
+
+
+def _cut_tail(path: Path, append_offset: int, at: int, folder: Path) -> int:
     """Copy the used bytes behind `at` to the cut folder and zero them; a lone end-of-file blank needs no copy."""
     last = 0
     only_blank = True
@@ -49,7 +70,8 @@ def _cut_tail(path: Path, append_offset: int, at: int) -> int:
         if only_blank:
             continue
         if target is None:
-            target = os.open(_cut_folder(path) / layout.file_name(append_offset), os.O_RDWR | os.O_CREAT, 0o644)
+            folder.mkdir(exist_ok=True)
+            target = os.open(folder / layout.file_name(append_offset), os.O_RDWR | os.O_CREAT, 0o644)
         os.pwrite(target, chunk, position - at)
     if target is not None:
         os.fsync(target)
@@ -65,9 +87,3 @@ def _used_chunks(path: Path, at: int) -> Iterator[tuple[int, bytes]]:
         for position, chunk in data_chunks(file.fileno(), at, os.fstat(file.fileno()).st_size):
             if chunk.count(0) != len(chunk):
                 yield position, chunk
-
-
-def _cut_folder(log_file: Path) -> Path:
-    folder = log_file.parent.parent / CUT_FOLDER
-    folder.mkdir(exist_ok=True)
-    return folder

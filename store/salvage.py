@@ -28,7 +28,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.mapped_file import MappedFileCache, data_chunks
 
 SALVAGE = "salvage"
-_KEPT = "ringmq.kept"  # a folder inside the log's: on its file system, and passed over by stock and by us
+_KEPT = "ringmq.kept"  # a folder inside the log's: on its file system, and passed over by us and by stock from 5.1 on
 _NAME = re.compile(r"(\d{20})-(\d{20})-(\d+)\.log")
 COPY_BYTES = 1 << 20
 
@@ -207,7 +207,7 @@ class _Saver:
         for unfinished in self._folder.glob("*.tmp"):
             unfinished.unlink()
         unfinished = target.path.with_suffix(".tmp")
-        _copy(path, at, length, unfinished, length)
+        copy_range(path, at, length, unfinished, length)
         unfinished.replace(target.path)
         markers.sync_directory(self._folder)
         self._saved.append(target)
@@ -229,13 +229,13 @@ def _replace_by_prefix(path: Path, kept_bytes: int, file_bytes: int) -> None:
     """A new file of the same length that holds the first bytes takes the place of the old one."""
     folder = path.parent / _KEPT
     folder.mkdir(exist_ok=True)
-    _copy(path, 0, kept_bytes, folder / path.name, file_bytes)
+    copy_range(path, 0, kept_bytes, folder / path.name, file_bytes)
     (folder / path.name).replace(path)
     markers.sync_directory(path.parent)
     folder.rmdir()
 
 
-def _copy(source: Path, at: int, length: int, target: Path, target_bytes: int) -> None:
+def copy_range(source: Path, at: int, length: int, target: Path, target_bytes: int) -> None:
     """Copy a range to a new file of `target_bytes` and sync it."""
     with source.open("rb") as old, target.open("wb") as new:
         for position, chunk in data_chunks(old.fileno(), at, at + length, COPY_BYTES):

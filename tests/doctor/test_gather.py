@@ -105,6 +105,15 @@ def test_a_damaged_tail_another_size_and_marks_are_told(basic_copy: Path) -> Non
     assert "1073741824" in gather_store(StoreConfig(root=basic_copy)).error
 
 
+def test_what_recoveries_have_cut_is_counted_where_earlier_versions_kept_it_too(tmp_path: Path) -> None:
+    for place in (tmp_path / "store", tmp_path / "mount"):
+        (place / "ringmq.cut").mkdir(parents=True)
+        (place / "ringmq.cut" / f"{0:020d}").touch()
+    assert gather_store(StoreConfig(root=tmp_path / "store")).cut_files == 1
+    elsewhere = StoreConfig(root=tmp_path / "store", commit_log_directories=(tmp_path / "mount" / "log",))
+    assert gather_store(elsewhere).cut_files == 2
+
+
 def test_an_empty_and_an_absent_folder_are_no_error(tmp_path: Path) -> None:
     facts = gather_store(StoreConfig(root=tmp_path))
     assert (facts.exists, facts.error, facts.tail) == (True, "", None)

@@ -1,8 +1,10 @@
 """Recovery on golden stores: stock's answers for clean and crashed ones, same-boot starts, repairs."""
 
+import errno
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from ringmq.store import layout, markers, recovery
 from ringmq.store.checkpoint import Checkpoint, write_checkpoint
+from ringmq.store.config import StoreConfig
 from ringmq.store.consume_queue import Unit
 from ringmq.store.index_file import IndexFile, index_paths
 from ringmq.store.mapped_file import StoreLoadError
@@ -257,6 +260,67 @@ def test_log_files_behind_a_hole_are_set_aside(crashed_copy: Copy) -> None:
     assert result.append_offset == 786432
     assert (root / "ringmq.cut" / f"{1048576:020d}.commitlog").exists()
     assert not (root / "commitlog" / f"{1048576:020d}").exists()
+
+
+def _log_elsewhere(root: Path) -> StoreConfig:
+    """The store's log in a folder of its own, as on a mount."""
+    folder = root.with_name("mount") / "log"
+    folder.parent.mkdir()
+    (root / "commitlog").rename(folder)
+    return replace(crashed_config(root), commit_log_directories=(folder,))
+
+
+def test_what_is_cut_is_kept_in_the_store_wherever_the_log_lies(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-torn-body")
+    config = _log_elsewhere(root)
+    result = recover(config)
+    assert result.cut_bytes > 0
+    assert [path.name for path in (root / "ringmq.cut").iterdir()] == [f"{CUT:020d}"]
+    (log,) = config.commit_log_directories
+    assert list(log.parent.iterdir()) == [log], "the folder above is not ours"
+    assert all(path.is_file() for path in log.iterdir()), "stock may refuse a log with a folder in it"
+
+
+def test_log_files_on_another_disk_than_the_store_are_copied(
+    crashed_copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = crashed_copy("crash-kill9")
+    config = _log_elsewhere(root)
+    (log,) = config.commit_log_directories
+    (log / f"{786432:020d}").write_bytes(bytes(262144))
+    behind = {f"{path.name}.commitlog": path.read_bytes() for path in log.iterdir() if int(path.name) > 786432}
+    behind = {name: data for name, data in behind.items() if data.strip(b"\0")}
+    write_checkpoint(root, Checkpoint(0, 0, 0))
+
+    def refuse(path: Path, target: Path) -> Path:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    assert recover(config).append_offset == 786432
+    kept = {path.name: path.read_bytes() for path in (root / "ringmq.cut").iterdir()}
+    assert kept == behind and kept
+    assert max(int(path.name) for path in log.iterdir()) == 786432
+
+
+def test_a_death_between_two_files_that_are_set_aside_leaves_no_gap(
+    crashed_copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = crashed_copy("crash-kill9")
+    (root / "commitlog" / f"{524288:020d}").write_bytes(bytes(262144))
+    write_checkpoint(root, Checkpoint(0, 0, 0))
+    rename, done = Path.rename, list[Path]()
+
+    def once(path: Path, target: Path) -> Path:
+        if done:
+            raise OSError(errno.EIO, "the disk is gone")
+        done.append(path)
+        return rename(path, target)
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Path, "rename", once)
+        with pytest.raises(OSError, match="the disk is gone"):
+            recover(crashed_config(root))
+    assert recover(crashed_config(root)).append_offset == 524288
 
 
 def test_failed_marker_means_no_trust(crashed_copy: Copy) -> None:
