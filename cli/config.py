@@ -110,8 +110,9 @@ def reload(
 ) -> None:
     """Hand a changed configuration to the server that runs on this machine, and say what became of each key.
 
-    Give the options that the server was started with. Exit status 0: all of it is in force; 3: some keys need a
-    restart, the others are in force; 1: nothing was changed.
+    Give the options that the server was started with, as --set what has no option here: --port N is
+    --set listenPort=N, --namesrv LIST is --set namesrvAddr=LIST, --accept-unserved is --set ringmqAcceptUnserved=true.
+    Exit status 0: all of it is in force; 3: some keys need a restart, the others are in force; 1: nothing was changed.
     """
     from ringmq.cli.config_reload import reload_broker, reload_namesrv
 

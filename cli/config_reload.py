@@ -48,7 +48,10 @@ def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store:
     root = store or Path(wanted.store_path_root_dir or default_store(os.environ))
     address = _address_of(root)
     wanted, _ = fit_connections(wanted, _open_files_max(root))  # as the broker did at its start
-    return _reload("broker", address, lambda running: differences(wanted, running), BROKER_CODES, output)
+    own = _has_own_namesrv(root)
+    return _reload(
+        "broker", address, lambda running: differences(wanted, running, has_own_namesrv=own), BROKER_CODES, output
+    )
 
 
 def reload_namesrv(config_file: Path | None, assignments: tuple[str, ...], output: str) -> int:
@@ -102,6 +105,19 @@ def _address_of(root: Path) -> str:
     except OSError as error:
         raise click.ClickException(f"{error}; run this as the user of the broker") from error
     return address_text(host_from_here(running.bind_address), running.listen_port)
+
+
+def _has_own_namesrv(root: Path) -> bool:
+    """The broker that has this store open runs a name server, too: it is a `ringmq serve`."""
+    from ringmq.ipc.plane import Plane
+    from ringmq.ipc.segment import plane_name
+    from ringmq.native import lib
+
+    try:
+        plane = Plane.open(plane_name(root))
+    except (OSError, ValueError):  # it has just ended, or is of another build
+        return False
+    return bool(plane.role(lib.RMQ_ROLE_NAMESRV).generation)
 
 
 def _open_files_max(root: Path) -> int:

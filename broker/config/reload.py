@@ -22,12 +22,18 @@ class Difference:
     """The broker can take it over as it runs."""
 
 
-def differences(wanted: BrokerConfig, running: Mapping[str, str]) -> list[Difference]:
-    """In the order of the table. `running`: the broker's own properties; what it does not name is not compared."""
+def differences(wanted: BrokerConfig, running: Mapping[str, str], *, has_own_namesrv: bool = False) -> list[Difference]:
+    """In the order of the table. `running`: the broker's own properties; what it does not name is not compared.
+
+    `has_own_namesrv`: `ringmq serve` has put its own name server behind those of the configuration.
+    """
     values = wanted.as_properties()
+    found_out = dict(FOUND_OUT)
+    if has_own_namesrv:
+        found_out["namesrvAddr"] = running.get("namesrvAddr", "").rpartition(";")[0]
     found = []
     for name, (_, entry) in property_table().items():
         value = values[name]
-        if name in running and value not in (running[name], FOUND_OUT.get(name)):
+        if name in running and value not in (running[name], found_out.get(name)):
             found.append(Difference(name, running[name], value, entry.live))
     return found

@@ -19,6 +19,7 @@ from ringmq.broker.health import Readiness
 from ringmq.broker.service_report import ServiceReport, is_sign_due, status_text
 from ringmq.cli.main import main
 from ringmq.ipc.notify import ServiceManager
+from ringmq.loadtest.running import RunningBroker
 from ringmq.loadtest.stock import free_broker_port
 from ringmq.store import markers
 from tests.broker.exporter_kit import kit
@@ -132,6 +133,27 @@ def test_reload_leaves_out_what_a_start_chooses() -> None:
     assert differences(replace(BrokerConfig(), listen_port=0), running) == []
     moved = replace(BrokerConfig(), listen_port=4000)
     assert differences(moved, running) == [Difference("listenPort", "4711", "4000", False)]
+
+
+def test_reload_leaves_out_the_name_server_of_serve_itself() -> None:
+    with_own = {"namesrvAddr": "a:1;b:2;127.0.0.1:9876"}
+    for known in ("a:1;b:2", "a:1;b:2;127.0.0.1:9876"):
+        assert differences(replace(BrokerConfig(), namesrv_addr=known), with_own, has_own_namesrv=True) == []
+    assert differences(BrokerConfig(), {"namesrvAddr": "127.0.0.1:9876"}, has_own_namesrv=True) == []
+    for other in ("a:1", "", "127.0.0.1:9876"):
+        wanted = replace(BrokerConfig(), namesrv_addr=other)
+        assert [one.name for one in differences(wanted, with_own, has_own_namesrv=True)] == ["namesrvAddr"]
+    without = replace(BrokerConfig(), namesrv_addr="a:1;b:2")
+    assert [one.name for one in differences(without, with_own)] == ["namesrvAddr"], "it was taken out of the file"
+
+
+def test_reload_of_a_name_server_and_broker_in_one(tmp_path: Path) -> None:
+    settings = [f"{name}={value}" for name, value in SMALL_STORE.items()]
+    with RunningBroker(tmp_path / "store", SMALL_STORE):
+        done = reload_config(tmp_path / "store", "listenPort=0", *settings)
+        assert (done.exit_code, "nothing to change" in done.output) == (0, True), done.output
+        done = reload_config(tmp_path / "store", "listenPort=0", "namesrvAddr=127.0.0.1:1", *settings)
+        assert (done.exit_code, "-> 127.0.0.1:1: needs a restart" in done.output) == (3, True), done.output
 
 
 def test_a_hung_worker_ends_the_signs_of_life(service: Service) -> None:
