@@ -374,7 +374,8 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
     config = replace(config, listen_port=port, broker_ip1=host)
     is_slave = config.broker_role == "SLAVE"
     ha = None if is_slave else listen_for_slaves(config, any_port=not options.config.listen_port, kept=kept)
-    config = replace(config, ha_listen_port=port + 1 if ha is None else ha.getsockname()[1])
+    ha_port = (config.ha_listen_port or port + 1) if ha is None else ha.getsockname()[1]
+    config = replace(config, ha_listen_port=ha_port)
     cpus = list(options.cpus) or sorted(os.sched_getaffinity(0))
     placement = place(
         cpus,

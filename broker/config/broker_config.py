@@ -278,6 +278,11 @@ def relations(config: BrokerConfig) -> Iterator[Contradiction]:
     """Everything that `config` says against itself."""
     if config.listen_port in (1, 2):
         yield Contradiction("listenPort = 1 or 2 leaves no room for the VIP port listenPort - 2", "listenPort")
+    if config.listen_port == 65_535 and not config.ha_listen_port:
+        yield Contradiction(
+            "listenPort = 65535 leaves no room for haListenPort, by default listenPort + 1: set haListenPort",
+            "listenPort",
+        )
     record_max = config.max_message_size + 65_536
     if record_max > config.mapped_file_size_commit_log and config.max_message_size != 4_194_304:
         yield Contradiction(

@@ -67,6 +67,7 @@ def test_nothing_is_near_to_nonsense() -> None:
     [
         ("listenPort", "65536", r"0\.\.65535"),
         ("listenPort", "1", "VIP port"),
+        ("listenPort", "65535", "set haListenPort"),
         ("listenPort", "ten", r"0\.\.65535"),
         ("listenPort", "９", r"0\.\.65535"),
         ("flushDiskType", "SYNC", "ASYNC_FLUSH or SYNC_FLUSH"),
@@ -101,6 +102,11 @@ def test_values_that_fit_only_together_are_judged_together() -> None:
     assert config.max_message_size == 8_000_000
     with pytest.raises(ConfigError, match="does not fit into mappedFileSizeCommitLog"):
         resolve([Setting("maxMessageSize", "8000000", "a"), Setting("mappedFileSizeCommitLog", "1048576", "b")])
+
+
+def test_the_last_port_needs_another_for_slaves() -> None:
+    config, _ = resolve(settings_of("listenPort=65535 haListenPort=10912"))
+    assert (config.listen_port, config.ha_listen_port) == (65_535, 10_912)
 
 
 def settings_of(text: str) -> list[Setting]:

@@ -86,6 +86,22 @@ def test_files_of_another_size(tmp_path: Path) -> None:
     assert f"{0:020d}" in said and "file sizes" in said
 
 
+@pytest.mark.parametrize(("given", "announced"), [("4711", 4711), ("0", None)])
+def test_a_slave_announces_the_port_for_slaves_that_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, announced: int | None
+) -> None:
+    """Stock's does, too; with listenPort = 65535 there is no other."""
+    seen: list[BrokerConfig] = []
+
+    def recover(config: BrokerConfig, tell: Callable[[str], None], *, unknown_topics_from: int | None) -> None:
+        seen.append(config)
+        raise StartError("far enough")
+
+    monkeypatch.setattr(server, "recover_store", recover)
+    assert refused(tmp_path, {"brokerRole": "SLAVE", "brokerId": "1", "haListenPort": given}) == "far enough"
+    assert seen[0].ha_listen_port == (announced or seen[0].listen_port + 1)
+
+
 def test_while_a_store_recovers_the_page_of_its_last_broker_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
