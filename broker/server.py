@@ -52,7 +52,7 @@ from ringmq.store import markers, store_order
 from ringmq.store.broker_name import write_broker_name
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import StoreLoadError
-from ringmq.store.recovery import RecoveredStore, recover
+from ringmq.store.recovery import LogInUseError, RecoveredStore, recover
 from ringmq.store.salvage import SalvageError
 from ringmq.store.store_format import StoreFormatError, write_format
 from ringmq.store.store_lock import StoreLock
@@ -144,6 +144,8 @@ def recover_store(
         recovered = recover(store_config(config), unknown_topics_from=unknown_topics_from, tell=tell)
     except OSError as error:
         raise StartError(f"{config.store_path_root_dir}: the store cannot be recovered: {error}") from error
+    except LogInUseError as error:
+        raise StartError(f"the store cannot be loaded: {error}", status=EXIT_STORE_REFUSED) from error
     except StoreLoadError as error:
         raise StartError(
             f"the store cannot be loaded: {error}; start with the file sizes it was made with, or restore the files",

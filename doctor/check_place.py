@@ -158,7 +158,7 @@ def _last_end(facts: StoreFacts) -> Iterator[Finding]:
         yield Finding(
             "store", "ringmq.failed", FAIL, facts.failed_cause.strip(),
             "a sync failed: writes are refused until a restart, which reads the log again from the disk",
-            "look at the disk (dmesg, smartctl), then restart the broker",
+            "look at the disk (dmesg, smartctl), end all readers (Spark tasks), then restart the broker",
         )  # fmt: skip
     if facts.has_abort and not facts.is_locked:
         who = "a stock broker" if facts.is_abort_of_stock else "the broker"

@@ -29,12 +29,13 @@ from ringmq.store import record as records
 from ringmq.store.checkpoint import Checkpoint, read_checkpoint
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError, load_config
-from ringmq.store.mapped_file import StoreLoadError
+from ringmq.store.mapped_file import FileQueue, MappedFileCache, StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery_cut import CUT_FOLDER, cut_log
 from ringmq.store.recovery_index import recover_index
 from ringmq.store.recovery_queues import QueueState, bound_queues, load_queues, truncate_queues
 from ringmq.store.recovery_units import mend_last_units
+from ringmq.store.segment_lock import lock_for_deletion
 from ringmq.store.topic_births import read_births, within, write_births
 
 REDISPATCH_WINDOW_BYTES = 32 << 20
@@ -73,6 +74,10 @@ class RecoveredStore:
     def next_offsets(self) -> dict[tuple[str, int], int]:
         """Return the queue offset table: what the next message of each queue gets."""
         return {name: state.next_offset for name, state in self.queues.items()}
+
+
+class LogInUseError(StoreLoadError):
+    """A log file whose cached pages have to go is being read by another process."""
 
 
 class _Stages:
@@ -188,17 +193,29 @@ def _drop_caches(config: StoreConfig) -> None:
     """Forget cached pages: after a failed fsync they look clean though the disk never got them.
 
     The file system as a whole still has that failure to tell, and dispatch would meet it in its first sync round.
+    Pages that anybody maps stay: LogInUseError where a reader has claimed a log file.
     """
     lib.rmq_file_system_sync(os.fsencode(config.root))
-    folders = (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE, layout.INDEX)
-    for directory in (*config.commit_log_directories, *(config.root / name for name in folders)):
-        for path in directory.rglob("*"):
+    log = FileQueue(config.commit_log_directories, config.commit_log_file_bytes, MappedFileCache(1))
+    for path in map(log.path, log.starts):
+        descriptor = lock_for_deletion(path)
+        if descriptor is None:
+            raise LogInUseError(
+                f"{path} is being read by another process: end the readers (Spark tasks), then start again; "
+                "after a failed fsync the log has to be read from the disk, and what a reader maps stays in memory"
+            )
+        _drop_pages(descriptor)
+    for name in (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE, layout.INDEX):
+        for path in (config.root / name).rglob("*"):
             if path.is_file():
-                descriptor = os.open(path, os.O_RDONLY)
-                try:
-                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                finally:
-                    os.close(descriptor)
+                _drop_pages(os.open(path, os.O_RDONLY))
+
+
+def _drop_pages(descriptor: int) -> None:
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 def _load_log(store: MessageStore) -> None:

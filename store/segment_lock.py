@@ -2,6 +2,7 @@
 
 A reader takes it on its read-only descriptor: it needs no right to write, leaves nothing behind, and the lock ends with
 its process. Who deletes files takes the exclusive lock first; a reader that comes then waits and finds the file gone.
+So does a recovery that must not find a file mapped.
 """
 
 import errno

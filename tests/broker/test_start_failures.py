@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import socket
@@ -26,6 +27,7 @@ from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
 from ringmq.store import markers
+from ringmq.store.store_lock import byte_0_lock
 
 SMALL = {
     "mappedFileSizeCommitLog": str(1 << 20),
@@ -84,6 +86,18 @@ def test_files_of_another_size(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(5000))
     said = refused(tmp_path, status=EXIT_STORE_REFUSED)
     assert f"{0:020d}" in said and "file sizes" in said
+
+
+def test_a_log_that_is_read_is_not_read_anew_after_a_failed_sync(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    path.write_bytes(bytes(1 << 20))
+    markers.write_failed_marker(tmp_path, "fdatasync: EIO")
+    with path.open("rb") as reader:
+        fcntl.fcntl(reader, fcntl.F_OFD_SETLK, byte_0_lock(fcntl.F_RDLCK))
+        said = refused(tmp_path, status=EXIT_STORE_REFUSED)
+    assert f"{path} is being read by another process: end the readers" in said
+    assert "file sizes" not in said
 
 
 @pytest.mark.parametrize(("given", "announced"), [("4711", 4711), ("0", None)])

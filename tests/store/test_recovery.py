@@ -1,6 +1,7 @@
 """Recovery on golden stores: stock's answers for clean and crashed ones, same-boot starts, repairs."""
 
 import errno
+import fcntl
 import json
 import shutil
 from collections.abc import Callable
@@ -17,7 +18,8 @@ from ringmq.store.consume_queue import Unit
 from ringmq.store.index_file import IndexFile, index_paths
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
-from ringmq.store.recovery import RecoveredStore, recover, survey
+from ringmq.store.recovery import LogInUseError, RecoveredStore, recover, survey
+from ringmq.store.store_lock import byte_0_lock
 from ringmq.store.topic_births import BIRTHS_FILE, read_births
 from tests.store.golden_stores import basic_config, crashed_config
 
@@ -321,6 +323,22 @@ def test_a_death_between_two_files_that_are_set_aside_leaves_no_gap(
         with pytest.raises(OSError, match="the disk is gone"):
             recover(crashed_config(root))
     assert recover(crashed_config(root)).append_offset == 524288
+
+
+def test_a_log_that_is_read_cannot_be_read_anew_from_the_disk(crashed_copy: Copy) -> None:
+    root = crashed_copy("crash-kill9")
+    markers.write_failed_marker(root, "fdatasync: EIO")
+    path = root / "commitlog" / f"{786432:020d}"
+    with path.open("rb") as reader:
+        fcntl.fcntl(reader, fcntl.F_OFD_SETLK, byte_0_lock(fcntl.F_RDLCK))
+        with pytest.raises(LogInUseError, match=f"{path} is being read by another process: end the readers"):
+            recover(crashed_config(root))
+        assert markers.failed_cause(root) == "fdatasync: EIO"
+        markers.remove_failed_marker(root)
+        recover(crashed_config(root))  # without a failed fsync nobody minds readers
+    markers.write_failed_marker(root, "fdatasync: EIO")
+    recover(crashed_config(root))
+    assert markers.failed_cause(root) is None
 
 
 def test_failed_marker_means_no_trust(crashed_copy: Copy) -> None:
