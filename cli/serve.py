@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-from ringmq.cli.arguments import pairs
-
 _shared = (
     click.option(
         "--store", type=click.Path(file_okay=False, path_type=Path),
@@ -69,17 +67,23 @@ def serve(namesrv_port: int, slaves: int, **shared: Any) -> None:
 
 
 def _run_group(start: _Start, namesrv_port: int, slaves: int) -> int:
-    from ringmq.broker.config.sources import DEFAULT_STORE
+    from ringmq.broker.config.broker_config import ConfigError
     from ringmq.cli.serve_group import run_group, slave_store
+    from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 
-    named = pairs(start.settings, "--set").get("storePathRootDir")
-    home = (start.store or Path(named or DEFAULT_STORE).expanduser()).resolve()
+    try:
+        config, _ = _configured(start)  # the master tells the notices
+    except ConfigError as error:
+        click.echo(f"Error: {error}", err=True)
+        return EXIT_BAD_CONFIG
+    home = Path(config.store_path_root_dir).resolve()
     shared = ["-c", str(start.config_file)] if start.config_file is not None else []
     shared += [word for assignment in start.settings for word in ("--set", assignment)]
     shared += ["--cpus", start.cpus] if start.cpus else []
     master = ["serve", *shared, "--store", str(home), "--namesrv-port", str(namesrv_port)]
     master += ["--port", str(start.port)] if start.port is not None else []
-    own = ("brokerRole=SLAVE", "haListenPort=0", "storePathCommitLog=", "haMasterAddress=")
+    # no path and no port of the master's
+    own = ("brokerRole=SLAVE", "haListenPort=0", "metricsPromExporterPort=0", "storePathCommitLog=", "haMasterAddress=")
     groups = []
     for broker_id in range(1, slaves + 1):
         words = [word for assignment in (*own, f"brokerId={broker_id}") for word in ("--set", assignment)]
@@ -105,7 +109,6 @@ def _run(start: _Start, namesrv_port: int | None) -> None:
         raise click.ClickException(NATIVE_HINT)
     try:
         from ringmq.broker.config.broker_config import ConfigError
-        from ringmq.broker.config.sources import default_store, read_config
         from ringmq.broker.server import ServeOptions, log
         from ringmq.broker.server import serve as serve_broker
         from ringmq.broker.start_error import StartError
@@ -114,17 +117,10 @@ def _run(start: _Start, namesrv_port: int | None) -> None:
     except ImportError as error:
         raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error
 
-    settings = [*start.settings]
-    if start.port is not None:
-        settings.append(f"listenPort={start.port}")
-    if start.store is not None:
-        settings.append(f"storePathRootDir={start.store.resolve()}")
     try:
-        config, notices = read_config(start.config_file, settings, os.environ)
+        config, notices = _configured(start)
         for notice in notices:
             log(notice)
-        if not config.store_path_root_dir:
-            config = replace(config, store_path_root_dir=default_store(os.environ))
         options = ServeOptions(config, namesrv_port, cpu_numbers(start.cpus), announce=lambda text: click.echo(text))
         status = serve_broker(options)
     except ConfigError as error:
@@ -136,6 +132,21 @@ def _run(start: _Start, namesrv_port: int | None) -> None:
         click.echo(f"Error: {error}", err=True)
         sys.exit(error.status)
     sys.exit(status)
+
+
+def _configured(start: _Start) -> tuple[Any, list[str]]:
+    """The BrokerConfig of options, file and environment, its store named, and the notices. Raises ConfigError."""
+    from ringmq.broker.config.sources import default_store, read_config
+
+    settings = [*start.settings]
+    if start.port is not None:
+        settings.append(f"listenPort={start.port}")
+    if start.store is not None:
+        settings.append(f"storePathRootDir={start.store.resolve()}")
+    config, notices = read_config(start.config_file, settings, os.environ)
+    if not config.store_path_root_dir:
+        config = replace(config, store_path_root_dir=default_store(os.environ))
+    return config, notices
 
 
 def cpu_numbers(text: str) -> tuple[int, ...]:
