@@ -54,3 +54,20 @@ def test_what_cannot_be_compiled_is_no_failed_installation(home: Path, tmp_path:
     (home / MODULES[0]).write_text("def\n")
     assert run("postinst", tmp_path, "configure", "").returncode == 0
     assert bytecode(home) == [MODULES[1]]
+
+
+@pytest.mark.parametrize("made", ["opt/ringmq/.ringmq-service", "usr/local/lib/systemd/system/ringmq-broker@.service"])
+def test_what_the_sources_have_installed_is_not_installed_over(made: str, tmp_path: Path) -> None:
+    assert run("preinst", tmp_path, "install").returncode == 0
+    (tmp_path / made).parent.mkdir(parents=True)
+    (tmp_path / made).touch()
+    for action in (["install"], ["upgrade", "1"]):
+        done = run("preinst", tmp_path, *action)
+        assert done.returncode == 1 and "make uninstall-service" in done.stderr
+        assert str(tmp_path / made) in done.stderr
+    assert run("preinst", tmp_path, "abort-upgrade", "2").returncode == 0
+
+
+def test_every_script_is_in_the_package() -> None:
+    packed = (SCRIPTS.parent / "deb").read_text().partition("cp packaging/debian/{")[2].partition("}")[0].split(",")
+    assert {*packed, "control"} == {path.name for path in SCRIPTS.iterdir()}
