@@ -123,6 +123,12 @@ def check_name_servers(peers: Sequence[PeerFacts]) -> Iterator[Finding]:
 
 def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding]:
     """The store: who has it, how its last owner ended, whether it can be read."""
+    if not facts.exists and facts.error:
+        yield Finding(
+            "store", "folder", FAIL, facts.error, "the store cannot be looked at",
+            "run it as the broker's user, or as root; else look at the disk",
+        )  # fmt: skip
+        return
     if not facts.exists:
         yield ok("store", "folder", f"{facts.root} is not there yet", "the first start makes it")
         return

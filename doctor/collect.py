@@ -46,8 +46,12 @@ def collect(
     yield text_entry("config.properties", settings)
     yield json_entry("versions.json", versions())
     root = Path(config.store_path_root_dir)
-    if root.is_dir():
-        marks = read_watermarks(root)
+    try:
+        marks = read_watermarks(root) if root.is_dir() else None
+    except OSError as error:  # another user's
+        marks = None
+        yield json_entry("store/watermarks.json", {"error": str(error)})
+    if marks is not None:
         yield json_entry("store/watermarks.json", {**dataclasses.asdict(marks), "confirm_offset": marks.confirm_offset})
         yield from _store(config, root)
         yield from _processes(proc, marks.owner_pid if marks.live else 0)
@@ -136,7 +140,7 @@ def broker_processes(proc: Path, owner: int) -> list[int]:
     found = [owner]
     for path in proc.glob("[0-9]*/stat"):
         try:
-            fields = path.read_text().rpartition(")")[2].split()
+            fields = path.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
         if len(fields) > 1 and fields[1] == str(owner):

@@ -121,6 +121,7 @@ class StoreFacts:
 
     root: str
     exists: bool
+    """False with an `error`: it cannot be told."""
     is_writable: bool = True
     is_locked: bool = False
     has_abort: bool = False

@@ -23,8 +23,15 @@ Clock = Callable[[], float]
 
 
 def existing_folder(path: Path) -> Path:
-    """`path`, or the nearest folder above it that is there."""
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+    """`path`, or the nearest folder above it that is there and that this user may see."""
+    return next(folder for folder in (path, *path.parents) if _is_seen(folder))
+
+
+def _is_seen(folder: Path) -> bool:
+    try:
+        return folder.is_dir()
+    except PermissionError:
+        return False
 
 
 def gather_disk(path: Path, *, measure: bool = True, clock: Clock = time.monotonic) -> DiskFacts:

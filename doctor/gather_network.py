@@ -53,6 +53,8 @@ def _port(name: str, host: str, port: int) -> PortFacts:
             trial.listen(1)
         except OSError as error:
             return PortFacts(name, f"{host}:{port}", error.strerror or str(error), _owner(port))
+        except OverflowError as error:  # haListenPort is above 65535 where it is listenPort + 1
+            return PortFacts(name, f"{host}:{port}", str(error))
     return PortFacts(name, f"{host}:{port}")
 
 
@@ -70,7 +72,7 @@ def _owner(port: int) -> str:
     for process in Path("/proc").glob("[0-9]*") if wanted else ():
         try:
             if any(str(entry.readlink()) in wanted for entry in (process / "fd").iterdir()):
-                return f"{(process / 'comm').read_text().strip()} ({process.name})"
+                return f"{(process / 'comm').read_text(errors='replace').strip()} ({process.name})"
         except OSError:
             continue
     return ""

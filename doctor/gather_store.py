@@ -24,16 +24,20 @@ TAIL_BYTES = 8 << 20
 def gather_store(config: StoreConfig) -> StoreFacts:
     """What stands in the store's root and in the newest part of its log."""
     root = config.root
-    if not root.is_dir():
-        return StoreFacts(str(root), exists=False)
-    facts = StoreFacts(
-        str(root),
-        exists=True,
-        is_writable=os.access(root, os.W_OK | os.X_OK),
-        has_abort=markers.has_abort(root),
-        is_abort_of_stock=markers.is_abort_of_stock(root),
-        cut_files=sum(map(_entries, _cut_folders(config))),
-    )
+    try:
+        if not root.is_dir():
+            return StoreFacts(str(root), exists=False)
+        os.scandir(root).close()
+        facts = StoreFacts(
+            str(root),
+            exists=True,
+            is_writable=os.access(root, os.W_OK | os.X_OK),
+            has_abort=markers.has_abort(root),
+            is_abort_of_stock=markers.is_abort_of_stock(root),
+            cut_files=sum(map(_entries, _cut_folders(config))),
+        )
+    except OSError as error:
+        return StoreFacts(str(root), exists=False, error=str(error))
     try:
         facts = dataclasses.replace(
             facts,

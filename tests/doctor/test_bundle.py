@@ -85,7 +85,7 @@ def test_a_store_in_disorder_makes_a_bundle_all_the_same(tmp_path: Path) -> None
 def test_a_brokers_processes_are_it_and_its_children(tmp_path: Path) -> None:
     for pid, parent in ((10, 1), (11, 10), (12, 10), (13, 99)):
         (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) b) S {parent} 1 1")
+        (tmp_path / str(pid) / "stat").write_bytes(b"%d (a) \xff) S %d 1 1" % (pid, parent))
     assert broker_processes(tmp_path, 10) == [10, 11, 12]
 
 

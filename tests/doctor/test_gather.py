@@ -1,14 +1,19 @@
 """The gatherers on this machine: what they say is true of it, and they leave nothing behind."""
 
+import contextlib
 import itertools
 import os
 import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.doctor import uring
+from ringmq.doctor import collect, uring
+from ringmq.doctor.check_place import check_store
+from ringmq.doctor.finding import FAIL
 from ringmq.doctor.gather_disk import SYNC_ROUNDS_MAX, gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
 from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
@@ -74,6 +79,20 @@ def test_a_taken_port_names_its_owner() -> None:
     assert (free.error, "refused" in gone.error) == ("", True)
 
 
+def test_a_port_that_cannot_be_and_a_name_that_is_no_text_are_told() -> None:
+    (impossible,) = gather_ports([("haListenPort", "127.0.0.1", 65536)])
+    assert "0-65535" in impossible.error
+    name = Path("/proc/self/comm")
+    before = name.read_bytes()
+    name.write_bytes(b"\xff\xfe")
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            (taken,) = gather_ports([("listenPort", "127.0.0.1", server.getsockname()[1])])
+    finally:
+        name.write_bytes(before.strip())
+    assert taken.owner.endswith(f"({os.getpid()})")
+
+
 def test_ports_are_those_of_the_role() -> None:
     assert [port for _, _, port in wanted_ports(BrokerConfig())] == [10911, 10909, 10912]
     slave = BrokerConfig(broker_role="SLAVE", broker_id=1, metrics_prom_exporter_port=6000)
@@ -135,3 +154,38 @@ def test_an_owner_is_seen(tmp_path: Path) -> None:
     lock = StoreLock(tmp_path)
     assert gather_store(StoreConfig(root=tmp_path)).is_locked
     lock.close()
+
+
+@contextlib.contextmanager
+def without_rights() -> Iterator[None]:
+    """As a user who owns nothing: root would be let in everywhere."""
+    user = os.geteuid()
+    os.seteuid(user or 4711)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("closed", ["the store", "the folder above"])
+def test_a_store_that_may_not_be_looked_into_is_a_finding(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "versions", dict)
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "above", "store")
+        root.mkdir(parents=True)
+        Path(folder).chmod(0o755)
+        shut = root if closed == "the store" else root.parent
+        shut.chmod(0)
+        try:
+            with without_rights():
+                facts = gather_store(StoreConfig(root=root))
+                disk = gather_disk(root)
+                bundle = [*collect.collect(BrokerConfig(store_path_root_dir=str(root)), [], [])]
+        finally:
+            shut.chmod(0o700)
+    (finding,) = check_store(facts, accept_unserved=False)
+    assert (finding.level, finding.name) == (FAIL, "folder")
+    assert "Permission denied" in finding.value and str(root) in finding.value
+    assert "Permission denied" in disk.error
+    (marks,) = [entry.data for entry in bundle if entry.name.startswith("store/")]
+    assert b"Permission denied" in marks
