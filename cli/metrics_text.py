@@ -55,7 +55,7 @@ def parse(text: str, at: float) -> Samples:
 
 
 def fetch(url: str) -> str:
-    """The page. Raises OSError; ValueError when it is too long."""
+    """The page. Raises OSError; HTTPException for what is no answer; ValueError when it is too long."""
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
         data: bytes = answer.read(BYTES_MAX + 1)
     if len(data) > BYTES_MAX:

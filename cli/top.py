@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ringmq.cli.metrics_text import Samples, fetch, parse
 from ringmq.cli.output import output_option, print_line
+
+if TYPE_CHECKING:
+    from ringmq.cli.top_view import View
 
 DEFAULT_URL = "http://127.0.0.1:5557"
 
@@ -29,10 +34,11 @@ def top(url: str, interval: float, once: bool, output: str) -> None:
     address = url.rstrip("/").removesuffix("/metrics") + "/metrics"
     pairs = _pairs(address, interval)
     if output == "json":
-        for before, now in pairs:
-            print_line(view_of(before, now).as_json())
-            if once:
-                return
+        print_line(view_of(*next(pairs)).as_json())
+        if not once:
+            tell = functools.partial(click.echo, err=True)
+            _follow(pairs, address, interval, lambda view: print_line(view.as_json()), tell)
+        return
     from rich.console import Console
 
     console = Console()
@@ -57,15 +63,36 @@ def _watch(console: Any, pairs: Iterator[tuple[Samples, Samples]], address: str,
     with Live(console=console, screen=True, auto_refresh=False) as live:
         shown = screen(view_of(*first))
         live.update(shown, refresh=True)
-        while True:
-            try:
-                for before, now in pairs:
-                    shown = screen(view_of(before, now))
-                    live.update(shown, refresh=True)
-            except click.ClickException as error:
-                live.update(Group(Text(f"no answer: {error.message}", "red"), shown), refresh=True)
-                time.sleep(interval)
-                pairs = _pairs(address, interval)
+
+        def show(view: View) -> None:
+            nonlocal shown
+            shown = screen(view)
+            live.update(shown, refresh=True)
+
+        def tell(text: str) -> None:
+            live.update(Group(Text(text, "red"), shown), refresh=True)
+
+        _follow(pairs, address, interval, show, tell)
+
+
+def _follow(
+    pairs: Iterator[tuple[Samples, Samples]],
+    address: str,
+    interval: float,
+    show: Callable[[View], None],
+    tell: Callable[[str], None],
+) -> None:
+    """For ever: what comes is shown, what does not is told and tried again."""
+    from ringmq.cli.top_view import view_of
+
+    while True:
+        try:
+            for before, now in pairs:
+                show(view_of(before, now))
+        except click.ClickException as error:
+            tell(f"no answer: {error.message}")
+            time.sleep(interval)
+            pairs = _pairs(address, interval)
 
 
 def _pairs(address: str, interval: float) -> Iterator[tuple[Samples, Samples]]:
@@ -81,7 +108,7 @@ def _pairs(address: str, interval: float) -> Iterator[tuple[Samples, Samples]]:
 def _look(address: str) -> Samples:
     try:
         return parse(fetch(address), time.monotonic())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise click.ClickException(
             f"{address}: {error}; the broker's ready line says where its metrics are (metricsPromExporterPort)"
         ) from error

@@ -10,7 +10,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fcntl import ioctl
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,8 +18,10 @@ from struct import pack
 
 import pyte
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
+from ringmq.cli.main import main
 from ringmq.cli.metrics_text import parse, quantile
 from ringmq.cli.top_view import duration, screen, short, size, view_of
 from ringmq.loadtest.running import RunningBroker
@@ -116,20 +118,38 @@ def terminal(arguments: list[str], is_done: Callable[[list[str]], bool], seconds
 
 
 class Answering(BaseHTTPRequestHandler):
-    """A broker's metrics, as long as it is there."""
+    """A broker's metrics, as long as it is there; else one of the answers that are none."""
 
     is_there = True
+    instead = b""
 
     def do_GET(self) -> None:
-        self.send_response(200 if self.is_there else 503)
-        self.end_headers()
-        self.wfile.write(NOW.encode())
+        if self.is_there:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(NOW.encode())
+        else:
+            self.wfile.write(self.instead)
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing."""
 
 
-def test_a_broker_that_ends_is_waited_for() -> None:
+CUT = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nx"
+
+
+@pytest.fixture(params=["HTTP/1.0 503 Gone\r\n\r\n", CUT, "junk\r\n"], ids=["unavailable", "cut", "junk"])
+def answering(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Its address."""
+    monkeypatch.setattr(Answering, "is_there", True)
+    monkeypatch.setattr(Answering, "instead", request.param.encode())
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_broker_that_ends_is_waited_for(answering: str) -> None:
     seen: list[str] = []
 
     def is_done(display: list[str]) -> bool:
@@ -141,11 +161,29 @@ def test_a_broker_that_ends_is_waited_for() -> None:
             Answering.is_there = stage == "gone"
         return seen == ["shown", "gone", "shown"]
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        terminal(["top", "--url", f"http://127.0.0.1:{server.server_port}", "--interval", "0.2"], is_done)
-        server.shutdown()
+    terminal(["top", "--url", answering, "--interval", "0.2"], is_done)
     assert seen == ["shown", "gone", "shown"]
+
+
+def test_lines_of_json_go_on_when_it_is_back(answering: str) -> None:
+    command = [sys.executable, "-m", "ringmq.cli.main", "top", "--url", answering, "--interval", "0.2", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            assert json.loads(process.stdout.readline())["broker"] == "b"
+            Answering.is_there = False
+            assert process.stderr.readline().startswith(f"no answer: {answering}/metrics: ")
+            assert process.poll() is None
+            Answering.is_there = True
+            for _ in range(10):  # more than were said before it was gone
+                assert json.loads(process.stdout.readline())["broker"] == "b"
+        finally:
+            process.kill()
+
+
+def test_an_address_that_is_none_is_told() -> None:
+    told = CliRunner().invoke(main, ["top", "--url", "http://127.0.0.1:abc"])
+    assert told.exit_code == 1 and "http://127.0.0.1:abc/metrics: nonnumeric port" in told.output
 
 
 def test_a_broker_on_a_terminal_and_as_json(tmp_path: Path) -> None:
