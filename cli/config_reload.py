@@ -30,6 +30,7 @@ NAMESRV_CODES = RequestCode.GET_NAMESRV_CONFIG, RequestCode.UPDATE_NAMESRV_CONFI
 Compare = Callable[[Mapping[str, str]], list[Any]]
 """What the server uses, by name -> the keys that differ."""
 LIVE, RESTART = "changed live", "needs a restart"
+RESTART_IT = "a changed listenPort, bindAddress or kvConfigPath needs a restart"
 
 
 def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store: Path | None, output: str) -> int:
@@ -64,7 +65,21 @@ def reload_namesrv(config_file: Path | None, assignments: tuple[str, ...], outpu
     except (ConfigError, BadProperties) as error:
         raise click.ClickException(f"{error}; nothing was changed") from error
     address = address_text(host_from_here(wanted.bind_address), wanted.listen_port)
-    return _reload("name server", address, lambda running: _namesrv_differences(wanted, running), NAMESRV_CODES, output)
+
+    def compare(running: Mapping[str, str]) -> list[_Difference]:
+        own = wanted.kv_config_path
+        other = running.get("kvConfigPath", own)
+        if own and other != own:  # a server whose settings are not ours to change
+            raise click.ClickException(
+                f"the name server on {address} is another one: its kvConfigPath is {other or '(empty)'}, not {own}; "
+                "nothing was changed"
+            )
+        return _namesrv_differences(wanted, running)
+
+    try:
+        return _reload("name server", address, compare, NAMESRV_CODES, output)
+    except click.ClickException as error:
+        raise click.ClickException(f"{error.message}; {RESTART_IT}") from error
 
 
 @dataclass(frozen=True, slots=True)

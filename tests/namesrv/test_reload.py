@@ -33,11 +33,11 @@ def reload(conf: Path, *more: str) -> Result:
 def test_each_key_is_reported(conf: Path) -> None:
     with conf.open("a") as file:
         file.write("orderMessageEnable=true\nringmqMaxConnections=77\n")
-    done = reload(conf, "--set", "kvConfigPath=/x")
+    done = reload(conf, "--set", "bindAddress=0.0.0.0")
     assert done.exit_code == 3, done.output
     assert "orderMessageEnable: false -> true: changed live" in done.output
     assert "ringmqMaxConnections: 20000 -> 77: changed live" in done.output
-    assert "kvConfigPath: (empty) -> /x: needs a restart" in done.output
+    assert "bindAddress: 127.0.0.1 -> 0.0.0.0: needs a restart" in done.output
     done = reload(conf)
     assert (done.exit_code, "the name server runs with this configuration" in done.output) == (0, True), done.output
 
@@ -47,3 +47,11 @@ def test_a_wrong_file_and_a_server_that_is_not_there_change_nothing(conf: Path) 
     assert done.exit_code == 1 and "orderMessageEnable?; nothing was changed" in done.output
     done = reload(conf, "--set", "listenPort=1")
     assert done.exit_code == 1 and "the name server on 127.0.0.1:1 did not take the changes" in done.output
+    assert "a changed listenPort, bindAddress or kvConfigPath needs a restart" in done.output
+
+
+def test_another_name_server_on_the_new_port_is_left_alone(conf: Path) -> None:
+    done = reload(conf, "--set", "kvConfigPath=/ours/kvConfig.json", "--set", "orderMessageEnable=true")
+    assert done.exit_code == 1, done.output
+    assert "another one: its kvConfigPath is (empty), not /ours/kvConfig.json; nothing was changed" in done.output
+    assert "nothing to change" in reload(conf).output
