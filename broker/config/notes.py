@@ -18,7 +18,7 @@ DIFFERENCES = {
     "aclEnable": "same name; not served here yet, so only false",
     "enableControllerMode": "same name; not served here yet, so only false",
     "metricsExporterType": "same name; DISABLE there",
-    "metricsPromExporterPort": "same name; taken, it is any free one here",
+    "metricsPromExporterPort": "same name; where 5557 is taken, any free one here",
     "metricsPromExporterHost": "same name; empty is brokerIP1 there",
     "storePathCommitLog": "same name; several folders joined by , there",
 }
