@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -24,6 +26,8 @@ REQUEST_TIMEOUT_S = 5.0
 """Silence on a connection, also between requests."""
 LIFE_MAX_S = 30.0
 """One request with its answer, whatever comes and goes meanwhile."""
+TOLD_EVERY_S = 60.0
+"""At most as often a request that failed gets into the log."""
 INDEX = b"RingMQ: /metrics (Prometheus), /health, /ready\n"
 
 
@@ -116,6 +120,7 @@ class ExporterServer(ThreadingHTTPServer):
         self.server_name, self.server_port = listener.getsockname()[:2]
         self.pages = pages
         self._since: dict[socket.socket, float] = {}
+        self._silent_until = 0.0
         self._guard = threading.Lock()
         self._scrape = threading.Lock()
         self._page = PageText()
@@ -139,7 +144,16 @@ class ExporterServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no event."""
+        """A client that went away is no event. Anything else is told, since the client is told nothing."""
+        if isinstance(sys.exception(), ConnectionError | TimeoutError):
+            return
+        now = time.monotonic()
+        with self._guard:
+            if now < self._silent_until:
+                return
+            self._silent_until = now + TOLD_EVERY_S
+        text = f"a request failed (told once in {TOLD_EVERY_S:.0f} s):\n{traceback.format_exc()}"
+        print(f"ringmq: metrics: {text}", file=sys.stderr, flush=True)
 
     def touch(self, connection: socket.socket) -> None:
         """A request begins."""

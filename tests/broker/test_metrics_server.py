@@ -205,6 +205,34 @@ def test_a_page_comes_in_chunks_or_ends_the_connection(bare: tuple[ExporterServe
     assert answer(b"HEAD /metrics HTTP/1.1\r\nConnection: close\r\n\r\n") == b""
 
 
+def test_a_scrape_that_fails_is_told_once_a_minute(
+    bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serving, port = bare
+    causes: list[Exception] = [BrokenPipeError("gone"), TimeoutError("slow"), KeyError("first"), KeyError("second")]
+    now = 1000.0
+
+    def metrics() -> PageText:
+        raise causes.pop(0)
+
+    def asked() -> str:
+        """The log, when a scrape was answered with nothing."""
+        with socket.create_connection(("127.0.0.1", port), 20) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert connection.recv(10) == b""
+        return capsys.readouterr().err
+
+    monkeypatch.setattr(serving, "pages", Pages(metrics, serving.pages.health, serving.pages.ready))
+    monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=lambda: now))
+    assert asked() + asked() == "", "clients that are gone"
+    told = asked()
+    assert told.startswith("ringmq: metrics: a request failed") and "KeyError: 'first'" in told
+    assert asked() == ""
+    causes.append(KeyError("third"))
+    now += server.TOLD_EVERY_S
+    assert "KeyError: 'third'" in asked()
+
+
 def test_a_stop_is_heard_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "LOOK_S", 60.0)
     monkeypatch.setattr(worker.os, "nice", lambda by: by)
