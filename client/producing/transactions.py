@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ringmq.client.compression import DecompressionError, decompress_body
 from ringmq.client.errors import RingmqError
 from ringmq.client.interceptors import TransactionEnd, run_quietly
 from ringmq.client.namespaces import without_namespace
@@ -24,7 +25,7 @@ from ringmq.remoting.client_headers import CheckTransactionStateRequestHeader, E
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
-from ringmq.remoting.flags import MessageSysFlag
+from ringmq.remoting.flags import MessageSysFlag, without_compression
 from ringmq.remoting.message import Message, MessageExt, decode_message
 from ringmq.remoting.message_id import decode_offset_id
 
@@ -140,7 +141,10 @@ class TransactionProducer(Producer):
         try:
             header = CheckTransactionStateRequestHeader.decode(request.ext_fields)
             message, _ = decode_message(request.body)
-        except RemotingError as error:
+            if message.sys_flag & MessageSysFlag.COMPRESSED:  # the half as it is stored
+                message.body = decompress_body(message.body, message.sys_flag)
+                message.sys_flag = without_compression(message.sys_flag)
+        except (RemotingError, DecompressionError, RuntimeError) as error:  # the last: a package is not there
             log.warning("%s asks for a transaction and does not read: %s", address, error)
             return None
         if message.properties.get(names.PGROUP) != self._wire_group:

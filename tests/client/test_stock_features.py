@@ -155,6 +155,7 @@ async def test_what_is_rolled_back_is_never_seen(stock_server: servers.Server, t
 
 
 async def test_the_broker_asks_how_it_ended(stock_server: servers.Server, topic: str) -> None:
+    later = b"0123456789abcdef" * 300  # stored compressed
     asked: list[Any] = []
 
     def check(message: MessageExt) -> TransactionState:
@@ -168,8 +169,8 @@ async def test_the_broker_asks_how_it_ended(stock_server: servers.Server, topic:
         reading(stock_server, topic) as consumer,
     ):
         await producer.send(Message(topic, b"plain"))
-        left = await producer.send_in_transaction(Message(topic, b"later"), lambda m: TransactionState.UNKNOWN)
+        left = await producer.send_in_transaction(Message(topic, later), lambda m: TransactionState.UNKNOWN)
         messages = await take(consumer, 2, 90)
     assert (left.confirmed, left.error) == (False, None)
-    assert sorted(m.body for m in messages) == [b"later", b"plain"]
-    assert asked[0] == asked[1] == (topic, b"later", False)
+    assert sorted(m.body for m in messages) == [later, b"plain"]
+    assert asked[0] == asked[1] == (topic, later, False)

@@ -2,13 +2,36 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from ringmq.client import MessageExt, TransactionProducer, TransactionState
-from tests.client.fake_broker import FakeCluster
+from ringmq.client import Message, MessageExt, TransactionProducer, TransactionState
+from ringmq.client.compression import compress_body
+from ringmq.remoting import properties as names
+from ringmq.remoting.client_headers import CheckTransactionStateRequestHeader
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.flags import Compression, MessageSysFlag
+from ringmq.remoting.message import encode_message
+from tests.client.awaited import ONLY_ASYNCIO, AwaitedTransactionProducer, transports
+from tests.client.fake_broker import FakeBroker, FakeCluster
+
+Eventually = Callable[..., Any]
+transport = transports(AwaitedTransactionProducer)
 
 
+def ask_for(broker: FakeBroker, half: MessageExt) -> None:
+    """Ask whoever is connected how the transaction of a half ended; stock sends the half as it is stored."""
+    header = CheckTransactionStateRequestHeader(tran_state_table_offset=0, commit_log_offset=0)
+    code = RequestCode.CHECK_TRANSACTION_STATE
+    request = RemotingCommand.request(code, header.encode(), encode_message(half), oneway=True)
+    for peer in broker.peers:
+        peer.transport.write(encode_frame(request))
+
+
+@ONLY_ASYNCIO
 async def test_a_check_that_hangs_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.client.producing.transactions.CHECKS_WAIT_S", 0.2)
     hanging = asyncio.Event()
@@ -26,3 +49,44 @@ async def test_a_check_that_hangs_does_not_hold_the_end_up(monkeypatch: pytest.M
         await asyncio.wait_for(producer.close(), 20)
         assert time.monotonic() - began >= 0.2
         assert task.cancelling() or task.cancelled()
+
+
+async def test_a_check_gets_the_body_that_was_sent_and_not_as_it_is_stored(eventually: Eventually) -> None:
+    large = b"0123456789abcdef" * 300  # over what is compressed
+    asked: list[tuple[bytes, int]] = []
+
+    def check(message: MessageExt) -> TransactionState:
+        asked.append((message.body, message.sys_flag & MessageSysFlag.COMPRESSED))
+        return TransactionState.COMMIT
+
+    async with (
+        FakeCluster(topics={"T": 1}) as cluster,
+        TransactionProducer(cluster.namesrv, "g", check=check) as producer,
+    ):
+        await producer.send_in_transaction(Message("T", large), lambda message: TransactionState.UNKNOWN)
+        (half,) = cluster.broker.queues["T", 0]
+        assert half.sys_flag & MessageSysFlag.COMPRESSED
+        ask_for(cluster.broker, half)
+        await eventually(lambda: cluster.broker.asked(RequestCode.END_TRANSACTION))
+    assert asked == [(large, 0)]
+
+
+async def test_a_check_whose_body_does_not_read_is_left_and_the_next_one_answered(eventually: Eventually) -> None:
+    asked: list[bytes] = []
+
+    def check(message: MessageExt) -> TransactionState:
+        asked.append(message.body)
+        return TransactionState.COMMIT
+
+    async with (
+        FakeCluster(topics={"T": 1}) as cluster,
+        TransactionProducer(cluster.namesrv, "g", check=check) as producer,
+    ):
+        await producer.send(Message("T", b"first"))
+        body, flag = compress_body(b"cut off", Compression.ZLIB)
+        for stored in (MessageExt("T", body[:-4], {names.PGROUP: "g"}, sys_flag=flag),
+                       MessageExt("T", b"whole", {names.PGROUP: "g"})):  # fmt: skip
+            stored.store_host = stored.born_host = ("127.0.0.1", 10911)
+            ask_for(cluster.broker, stored)
+        await eventually(lambda: cluster.broker.asked(RequestCode.END_TRANSACTION))
+    assert asked == [b"whole"]
