@@ -21,7 +21,15 @@ from ringmq.client.consuming.inbox import Delivery, Inbox, Shelf
 from ringmq.client.consuming.lock_keeper import LockKeeper
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
 from ringmq.client.interceptors import Interceptor, run_quietly
-from ringmq.client.runtimes.runtime import Task, call_outside, create_task, sleep, timeout, wait
+from ringmq.client.runtimes.runtime import (
+    Task,
+    call_outside,
+    create_task,
+    sleep,
+    timeout,
+    wait,
+    without_stop_iteration,
+)
 from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message import MessageExt
@@ -317,7 +325,7 @@ class _InThread:
     """A handler, called in threads of `pool`, one at a time."""
 
     def __init__(self, handler: Callable[[MessageExt], object], pool: ThreadPoolExecutor) -> None:
-        self._handler = handler
+        self._handler = without_stop_iteration(handler)
         self._pool = pool
         self._running: Future[object] | None = None
 

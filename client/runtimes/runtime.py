@@ -181,10 +181,24 @@ async def call_outside(function: Callable[..., Any], *args: Any) -> Any:
     any other is called in a thread of its own; what asyncio can await of that one's result, it does."""
     if inspect.iscoroutinefunction(function):
         return await function(*args)
+    function = without_stop_iteration(function)
     if current.loop is None:
         result = await asyncio.to_thread(function, *args)
         return await result if inspect.isawaitable(result) else result
     return await current.loop.call_outside(function, *args)
+
+
+def without_stop_iteration(function: Callable[..., T]) -> Callable[..., T]:
+    """`function`, with a RuntimeError in the place of StopIteration, as async functions have it: asyncio's futures take
+    none, and who waits for one would wait for ever."""
+
+    def called(*args: Any) -> T:
+        try:
+            return function(*args)
+        except StopIteration as error:
+            raise RuntimeError(f"{getattr(function, '__qualname__', function)} raised StopIteration") from error
+
+    return called
 
 
 class Event:

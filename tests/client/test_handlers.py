@@ -104,6 +104,22 @@ async def test_what_makes_a_coroutine_has_handled_a_message_when_that_is_over() 
             assert cluster.broker.committed["g", "T", 0] == 3
 
 
+async def test_a_plain_handler_that_raises_stop_iteration_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, drain_timeout_ms=100) as consumer:
+        fill(cluster, "T", 0, 3)
+        handled: list[int] = []
+
+        def handle(message: MessageExt) -> None:
+            handled.append(message.queue_offset)
+            if len(handled) == 1:
+                next(iter(()))
+
+        await run_until(consumer, lambda: len(handled) == 4, handle, concurrency=1, retry=FAST)
+        assert sorted(handled) == [0, 0, 1, 2]
+        assert "StopIteration" in caplog.text
+        assert cluster.broker.committed["g", "T", 0] == 3
+
+
 @ONLY_BLOCKING
 async def test_a_coroutine_that_a_blocking_handler_makes_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
     async def handle(message: MessageExt) -> None:

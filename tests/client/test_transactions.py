@@ -90,3 +90,20 @@ async def test_a_check_whose_body_does_not_read_is_left_and_the_next_one_answere
             ask_for(cluster.broker, stored)
         await eventually(lambda: cluster.broker.asked(RequestCode.END_TRANSACTION))
     assert asked == [b"whole"]
+
+
+async def test_stop_iteration_is_a_failure_as_any_other(
+    eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    def ends(message: Message) -> TransactionState:
+        return next(iter(()))
+
+    async with (
+        FakeCluster(topics={"T": 1}) as cluster,
+        TransactionProducer(cluster.namesrv, "g", check=ends) as producer,
+    ):
+        async with asyncio.timeout(20):
+            result = await producer.send_in_transaction(Message("T", b"x"), ends)
+        assert (result.state, type(result.error)) == (TransactionState.UNKNOWN, RuntimeError)
+        ask_for(cluster.broker, cluster.broker.queues["T", 0][0])
+        await eventually(lambda: "the broker asks again: " in caplog.text)
