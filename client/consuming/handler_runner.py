@@ -8,10 +8,12 @@ import heapq
 import inspect
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
@@ -98,10 +100,9 @@ class HandlerRunner:
     async def run(self) -> None:
         """Until `stop`. A caller that is cancelled has to `drain`. Coroutine functions are called on the loop, plain
         ones in threads, which nobody can end: a worker whose handler is over its time goes on when that returns."""
-        pool: ThreadPoolExecutor | None = None
-        if not inspect.iscoroutinefunction(self._handler):
-            pool = ThreadPoolExecutor(self.rules.concurrency, thread_name_prefix="ringmq handler")
-        self._workers = [create_task(self._work(pool), name="ringmq handler") for _ in range(self.rules.concurrency)]
+        self._workers = [
+            create_task(self._work(number), name="ringmq handler") for number in range(self.rules.concurrency)
+        ]
         watch = create_task(self.watch(overdue=False), name="ringmq retries")
         try:
             await wait(self._workers)
@@ -111,8 +112,6 @@ class HandlerRunner:
         finally:
             self.stop()
             watch.cancel()
-            if pool is not None:
-                pool.shutdown(wait=False, cancel_futures=True)
 
     def stop(self) -> None:
         """Take no more messages."""
@@ -222,11 +221,18 @@ class HandlerRunner:
 
     # ---- inside ----
 
-    async def _work(self, pool: ThreadPoolExecutor | None) -> None:
+    async def _work(self, number: int) -> None:
+        if inspect.iscoroutinefunction(self._handler):
+            await self._call_each(self._handler, None)
+            return
+        thread = _InThread(self._handler, f"ringmq handler {number}")
+        try:
+            await self._call_each(thread.call, thread)
+        finally:
+            thread.end()
+
+    async def _call_each(self, call: Callable[[MessageExt], Awaitable[object]], thread: "_InThread | None") -> None:
         turn = 0
-        thread = None if pool is None else _InThread(self._handler, pool)
-        call: Callable[[MessageExt], Awaitable[object]]
-        call = self._handler if thread is None else thread.call  # type: ignore[assignment]
         if self.rules.timeout_ms is not None:
             call = in_time(call, self.rules.timeout_ms / 1000)
         while (delivery := await self.next()) is not None:
@@ -322,19 +328,42 @@ class HandlerRunner:
 
 
 class _InThread:
-    """A handler, called in threads of `pool`, one at a time."""
+    """A handler, called in a thread of its own. A daemon: the process ends without it when nobody waits any more."""
 
-    def __init__(self, handler: Callable[[MessageExt], object], pool: ThreadPoolExecutor) -> None:
+    def __init__(self, handler: Callable[[MessageExt], object], name: str) -> None:
         self._handler = without_stop_iteration(handler)
-        self._pool = pool
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self._calls: SimpleQueue[tuple[Future[object], MessageExt] | None] = SimpleQueue()
         self._running: Future[object] | None = None
 
     async def call(self, message: MessageExt) -> object:
         """What the handler returns or raises. A coroutine that it made (a lambda around an async function, say) is
         awaited: the message is handled only when that is over."""
-        self._running = self._pool.submit(self._handler, message)
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
+        self._running = Future()
+        self._calls.put((self._running, message))
         result = await asyncio.wrap_future(self._running)
         return await result if inspect.isawaitable(result) else result
+
+    def end(self) -> None:
+        """The thread ends behind the call that runs."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            future, message = call
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = self._handler(message)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
 
     async def wait_free(self) -> None:
         """Until the last call is at its end, whoever waited for it."""

@@ -1,6 +1,7 @@
 """What is given up half-way (runs, seeks, starts, sends whose hook fails) leaves nothing behind and nothing undone."""
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -70,6 +71,39 @@ async def test_messages_behind_a_thread_that_is_over_its_time_wait_for_it(eventu
         await consumer.close()
         await running
         assert back == ["0"], "the others were never called"
+
+
+LEAVES_A_HANDLER = """
+import asyncio, sys, time
+from ringmq.client import ConsumeFrom, Consumer
+
+async def main(namesrv):
+    begun, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def handle(message):
+        loop.call_soon_threadsafe(begun.set)
+        time.sleep(600)  # span
+
+    consumer = Consumer("T", namesrv, "g", consume_from=ConsumeFrom.FIRST, drain_timeout_ms=50)
+    async with consumer:
+        running = asyncio.create_task(consumer.run(handle))
+        await begun.wait()
+    await running
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_a_thread_that_a_close_has_left_does_not_keep_the_process() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, 1)
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", LEAVES_A_HANDLER, cluster.namesrv)
+        try:
+            assert await asyncio.wait_for(process.wait(), 60) == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
 
 
 async def test_what_a_cancelled_run_had_to_try_again_is_the_next_one_s(eventually: Eventually) -> None:
