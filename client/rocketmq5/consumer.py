@@ -82,7 +82,8 @@ class PushConsumer(Client):
         return f"PUSH_CONSUMER:{self.consumer_group}, client_id:{self.client_id}"
 
     def subscribe(self, topic: str, filter_expression: FilterExpression | None = None) -> None:
-        """Read this topic, too: the consumer leaves its group and joins it again."""
+        """Read this topic, too: the consumer leaves its group and joins it again. Raises `ClientException` when that
+        fails, and reads what it read before."""
         self._resubscribe({**self._subscription, topic: filter_expression or FilterExpression()})
 
     def unsubscribe(self, topic: str) -> None:
@@ -95,9 +96,22 @@ class PushConsumer(Client):
     def _resubscribe(self, subscription: dict[str, FilterExpression]) -> None:
         if not self.is_running:
             raise IllegalStateException("unable to change the subscription because consumer is not running")
+        before = self._subscription
         self._stop()
-        self._subscription = subscription
-        self._start()
+        try:
+            self._subscription = subscription
+            self._start()
+        except Exception:
+            self._subscription = before
+            self._start_again()
+            raise
+
+    def _start_again(self) -> None:
+        try:
+            self._start()
+        except Exception:
+            self._is_running = False  # `startup` may try once more
+            raise
 
     def _start(self) -> None:
         topics: dict[str, str | Sql92] = {

@@ -10,6 +10,7 @@ from ringmq.client.rocketmq5 import (
     ConsumeResult,
     Credentials,
     FilterExpression,
+    FilterType,
     LitePushConsumer,
     LiteSimpleConsumer,
     Message,
@@ -27,7 +28,11 @@ from ringmq.client.rocketmq5.exception import (
     InternalErrorException,
     UnsupportedException,
 )
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import MessageExt
+from tests.client.fake_broker import FakeBroker, refuse
+from tests.client.threaded_cluster import threaded_cluster
 from tests.conformance.servers import Server
 from tests.waiting import wait_until
 
@@ -130,6 +135,37 @@ def test_a_delayed_message(stock_server: Server, topic: str) -> None:
             producer.send(msg)
             wait_until(lambda: listener.bodies() == [b"now", b"later"], "the delayed one is consumed", 60)
             assert time.time() >= msg.delivery_timestamp
+
+
+def refuse_expressions(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+    if request.code != RequestCode.CHECK_CLIENT_CONFIG:
+        return None
+    return refuse(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "a > does not parse")
+
+
+def test_a_subscription_that_fails_leaves_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    with threaded_cluster(topics={"T": 1, "U": 1}) as cluster:
+        cluster.rules.append(refuse_expressions)
+        config, listener = ClientConfiguration(cluster.namesrv, Credentials()), Listener()
+        consumer = PushConsumer(config, "G", listener, {"T": FilterExpression()})
+        with Producer(config) as producer, consumer:
+            with pytest.raises(InternalErrorException, match="does not parse"):
+                consumer.subscribe("U", FilterExpression("a >", FilterType.SQL))
+            assert consumer.is_running
+            producer.send(composed("T", b"goes on"))
+            wait_until(lambda: listener.bodies() == [b"goes on"], "it is consumed", 60)
+
+            def fail() -> None:
+                raise InternalErrorException("the broker is away")
+
+            with monkeypatch.context() as patched:
+                patched.setattr(consumer, "_start", fail)
+                with pytest.raises(InternalErrorException, match="away"):
+                    consumer.subscribe("U")
+            assert not consumer.is_running
+            consumer.startup()
+            producer.send(composed("T", b"once more"))
+            wait_until(lambda: b"once more" in listener.bodies(), "it is consumed", 60)
 
 
 class Checker(TransactionChecker):
