@@ -1,6 +1,6 @@
 """For locust: `locust -f locustfile.py [ProduceUser ConsumeUser MixedUser SlowConsumeUser]`; options and thresholds.
 
-The exit status is 3 when a threshold was broken, and which ones the log says; 0 when none was.
+The exit status is 3 when a threshold was broken or a user's task raised, and the log says which; else 0.
 """
 
 import logging
@@ -92,7 +92,10 @@ def judge(environment: Any, **ignored: object) -> None:
     found = broken(thresholds_of(environment.parsed_options), event_stats(environment.stats))
     for text in found:
         log.error("threshold broken: %s", text)
-    environment.process_exit_code = THRESHOLD_STATUS if found else 0
+    raised = list(environment.runner.exceptions.values())
+    for row in raised:
+        log.error("%d times a user's task raised: %s", row["count"], row["msg"])
+    environment.process_exit_code = THRESHOLD_STATUS if found or raised else 0
 
 
 hooks: Any = events  # untyped

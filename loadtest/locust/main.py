@@ -2,7 +2,8 @@
 
     python -m ringmq.loadtest.locust --users 100 --run-time 60s -- --p99-ms-max send=50,end_to_end=200
 
-What stands behind `--` goes to locust as it is. The exit status is locust's: 0, 3 (a threshold was broken), or its own.
+What stands behind `--` goes to locust as it is. The exit status is locust's: 0, 3 (a threshold was broken
+or a user's task raised), or its own.
 """
 
 import argparse

@@ -58,12 +58,14 @@ class RingmqUser(User):
 
     @contextlib.contextmanager
     def measured(self, event: str, size_bytes: int) -> Iterator[None]:
-        """Report the block as one request; errors of the SDK are its failure."""
+        """Report the block as one request. Errors of the SDK are its failure and no more; others are raised, too."""
         began = time.perf_counter()
         try:
             yield
-        except RingmqError as error:
+        except Exception as error:
             self.fire(event, self.topic, time.perf_counter() - began, 0, error)
+            if not isinstance(error, RingmqError):
+                raise
         else:
             self.fire(event, self.topic, time.perf_counter() - began, size_bytes)
 

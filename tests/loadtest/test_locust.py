@@ -118,6 +118,22 @@ def test_several_processes_are_judged_together(tmp_path: Path) -> None:
 
 
 @needs_locust
+def test_a_task_that_raises_is_in_the_report_and_in_the_exit_status(tmp_path: Path) -> None:
+    own = ["--users", "1", "--spawn-rate", "100", "--run-time", "4s", "--folder", str(tmp_path)]
+    load = ["--rate", "20", "--body-bytes", "300000", "--batch", "16", "--error-rate-max", "1"]  # a batch over 4 MiB
+    options = runner.parse([*own, "--kinds", "ProduceUser", "--", *load])
+    with threaded_cluster(topics={runner.TOPIC: 4}) as cluster:
+        done = subprocess.run(
+            runner.command_of(options, cluster.namesrv), capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 3, done.stderr[-3000:]
+    assert "times a user's task raised: body of" in done.stderr
+    assert "threshold broken" not in done.stderr
+    batches = rows(tmp_path)["send_batch", runner.TOPIC]
+    assert int(batches["Failure Count"]) == int(batches["Request Count"]) > 0
+
+
+@needs_locust
 def test_the_waits_of_200_users_overlap(tmp_path: Path) -> None:
     own = ["--users", str(USERS), "--spawn-rate", str(USERS), "--run-time", "8s", "--folder", str(tmp_path)]
     load = ["--rate", "0", "--batch", "1", "--body-bytes", "16", "--error-rate-max", "0.3"]
