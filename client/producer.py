@@ -37,6 +37,7 @@ from ringmq.client.observing.observers import Observers
 from ringmq.client.producing.accumulator import BATCH_BYTES_MAX, Accumulator
 from ringmq.client.producing.broker_faults import BrokerFaults
 from ringmq.client.producing.recall import broker_of_handle
+from ringmq.client.producing.reply_way import ReplyWay
 from ringmq.client.producing.request_reply import WaitingRequests, compose_reply
 from ringmq.client.producing.room import Place, Room
 from ringmq.client.producing.send_request import (
@@ -70,7 +71,6 @@ log = logging.getLogger("ringmq.client")
 IN_FLIGHT_REQUESTS_MAX = 1024  # a broker at 10,000/s answers these in 0.1 s, half of what stock lets a send queue
 IN_FLIGHT_BYTES_MAX = 64 << 20
 REQUEST_TIMEOUT_MS = 3000
-ASKED_TOPICS_MAX = 10_000
 ROUTE_PAUSE_S = 0.1  # between looks at a route that has no broker just now
 
 
@@ -135,7 +135,6 @@ class Producer:
         batch_bytes_max = min(batch_bytes_max, self._body_rules.body_bytes_max)
         self._accumulator = Accumulator(linger_ms, batch_bytes_max, self._send_together) if linger_ms else None
         self._requests = WaitingRequests(self.client_id)
-        self._asked_topics: set[str] = set()  # whose brokers know where our replies go
         self._headers: dict[str, TopicHeader] = {}
         self._choosers: dict[str, QueueChooser] = {}
         self._tasks: list[Task[None]] = []
@@ -160,6 +159,7 @@ class Producer:
         name_servers = NameServers(self._client, self._name_server_addresses, self._settings.request_timeout_ms)
         self._routes = RouteTable(name_servers)
         self._heartbeats = Heartbeats(self._client, self._routes, self._describe, masters_only=True)
+        self._reply_way = ReplyWay(self._client, self._routes, self._heartbeats)
         self._tasks = [
             create_task(self._routes.keep_fresh()),
             create_task(self._heartbeats.keep_sending()),
@@ -261,7 +261,7 @@ class Producer:
         correlation_id = self._requests.mark(message, timeout_ms)
         try:
             async with timeout(timeout_ms / 1000):
-                await self._make_known(message.topic)
+                await self._reply_way.open(message.topic)
                 await self.send(message, queue=queue, selector=selector, sharding_key=sharding_key)
                 return await self._requests.reply_to(correlation_id)
         except TimeoutError:
@@ -350,15 +350,6 @@ class Producer:
             raise ValueError("sharding_key must not be empty")
         message.properties[names.SHARDING_KEY] = sharding_key
         return queue_of_key(queues, sharding_key)
-
-    async def _make_known(self, topic: str) -> None:
-        """Every broker of the topic must know this client before a reply can come over it."""
-        if topic not in self._asked_topics:
-            route = await self._routes.for_sending(topic)
-            addresses = {route.master_address(name) for name in route.addresses} - {None}
-            taken = await gather(*(self._heartbeats.send_to(address) for address in addresses if address))
-            if all(taken) and len(self._asked_topics) < ASKED_TOPICS_MAX:
-                self._asked_topics.add(topic)
 
     def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | None:
         if request.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:

@@ -53,7 +53,14 @@ class Heartbeats:
 
     async def send_to(self, address: str) -> bool:
         """One heartbeat now; False (and a log line) when the broker did not take it. Goes on when the caller stops."""
-        return await shield(self._start(address))
+        return await shield(self.begin(address))
+
+    def begin(self, address: str) -> Task[bool]:
+        """`send_to` as a task of its own."""
+        task = create_task(self._send(address))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
 
     async def _send(self, address: str) -> bool:
         body = self._describe().encode()
@@ -96,10 +103,4 @@ class Heartbeats:
     def _greet(self, address: str) -> None:
         """A connection is new, so the broker does not know whose it is."""
         if address in self._addresses():
-            self._start(address)
-
-    def _start(self, address: str) -> Task[bool]:
-        task = create_task(self._send(address))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return task
+            self.begin(address)

@@ -113,12 +113,7 @@ class RouteTable:
 
     def master_addresses(self) -> set[str]:
         """Addresses of the masters of all routes in the table."""
-        return {
-            address
-            for route in self._routes.values()
-            for name in route.addresses
-            if (address := route.master_address(name)) is not None
-        }
+        return {address for route in self._routes.values() for address in route.master_addresses()}
 
     async def fetch(self, topic: str) -> TopicRoute | None:
         """Ask now (calls at the same time share one request); keeps the old route when nobody answers."""

@@ -18,12 +18,13 @@ _NOBODY: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """One topic's queues; `addresses` maps broker name to broker id to "host:port"."""
+    """One topic's queues; `addresses` maps broker name to broker id to "host:port". The brokers are of `clusters`."""
 
     topic: str
     write_queues: tuple[MessageQueue, ...]
     read_queues: tuple[MessageQueue, ...]
     addresses: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    clusters: frozenset[str] = frozenset()
 
     def master_address(self, broker_name: str) -> str | None:
         """The address of the broker's master, if one is registered."""
@@ -38,6 +39,10 @@ class TopicRoute:
         wanted = (suggested_id, suggested_id + 1, MASTER_ID) if suggested_id != MASTER_ID else (MASTER_ID,)
         found = next((members[broker_id] for broker_id in wanted if broker_id in members), None)
         return found or (members[min(members)] if members else None)
+
+    def master_addresses(self) -> set[str]:
+        """The addresses of all masters."""
+        return {members[MASTER_ID] for members in self.addresses.values() if MASTER_ID in members}
 
     def all_addresses(self) -> set[str]:
         """Every broker address of the topic, slaves included."""
@@ -58,7 +63,8 @@ def parse_route(topic: str, body: bytes) -> TopicRoute:
             write += [MessageQueue(topic, name, i) for i in range(entry.write_queue_nums)]
         if entry.perm & Perm.READ and addresses.get(name):
             read += [MessageQueue(topic, name, i) for i in range(entry.read_queue_nums)]
-    return TopicRoute(topic, tuple(write), tuple(read), addresses)
+    clusters = frozenset(broker.cluster for broker in data.broker_datas)
+    return TopicRoute(topic, tuple(write), tuple(read), addresses, clusters)
 
 
 def route_from_template(topic: str, template: TopicRoute, queue_count_max: int) -> TopicRoute:
@@ -66,7 +72,7 @@ def route_from_template(topic: str, template: TopicRoute, queue_count_max: int) 
     write = tuple(
         MessageQueue(topic, q.broker_name, q.queue_id) for q in template.write_queues if q.queue_id < queue_count_max
     )
-    return TopicRoute(topic, write, (), template.addresses)
+    return TopicRoute(topic, write, (), template.addresses, template.clusters)
 
 
 def queue_of_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:

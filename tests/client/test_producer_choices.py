@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -24,11 +24,16 @@ from ringmq.client.producing.accumulator import Accumulator, own_result
 from ringmq.client.producing.recall import broker_of_handle
 from ringmq.client.producing.send_request import BodyRules, prepare_message
 from ringmq.client.producing.send_result import SendResult, SendStatus
+from ringmq.remoting.client_headers import ReplyMessageRequestHeader
 from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.flags import MessageSysFlag
-from ringmq.remoting.properties import MAX_PROPERTIES_BYTES
+from ringmq.remoting.properties import MAX_PROPERTIES_BYTES, encode_properties
+from ringmq.remoting.route import BrokerData, QueueData, TopicRouteData
 from tests.client.awaited import AwaitedProducer, transports
-from tests.client.fake_broker import Deed, FakeCluster, refuse
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, ok, refuse
+
+Eventually = Callable[..., Any]
 
 QUEUES = tuple(MessageQueue("T", "a", number) for number in range(8))
 transport = transports(AwaitedProducer)
@@ -233,3 +238,50 @@ async def test_a_request_without_a_reply_ends_in_time() -> None:
             await producer.request(Message("T", b"x"), 5000)
         with pytest.raises(ValueError, match="timeout_ms must be 1 to 600000"):
             await producer.request(Message("T", b"x"), 0)
+
+
+def only_a_has_t(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+    if request.code != RequestCode.GET_ROUTEINFO_BY_TOPIC or request.ext_fields["topic"] != "T":
+        return None
+    address = broker.cluster.brokers["a"].address
+    route = TopicRouteData([QueueData("a", 1, 1, 6)], [BrokerData("c", "a", {0: address})])
+    return ok(request, route.encode(standard_json=True))
+
+
+def push_reply(broker: FakeBroker, asked: dict[str, str], body: bytes) -> None:
+    """Hand a reply to whoever this broker knows."""
+    header = ReplyMessageRequestHeader(
+        producer_group="repliers", topic="c_REPLY_TOPIC", default_topic="TBW102", default_topic_queue_nums=4,
+        queue_id=0, sys_flag=0, born_timestamp=0, flag=0, properties=encode_properties(asked),
+        born_host="127.0.0.1:1", store_host="127.0.0.1:2", store_timestamp=0,
+    )  # fmt: skip
+    request = RemotingCommand.request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, header.encode(), body)
+    for peer in broker.peers:
+        if peer.client_id:
+            peer.transport.write(encode_frame(request))
+
+
+async def test_a_reply_comes_by_a_broker_that_does_not_have_the_topic(eventually: Eventually) -> None:
+    """Repliers send to any that has the cluster's reply topic."""
+    async with FakeCluster(("a", "b"), {"c_REPLY_TOPIC": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        cluster.rules.append(only_a_has_t)
+        asking = asyncio.create_task(producer.request(Message("T", b"x"), 20_000))
+        await eventually(lambda: cluster.broker.queues["T", 0])
+        push_reply(cluster.brokers["b"], cluster.broker.queues["T", 0][0].properties, b"here")
+        assert (await asking).body == b"here"
+
+
+async def test_a_broker_that_is_silent_keeps_no_question(
+    monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr("ringmq.client.producing.reply_way.GREETING_WAIT_S", 0.1)
+    async with FakeCluster(("a", "b"), {"c_REPLY_TOPIC": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        silence = {RequestCode.HEART_BEAT}
+        cluster.rules += [
+            only_a_has_t,
+            lambda broker, request: Deed.SILENCE if broker.name == "b" and request.code in silence else None,
+        ]
+        for _ in range(2):
+            with pytest.raises(ReplyTimeoutError):  # and no SendError: it was stored
+                await producer.request(Message("T", b"x"), 2000)
+        assert len(cluster.broker.queues["T", 0]) == 2
