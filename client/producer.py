@@ -253,19 +253,25 @@ class Producer:
     ) -> MessageExt:
         """Send `message` and wait for the reply of a consumer (its `reply`, or stock's), `timeout_ms` in all.
 
-        Raises `ReplyTimeoutError` when no reply comes, `SendError` when the message could not be stored.
+        Raises `ReplyTimeoutError` when no reply comes, `SendError` when the message could not be stored, or was not
+        known to be when the time was over.
         """
         if not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
             raise ValueError(f"timeout_ms must be 1 to {TIMEOUT_MS_MAX}, not {timeout_ms}")
         self._check_started()
         correlation_id = self._requests.mark(message, timeout_ms)
+        stored = False
         try:
             async with timeout(timeout_ms / 1000):
                 await self._reply_way.open(message.topic)
                 await self.send(message, queue=queue, selector=selector, sharding_key=sharding_key)
+                stored = True
                 return await self._requests.reply_to(correlation_id)
         except TimeoutError:
-            raise ReplyTimeoutError(message.topic, timeout_ms) from None
+            if stored:
+                raise ReplyTimeoutError(message.topic, timeout_ms) from None
+            late = RingmqError(f"not known to be stored after {timeout_ms} ms, the time of the request")
+            raise SendError(message.topic, 1, late) from None
         finally:
             self._requests.forget(correlation_id)
 
