@@ -201,6 +201,9 @@ class TraceSender:
             except (RingmqError, ValueError) as error:
                 self._buffer.note_lost(message)
                 log.info("%d trace records were not sent: %s", message.body.count(b"\x02"), error)
+            except Exception:  # a hook's fault, or ours, must not end the trace silently
+                self._buffer.note_lost(message)
+                log.exception("%d trace records were not sent", message.body.count(b"\x02"))
         dropped = self._buffer.counts().dropped
         if dropped > self._dropped_told:
             log.warning(

@@ -26,6 +26,7 @@ from ringmq.client.observing import prometheus
 from ringmq.client.observing.metrics import OTHER_TOPICS, TOPICS_MAX
 from ringmq.client.observing.otel import OpenTelemetryInterceptor
 from ringmq.client.retry import RetryPolicy
+from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
 from tests.client.fake_broker import FakeCluster, refuse
 
@@ -112,6 +113,22 @@ async def test_a_trace_topic_that_takes_nothing_holds_up_nobody(cluster: FakeClu
     )
     async with Producer(cluster.namesrv, settings=settings) as producer:
         await producer.send(Message("T", b"x"))
+    assert metrics.snapshot().counter("ringmq_client_trace_records_total", "lost") == 1
+
+
+async def test_a_hook_that_fails_once_does_not_end_the_trace(cluster: FakeCluster) -> None:
+    failed: list[str] = []
+
+    def hook(address: str, request: RemotingCommand) -> None:
+        if request.code == 310 and request.ext_fields["b"] == "RMQ_SYS_TRACE_TOPIC" and not failed:
+            failed.append(address)
+            raise LookupError("no secret now")
+
+    metrics = ClientMetrics()
+    settings = ConnectionSettings(metrics=metrics, trace=TraceSettings(batch_records=1), before_request=(hook,))
+    async with Producer(cluster.namesrv, settings=settings) as producer:
+        await producer.send_all([Message("T", b"x") for _ in range(3)])
+    assert len(cluster.broker.queues["RMQ_SYS_TRACE_TOPIC", 0]) == 2
     assert metrics.snapshot().counter("ringmq_client_trace_records_total", "lost") == 1
 
 
