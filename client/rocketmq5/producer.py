@@ -45,6 +45,7 @@ class Producer(Client):
         self.topics = set(topics or ())
         self._checker = checker
         self._open_transactions: set[Transaction] = set()
+        self._noting = threading.Lock()  # several threads may send, and one ends
         rules = BodyRules(body_bytes_max=self.DEFAULT_MAX_BODY_SIZE)
         retry = RetryPolicy(self.DEFAULT_MAX_SEND_ATTEMPTS, int(client_configuration.request_timeout * 1000))
         options: dict[str, Any] = {"retry": retry, "body_rules": rules, "settings": self._settings}
@@ -116,8 +117,9 @@ class Producer(Client):
         if not isinstance(producer, BlockingTransactionProducer):
             raise IllegalArgumentException("Transaction checker should not be null.")
         message.message_id = transaction.run(lambda local: producer.send_in_transaction(sent, local))
-        self._open_transactions = {known for known in self._open_transactions if not known.has_ended}
-        self._open_transactions.add(transaction)
+        with self._noting:
+            self._open_transactions = {known for known in self._open_transactions if not known.has_ended}
+            self._open_transactions.add(transaction)
         return SendReceipt(message.message_id, message.message_id, MessageQueue(sent.topic, "", -1), -1)
 
     def _check(self, half: wire.MessageExt) -> TransactionState:
@@ -144,7 +146,9 @@ class Producer(Client):
         self._producer.start()
 
     def _stop(self) -> None:
-        for transaction in self._open_transactions:
+        with self._noting:
+            left = list(self._open_transactions)
+        for transaction in left:
             transaction.leave_open()
         self._producer.close()
 

@@ -1,6 +1,8 @@
 """Programs in the way of the 5.x Python client's pages, with only the import changed, against both servers."""
 
+import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,7 @@ from ringmq.client.rocketmq5 import (
     Producer,
     PushConsumer,
     SimpleConsumer,
+    Transaction,
     TransactionChecker,
     TransactionResolution,
 )
@@ -28,6 +31,7 @@ from ringmq.client.rocketmq5.exception import (
     InternalErrorException,
     UnsupportedException,
 )
+from ringmq.remoting import message as wire
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import MessageExt
@@ -209,6 +213,37 @@ def test_transactions_and_recalls(stock_server: Server, topic: str) -> None:
         assert receipt.recall_handle is not None
         assert producer.recall_message_async(topic, receipt.recall_handle).result(30) == receipt.message_id
         producer.shutdown()
+
+
+def test_transactions_of_several_threads_are_all_known_to_the_end() -> None:
+    looks = threading.Event()
+
+    class Open(Transaction):
+        """Takes its time to say so."""
+
+        @property
+        def has_ended(self) -> bool:
+            looks.set()
+            time.sleep(0.2)  # span: in which another thread looks, too
+            return False
+
+    class Sent(Transaction):
+        def run(self, send: Any) -> str:
+            return "id"
+
+    producer = Producer(ClientConfiguration("127.0.0.1:1", Credentials()), ("T",), Checker())
+    known = [Open(), Sent(), Sent()]
+    producer._open_transactions.add(known[0])
+
+    def send(transaction: Transaction) -> None:
+        producer._send_half(composed("T", b"x"), wire.Message("T", b"x"), transaction)
+
+    thread = threading.Thread(target=send, args=(known[1],))
+    thread.start()
+    assert looks.wait(10)
+    send(known[2])
+    thread.join()
+    assert producer._open_transactions == set(known)
 
 
 def test_what_is_not_there_is_refused_by_name(ringmq_server: Server, topic: str) -> None:
