@@ -14,6 +14,8 @@ from ringmq.remoting.flags import Compression, compression_of, with_compression
 
 COMPRESS_OVER_BYTES = 4096
 COMPRESSION_LEVEL = 5
+LEVELS = {Compression.ZLIB: (-1, 9), Compression.ZLIB_OLD: (-1, 9), Compression.ZSTD: (-131_072, 22)}
+"""Least and greatest level; LZ4 has none here."""
 DECOMPRESSED_BYTES_MAX = 64 << 20  # a body is at most 4 MiB when sent by a client; more than this is an attack
 ZSTD_STEP_BYTES = 1024  # an RLE block of 4 bytes stands for up to 128 KiB
 

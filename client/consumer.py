@@ -35,6 +35,7 @@ from ringmq.client.interceptors import run_quietly
 from ringmq.client.observing.observers import Observers
 from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep, when_interrupted
 from ringmq.client.runtimes.waiting import Signal, call_listener, finish, leave_behind
+from ringmq.client.security.files import expanded
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -121,7 +122,8 @@ class Consumer:
         self._timestamp_ms = timestamp_ms
         self._options = options or PullOptions()
         self._allocate = None if broadcast else allocate
-        self._offset_file = LocalOffsetFile(Path(offset_file or default_offset_file(group))) if broadcast else None
+        file = expanded(offset_file or default_offset_file(group), "offset_file") if broadcast else None
+        self._offset_file = None if file is None else LocalOffsetFile(file)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self.drain_timeout_ms = drain_timeout_ms
@@ -458,10 +460,8 @@ class Consumer:
             self._runner.stop()
         await self._stop_pulling()
         self._inbox.close()
-        if self._runner is not None:
-            late = await self._runner.drain(timeout_ms / 1000)
-            if late:
-                log.warning("group %s: %d handlers had not ended after %d ms", self.group, late, timeout_ms)
+        if self._runner is not None and (late := await self._runner.drain(timeout_ms / 1000)):
+            log.warning("group %s: %d handlers had not ended after %d ms", self.group, late, timeout_ms)
         await self._stop_tasks(self._tasks)
         await self._give_up(list(self._readers.values()))
 
@@ -482,8 +482,7 @@ class Consumer:
             if left_s is not None and left_s <= 0:
                 break
             await self._inbox.wait(left_s)
-            taken = self._take_now(max_messages)
-            if taken is not None:
+            if (taken := self._take_now(max_messages)) is not None:
                 return taken
         return None
 

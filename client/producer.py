@@ -222,6 +222,8 @@ class Producer:
     ) -> list[SendResult]:
         """Send each message as its own request, up to `pipeline` of them in flight; results in the given order. The
         first failure is raised after everything in flight has come back."""
+        if pipeline < 1:
+            raise ValueError(f"pipeline must be positive, not {pipeline}")
         given = [message async for message in messages] if isinstance(messages, AsyncIterable) else messages
         return await self._send_all(given, pipeline)
 

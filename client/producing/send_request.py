@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, compress_body
+from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, LEVELS, compress_body
 from ringmq.client.connections.name_servers import NEW_TOPIC_QUEUES
 from ringmq.client.interceptors import SendScope
 from ringmq.client.security.signing import RequestSigner
@@ -53,12 +53,22 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class BodyRules:
-    """Limits and compression of bodies. `compression` None sends them as they are."""
+    """Limits and compression of bodies. `compression` None sends them as they are. Raises ValueError for a level that
+    the algorithm does not have."""
 
     body_bytes_max: int = MAX_BODY_BYTES
     compression: Compression | None = Compression.ZLIB
     compress_over_bytes: int = COMPRESS_OVER_BYTES
     compression_level: int = COMPRESSION_LEVEL
+
+    def __post_init__(self) -> None:
+        if self.compression in LEVELS:
+            least, greatest = LEVELS[self.compression]
+            if not least <= self.compression_level <= greatest:
+                name = self.compression.name
+                raise ValueError(
+                    f"compression_level of {name} must be {least} to {greatest}, not {self.compression_level}"
+                )
 
 
 def compose_message(

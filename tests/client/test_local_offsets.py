@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.client import Consumer
 from ringmq.client.consuming.local_offsets import (
     LocalOffsetFile,
     OffsetFileError,
@@ -39,6 +40,15 @@ def test_the_format_is_stock_s() -> None:
         "offsets.json",
     )
     assert default_offset_file("g").parts[-3].endswith("@DEFAULT")
+
+
+def test_a_home_in_the_name_of_the_file_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = Consumer("T", broadcast=True, offset_file="~/offsets.json")._offset_file
+    assert file is not None
+    assert file.path == tmp_path / "offsets.json"
+    with pytest.raises(ValueError, match="offset_file ~nobody-has-this-name/o: ~nobody-has-this-name is nobody's home"):
+        Consumer("T", broadcast=True, offset_file="~nobody-has-this-name/o")
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:

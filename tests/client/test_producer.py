@@ -447,6 +447,12 @@ async def test_the_next_name_server_is_asked_when_one_is_down() -> None:
         assert (await producer.send(Message("T", b"x"))).queue_offset == 0
 
 
+async def test_a_pipeline_holds_one_at_least() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        with pytest.raises(ValueError, match="pipeline must be positive, not 0"):
+            await producer.send_all([Message("T", b"x")], pipeline=0)
+
+
 async def test_unstarted_and_misconfigured() -> None:
     with pytest.raises(ClientClosedError):
         await Producer().send(Message("T", b"x"))

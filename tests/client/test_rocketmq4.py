@@ -291,6 +291,10 @@ def test_what_is_wrong_is_said_at_start() -> None:
         bad = Producer("g g")
         bad.set_namesrv_addr("127.0.0.1:1")
         bad.start()
+    with pytest.raises(ProducerStartFailed, match="compression_level of ZLIB must be -1 to 9, not 10"):
+        strong = Producer("g", compress_level=10)
+        strong.set_namesrv_addr("127.0.0.1:1")
+        strong.start()
     with pytest.raises(ConsumerException, match="thread_count"):
         PushConsumer("g").set_thread_count(0)
     with pytest.raises(RocketMQException, match="access_key is empty"):

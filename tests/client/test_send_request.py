@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import BodyRules, Compression, Message, compose_message
-from ringmq.client.compression import decompress_body
+from ringmq.client.compression import LEVELS, compress_body, decompress_body
 from ringmq.client.producing.send_request import TopicHeader, prepare_batch, prepare_message
 from ringmq.remoting.batch import decode_batch, encode_batch
 from ringmq.remoting.codes import RequestCode, SerializeType
@@ -66,6 +66,30 @@ def test_bodies_from_4096_bytes_on_are_compressed(algorithm: Compression) -> Non
     assert (small.sys_flag, small.body) == (0, b"x" * 4095)
     assert large.sys_flag == 1 | algorithm << 8
     assert decompress_body(large.body, large.sys_flag) == b"x" * 4096
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "level", "limits"),
+    [
+        (Compression.ZLIB, 10, "ZLIB must be -1 to 9"),
+        (Compression.ZLIB_OLD, -2, "-1 to 9"),
+        (Compression.ZSTD, 23, "22"),
+    ],
+)
+def test_a_level_that_no_body_could_be_compressed_with_is_refused(
+    algorithm: Compression, level: int, limits: str
+) -> None:
+    with pytest.raises(ValueError, match=f"compression_level of .*{limits}, not {level}"):
+        BodyRules(compression=algorithm, compression_level=level)
+
+
+@pytest.mark.parametrize(("algorithm", "limits"), LEVELS.items())
+def test_every_level_up_to_the_limits_compresses(algorithm: Compression, limits: tuple[int, int]) -> None:
+    for level in limits:
+        body, flag = compress_body(b"x" * 5000, algorithm, level)
+        assert decompress_body(body, flag) == b"x" * 5000
+    with pytest.raises(Exception):  # noqa: B017  # each library has its own
+        compress_body(b"x" * 5000, algorithm, limits[1] + 1)
 
 
 def test_compression_can_be_off_and_batches_are_never_compressed() -> None:
