@@ -23,6 +23,8 @@ from ringmq.store.retention import LogRetention, RetentionSettings
 
 CHECKPOINT_EVERY_MS = 1000
 SEGMENT_RETRY_MS = 1000
+LET_GO_S = 3.0
+"""From the deletion of a log file until its last descriptor is closed: readers unmap it within a second."""
 NOTHING_CONFIRMED = 1  # no record ends there
 
 
@@ -42,6 +44,8 @@ class FlushShell:
         self._checkpoint_due_ms = 0
         self._marker_written = False
         self._held: Path | None = None  # said once for each file
+        self._deleted: list[tuple[float, int]] = []
+        """Descriptors of deleted log files, and when to close them."""
         self._not_made: tuple[int, int] | None = None
         self._unwritten = ""
         self._work = threading.Event()
@@ -131,7 +135,8 @@ class FlushShell:
             if self._closing.is_set():
                 return
             made = self._make_next_segment()
-            if time.monotonic() >= clean_due:
+            self._free_deleted()
+            if time.monotonic() >= clean_due and not self._deleted:  # what it frees next time is judged by the disk
                 clean_due = time.monotonic() + self._clean_every_s
                 self._clean()
             if not made:
@@ -172,9 +177,19 @@ class FlushShell:
         lib.rmq_flusher_set_min_offset(self._flusher, min_offset)
         self._plane.wake(lib.RMQ_ROLE_DISPATCH)
 
+    def _free_deleted(self) -> None:
+        """Free the blocks of a deleted file here: done where it was mapped, it stops a reader's connections."""
+        if self._deleted and time.monotonic() >= self._deleted[0][0]:
+            os.close(self._deleted.pop(0)[1])
+            if self._deleted:
+                self._work.set()  # one at a time: a next segment may be wanted
+
     def _clean(self) -> None:
+        def keep_open(descriptor: int) -> None:
+            self._deleted.append((time.monotonic() + LET_GO_S, descriptor))
+
         try:
-            outcome = self._retention.run(time.time(), publish=self._publish_min_offset)
+            outcome = self._retention.run(time.time(), publish=self._publish_min_offset, keep_open=keep_open)
         except OSError as error:
             print(f"ringmq: retention: {error}", file=sys.stderr, flush=True)
             return

@@ -162,8 +162,17 @@ class LogRetention:
         self._safe_offset = safe_offset
         self._ratio = ratio
 
-    def run(self, now_s: float, *, publish: Callable[[int], None] | None = None) -> RetentionOutcome:
+    def run(
+        self,
+        now_s: float,
+        *,
+        publish: Callable[[int], None] | None = None,
+        keep_open: Callable[[int], None] = os.close,
+    ) -> RetentionOutcome:
         """Decide and delete. `publish(min_offset)` is called before the first file goes, so that nobody looks for it.
+
+        `keep_open` gets a descriptor of each deleted file, and closes it. Whoever lets go of a file last frees its
+        blocks and pages, which takes 0.3 s for 1 GiB: it should not be a process that has mapped it.
 
         A file that is gone already is passed over; other OSErrors end the round and are raised.
         """
@@ -182,7 +191,11 @@ class LogRetention:
             for start in starts:
                 path = files.path(start)
                 with contextlib.suppress(FileNotFoundError):
-                    files.unlink(start)
+                    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                    try:
+                        files.unlink(start)
+                    finally:
+                        keep_open(descriptor)
                     deleted.append(path)
         for directory in {path.parent for path in deleted}:
             sync_directory(directory)

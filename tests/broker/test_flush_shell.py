@@ -1,6 +1,7 @@
 """What the flush worker's shell decides, and what is left behind a failed sync of queues."""
 
 import errno
+import os
 import subprocess
 import sys
 import threading
@@ -57,6 +58,7 @@ def test_it_is_tried_again_after_a_while_whoever_asks(monkeypatch: pytest.Monkey
     monkeypatch.setattr(flush_shell, "SEGMENT_RETRY_MS", 200)
     shell = FlushShell.__new__(FlushShell)
     shell._clean_every_s, shell._closing, shell._work = 60.0, threading.Event(), threading.Event()
+    shell._deleted = []
     tries: list[float] = []
 
     def try_and_fail() -> bool:
@@ -132,6 +134,7 @@ def test_house_keeping_that_fails_ends_the_worker() -> None:
             raise ValueError("a surprise")
         shell = FlushShell.__new__(FlushShell)
         shell._clean_every_s, shell._closing, shell._work = 0.0, threading.Event(), threading.Event()
+        shell._deleted = []
         shell._make_next_segment, shell._clean = lambda: True, clean
         thread = threading.Thread(target=shell._house_keeping)
         thread.start()
@@ -140,3 +143,28 @@ def test_house_keeping_that_fails_ends_the_worker() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "ValueError: a surprise" in done.stderr and "_house_keeping" in done.stderr
+
+
+def test_deleted_files_are_let_go_one_by_one_when_readers_have_had_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr(flush_shell, "time", SimpleNamespace(monotonic=lambda: now_s))
+    shell = FlushShell.__new__(FlushShell)
+    shell._work = threading.Event()
+    shell._deleted = []
+    descriptors = [os.open(tmp_path, os.O_RDONLY) for _ in range(2)]
+    for descriptor in descriptors:
+        shell._deleted.append((now_s + flush_shell.LET_GO_S, descriptor))
+
+    def is_open(descriptor: int) -> bool:
+        return Path(f"/proc/self/fd/{descriptor}").exists()
+
+    shell._free_deleted()
+    assert all(map(is_open, descriptors)), "a reader may map them yet"
+    now_s += flush_shell.LET_GO_S
+    shell._free_deleted()
+    assert [is_open(descriptor) for descriptor in descriptors] == [False, True]
+    assert shell._work.is_set(), "the next one has its turn soon"
+    shell._free_deleted()
+    assert not shell._deleted

@@ -113,6 +113,17 @@ def test_a_mapped_file_keeps_its_bytes(tmp_path: Path) -> None:
     assert mapped[:] == b"\x01" * 4096
 
 
+def test_who_asks_for_it_lets_go_of_deleted_files_last(tmp_path: Path) -> None:
+    config = _log(tmp_path, 3)
+    kept: list[int] = []
+    retention = LogRetention(config, SETTINGS, lambda: 2 * 4096, _ratio)
+    assert len(retention.run(time.time(), keep_open=kept.append).deleted) == 2
+    assert [os.fstat(descriptor).st_nlink for descriptor in kept] == [0, 0]
+    assert [os.pread(descriptor, 1, 0) for descriptor in kept] == [b"\x01", b"\x02"]
+    for descriptor in kept:
+        os.close(descriptor)
+
+
 def _read_lock(path: Path) -> int:
     """What a reader of the log does with a file that it maps."""
     descriptor = os.open(path, os.O_RDONLY)
