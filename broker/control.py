@@ -197,8 +197,9 @@ class ControlLoop:
         self._drain_offsets(now_ms)
         try:
             request = _request_of(record, connection, now_ms)
-        except RemotingError as error:
-            self._tell_once(f"junk from {connection.host}: {error}")
+        except Exception as error:  # a defect of the decoder costs one connection, as junk does
+            what = str(error) if isinstance(error, RemotingError) else f"{type(error).__name__}: {error}"
+            self._tell_once(f"junk from {connection.host}: {what}")
             return [*effects, Hangup(connection, record.pending)]
         effects += self._handle(request)
         if record.received_mono_ns:
@@ -361,11 +362,13 @@ class ControlLoop:
     # ---- trouble ----
 
     def _guard(self, what: str, action: Callable[[], object]) -> None:
-        """Files and full tables must not end control: tell once, try again at the next chance."""
+        """Files, full tables and defects must not end control: tell once, try again at the next chance."""
         try:
             action()
         except (OSError, RuntimeError) as error:
             self._tell_once(f"{what}: {error}")
+        except Exception:  # a defect: the trace is for the operator
+            self._tell_once(f"{what}:\n{traceback.format_exc()}")
 
     def _tell_outcome(self, outcome: Outcome) -> None:
         """Each error once until the name server answers: the next failure, hours later, is news."""

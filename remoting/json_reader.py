@@ -8,7 +8,8 @@ Beyond standard JSON it takes:
   form;
 * superfluous commas.
 
-Depth is bounded, so that nobody's brackets end in a RecursionError.
+Depth is bounded, so that nobody's brackets end in a RecursionError. Lone surrogates are refused, as orjson does: text
+that no UTF-8 can hold could be put into no file and no frame.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _SPACE_AND_COMMAS = re.compile(r"[ \t\r\n,]*")
 _NUMBER = re.compile(r"-?\d{1,400}(\.\d+)?([eE][-+]?\d+)?")
 _BARE_KEY = re.compile(r"[-+\w.$]+")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _scan_string = json.decoder.scanstring  # type: ignore[attr-defined]  # C where there is C
 _WORDS: dict[str, tuple[str, bool | None]] = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
 
@@ -41,6 +43,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        self.last_key = ""
 
     def fault(self, wanted: str) -> ValueError:
         return ValueError(f"wanted {wanted} at character {self.at}, found {self.text[self.at : self.at + 16]!r}")
@@ -75,10 +78,13 @@ class _Reader:
         return float(match[0]) if match[1] or match[2] else int(match[0])
 
     def string(self) -> str:
+        begin = self.at
         try:
             value, self.at = _scan_string(self.text, self.at + 1, False)
         except ValueError as error:
             raise ValueError(f"string at character {self.at} does not end or holds a bad escape") from error
+        if _LONE_SURROGATE.search(value):
+            raise ValueError(f"lone surrogate in the string at character {begin}, last key {self.last_key[:64]!r}")
         return str(value)
 
     def array(self, depth: int) -> list[Any]:
@@ -99,6 +105,7 @@ class _Reader:
             if self.skip(_SPACE) != ":":
                 raise self.fault("':'")
             self.at += 1
+            self.last_key = key
             entries[key] = self.value(depth + 1)
             if self.skip(_SPACE) not in (",", "}"):
                 raise self.fault("',' or '}'")

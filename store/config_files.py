@@ -63,13 +63,13 @@ def persist_config(root: Path, name: str, value: dict[str, Any]) -> None:
 
 
 def persist_text(root: Path, name: str, text: str) -> None:
-    """As `persist_config`, for text that its owner has encoded."""
+    """As `persist_config`, for text that its owner has encoded. A lone surrogate becomes "?", as in Java."""
     directory = root / layout.CONFIG
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     fresh = path.with_name(name + ".tmp")
     with fresh.open("wb") as file:
-        file.write(text.encode())
+        file.write(text.encode("utf-8", "replace"))
         file.flush()
         os.fsync(file.fileno())
     if path.exists():

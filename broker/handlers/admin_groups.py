@@ -71,6 +71,8 @@ def group_forbidden(broker: Broker, request: Request) -> Answer:
     """353: set (when `readable` is there) and say whether the group may read the topic."""
     header = headers.UpdateGroupForbiddenRequestHeader.decode(request.command.ext_fields)
     if header.readable is not None:
+        names.check_group(header.group)
+        names.check_topic(header.topic)
         broker.groups.set_forbidden(header.group, header.topic, not header.readable, request.now_ms)
     readable = not broker.groups.is_forbidden(header.group, header.topic)
     bean = {"group": header.group, "readable": readable, "topic": header.topic}

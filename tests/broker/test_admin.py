@@ -202,6 +202,14 @@ def test_forbidding_a_topic() -> None:
     assert read_object(lab.ask(code, {"group": "G", "topic": "T"}).body, "x")["readable"] is True
 
 
+@pytest.mark.parametrize(("group", "topic"), [("a b", "T"), ("g" * 121, "T"), ("G", "a\n"), ("G", "t" * 128)])
+def test_impossible_names_are_not_forbidden(group: str, topic: str) -> None:
+    lab = make_lab()
+    ext = {"group": group, "topic": topic, "readable": "false"}
+    assert lab.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, ext).code == 29
+    assert lab.broker.groups.body()["forbiddenTable"] == {}
+
+
 @pytest.mark.parametrize(
     ("body", "code", "text"),
     [

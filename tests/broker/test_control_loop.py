@@ -50,14 +50,14 @@ class Rig:
 
     def put(
         self,
-        command: RemotingCommand,
+        command: RemotingCommand | bytes,
         pending: int = 5,
         connection: int = 3,
         kind: int = 0,
         cut: int = 0,
         age_ms: int = 0,
     ) -> None:
-        frame = encode_frame(command)
+        frame = command if isinstance(command, bytes) else encode_frame(command)
         head = ffi.new("struct rmq_inbox_record *")
         head.type = kind or lib.RMQ_INBOX_COLD_FRAME
         head.role, head.role_generation = lib.RMQ_ROLE_READ + READER, self.generation
@@ -111,6 +111,12 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     loop = ControlLoop(plane, broker, Persistence(tmp_path, broker), OutsideCalls(lambda: None))
     yield Rig(plane, loop, tmp_path)
     remove_segments(name)
+
+
+def json_frame(header: str) -> bytes:
+    """A frame whose header is this text."""
+    data = header.encode()
+    return struct.pack(">II", 4 + len(data), len(data)) + data
 
 
 def heartbeat(group: str = "G") -> RemotingCommand:
@@ -182,6 +188,20 @@ def test_oneway_requests_are_released_and_junk_closes(rig: Rig) -> None:
     rig.loop.turn(now())
     kinds = [(kind, pending) for kind, _, pending, _, _ in rig.verdicts()]
     assert kinds == [(lib.RMQ_VERDICT_DROP, 4), (lib.RMQ_VERDICT_CLOSE, 5)]
+
+
+NESTED = "[" * 990 + "]" * 990
+"""Read as JSON, and too deep to be written as text."""
+
+
+@pytest.mark.parametrize("topic", ['"\\ud800"', NESTED])
+def test_a_header_that_does_not_decode_closes_its_connection_alone(rig: Rig, topic: str) -> None:
+    rig.put(json_frame(f'{{"code":353,"extFields":{{"group":"G","topic":{topic},"readable":"false"}}}}'), pending=5)
+    rig.put(RemotingCommand.request(9999), pending=6)
+    rig.loop.turn(now())
+    kinds = [(kind, pending) for kind, _, pending, _, _ in rig.verdicts()]
+    assert kinds == [(lib.RMQ_VERDICT_CLOSE, 5), (lib.RMQ_VERDICT_SEND, 6)]
+    assert rig.loop.broker.groups.body()["forbiddenTable"] == {}
 
 
 def test_a_closed_connection_leaves_its_groups(rig: Rig) -> None:
@@ -270,6 +290,23 @@ def test_files_that_cannot_be_written_stay_dirty(rig: Rig) -> None:
     rig.loop.turn(now())
     assert rig.loop.broker.topics.dirty
     config.unlink()
+    rig.loop.turn(now())
+    assert not rig.loop.broker.topics.dirty
+
+
+def test_a_defect_in_saving_is_told_and_ends_nothing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("planted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rig.loop._persistence, "save_tables", broken)
+        rig.put(heartbeat())
+        rig.loop.turn(now())
+        rig.loop.turn(now())
+    assert capsys.readouterr().err.count("ZeroDivisionError: planted") == 1
+    assert rig.loop.broker.topics.dirty
     rig.loop.turn(now())
     assert not rig.loop.broker.topics.dirty
 

@@ -62,6 +62,20 @@ def test_route_in_both_forms_reads_the_same() -> None:
     assert route.broker_datas[0].broker_addrs == {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}
 
 
+@pytest.mark.usefixtures("_engine")
+@pytest.mark.parametrize("text", ["\\ud800", "x\\udfffy", "\\ude00\\ud83d"])
+def test_text_that_no_utf8_can_hold_is_refused_with_its_key(text: str) -> None:
+    with pytest.raises(BadBody, match=r"G: .*lone surrogate.*last key 'type'"):
+        read_object(f'{{"name":"g","policy":{{"type":"{text}"}}}}'.encode(), "G")
+    with pytest.raises(BadBody, match="lone surrogate"):
+        read_object(f'{{0:"a","{text}":1}}'.encode(), "G")
+
+
+@pytest.mark.usefixtures("_engine")
+def test_surrogates_in_pairs_are_text() -> None:
+    assert read_object(b'{0:"\\ud83d\\ude00"}', "x") == {"0": "\U0001f600"}
+
+
 SHARED = (
     b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"T","subString":"*"}]},'
     b'{"groupName":"h","subscriptionDataSet":[{"$ref":"$.consumerDataSet[0].subscriptionDataSet[0]"}]}]}'

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.store import fastjson
-from ringmq.store.config_files import ConfigFileError, encode_config, load_config, persist_config
+from ringmq.store.config_files import ConfigFileError, encode_config, load_config, persist_config, persist_text
 
 JSON_FILES = [
     "topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json", "consumerFilter.json",
@@ -66,6 +66,11 @@ def test_persist_keeps_the_old_file_as_bak(tmp_path: Path) -> None:
     persist_config(tmp_path, "topics.json", {"a": 2})
     assert load_config(tmp_path, "topics.json") == {"a": 2}
     assert fastjson.loads((tmp_path / "config" / "topics.json.bak").read_text()) == {"a": 1}
+
+
+def test_any_text_can_be_written(tmp_path: Path) -> None:
+    persist_text(tmp_path, "topics.json", '{"\ud800":"\udfffb"}')
+    assert load_config(tmp_path, "topics.json") == {"?": "?b"}
 
 
 def test_a_full_disk_touches_neither_of_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
