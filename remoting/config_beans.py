@@ -13,6 +13,10 @@ from ringmq.remoting import json_body
 from ringmq.remoting.flags import PERM_READ_WRITE
 
 DEFAULT_TOPIC_QUEUES = 16
+CUSTOMIZED = "CUSTOMIZED"
+EXPONENTIAL = "EXPONENTIAL"
+EXPONENTIAL_MS = {"initial": 5_000, "max": 7_200_000, "multiplier": 2}
+CUSTOMIZED_MS = tuple(1000 * seconds for seconds in (1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200))
 
 
 @dataclass(slots=True)
@@ -107,13 +111,13 @@ class SubscriptionGroupConfig:
     consume_message_orderly: bool = False
     retry_queue_nums: int = 1
     retry_max_times: int = 16
-    group_retry_policy: dict[str, Any] = field(default_factory=lambda: {"type": "CUSTOMIZED"})
+    group_retry_policy: dict[str, Any] = field(default_factory=lambda: {"type": CUSTOMIZED})
     broker_id: int = 0
     which_broker_when_consume_slowly: int = 1
     notify_consumer_ids_changed_enable: bool = True
     group_sys_flag: int = 0
     consume_timeout_minute: int = 15
-    subscription_data_set: list[Any] | None = None
+    subscription_data_set: tuple[dict[str, Any], ...] | None = None
     attributes: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -142,7 +146,6 @@ class SubscriptionGroupConfig:
     def from_json(cls, value: dict[str, Any]) -> SubscriptionGroupConfig:
         """From stock's bean. Raises `BadBody`."""
         read_int, read_bool = json_body.integer, json_body.boolean
-        subscriptions = value.get("subscriptionDataSet")
         return cls(
             group_name=json_body.text(value, "groupName"),
             consume_enable=read_bool(value, "consumeEnable", True),
@@ -151,15 +154,45 @@ class SubscriptionGroupConfig:
             consume_message_orderly=read_bool(value, "consumeMessageOrderly"),
             retry_queue_nums=read_int(value, "retryQueueNums", 1),
             retry_max_times=read_int(value, "retryMaxTimes", 16),
-            group_retry_policy=json_body.mapping(value, "groupRetryPolicy") or {"type": "CUSTOMIZED"},
+            group_retry_policy=_retry_policy(json_body.mapping(value, "groupRetryPolicy")),
             broker_id=read_int(value, "brokerId"),
             which_broker_when_consume_slowly=read_int(value, "whichBrokerWhenConsumeSlowly", 1),
             notify_consumer_ids_changed_enable=read_bool(value, "notifyConsumerIdsChangedEnable", True),
             group_sys_flag=read_int(value, "groupSysFlag"),
             consume_timeout_minute=read_int(value, "consumeTimeoutMinute", 15),
-            subscription_data_set=None if subscriptions is None else json_body.items(value, "subscriptionDataSet"),
+            subscription_data_set=_simple_subscriptions(value),
             attributes=json_body.text_mapping(value, "attributes"),
         )
+
+
+def _retry_policy(value: dict[str, Any]) -> dict[str, Any]:
+    """GroupRetryPolicy: the members that the bean has and no others, what an inner one lacks as in a new bean. A type
+    that stock does not know means CUSTOMIZED to it."""
+    policy: dict[str, Any] = {}
+    if value.get("customizedRetryPolicy") is not None:
+        delays = json_body.mapping(value, "customizedRetryPolicy")
+        given = tuple(json_body.as_integer(delay_ms, "next") for delay_ms in json_body.items(delays, "next"))
+        policy["customizedRetryPolicy"] = {"next": CUSTOMIZED_MS if delays.get("next") is None else given}
+    if value.get("exponentialRetryPolicy") is not None:
+        numbers = json_body.mapping(value, "exponentialRetryPolicy")
+        policy["exponentialRetryPolicy"] = {
+            name: json_body.integer(numbers, name, default) for name, default in EXPONENTIAL_MS.items()
+        }
+    kind = json_body.text(value, "type", CUSTOMIZED)
+    policy["type"] = kind if kind == EXPONENTIAL else CUSTOMIZED
+    return policy
+
+
+def _simple_subscriptions(value: dict[str, Any]) -> tuple[dict[str, Any], ...] | None:
+    """The set of SimpleSubscriptionData, None without one."""
+    if value.get("subscriptionDataSet") is None:
+        return None
+    names = ("expression", "expressionType", "topic")
+    return tuple(
+        {name: json_body.text(entry, name) for name in names if entry.get(name) is not None}
+        | {"version": json_body.integer(entry, "version")}
+        for entry in json_body.objects(value, "subscriptionDataSet")
+    )
 
 
 @dataclass(slots=True)

@@ -106,8 +106,8 @@ def items(value: dict[str, Any], key: str) -> list[Any]:
     found = value.get(key)
     if found is None:
         return []
-    if isinstance(found, list):
-        return found
+    if isinstance(found, list | tuple):  # what stood on one line of a config file is a tuple
+        return list(found)
     raise bad_body(f"field {key} is a {type(found).__name__}, not a list", key)
 
 

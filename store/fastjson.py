@@ -55,34 +55,36 @@ def _scalar(value: object) -> str:
 
 
 def dumps(value: Any, *, pretty: bool = True) -> str:
-    """Write one value; None entries of a dict are left out."""
-    return _dump(value, 0, pretty)
+    """Write one value; None entries of a dict are left out. Raises FastJsonError for what `loads` would not take."""
+    return _dump(value, 0, 0, pretty)
 
 
-def _dump(value: Any, depth: int, pretty: bool) -> str:
+def _dump(value: Any, depth: int, tabs: int, pretty: bool) -> str:
+    if depth > DEPTH_MAX:
+        raise FastJsonError(f"nested deeper than {DEPTH_MAX} levels: no start could read it; not written")
     if isinstance(value, Mapping):
-        return _dump_map(value, depth, pretty)
+        return _dump_map(value, depth, tabs, pretty)
     if isinstance(value, tuple) or (isinstance(value, list) and not pretty):
-        return "[" + ",".join(_dump(item, depth + 1, pretty) for item in value) + "]"
+        return "[" + ",".join(_dump(item, depth + 1, tabs, pretty) for item in value) + "]"
     if isinstance(value, list):
         if not value:
             return "[]"
-        indent = "\t" * (depth + 1)
-        lines = (indent + _dump(item, depth + 1, pretty) for item in value)
-        return "[\n" + ",\n".join(lines) + "\n" + "\t" * depth + "]"
+        indent = "\t" * (tabs + 1)
+        lines = (indent + _dump(item, depth + 1, tabs + 1, pretty) for item in value)
+        return "[\n" + ",\n".join(lines) + "\n" + "\t" * tabs + "]"
     return _scalar(value)
 
 
-def _dump_map(value: Mapping[Any, Any], depth: int, pretty: bool) -> str:
+def _dump_map(value: Mapping[Any, Any], depth: int, tabs: int, pretty: bool) -> str:
     entries = [(key, item) for key, item in value.items() if item is not None]
     if not entries:
         return "{}"
-    end = "\n" + "\t" * depth if pretty else ""
+    end = "\n" + "\t" * tabs if pretty else ""
     if isinstance(entries[0][0], int):
         # fastjson's pretty mode breaks the line neither before nor between non-string keys, only before the brace.
-        return "{" + ",".join(f"{key}:{_dump(item, depth + 1, pretty)}" for key, item in entries) + end + "}"
-    start = "\n" + "\t" * (depth + 1) if pretty else ""
-    body = ("," + start).join(f"{_text(key)}:{_dump(item, depth + 1, pretty)}" for key, item in entries)
+        return "{" + ",".join(f"{key}:{_dump(item, depth + 1, tabs + 1, pretty)}" for key, item in entries) + end + "}"
+    start = "\n" + "\t" * (tabs + 1) if pretty else ""
+    body = ("," + start).join(f"{_text(key)}:{_dump(item, depth + 1, tabs + 1, pretty)}" for key, item in entries)
     return "{" + start + body + end + "}"
 
 

@@ -22,7 +22,9 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import read_object, write_body
 from ringmq.remoting.message_queue import MessageQueue
+from ringmq.store import fastjson
 from ringmq.store.config import StoreConfig
+from ringmq.store.config_files import encode_config
 from ringmq.store.markers import BOOT_ID
 from tests.broker.fakes import START_MS, Lab, make_lab, peer
 
@@ -178,6 +180,51 @@ def test_groups_are_made_read_and_deleted() -> None:
     assert lab.plane.group_flags("G") == 0
     assert lab.broker.offsets.get("G", "TBW102", 0) == -1
     assert lab.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"}).code == 26
+
+
+def nested(levels: int) -> dict[str, Any]:
+    return {"a": nested(levels - 1)} if levels else {}
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_of_a_groups_beans_the_known_members_are_kept(is_list: bool) -> None:
+    lab = make_lab()
+    policy = {
+        "type": "X",
+        "more": nested(80),
+        "customizedRetryPolicy": {},
+        "exponentialRetryPolicy": {"max": 9, "x": 1},
+    }
+    subscription = {"topic": "T", "version": 3, "expression": None, "more": nested(80)}
+    bean = {"groupName": "G", "groupRetryPolicy": policy, "subscriptionDataSet": [subscription]}
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP + 25 * is_list
+    assert lab.ask(code, body=write_body({"groupConfigList": [bean]} if is_list else bean)).code == 0
+    config = lab.broker.groups.get("G")
+    assert config is not None
+    assert len(config.group_retry_policy["customizedRetryPolicy"]["next"]) == 18
+    assert config.group_retry_policy["exponentialRetryPolicy"] == {"initial": 5000, "max": 9, "multiplier": 2}
+    assert sorted(config.group_retry_policy) == ["customizedRetryPolicy", "exponentialRetryPolicy", "type"]
+    assert config.group_retry_policy["type"] == "CUSTOMIZED"
+    assert config.subscription_data_set == ({"topic": "T", "version": 3},)
+    fastjson.loads(encode_config("subscriptionGroup.json", lab.broker.groups.body()))
+
+
+@pytest.mark.parametrize(
+    ("bean", "field"),
+    [
+        ({"groupRetryPolicy": 5}, "groupRetryPolicy"),
+        ({"groupRetryPolicy": {"type": []}}, "type"),
+        ({"groupRetryPolicy": {"customizedRetryPolicy": {"next": ["x"]}}}, "next"),
+        ({"groupRetryPolicy": {"exponentialRetryPolicy": {"max": 1 << 63}}}, "max"),
+        ({"subscriptionDataSet": ["T"]}, "subscriptionDataSet"),
+        ({"subscriptionDataSet": [{"topic": {}}]}, "topic"),
+        ({"subscriptionDataSet": [{"topic": "T", "version": "x"}]}, "version"),
+    ],
+)
+def test_groups_whose_beans_do_not_read_are_refused(bean: dict[str, Any], field: str) -> None:
+    lab = make_lab()
+    answer = lab.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=write_body({"groupName": "G"} | bean))
+    assert (answer.code, field in answer.remark, "G" in lab.broker.groups) == (1, True, False)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "g" * 121])

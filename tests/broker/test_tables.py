@@ -16,6 +16,7 @@ from ringmq.broker.tables.stats import BrokerStats, Totals
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import TopicConfig
+from ringmq.store import fastjson
 from ringmq.store.config_files import encode_config, load_config, persist_config
 from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_births import read_births, write_births
@@ -75,6 +76,60 @@ def test_each_queue_gets_the_log_offset_from_which_records_are_its_own(tmp_path:
     slots = {queue_id: plane.queue_find(topic_id, queue_id) for queue_id in (0, 1, 5)}
     found = {queue_id: plane.queues[slot].replay_from for queue_id, slot in slots.items() if slot is not None}
     assert found == {0: None, 1: 700, 5: 9000}, "None: nothing that is in the log already"
+
+
+STOCK_GROUPS = """{
+	"dataVersion":{
+		"counter":1,
+		"stateVersion":0,
+		"timestamp":2
+	},
+	"forbiddenTable":{},
+	"subscriptionGroupTable":{
+		"G":{
+			"attributes":{},
+			"brokerId":0,
+			"consumeBroadcastEnable":true,
+			"consumeEnable":true,
+			"consumeFromMinEnable":true,
+			"consumeMessageOrderly":false,
+			"consumeTimeoutMinute":15,
+			"groupName":"G",
+			"groupRetryPolicy":{
+				"customizedRetryPolicy":{
+					"next":[1000,5000]
+				},
+				"exponentialRetryPolicy":{
+					"initial":1,
+					"max":7200000,
+					"multiplier":3
+				},
+				"type":"EXPONENTIAL"
+			},
+			"groupSysFlag":0,
+			"notifyConsumerIdsChangedEnable":true,
+			"retryMaxTimes":16,
+			"retryQueueNums":1,
+			"subscriptionDataSet":[{
+				"expression":"*",
+				"expressionType":"TAG",
+				"topic":"T",
+				"version":7
+			},{
+				"topic":"U",
+				"version":0
+			}],
+			"whichBrokerWhenConsumeSlowly":1
+		}
+	}
+}"""
+"""As fastjson 1.2.83 writes the beans: a Set stands on its key's line, its beans indent from there."""
+
+
+def test_a_stock_file_with_every_bean_comes_through_as_it_is() -> None:
+    groups = make_lab().broker.groups
+    groups.load(fastjson.loads(STOCK_GROUPS), START_MS)
+    assert encode_config("subscriptionGroup.json", groups.body(["G"])) == STOCK_GROUPS
 
 
 def test_publishing_a_topic_looks_at_its_own_queues_alone() -> None:

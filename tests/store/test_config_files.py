@@ -61,6 +61,21 @@ def test_damaged_text_is_refused_with_a_place(text: str) -> None:
         fastjson.loads(text)
 
 
+def nested(levels: int) -> object:
+    value: object = 1
+    for level in range(levels):
+        value = {"a": value} if level % 3 else [value] if level % 2 else (value,)
+    return value
+
+
+@pytest.mark.parametrize("pretty", [True, False])
+def test_what_is_written_can_be_read(pretty: bool) -> None:
+    deepest = fastjson.dumps(nested(fastjson.DEPTH_MAX), pretty=pretty)
+    assert fastjson.loads(deepest)
+    with pytest.raises(fastjson.FastJsonError, match="64 levels"):
+        fastjson.dumps(nested(fastjson.DEPTH_MAX + 1), pretty=pretty)
+
+
 def test_persist_keeps_the_old_file_as_bak(tmp_path: Path) -> None:
     persist_config(tmp_path, "topics.json", {"a": 1})
     persist_config(tmp_path, "topics.json", {"a": 2})
