@@ -21,7 +21,11 @@ from ringmq.remoting.json_text import load_json
 from ringmq.remoting.message_queue import MessageQueue
 
 MAX_REFS = 4096
-"""References in one body; more are refused, since each may stand for a large object."""
+"""References in one body. Stock's writers make one where the same object stands twice."""
+MAX_REF_VALUES = 100_000
+"""What the references of one body stand for: values, and text in pieces of TEXT_PIECE_CHARS. Whoever decodes a body
+reads an object once for each reference to it."""
+TEXT_PIECE_CHARS = 64
 
 _encode_string = json.encoder.encode_basestring
 
@@ -166,11 +170,13 @@ def queue_from_json(value: object) -> MessageQueue:
 def _resolve(root: dict[str, Any], name: str) -> None:
     """Replace every `{"$ref": path}` by the object it names. Only objects that are complete before it may be
     named, so nothing becomes cyclic."""
-    complete: set[int] = set()
-    count = 0
+    weights: dict[int, int] = {}
+    count, stood_for = 0, 0
 
-    def settle(value: Any) -> Any:
-        nonlocal count
+    def settle(value: Any) -> tuple[Any, int]:
+        """The value with its references replaced, and what it weighs then. What is in `weights` is complete."""
+        nonlocal count, stood_for
+        weight = 1
         if isinstance(value, dict):
             reference = value.get("$ref")
             if isinstance(reference, str) and len(value) == 1:
@@ -178,17 +184,24 @@ def _resolve(root: dict[str, Any], name: str) -> None:
                 if count > MAX_REFS:
                     raise bad_body(f"{name}: more than {MAX_REFS} $ref", "$ref")
                 target = _follow(root, reference)
-                if id(target) not in complete:
+                if id(target) not in weights:
                     raise bad_body(f"{name}: $ref {reference[:64]!r} names nothing that stands before it", "$ref")
-                return target
+                stood_for += weights[id(target)]
+                if stood_for > MAX_REF_VALUES:
+                    raise bad_body(f"{name}: its $ref stand for more than {MAX_REF_VALUES} values", "$ref")
+                return target, weights[id(target)]
             for key in value:
-                value[key] = settle(value[key])
-            complete.add(id(value))
+                value[key], more = settle(value[key])
+                weight += more
+            weights[id(value)] = weight
         elif isinstance(value, list):
             for index, entry in enumerate(value):
-                value[index] = settle(entry)
-            complete.add(id(value))
-        return value
+                value[index], more = settle(entry)
+                weight += more
+            weights[id(value)] = weight
+        elif isinstance(value, str):
+            weight += len(value) // TEXT_PIECE_CHARS
+        return value, weight
 
     settle(root)
 

@@ -88,6 +88,32 @@ def test_shared_objects_are_resolved() -> None:
     assert [s.topic for consumer in heartbeat.consumers for s in consumer.subscriptions] == ["T", "T"]
 
 
+def flood(shared: str, references: int) -> bytes:
+    return ('{"x":' + shared + ',"a":[' + ",".join(['{"$ref":"$.x"}'] * references) + "]}").encode()
+
+
+MANY = "[" + ",".join(["0"] * 99) + "]"
+"""100 values, as is a text of 6,336 characters in a list."""
+
+
+@pytest.mark.usefixtures("_engine")
+@pytest.mark.parametrize("shared", [MANY, '["' + "x" * (98 * json_body.TEXT_PIECE_CHARS) + '"]'])
+def test_what_references_stand_for_is_bounded(shared: str) -> None:
+    most = json_body.MAX_REF_VALUES // 100
+    assert len(read_object(flood(shared, most), "x")["a"]) == most
+    with pytest.raises(BadBody, match=rf"\$ref stand for more than {json_body.MAX_REF_VALUES} values"):
+        read_object(flood(shared, most + 1), "x")
+
+
+def test_references_to_references_count_for_all_that_they_stand_for() -> None:
+    """Ten of ten of ten: a body of a kilobyte."""
+    tens = [json.dumps([{"$ref": f"$.{name}"}] * 10) for name in "abcde"]
+    body = f'{{"a":{MANY},"b":{tens[0]},"c":{tens[1]},"d":{tens[2]},"e":{tens[3]}}}'
+    assert len(body) < 2000
+    with pytest.raises(BadBody, match="stand for more than"):
+        read_object(body.encode(), "x")
+
+
 @pytest.mark.parametrize(
     "body",
     [
