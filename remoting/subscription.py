@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
 
@@ -81,7 +82,7 @@ class SubscriptionData:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> SubscriptionData:
         """From stock's bean. Go writes codeSet as strings hashed over UTF-8, so for TAG the codes are
-        computed again.
+        computed again. Raises `BadBody`, TypeError or ValueError.
         """
         tags = {str(tag) for tag in value.get("tagsSet") or ()}
         codes = {java_string_hash(tag) for tag in tags} or {int(code) for code in value.get("codeSet") or ()}
@@ -90,7 +91,7 @@ class SubscriptionData:
             sub_string=str(value.get("subString") or SUBSCRIBE_ALL),
             tags_set=tags,
             code_set=codes,
-            sub_version=int(value.get("subVersion") or 0),
+            sub_version=json_body.integer(value, "subVersion"),
             expression_type=str(value.get("expressionType") or EXPRESSION_TAG),
             class_filter_mode=value.get("classFilterMode") is True,
         )

@@ -21,6 +21,8 @@ QueueRange = tuple[int, int, int]
 """Minimum, maximum, and the log offset below which no record gets a unit."""
 QUEUES_MAX = 65535
 """Queues of one topic: what the plane's config word can hold."""
+QUEUE_ID_END = 1 << 31
+"""Queue ids are below: they are int32 in records. Bodies of other brokers and files may name any number."""
 _RECOVERED = ports.TOPIC_LIVE | ports.TOPIC_SEND_COLD | ports.TOPIC_PULL_COLD | ports.TOPIC_RECOVERED
 
 
@@ -122,8 +124,10 @@ class PlaneTables:
 
     def slot(self, topic: str, queue_id: int) -> int | None:
         """Queue slot of a live topic's queue."""
+        if not 0 <= queue_id < QUEUE_ID_END:
+            return None
         topic_id = self.plane.topic_find(topic)
-        return None if topic_id is None or queue_id < 0 else self.plane.queue_find(topic_id, queue_id)
+        return None if topic_id is None else self.plane.queue_find(topic_id, queue_id)
 
     def queue(self, topic: str, queue_id: int) -> QueueState | None:
         """The state of a queue, None when it does not exist."""

@@ -59,6 +59,18 @@ def test_only_a_greater_version_replaces_an_expression() -> None:
     assert lab.plane.subscription("G", "T")[2] == [java_string_hash("b")]
 
 
+@pytest.mark.parametrize("version", [1 << 63, (1 << 64) - 1, "x", {}])
+def test_a_version_that_is_no_int64_is_refused_before_it_counts(version: object) -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    subscription = SubscriptionData("T").to_json() | {"subVersion": version}
+    consumer = ConsumerData("G").to_json() | {"subscriptionDataSet": [subscription]}
+    answer = lab.ask(RequestCode.HEART_BEAT, body=write_body({"clientID": "c", "consumerDataSet": [consumer]}))
+    assert (answer.code, "subVersion" in answer.remark) == (1, True)
+    lab.join("G", {"T": "a"}, version=5)
+    assert lab.plane.subscription("G", "T")[1] == 5
+
+
 def test_topics_that_are_left_out_are_gone() -> None:
     lab = make_lab()
     lab.make_topic("T")

@@ -354,6 +354,14 @@ def test_a_commit_of_an_older_pull_never_undoes_a_later_request(rig: Rig) -> Non
     assert broker.offsets.get("G", "TBW102", 0) == 12
 
 
+def test_offsets_of_queues_that_no_record_can_name_are_kept_beside_the_plane(rig: Rig) -> None:
+    """A master's table of offsets may hold any number."""
+    offsets = rig.loop.broker.offsets
+    for queue_id in (1 << 31, 1 << 40, -1):
+        offsets.put("G", "TBW102", queue_id, 5, now())
+        assert offsets.get("G", "TBW102", queue_id) == 5
+
+
 class ScriptedRegistrar:
     """Takes calls; the test says how they end."""
 
