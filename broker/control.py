@@ -28,7 +28,9 @@ from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Re
 from ringmq.broker.staged.writes import StagedWrites
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
+from ringmq.broker.told import Told
 from ringmq.ha.orders import OrderError, news_of
+from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.plane import InboxRecord, Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -47,6 +49,9 @@ TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_
 """Answered when the name servers know the topic, as stock does: its maker may use it at once."""
 TELL_WITHIN_MS = 3000
 ERRORS_TOLD_MAX = 100
+FAULT_LINES_PER_MINUTE = 60
+PEER_LINES_PER_MINUTE = 10
+"""Of junk, and as many of requests that fail: whoever can connect can send what is none, and as much as he likes."""
 
 
 def log(text: str) -> None:
@@ -86,7 +91,10 @@ class ControlLoop:
         self._next_tick_ms = 0
         self._next_store_look_ms = 0
         self._last_fault = 0
-        self._told: set[str] = set()
+        self._now_ms = 0
+        self._faults = Told(FAULT_LINES_PER_MINUTE)
+        self._of_peers = Told(PEER_LINES_PER_MINUTE)
+        self._failed_requests = Told(PEER_LINES_PER_MINUTE)
         self._failing: dict[str, set[str]] = {}
         """Name server -> the errors told since it answered last."""
         self._held: list[_Held] = []
@@ -99,6 +107,7 @@ class ControlLoop:
 
     def turn(self, now_ms: int) -> bool:
         """Do what there is; whether there was any, so that more may follow at once."""
+        self._now_ms = now_ms
         self._outlets.send_waiting()
         effects: list[Effect] = []
         taken = 0
@@ -199,7 +208,7 @@ class ControlLoop:
             request = _request_of(record, connection, now_ms)
         except Exception as error:  # a defect of the decoder costs one connection, as junk does
             what = str(error) if isinstance(error, RemotingError) else f"{type(error).__name__}: {error}"
-            self._tell_once(f"junk from {connection.host}: {what}")
+            self._tell(self._of_peers, f"junk from {connection.host}: {what}")
             return [*effects, Hangup(connection, record.pending)]
         effects += self._handle(request)
         if record.received_mono_ns:
@@ -215,19 +224,24 @@ class ControlLoop:
         """A slave's dispatch waits in front of a record whose queue has no entry: its topic's settings come later."""
         topic = record.payload.decode(errors="replace")
         if not layout.is_folder_name(topic):
-            self._tell_once(f"a record from the master has topic {topic!r}, which cannot be stored: it is left out")
+            text = f"a record from the master has topic {topic!r}, which cannot be stored: it is left out"
+            self._tell(self._of_peers, text)
             return
         # Of a topic that is being deleted nothing is wanted: its folder goes, a topic made again begins at 0.
         replay_from = int(self._plane.watermarks.append_offset) if topic in self.broker.deletions else None
         batch = record.frame_length != 0
-        self.broker.tables.publish_queue(topic, record.pending, batch=batch, replay_from=replay_from)
+        try:
+            self.broker.tables.publish_queue(topic, record.pending, batch=batch, replay_from=replay_from)
+        except PlaneFullError as error:
+            self._tell(self._of_peers, f"queues of records from the master: {error}")
+            return
         self._plane.wake(lib.RMQ_ROLE_DISPATCH)
 
     def _take_news(self, payload: bytes) -> None:
         try:
             self.broker.replication.take_news(news_of(payload))
         except OrderError as error:
-            self._tell_once(f"news from ha: {error}")
+            self._tell(self._of_peers, f"news from ha: {error}")
 
     def _handle(self, request: Request) -> list[Effect]:
         try:
@@ -239,7 +253,7 @@ class ControlLoop:
             return effects
         except Exception as error:
             # A defect of ours must cost one answer, not the broker; the trace is for the operator.
-            log(f"request {request.command.code} failed:\n{traceback.format_exc()}")
+            self._tell(self._failed_requests, f"request {request.command.code} failed:\n{traceback.format_exc()}")
             effects = self.broker.outbox.take()
             if request.command.is_oneway or request.command.is_response:
                 return [*effects, Release(request.connection, request.pending)]
@@ -366,9 +380,9 @@ class ControlLoop:
         try:
             action()
         except (OSError, RuntimeError) as error:
-            self._tell_once(f"{what}: {error}")
+            self._tell(self._faults, f"{what}: {error}")
         except Exception:  # a defect: the trace is for the operator
-            self._tell_once(f"{what}:\n{traceback.format_exc()}")
+            self._tell(self._faults, f"{what}:\n{traceback.format_exc()}")
 
     def _tell_outcome(self, outcome: Outcome) -> None:
         """Each error once until the name server answers: the next failure, hours later, is news."""
@@ -381,10 +395,10 @@ class ControlLoop:
             told.add(outcome.error)
             log(f"name server {outcome.address}: {outcome.error}")
 
-    def _tell_once(self, text: str) -> None:
-        if text not in self._told and len(self._told) < 1000:
-            self._told.add(text)
-            log(text)
+    def _tell(self, told: Told, text: str) -> None:
+        line = told.line(text, self._now_ms)
+        if line is not None:
+            log(line)
 
 
 def _connection_of(record: InboxRecord, reader: int) -> Connection:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.control import STORE_LOOK_MS, TICK_MS, ControlLoop
+from ringmq.broker.control import PEER_LINES_PER_MINUTE, STORE_LOOK_MS, TICK_MS, ControlLoop
 from ringmq.broker.control_report import read_report
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
@@ -309,6 +309,32 @@ def test_a_defect_in_saving_is_told_and_ends_nothing(
     assert rig.loop.broker.topics.dirty
     rig.loop.turn(now())
     assert not rig.loop.broker.topics.dirty
+
+
+def test_what_peers_send_does_not_use_up_the_lines_of_our_own_faults(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*arguments: object) -> None:
+        raise OSError(f"planted {arguments}")
+
+    began = now()
+    rig.loop.turn(began)
+    monkeypatch.setattr(rig.loop.broker.locks, "lock", broken)
+    capsys.readouterr()
+    for number in range(1200):
+        rig.put(json_frame(f'{{"code":"x{number}"}}'))
+        rig.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"clientId":"%d","mqSet":[]}' % number))
+        rig.loop.turn(began)
+        rig.verdicts()
+    said = capsys.readouterr().err
+    assert said.count("junk from 127.0.0.9: header field code = 'x") == PEER_LINES_PER_MINUTE
+    assert said.count("request 41 failed:") == PEER_LINES_PER_MINUTE
+    monkeypatch.setattr(rig.loop._persistence, "save_tables", lambda: broken("disk"))
+    rig.loop.turn(began)
+    assert "config files: planted ('disk',)" in capsys.readouterr().err
+    rig.put(json_frame('{"code":"late"}'))
+    rig.loop.turn(began + 60_000)
+    assert f"'late' is not an integer; {1200 - PEER_LINES_PER_MINUTE} more were not told" in capsys.readouterr().err
 
 
 def test_a_clean_stop_answers_and_saves(rig: Rig) -> None:
