@@ -18,7 +18,7 @@ from itertools import chain
 from ringmq.broker import slow_requests
 from ringmq.broker.control_report import ClientCensus, ControlReport, NameServerState, ReportWriter
 from ringmq.broker.core import Broker
-from ringmq.broker.handlers.table import handle, tick
+from ringmq.broker.handlers.table import CHANGES_TABLES, handle, tick
 from ringmq.broker.health import fault_text
 from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
@@ -34,7 +34,7 @@ from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.plane import InboxRecord, Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.remoting.command import decode_payload
+from ringmq.remoting.command import RemotingCommand, decode_payload
 from ringmq.remoting.errors import RemotingError
 from ringmq.store import layout
 
@@ -98,6 +98,9 @@ class ControlLoop:
         self._failing: dict[str, set[str]] = {}
         """Name server -> the errors told since it answered last."""
         self._held: list[_Held] = []
+        self._changes: list[RemotingCommand] = []
+        """Answers of this turn that the config files stand behind."""
+        self._unsaved = False
         self._blocked_parks = 0
         self._census = ClientCensus(broker.consumers, broker.producers)
         self._report = ReportWriter(plane.name)
@@ -122,7 +125,7 @@ class ControlLoop:
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             effects += self._tick(now_ms)
-        self._guard("config files", self._persistence.save_tables)
+        self._save_tables()
         self._outlets.perform(effects)
         while self.broker.replication.said:
             log(self.broker.replication.said.pop(0))
@@ -170,7 +173,7 @@ class ControlLoop:
         self._outlets.perform(self.broker.outbox.take())
         self._outlets.perform(held.reply for held in self._held)
         self._drain_offsets(now_ms)
-        self._guard("config files", self._persistence.save_tables)
+        self._save_tables()
         self._guard("consumer offsets", self._persistence.save_offsets)
         for address, server in self._registration.servers.items():
             if server.registered:
@@ -246,6 +249,8 @@ class ControlLoop:
     def _handle(self, request: Request) -> list[Effect]:
         try:
             effects = handle(self.broker, request)
+            if request.command.code in CHANGES_TABLES and isinstance(effects[-1], Reply):
+                self._changes.append(effects[-1].command)
             if request.command.code in TOLD_FIRST and isinstance(effects[-1], Reply):
                 news = self._announce()
                 if news is not None:
@@ -375,14 +380,33 @@ class ControlLoop:
 
     # ---- trouble ----
 
-    def _guard(self, what: str, action: Callable[[], object]) -> None:
-        """Files, full tables and defects must not end control: tell once, try again at the next chance."""
+    def _save_tables(self) -> None:
+        """Write the config files, or answer those who asked for a change that it is not on disk."""
+        cause = self._guard("config files", self._persistence.save_tables)
+        changes, self._changes = self._changes, []
+        if cause is None and self._unsaved:
+            self._faults.forget("config files:")
+            log("config files are written again")
+        self._unsaved = cause is not None
+        if cause is None:
+            return
+        for answer in changes:
+            if answer.code == ResponseCode.SUCCESS:
+                answer.code, answer.body = ResponseCode.SYSTEM_ERROR, b""
+                answer.remark = f"the change holds, but a restart may lose it: config files cannot be written: {cause}"
+
+    def _guard(self, what: str, action: Callable[[], object]) -> str | None:
+        """Files, full tables and defects must not end control: tell once, try again at the next chance. None, or what
+        went wrong."""
         try:
             action()
         except (OSError, RuntimeError) as error:
             self._tell(self._faults, f"{what}: {error}")
-        except Exception:  # a defect: the trace is for the operator
+            return str(error)
+        except Exception as error:  # a defect: the trace is for the operator
             self._tell(self._faults, f"{what}:\n{traceback.format_exc()}")
+            return f"{type(error).__name__}: {error}"
+        return None
 
     def _tell_outcome(self, outcome: Outcome) -> None:
         """Each error once until the name server answers: the next failure, hours later, is news."""

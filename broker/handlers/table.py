@@ -119,6 +119,8 @@ NOT_ON_SLAVE = frozenset(
     }
 )
 """Changes that a slave would lose when it takes its master's tables over."""
+CHANGES_TABLES = NOT_ON_SLAVE | {RequestCode.CLEAN_UNUSED_TOPIC}
+"""What an operator asks for, and what is on disk when it is answered."""
 NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 """Requests that the VIP port (listenPort - 2) does not serve; answered as unknown there."""
 

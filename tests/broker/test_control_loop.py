@@ -294,6 +294,57 @@ def test_files_that_cannot_be_written_stay_dirty(rig: Rig) -> None:
     assert not rig.loop.broker.topics.dirty
 
 
+def change(code: int, ext: dict[str, str], opaque: int = 1) -> RemotingCommand:
+    return RemotingCommand.request(code, ext, opaque=opaque)
+
+
+MAKE = {
+    "topic": "Made", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+}  # fmt: skip
+
+
+def test_a_change_that_is_not_on_disk_is_not_answered_as_if_it_were(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = rig.root / "config"
+    kept = rig.root / "kept"
+    rig.loop.turn(now())
+    for topic in ("Once", "Twice"):
+        config.rename(kept)
+        config.write_text("in the way")
+        rig.put(change(RequestCode.UPDATE_AND_CREATE_TOPIC, MAKE | {"topic": topic}, opaque=1))
+        rig.put(change(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, opaque=2))
+        rig.put(change(RequestCode.UPDATE_AND_CREATE_TOPIC, MAKE | {"topic": "a b"}, opaque=3))
+        rig.put(heartbeat())
+        answers = {answer.opaque: answer for answer in rig.answers() if answer.is_response}
+        assert {opaque: answer.code for opaque, answer in answers.items()} == {1: 1, 2: 1, 3: 29, 8: 0}
+        assert "a restart may lose it" in (answers[2].remark or "")
+        assert "File exists" in (answers[2].remark or "")
+        rig.put(change(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}))
+        assert [answer.code for answer in rig.answers()] == [1], "nothing to change, and still not on disk"
+        said = [line.split(": ")[2] for line in capsys.readouterr().err.splitlines() if "config files" in line]
+        assert said == ["config files"]
+        config.unlink()
+        kept.rename(config)
+        rig.put(change(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}))
+        assert [answer.code for answer in rig.answers()] == [0]
+        assert "config files are written again" in capsys.readouterr().err
+
+
+def test_a_made_topic_that_is_not_on_disk_says_so_when_the_name_server_knows_it(rig: Rig) -> None:
+    registrar = with_name_server(rig)
+    registrar.ended.append(Outcome("ns:1", None))
+    rig.loop.turn(now())
+    config = rig.root / "config"
+    config.rename(rig.root / "kept")
+    config.write_text("in the way")
+    rig.put(change(RequestCode.UPDATE_AND_CREATE_TOPIC, MAKE))
+    assert rig.answers() == []
+    registrar.ended.append(Outcome("ns:1", None))
+    assert [answer.code for answer in rig.answers()] == [1]
+
+
 def test_a_defect_in_saving_is_told_and_ends_nothing(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
