@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_GONE = (FileNotFoundError, ProcessLookupError)  # before its file was opened, before it was read
 
 
 def family(pid: int) -> list[int]:
@@ -23,7 +24,7 @@ def family(pid: int) -> list[int]:
 def _tasks(pid: int) -> list[Path]:
     try:
         return list(Path(f"/proc/{pid}/task").iterdir())
-    except FileNotFoundError:
+    except _GONE:
         return []
 
 
@@ -33,7 +34,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     for pid in pids:
         try:
             text = Path(f"/proc/{pid}/stat").read_text()
-        except FileNotFoundError:
+        except _GONE:
             continue
         fields = text[text.rindex(")") + 2 :].split()
         total += int(fields[11]) + int(fields[12])
@@ -51,7 +52,7 @@ def private_bytes(pids: Iterable[int]) -> dict[str, int]:
         try:
             status = Path(f"/proc/{pid}/status").read_text()
             maps = Path(f"/proc/{pid}/smaps").read_text()
-        except FileNotFoundError:
+        except _GONE:
             continue
         anonymous += sum(_kib(line) for line in status.splitlines() if line.startswith("RssAnon:")) * 1024
         for segment, resident in shared_segments(maps).items():

@@ -20,6 +20,9 @@ COMMON_SETTINGS: Mapping[str, str | int | bool] = {
     "diskMaxUsedSpaceRatio": 95,
 }
 
+OTHER = "other"
+"""A process of a broker that is none of its workers."""
+
 
 class Target(Protocol):
     """A broker under measurement."""
@@ -109,7 +112,7 @@ class RingmqTarget:
         """Supervisor and workers; the name server lives in one of them."""
         workers = {pid: name for name, pid in self._running.worker_pids().items()}
         main = self._running.process.pid
-        return {pid: workers.get(pid, "supervisor" if pid == main else "other") for pid in family(main)}
+        return {pid: workers.get(pid, "supervisor" if pid == main else OTHER) for pid in family(main)}
 
     def kill(self) -> None:
         """kill -9 of everything."""

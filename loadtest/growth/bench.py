@@ -107,7 +107,10 @@ COST_COLUMNS = (
 
 
 class MemoryWatch:
-    """Looks at the private memory of processes while a block runs. MiB by seconds since its begin."""
+    """Looks at the private memory of processes while a block runs. MiB by seconds since its begin.
+
+    GrowthError at the block's end where it could not look: memory that nobody saw is not flat.
+    """
 
     def __init__(self, pids: Callable[[], Mapping[int, str]], every_s: float = 1.0) -> None:
         self._pids = pids
@@ -115,6 +118,7 @@ class MemoryWatch:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._look_on, daemon=True)
         self._began = time.monotonic()
+        self._error: Exception | None = None
         self.samples: list[tuple[float, float]] = []
 
     def _look(self) -> None:
@@ -122,8 +126,11 @@ class MemoryWatch:
         self.samples.append((time.monotonic() - self._began, mib))
 
     def _look_on(self) -> None:
-        while not self._end.wait(self._every_s):
-            self._look()
+        try:
+            while not self._end.wait(self._every_s):
+                self._look()
+        except Exception as error:  # a thread has nobody to raise it to
+            self._error = error
 
     def __enter__(self) -> Self:
         self._began = time.monotonic()
@@ -135,8 +142,13 @@ class MemoryWatch:
     ) -> None:
         self._end.set()
         self._thread.join()
-        if error is None:
-            self._look()
+        if error is not None:
+            return
+        if self._error is not None:
+            raise GrowthError(
+                f"the memory of the broker was not watched to the end: {type(self._error).__name__}: {self._error}"
+            ) from self._error
+        self._look()
 
     @property
     def largest_mib(self) -> float:

@@ -5,7 +5,7 @@ import math
 import os
 import shutil
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ringmq.loadtest.growth.bench import (
@@ -28,7 +28,7 @@ from ringmq.loadtest.growth.bench import (
 from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, LOAD
 from ringmq.loadtest.markdown import Column
 from ringmq.loadtest.measurement import Goal, Measurement
-from ringmq.loadtest.targets import RingmqTarget
+from ringmq.loadtest.targets import OTHER, RingmqTarget
 from ringmq.loadtest.tools import Report
 
 BACKLOG_BODY_BYTES = 1024
@@ -123,14 +123,20 @@ def soak(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
         bench.say(f"  soak: {rate:,.0f} messages/s for {bench.soak_s:,.0f} s")
         every_s = bench.soak_s / len(values)
         sending = {"seconds": bench.soak_s, "interval": every_s, "rate": rate, "depth": SOAK_DEPTH}
-        watch = ",".join(map(str, target.pids()))
+        before = target.pids()
         with (
             _soak_consumer(bench, target, topic, min(SOAK_IDLE_MS, 500 * bench.soak_s), commit=True) as reader,
             MemoryWatch(target.pids, min(10.0, every_s / 4)) as memory,
-            _soak_sender(bench, target, topic, watch=watch, **sending) as sender,
+            _soak_sender(bench, target, topic, watch=",".join(map(str, before)), **sending) as sender,
         ):
             sent, read = _both(sender, reader)
-        yield from soak_points(sent, read, memory.samples, values)
+        yield from soak_points(sent, read, memory.samples, values, ended(before, target.pids()))
+
+
+def ended(before: Mapping[int, str], after: Mapping[int, str]) -> list[str]:
+    """Workers that were there before and are not any more, even where others have taken their place."""
+    gone = [(name, pid) for pid, name in before.items() if name != OTHER and after.get(pid) != name]
+    return [f"{name} (process {pid}) ended during the soak" for name, pid in sorted(gone)]
 
 
 def soak_settings(used_bytes: int, free_bytes: int) -> dict[str, str | int | bool]:
@@ -194,13 +200,18 @@ def _both(sender: BackgroundLoad, reader: BackgroundLoad) -> tuple[Report, Repor
 
 
 def soak_points(
-    sent: Report, read: Report, samples: Sequence[tuple[float, float]], values: Sequence[float]
+    sent: Report,
+    read: Report,
+    samples: Sequence[tuple[float, float]],
+    values: Sequence[float],
+    ended_workers: Sequence[str] = (),
 ) -> Iterator[Point]:
     """A point per interval of the send report; the last one also says what became of the whole.
 
-    `grown_mib` and `p99_9_ratio` compare the medians of the last and the first third.
+    `grown_mib` and `p99_9_ratio` compare the medians of the last and the first third. Nothing counts where a worker
+    has ended: its successor begins with little memory.
     """
-    wrong = faults(sent, read)
+    wrong = [*faults(sent, read), *ended_workers]
     stretches = sent["intervals"][: len(values)]
     found = []
     for value, stretch in zip(values, stretches, strict=False):
@@ -216,8 +227,12 @@ def soak_points(
         )
     third = max(1, len(found) // 3)
     first, last = found[:third], found[-third:]
+    thirds = {"first": first, "last": last}
+    unseen = [name for name, points in thirds.items() if not any("private_mib" in point for point in points)]
+    wrong += [f"no sample of memory in the {name} third" for name in unseen]
+    if not unseen:
+        found[-1]["grown_mib"] = _median(last, "private_mib") - _median(first, "private_mib")
     found[-1] |= {
-        "grown_mib": _median(last, "private_mib") - _median(first, "private_mib"),
         "p99_9_ratio": _median(last, "p99_9") / max(_median(first, "p99_9"), 1e-9),
         "errors": float(sum(sent["errors"].values()) + sent["unanswered"] + sent["disconnects"] + sent["bad_answers"]),
         "lost": float(abs(sent["acked"] - read["read"])),
@@ -229,8 +244,7 @@ def soak_points(
 
 
 def _median(points: Sequence[dict[str, float]], name: str) -> float:
-    values = [point[name] for point in points if name in point]
-    return statistics.median(values) if values else 0.0
+    return statistics.median(point[name] for point in points if name in point)
 
 
 def soak_values(seconds: float) -> tuple[float, ...]:

@@ -250,3 +250,12 @@ def test_own_process_is_measured() -> None:
     gone = 2**22 + 1  # above every process id of this kernel
     assert private_bytes([gone])["total"] == 0
     assert cpu_seconds([gone]) == 0
+
+
+def test_a_process_that_ends_while_its_files_are_read_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(path: Path) -> str:
+        raise ProcessLookupError(f"[Errno 3] No such process: {path}")
+
+    monkeypatch.setattr(Path, "read_text", gone)
+    assert private_bytes([os.getpid()])["total"] == 0
+    assert cpu_seconds([os.getpid()]) == 0

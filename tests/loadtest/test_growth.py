@@ -3,6 +3,7 @@
 import json
 import resource
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,8 +16,26 @@ from ringmq.loadtest.growth import bench as shared
 from ringmq.loadtest.growth import long_runs
 from ringmq.loadtest.growth import main as growth
 from ringmq.loadtest.growth import scrapes as scraping
-from ringmq.loadtest.growth.bench import LAST, Bench, GrowthError, Point, Scenario, need_files, need_room, queue_kib
-from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak_points, soak_settings, soak_values
+from ringmq.loadtest.growth.bench import (
+    LAST,
+    Bench,
+    GrowthError,
+    MemoryWatch,
+    Point,
+    Scenario,
+    need_files,
+    need_room,
+    queue_kib,
+)
+from ringmq.loadtest.growth.long_runs import (
+    BACKLOG,
+    SOAK,
+    backlog_values,
+    ended,
+    soak_points,
+    soak_settings,
+    soak_values,
+)
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES, Scraper
@@ -211,7 +230,38 @@ def test_a_soak_is_judged_by_its_thirds_and_by_what_came_out() -> None:
     assert (last.values["errors"], last.values["lost"], last.values["grown_mib"]) == (4, 2, 6)
     assert last.values["p99_9_ratio"] == pytest.approx(17 / 11)
     read.update(read=900, read_crc_sum=7)
-    assert next(soak_points({**sent, "ok": True}, read, samples, soak_values(9)[:9])).measurement.ok
+    whole = {**sent, "ok": True}
+    assert next(soak_points(whole, read, samples, soak_values(9)[:9])).measurement.ok
+    for missing, third in ((samples[3:], "first"), (samples[:6], "last")):
+        unseen = list(soak_points(whole, read, missing, soak_values(9)[:9]))[-1].measurement
+        assert not unseen.ok
+        assert unseen.note == f"no sample of memory in the {third} third"
+        assert "grown_mib" not in unseen.values
+    replaced = next(soak_points(whole, read, samples, soak_values(9)[:9], ["write (process 7) ended"])).measurement
+    assert (replaced.ok, replaced.note) == (False, "write (process 7) ended")
+
+
+def test_a_worker_with_a_new_process_has_ended_and_a_new_one_has_not() -> None:
+    before = {1: "supervisor", 7: "write", 8: "flush", 9: "other"}
+    assert ended(before, before | {20: "metrics"}) == []
+    assert ended(before, {1: "supervisor", 8: "flush", 21: "write"}) == ["write (process 7) ended during the soak"]
+
+
+def test_memory_that_could_not_be_looked_at_once_is_an_error() -> None:
+    failed = threading.Event()
+
+    def pids() -> dict[int, str]:
+        if failed.is_set():
+            return {}
+        failed.set()
+        raise PermissionError("/proc/7/smaps")
+
+    def look() -> None:
+        with MemoryWatch(pids, 0.001):
+            assert failed.wait(30)
+
+    with pytest.raises(GrowthError, match="PermissionError: /proc/7/smaps"):
+        look()
 
 
 @pytest.mark.parametrize("scenario", [item for item in SHORT if item.name in SMALL], ids=lambda scenario: scenario.name)
