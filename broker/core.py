@@ -7,7 +7,7 @@ effects (`request.Outbox`) and dirty flags (`persistence`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -116,8 +116,8 @@ class Broker:
     def publish_group(self, group: str) -> None:
         """Show the hot path what a group is and wants, as of now."""
         online = self.consumers.get(group)
-        cold = self.groups.has_forbidden(group) or self.offsets.waits_for_reset(group)
         subscriptions = {} if online is None else online.subscriptions
+        cold = self.groups.has_forbidden(group) or self._may_take_reset(group, subscriptions)
         shown = self._published.get(group, {})
         for topic in shown.keys() - subscriptions.keys():
             self.tables.publish_subscription(group, topic, None)
@@ -135,6 +135,16 @@ class Broker:
             cold=cold,
         )
         self.tables.publish_group(group, flags)
+
+    def _may_take_reset(self, group: str, subscriptions: Collection[str]) -> bool:
+        """Whether a reset waits that a pull may come for: of one that none takes the group would be cold for ever."""
+        for topic, queue_ids in self.offsets.resets_of(group).items():
+            config = self.topics.get(topic)
+            if config is None or (subscriptions and topic not in subscriptions):
+                continue
+            if min(queue_ids) < config.read_queue_nums:
+                return True
+        return False
 
     def apply_config(self, config: BrokerConfig) -> None:
         """Take over a changed configuration: republish what depends on it. Raises PlaneFullError."""
@@ -201,7 +211,7 @@ class Broker:
         self.outbox.changed_topics.add(topic)
         if topic in self.topics:
             self.offsets.adopt(topic, self.now_ms)
-            for group in self.consumers.groups_on(topic):
+            for group in dict.fromkeys([*self.consumers.groups_on(topic), *self.offsets.groups_to_reset(topic)]):
                 self._published.get(group, {}).pop(topic, None)
                 self.publish_group(group)
 

@@ -108,6 +108,11 @@ def reset_offset(broker: Broker, request: Request) -> Answer:
         remark = f"Group {header.group} does not exist"
         return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
     one = header.queue_id if header.queue_id is not None and header.queue_id >= 0 else None
+    if one is not None and one >= topic.read_queue_nums:  # no pull could ever take it
+        remark = (
+            f"queueId[{one}] is illegal, topic:[{topic.topic_name}] topicConfig.readQueueNums:[{topic.read_queue_nums}]"
+        )
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark)
     targets: dict[int, int] = {}
     for queue_id in range(topic.read_queue_nums) if one is None else (one,):
         if one is not None and header.offset is not None and header.offset != -1:

@@ -98,9 +98,9 @@ class OffsetTable:
             del self._resets[key]
         return offset
 
-    def waits_for_reset(self, group: str) -> bool:
-        """Whether any reset of the group waits."""
-        return any(name == group for _, name in self._resets)
+    def resets_of(self, group: str) -> dict[str, set[int]]:
+        """Queues of the group with a reset that waits, by topic."""
+        return {topic: set(queues) for (topic, name), queues in self._resets.items() if name == group}
 
     def groups_to_reset(self, topic: str) -> list[str]:
         """Groups with a reset of the topic that waits."""

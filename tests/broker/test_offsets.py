@@ -187,6 +187,10 @@ def test_resets_are_checked(lab: Lab) -> None:
     assert reset(lab, queueId="1", offset="11").code == 1
     assert reset(lab, queueId="1", offset="1").code == 1
     assert reset(lab, queueId="1", offset="10").code == 0
+    for ext in ({}, {"offset": "0"}):
+        answer = reset(lab, queueId="4", **ext)
+        assert (answer.code, "queueId[4] is illegal" in answer.remark) == (29, True)
+    assert list(lab.broker.offsets.table()["T", "G"]) == [1], "no stray offset either"
 
 
 def test_a_reset_that_no_pull_has_taken_outlives_a_restart(lab: Lab) -> None:
@@ -209,8 +213,32 @@ def test_a_reset_goes_with_its_topic_or_group(lab: Lab, request_of: str) -> None
     else:
         lab.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G", "cleanOffset": "true"})
     assert not lab.broker.offsets.has_reset("G", "T", 0), "a topic of this name would begin in its middle"
-    assert not lab.broker.offsets.waits_for_reset("G")
+    assert lab.broker.offsets.resets_of("G") == {}
     assert not lab.plane.group_flags("G") & 0x20, "its pulls of other topics are hot again"
+
+
+def is_cold(lab: Lab) -> bool:
+    return bool(lab.plane.group_flags("G") & 0x20)
+
+
+def test_a_reset_of_a_queue_that_is_not_read_any_more_keeps_no_group_cold(lab: Lab) -> None:
+    """As long as it waited, every pull of the group went through control."""
+    assert reset(lab, queueId="3").code == 0
+    assert is_cold(lab)
+    lab.make_topic("T", queues=2)
+    assert not is_cold(lab)
+    lab.make_topic("T", queues=4)
+    assert is_cold(lab), "it can be pulled again"
+
+
+def test_a_reset_of_a_topic_that_its_group_does_not_read_keeps_no_group_cold(lab: Lab) -> None:
+    lab.make_topic("Other")
+    assert reset(lab).code == 0
+    assert is_cold(lab), "nobody is online: who knows what they will read"
+    lab.join("G", {"Other": "*"})
+    assert not is_cold(lab)
+    lab.join("G", {"Other": "*", "T": "*"}, version=2)
+    assert is_cold(lab)
 
 
 def test_a_slave_resets_nothing() -> None:
