@@ -104,12 +104,13 @@ def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: C
         pending = frozenset()
     # not in the plane: the predecessor died before it left word
     doomed = pending | {topic for topic in topics_on_disk if broker.plane.topic_find(topic) is None}
-    for topic in sorted(doomed):
-        if topic not in broker.topics:
-            broker.offsets.forget_topic(topic)
-            broker.offsets.dirty = True  # the file may have some that are not in the plane
-            broker.tables.withdraw_topic(topic)
-            broker.deletions.add(topic, now_ms())
+    gone = sorted(topic for topic in doomed if topic not in broker.topics)
+    if gone:
+        broker.offsets.forget_topics(gone)
+        broker.offsets.dirty = True  # the file may have some that are not in the plane
+    for topic in gone:
+        broker.tables.withdraw_topic(topic)
+        broker.deletions.add(topic, now_ms())
 
 
 def resume_hold(root: Path, replication: Replication) -> None:

@@ -104,11 +104,11 @@ def delete_topic(broker: Broker, request: Request) -> Answer:
         for group in broker.offsets.groups_on(topic):
             retry = names.retry_topic(group)
             doomed += [name for name in (f"{retry}+{topic}", f"{retry}_{topic}") if name in broker.topics]
+    to_reset = {group for name in doomed for group in broker.offsets.groups_to_reset(name)}
+    broker.offsets.forget_topics(doomed)
+    for group in to_reset:  # nothing holds its pulls back any more
+        broker.publish_group(group)
     for name in doomed:
-        to_reset = broker.offsets.groups_to_reset(name)
-        broker.offsets.forget_topic(name)
-        for group in to_reset:  # nothing holds its pulls back any more
-            broker.publish_group(group)
         if broker.topics.delete(name, request.now_ms):
             broker.deletions.add(name, request.now_ms)
     return request.reply()
@@ -119,13 +119,19 @@ def clean_unused(broker: Broker, request: Request) -> Answer:
     topics are its master's affair: their settings may come later than their records."""
     if broker.member.is_slave:
         return request.reply()
-    for topic in broker.store.topics_on_disk():
-        kept = topic in broker.topics or broker.topics.is_system(topic) or topic.startswith(layout.LMQ_PREFIX)
-        if not kept and topic not in broker.deletions:
-            broker.offsets.forget_topic(topic)
-            broker.tables.withdraw_topic(topic)
-            broker.deletions.add(topic, request.now_ms)
+    unused = [topic for topic in broker.store.topics_on_disk() if not _is_kept(broker, topic)]
+    if unused:
+        broker.offsets.forget_topics(unused)
+    for topic in unused:
+        broker.tables.withdraw_topic(topic)
+        broker.deletions.add(topic, request.now_ms)
     return request.reply()
+
+
+def _is_kept(broker: Broker, topic: str) -> bool:
+    if topic in broker.topics or topic in broker.deletions:
+        return True
+    return broker.topics.is_system(topic) or topic.startswith(layout.LMQ_PREFIX)
 
 
 def all_topics(broker: Broker, request: Request) -> Answer:

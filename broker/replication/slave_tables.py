@@ -18,11 +18,13 @@ from ringmq.remoting.errors import RequestError
 def take_topics(broker: Broker, table: TopicConfigTable, now_ms: int) -> list[str]:
     """Make the topics those of the master; lines for the operator about what could not be taken."""
     refused = []
-    for name in [topic.topic_name for topic in broker.topics if topic.topic_name not in table.topics]:
-        if not broker.topics.is_system(name):
-            broker.offsets.forget_topic(name)
-            broker.topics.delete(name, now_ms)
-            broker.deletions.add(name, now_ms)
+    gone = [topic.topic_name for topic in broker.topics if topic.topic_name not in table.topics]
+    gone = [name for name in gone if not broker.topics.is_system(name)]
+    if gone:
+        broker.offsets.forget_topics(gone)
+    for name in gone:
+        broker.topics.delete(name, now_ms)
+        broker.deletions.add(name, now_ms)
     for config in table.topics.values():
         if config.topic_name in broker.deletions:
             continue  # made again on the master: the next pass brings it, when its old queues are gone

@@ -6,6 +6,7 @@ Offsets of live queues stand in the plane, where pulls commit too. Offsets of to
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ringmq.broker.tables.ports import PlanePort
@@ -135,9 +136,11 @@ class OffsetTable:
             for queue_id, offset in self._strays.pop(key).items():
                 self.put(key[1], topic, queue_id, offset, now_ms)
 
-    def forget_topic(self, topic: str) -> None:
-        """The topic is to be deleted: erase its offsets. To be called while it is still live."""
-        for key in [key for key in self.table() if key[0] == topic]:
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """These topics are to be deleted: erase their offsets, in one pass over all that there are. To be called while
+        they are still live."""
+        doomed = frozenset(topics)
+        for key in [key for key in self.table() if key[0] in doomed]:
             self._erase(key)
 
     def forget_group(self, group: str) -> None:

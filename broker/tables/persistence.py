@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -21,13 +23,16 @@ from ringmq.store.write_hold import HeldFor, write_hold
 
 DELAY_OFFSETS_FILE = "delayOffset.json"
 SLAVE_COMMITS_FILE = "ringmqSlaveCommits.json"
+REMOVE_WITHIN_S = 0.05
+"""Of a tick, for the queues of deleted topics: requests wait meanwhile."""
 
 
 class Persistence:
     """Writes `<root>/config`. Every method raises OSError; what could not be written stays dirty."""
 
-    def __init__(self, root: Path, broker: Broker) -> None:
+    def __init__(self, root: Path, broker: Broker, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
+        self._clock = clock
         self._broker = broker
         self._offsets_saved_ms = 0
         self._slave_commits: list[CommitKey] = []
@@ -59,25 +64,43 @@ class Persistence:
             self._broker.delay_offsets = (self._root / layout.CONFIG / DELAY_OFFSETS_FILE).read_text()
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove the queues of deleted topics from disk, when nothing of them is on its way any more."""
+        """Remove the queues of deleted topics from disk, when nothing of them is on its way any more. As many as a call
+        has time for: the others are due again with the next one."""
         broker = self._broker
         if not broker.deletions:
             return
         log = broker.store.log_state()
-        for topic in broker.deletions.due(now_ms, log.append_offset, log.dispatched_offset):
-            self.save_tables()
-            self.save_offsets()
-            broker.store.delete_topic(topic)
-            self._save_birth(topic, log)
-            self._save_deletions(broker.deletions.topics() - {topic})  # or the next start takes its next life, too
-            broker.deletions.done(topic)
+        due = broker.deletions.due(now_ms, log.append_offset, log.dispatched_offset)
+        if not due:
+            return
+        self.save_tables()
+        self.save_offsets()
+        self._save_births(due, log)
+        gone: list[str] = []
+        end_s = self._clock() + REMOVE_WITHIN_S
+        try:
+            for topic in due:
+                broker.store.delete_topic(topic)
+                gone.append(topic)
+                if self._clock() >= end_s:
+                    break
+        finally:
+            self._free(gone)
 
-    def _save_birth(self, topic: str, log: LogState) -> None:
-        """What the log holds of the topic is of no later one. Not on a slave: its log may be ahead of its tables."""
+    def _save_births(self, topics: list[str], log: LogState) -> None:
+        """What the log holds of the topics is of no later ones. Not on a slave: its log may be ahead of its tables."""
         if not self._broker.member.is_slave:
-            births = within({**self._births, topic: log.append_offset}, log.min_offset, log.append_offset)
+            births = {**self._births, **dict.fromkeys(topics, log.append_offset)}
+            births = within(births, log.min_offset, log.append_offset)
             write_births(self._root, births)
             self._births = births
+
+    def _free(self, topics: list[str]) -> None:
+        """Their queues are gone: no file names them any more, or the next start takes their next lives, too."""
+        if topics:
+            self._save_deletions(self._broker.deletions.topics().difference(topics))
+            for topic in topics:
+                self._broker.deletions.done(topic)
 
     def load_deletions(self) -> frozenset[str]:
         """Deleted topics whose queues were there when the run before ended. Raises ConfigFileError, OSError."""

@@ -3,19 +3,22 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.control_shell import resume_deletions
+from ringmq.broker.replication.slave_tables import take_topics
 from ringmq.broker.tables.loading import load_into, load_state
+from ringmq.broker.tables.offsets import OffsetKey
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.stats import BrokerStats, Totals
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode
-from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.store import fastjson
 from ringmq.store.config_files import encode_config, load_config, persist_config
 from ringmq.store.pending_deletions import read_deletions, write_deletions
@@ -262,6 +265,93 @@ def test_where_a_new_topic_of_a_deleted_name_would_begin_is_on_disk_before_the_n
     persistence.remove_deleted(START_MS + 3000)
     assert "S" in lab.store.deleted
     assert read_births(tmp_path) == {"Earlier": 50, "T": 100}, "a slave's log may be ahead of its tables"
+
+
+def test_many_deletions_take_a_part_of_each_tick_and_few_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make_lab()
+    topics = [f"T{number}" for number in range(5)]
+    lab.store.on_disk, lab.store.appended, lab.store.dispatched = set(topics), 100, 100
+    lab.ask(RequestCode.CLEAN_UNUSED_TOPIC)
+    clock_s = [0.0]
+    persistence = Persistence(tmp_path, lab.broker, lambda: clock_s[0])
+    written: list[tuple[str, int]] = []
+    for name, write in (("write_births", write_births), ("write_deletions", write_deletions)):
+
+        def count_and_write(root: Path, content: Any, name: str = name, write: Any = write) -> None:
+            written.append((name, len(content)))
+            write(root, content)
+
+        monkeypatch.setattr(f"ringmq.broker.tables.persistence.{name}", count_and_write)
+    born: list[bool] = []
+
+    def delete_topic(topic: str) -> None:
+        clock_s[0] += 0.03
+        born.append(topic in read_births(tmp_path))
+        lab.store.deleted.append(topic)
+
+    monkeypatch.setattr(lab.store, "delete_topic", delete_topic)
+    persistence.remove_deleted(START_MS + 1000)
+    assert len(lab.store.deleted) == 2, "requests wait meanwhile"
+    assert written == [("write_deletions", 5), ("write_births", 5), ("write_deletions", 3)]
+    assert read_deletions(tmp_path) == lab.broker.deletions.topics() == set(topics).difference(lab.store.deleted)
+    for _ in range(2):
+        persistence.remove_deleted(START_MS + 1250)
+    assert sorted(lab.store.deleted) == topics
+    assert not lab.broker.deletions
+    assert born == [True] * 5, "a start in between must not take the old records for lost units of a new topic"
+
+
+@pytest.mark.parametrize("by", ["an operator", "a start", "the master"])
+def test_many_deletions_look_at_all_offsets_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    lab = make_lab()
+    broker, topics = lab.broker, [f"T{number}" for number in range(20)]
+    broker.offsets.put("G", "TBW102", 0, 3, START_MS)
+    for topic in topics:
+        if by == "the master":
+            lab.make_topic(topic)
+        else:
+            broker.tables.publish_queue(topic, 0, batch=False)
+        broker.offsets.put("G", topic, 0, 3, START_MS)
+    walks, table = [0], broker.offsets.table
+
+    def walk() -> dict[OffsetKey, dict[int, int]]:
+        walks[0] += 1
+        return table()
+
+    monkeypatch.setattr(broker.offsets, "table", walk)
+    if by == "an operator":
+        lab.store.on_disk = set(topics)
+        lab.ask(RequestCode.CLEAN_UNUSED_TOPIC)
+    elif by == "a start":
+        write_deletions(tmp_path, topics)
+        resume_deletions(broker, Persistence(tmp_path, broker), set(topics))
+    else:
+        take_topics(broker, TopicConfigTable({}, DataVersion(1, 0, 1)), START_MS)
+    assert broker.deletions.topics() == set(topics)
+    assert walks == [1]
+    assert table() == {("TBW102", "G"): {0: 3}}
+
+
+def test_topics_whose_queues_are_gone_are_free_although_another_one_s_will_not_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make_lab()
+    lab.make_topic("A")
+    lab.make_topic("B")
+    persistence = Persistence(tmp_path, lab.broker)
+    for topic in ("A", "B"):
+        lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+
+    def delete_topic(topic: str) -> None:
+        if topic == "B":
+            raise PermissionError(topic)
+
+    monkeypatch.setattr(lab.store, "delete_topic", delete_topic)
+    with pytest.raises(PermissionError):
+        persistence.remove_deleted(START_MS + 1000)
+    assert read_deletions(tmp_path) == lab.broker.deletions.topics() == {"B"}
 
 
 def test_a_start_goes_on_with_deletions_but_not_with_topics_that_exist(tmp_path: Path) -> None:
