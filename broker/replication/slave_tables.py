@@ -72,5 +72,5 @@ def take_offsets(broker: Broker, offsets: ConsumerOffsets, now_ms: int) -> None:
             if (group, topic, queue_id) in broker.offsets.committed_here:
                 continue
             if broker.offsets.get(group, topic, queue_id) != offset:
-                broker.offsets.put(group, topic, queue_id, offset, now_ms)
+                broker.offsets.take_over(group, topic, queue_id, offset, now_ms)
     broker.offsets.data_version = offsets.data_version.copy()

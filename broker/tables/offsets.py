@@ -18,7 +18,7 @@ from ringmq.remoting.config_beans import DataVersion
 FILE = "consumerOffset.json"
 SEPARATOR = "@"
 UPDATE_VERSION_STEP = 500
-STRAYS_MAX = 65_536  # their names come from outside
+STRAYS_MAX = 65_536  # that requests may add: their names come from outside
 
 OffsetKey = tuple[str, str]
 """(topic, group)"""
@@ -33,6 +33,7 @@ class OffsetTable:
         self._plane = plane
         self._tables = tables
         self._strays: dict[OffsetKey, dict[int, int]] = {}
+        self._stray_count = 0
         self._resets: dict[OffsetKey, dict[int, int]] = {}
         self._queues: dict[OffsetKey, set[int]] = {}
         self._known_slots: set[tuple[int, int]] = set()
@@ -57,12 +58,21 @@ class OffsetTable:
 
     def put(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
         """Commit an offset; smaller ones are accepted. Raises PlaneFullError."""
+        if (
+            self._stray_count >= STRAYS_MAX
+            and self._tables.slot(topic, queue_id) is None
+            and queue_id not in self._strays.get((topic, group), ())
+        ):
+            raise PlaneFullError(f"offsets of {self._stray_count} queues that do not exist are kept already")
+        self.take_over(group, topic, queue_id, offset, now_ms)
+
+    def take_over(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
+        """The same for what a file or a master has, however many of its queues are gone. Raises PlaneFullError."""
         slot = self._tables.slot(topic, queue_id)
         if slot is None:
-            strays = self._strays.get((topic, group), {})
-            if queue_id not in strays and sum(map(len, self._strays.values())) >= STRAYS_MAX:
-                raise PlaneFullError(f"offsets of {STRAYS_MAX} queues that do not exist are kept already")
-            self._strays.setdefault((topic, group), strays)[queue_id] = offset
+            strays = self._strays.setdefault((topic, group), {})
+            self._stray_count += queue_id not in strays
+            strays[queue_id] = offset
         else:
             group_id = self._tables.group_id(group)
             self._plane.offset_put(group_id, slot, offset)
@@ -133,8 +143,8 @@ class OffsetTable:
     def adopt(self, topic: str, now_ms: int) -> None:
         """Move what is kept beside the plane for a topic that is published now."""
         for key in [key for key in self._strays if key[0] == topic]:
-            for queue_id, offset in self._strays.pop(key).items():
-                self.put(key[1], topic, queue_id, offset, now_ms)
+            for queue_id, offset in self._pop_strays(key).items():
+                self.take_over(key[1], topic, queue_id, offset, now_ms)
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """These topics are to be deleted: erase their offsets, in one pass over all that there are. To be called while
@@ -179,12 +189,12 @@ class OffsetTable:
                 continue
             for queue_id, offset in queues.items():
                 if into_plane or self._tables.slot(topic, int(queue_id)) is None:
-                    self.put(group, topic, int(queue_id), int(offset), now_ms)
+                    self.take_over(group, topic, int(queue_id), int(offset), now_ms)
         self.dirty = not into_plane  # what the predecessor took and did not save is only there
 
     def _erase(self, key: OffsetKey) -> None:
         topic, group = key
-        self._strays.pop(key, None)
+        self._pop_strays(key)
         self._resets.pop(key, None)
         group_id = self._plane.group_find(group)
         for queue_id in self._queues.pop(key, ()):
@@ -193,6 +203,11 @@ class OffsetTable:
                 self._plane.offset_put(group_id, slot, -1)
                 self._known_slots.discard((group_id, slot))
         self.dirty = True
+
+    def _pop_strays(self, key: OffsetKey) -> dict[int, int]:
+        strays = self._strays.pop(key, {})
+        self._stray_count -= len(strays)
+        return strays
 
     def _note(self, group_id: int, slot: int, group: str, topic: str, queue_id: int) -> None:
         if (group_id, slot) not in self._known_slots:

@@ -69,6 +69,29 @@ def test_offsets_of_queues_that_do_not_exist_are_bounded(lab: Lab, monkeypatch: 
     assert commit(lab, 1, queue=0).code == 0
 
 
+def test_a_file_may_have_any_number_of_offsets_of_queues_that_are_gone(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store of another broker is taken over however many topics it has lost; requests add none to so many."""
+    monkeypatch.setattr("ringmq.broker.tables.offsets.STRAYS_MAX", 10)
+    lab.broker.offsets.load(
+        {"offsetTable": {"Gone@G": {str(n): n for n in range(8)}, "T@G": {"5": 1, "6": 2, "7": 3}}},
+        START_MS,
+        into_plane=True,
+    )
+    assert len(lab.broker.offsets.table()["Gone", "G"]) == 8
+    assert commit(lab, 1, queue=100).code != 0
+    lab.make_topic("T", queues=6)
+    assert lab.broker.offsets.table()["T", "G"] == {5: 1, 6: 2, 7: 3}, "some of them are of queues now, others stay"
+    assert commit(lab, 1, queue=100).code != 0
+    lab.make_topic("T", queues=7)
+    assert commit(lab, 1, queue=100).code == 0
+    assert commit(lab, 1, queue=101).code != 0
+    lab.broker.offsets.forget_topics(["Gone"])
+    assert [commit(lab, 1, queue=number).code for number in range(101, 109)] == [0] * 8
+    assert commit(lab, 1, queue=109).code != 0
+
+
 def test_commits_are_checked(lab: Lab) -> None:
     assert commit(lab, 1, consumerGroup="Unknown").code == 26
     assert commit(lab, 1, topic="Unknown").code == 17
