@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.handlers.topic_attributes import alter_attributes, parse_attributes
 from ringmq.broker.request import Answer, Request
-from ringmq.broker.tables.topics import BATCH_QUEUE, QUEUE_TYPE
+from ringmq.broker.tables.topics import BATCH_QUEUE, QUEUE_TYPE, check_queue_nums
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import encode_topic_list
@@ -32,18 +34,15 @@ def update_topic(broker: Broker, request: Request) -> Answer:
         bool(header.order),
     )
     config.attributes = parse_attributes(header.attributes)
-    _put(broker, config, request.now_ms)
+    _put_all(broker, [config], request.now_ms)
     return request.reply()
 
 
 def update_topics(broker: Broker, request: Request) -> Answer:
-    """18: all are checked before the first is made."""
+    """18: all are checked before the first is made; only whether the shared tables have room shows in the making."""
     value = json_body.read_object(request.command.body, "CreateTopicListRequestBody")
     configs = [TopicConfig.from_json(entry) for entry in json_body.objects(value, "topicConfigList")]
-    for config in configs:
-        _check(broker, config)
-    for config in configs:
-        _put(broker, config, request.now_ms)
+    _put_all(broker, configs, request.now_ms)
     return request.reply()
 
 
@@ -75,12 +74,17 @@ def _check(broker: Broker, config: TopicConfig) -> None:
         )
 
 
-def _put(broker: Broker, config: TopicConfig, now_ms: int) -> None:
-    _check(broker, config)
-    refuse_while_deleted(broker, config.topic_name)
-    known = broker.topics.get(config.topic_name)
-    config.attributes = alter_attributes(None if known is None else known.attributes, config.attributes)
-    broker.topics.put(config, now_ms)
+def _put_all(broker: Broker, configs: Sequence[TopicConfig], now_ms: int) -> None:
+    planned: dict[str, TopicConfig] = {}  # a name may stand twice
+    for config in configs:
+        _check(broker, config)
+        refuse_while_deleted(broker, config.topic_name)
+        known = planned.get(config.topic_name) or broker.topics.get(config.topic_name)
+        config.attributes = alter_attributes(None if known is None else known.attributes, config.attributes)
+        check_queue_nums(config)
+        planned[config.topic_name] = config
+    for config in configs:
+        broker.topics.put(config, now_ms)
 
 
 def refuse_while_deleted(broker: Broker, topic: str) -> None:

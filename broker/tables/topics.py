@@ -67,14 +67,7 @@ class TopicTable:
         old = self._topics.get(config.topic_name)
         if old == config:
             return False
-        for field, value in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
-            if not 0 <= value <= QUEUES_MAX:
-                raise RequestError(
-                    f"topic {config.topic_name}: {field} = {value} is outside 0..{QUEUES_MAX}",
-                    field=field,
-                    code=ResponseCode.INVALID_PARAMETER,
-                    limit=QUEUES_MAX,
-                )
+        check_queue_nums(config)
         self._tables.publish_topic(config, self.flags(config))
         self._topics[config.topic_name] = config
         self._changed(config.topic_name, now_ms)
@@ -195,6 +188,18 @@ class TopicTable:
 def is_batch_topic(config: TopicConfig) -> bool:
     """Whether the topic has BatchConsumeQueues."""
     return config.attributes.get(QUEUE_TYPE) == BATCH_QUEUE
+
+
+def check_queue_nums(config: TopicConfig) -> None:
+    """Raise RequestError for impossible numbers of queues."""
+    for field, value in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
+        if not 0 <= value <= QUEUES_MAX:
+            raise RequestError(
+                f"topic {config.topic_name}: {field} = {value} is outside 0..{QUEUES_MAX}",
+                field=field,
+                code=ResponseCode.INVALID_PARAMETER,
+                limit=QUEUES_MAX,
+            )
 
 
 def describe(config: TopicConfig) -> str:

@@ -111,6 +111,39 @@ def test_a_list_of_topics_is_made_whole_or_not_at_all() -> None:
     assert "Good" in lab.broker.topics
 
 
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (TopicConfig("Bad", 65536, 2), 29),
+        (TopicConfig("Bad", 2, 2, attributes={"+nonsense": "1"}), 1),
+        (TopicConfig("Known", 2, 2, attributes={"-message.type": ""}), 1),
+        (TopicConfig("Good", 2, 2, attributes={"+queue.type": "SimpleCQ"}), 1),
+        (TopicConfig("Going", 2, 2), 2),
+    ],
+)
+def test_no_topic_of_a_list_is_made_where_one_of_them_is_refused(bad: TopicConfig, code: int) -> None:
+    lab = make_lab()
+    for topic in ("Known", "Going"):
+        lab.make_topic(topic)
+    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Going"})
+    good = TopicConfig("Good", 2, 2, attributes={"+queue.type": "SimpleCQ"}).to_json()
+    listed = write_body({"topicConfigList": [good, bad.to_json()]})
+    answer = lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=listed)
+    assert answer.code == code, answer.remark
+    assert "Good" not in lab.broker.topics
+
+
+def test_a_name_that_stands_twice_in_a_list_is_made_and_changed() -> None:
+    lab = make_lab()
+    made = TopicConfig("T", 2, 2, attributes={"+message.type": "FIFO"}).to_json()
+    altered = TopicConfig("T", 4, 4, attributes={"-message.type": "", "+reserve.time": "5"}).to_json()
+    listed = write_body({"topicConfigList": [made, altered]})
+    assert lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=listed).code == 0
+    config = lab.broker.topics.get("T")
+    assert config is not None
+    assert (config.read_queue_nums, config.attributes) == (4, {"reserve.time": "5"})
+
+
 def test_a_deleted_name_is_free_when_its_queues_are_gone() -> None:
     lab = make_lab()
     lab.make_topic("T")
