@@ -1,5 +1,7 @@
 """Offsets of a queue: asking for them, committing them, and the rule where a group begins to read."""
 
+import logging
+from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
 
@@ -7,6 +9,8 @@ from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.errors import BrokerError, ConnectError, RouteError
+from ringmq.client.runtimes.runtime import Lock
+from ringmq.client.runtimes.waiting import finish
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import (
@@ -16,6 +20,8 @@ from ringmq.remoting.heartbeat import (
 )
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.names import is_retry_topic
+
+log = logging.getLogger("ringmq.client")
 
 LATE_QUEUE_MARGIN_MS = 600_000  # clocks of client and broker may differ this much
 
@@ -87,6 +93,8 @@ class QueueOffsets:
         self._client = client
         self._routes = routes
         self._timeout_ms = timeout_ms
+        self._kept: dict[MessageQueue, int] = {}  # what was committed last, or could not be
+        self._start_turns: dict[tuple[str, str], Lock] = defaultdict(Lock)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the next message will get."""
@@ -111,6 +119,7 @@ class QueueOffsets:
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Set the group's committed offset."""
+        self._kept[queue] = offset
         await self._call(
             queue, RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": group, "commitOffset": str(offset)}
         )
@@ -118,15 +127,34 @@ class QueueOffsets:
     async def start(
         self, group: str, queue: MessageQueue, rule: StartRule, *, appeared_late: bool
     ) -> tuple[int, int | None]:
-        """(where to begin, the committed offset if there is one), by `choose_start`."""
+        """(where to begin, the committed offset if there is one), by `choose_start`. Where a broker has none any
+        more, or never got it, this consumer begins at what it had to commit last."""
         maximum = await self.max_offset(queue)  # before the committed offset, see choose_start
         committed = await self.committed(group, queue)
+        kept = self._kept.get(queue)
+        if committed is None and kept is not None and kept <= maximum:
+            return kept, None
         start = choose_start(queue, QueueFacts(maximum, committed, appeared_late), rule)
         if isinstance(start, SearchFrom):
             return await self.search(queue, max(0, start.timestamp_ms)), committed
         if isinstance(start, FromMinimum):
             return await self.min_offset(queue), committed
         return start, committed
+
+    async def keep_start(self, group: str, queue: MessageQueue, start: int) -> bool:
+        """Commit a start that was only computed before anything is read: until then another member, or this one after a
+        fault, would be told "no offset" and begin at the queue's end of that time. False when that failed."""
+        async with self._start_turns[queue.topic, queue.broker_name]:  # for stock's sake, see `commit_all`
+            try:
+                await finish(self.commit(group, queue, start))
+            except Exception as error:  # a hook's fault, too: it is committed with the others, soon
+                log.info("group %s: the start %d of %s could not be committed yet: %s", group, start, queue, error)
+                return False
+        return True
+
+    def forget(self, queue: MessageQueue) -> None:
+        """What was committed is of no more use: the topic has gone."""
+        self._kept.pop(queue, None)
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, **fields: str) -> int:
         answer = await self._call(queue, code, fields)

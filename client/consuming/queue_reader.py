@@ -195,6 +195,8 @@ class QueueReader:
         start, committed = await context.offsets.start(
             context.group, self.queue, context.start_rule, appeared_late=self._appeared_late
         )
+        if start != committed and await context.offsets.keep_start(context.group, self.queue, start):
+            committed = start
         if epoch == self.shelf.epoch:
             self._core.begin(start, committed)
 
