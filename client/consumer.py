@@ -18,22 +18,23 @@ from ringmq.client.connections.identity import new_client_id, now_ms
 from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.connections.remoting_client import Later, RemotingClient
 from ringmq.client.consuming.allocation import AllocationStrategy, allocate_averagely
+from ringmq.client.consuming.commits import Commits
 from ringmq.client.consuming.consume_retry import ConsumeRetry
 from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.client.consuming.consumer_admin import AdminDesk
 from ringmq.client.consuming.group_member import Assignment, GroupMember
 from ringmq.client.consuming.handler_runner import HandlerContext, HandlerRules, HandlerRunner
 from ringmq.client.consuming.inbox import Delivery, Inbox, Shelf
-from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets, OffsetFileError, default_offset_file
+from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets, default_offset_file
 from ringmq.client.consuming.lock_keeper import LockKeeper
 from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
-from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, commit_all, read_again
+from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, read_again
 from ringmq.client.consuming.received import queue_of
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
-from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
+from ringmq.client.errors import ClientClosedError, RouteError
 from ringmq.client.interceptors import run_quietly
 from ringmq.client.observing.observers import Observers
-from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep, when_interrupted
+from ringmq.client.runtimes.runtime import Task, create_task, gather, when_interrupted
 from ringmq.client.runtimes.waiting import Signal, call_listener, finish, leave_behind
 from ringmq.client.security.files import expanded
 from ringmq.client.settings import ConnectionSettings
@@ -128,6 +129,8 @@ class Consumer:
         self._on_revoked = on_revoked
         self.drain_timeout_ms = drain_timeout_ms
         self._settings = settings or ConnectionSettings()
+        # a last commit: one queue alone, then the others
+        self._commits = Commits(group, self._offset_file, 2 * self._settings.request_timeout_ms / 1000)
         self._observers = Observers(self._settings, self._name_server_addresses, group)
         self._interceptors = self._observers.interceptors
         self._readers: dict[MessageQueue, QueueReader] = {}
@@ -312,10 +315,7 @@ class Consumer:
     async def commit(self) -> None:
         """Commit what is acknowledged now. Raises the first error; the rest was tried all the same."""
         self._check_started()
-        errors = await commit_all(list(self._readers.values()))
-        await self._save_offsets()
-        if errors:
-            raise errors[0]
+        await self._commits.now(list(self._readers.values()))
 
     # ---- queues and positions ----
 
@@ -529,7 +529,7 @@ class Consumer:
         await self._let_go(readers)
 
     async def _let_go(self, readers: list[QueueReader]) -> None:
-        await self._commit_quietly(readers)
+        await self._commits.last(readers)
         for reader in readers:
             self._readers.pop(reader.queue, None)
             self._inbox.discard(reader.shelf)
@@ -537,25 +537,7 @@ class Consumer:
             await self._locks.give_back(reader.queue for reader in readers)
 
     async def _keep_committing(self) -> None:
-        while True:
-            await sleep(COMMIT_INTERVAL_S)
-            try:
-                await self._commit_quietly(list(self._readers.values()))
-            except Exception:  # a fault of ours must not end the commits silently
-                log.exception("committing for group %s failed; trying again", self.group)
-
-    async def _commit_quietly(self, readers: list[QueueReader]) -> None:
-        for error in await commit_all(readers):
-            trace = None if isinstance(error, RingmqError) else error  # a hook's fault, or ours
-            log.warning("group %s: an offset could not be committed: %s", self.group, error, exc_info=trace)
-        try:
-            await self._save_offsets()
-        except OffsetFileError as error:
-            log.error("group %s: %s", self.group, error)
-
-    async def _save_offsets(self) -> None:
-        if self._offset_file is not None:
-            await call_outside(self._offset_file.save)
+        await self._commits.keep(self._readers, COMMIT_INTERVAL_S)
 
     def _ack_delivery(self, delivery: Delivery) -> bool:
         reader = self._readers.get(delivery.shelf.queue)

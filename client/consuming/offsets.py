@@ -144,7 +144,7 @@ class QueueOffsets:
     async def keep_start(self, group: str, queue: MessageQueue, start: int) -> bool:
         """Commit a start that was only computed before anything is read: until then another member, or this one after a
         fault, would be told "no offset" and begin at the queue's end of that time. False when that failed."""
-        async with self._start_turns[queue.topic, queue.broker_name]:  # for stock's sake, see `commit_all`
+        async with self._start_turns[queue.topic, queue.broker_name]:  # for stock's sake, see `commits.commit_all`
             try:
                 await finish(self.commit(group, queue, start))
             except Exception as error:  # a hook's fault, too: it is committed with the others, soon

@@ -6,7 +6,6 @@ A reader exists while its queue is assigned to this consumer. `PullCore` decides
 import logging
 import random
 import time
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
@@ -25,7 +24,7 @@ from ringmq.client.runtimes.waiting import Signal, finish
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import SubscriptionData
 
-__all__ = ["PullOptions", "QueueReader", "ReaderContext", "commit_all", "read_again"]
+__all__ = ["PullOptions", "QueueReader", "ReaderContext", "read_again"]
 
 log = logging.getLogger("ringmq.client")
 
@@ -84,6 +83,14 @@ class QueueReader:
     def reading(self) -> bool:
         """Between `start` and `stop_pulling`."""
         return self._task is not None
+
+    @property
+    def uncommitted_offset(self) -> int | None:
+        """The offset that the broker is not known to have; None when it has it."""
+        window = self._core.window
+        if window is None or (window.committable_offset == window.committed_offset and not self._commit_turn.held):
+            return None
+        return window.committable_offset
 
     def start(self, offset: int | None = None) -> None:
         """Begin to read at `offset`, or where the group left off; not when the queue was given away meanwhile."""
@@ -262,31 +269,3 @@ def read_again(readers: Iterable[QueueReader]) -> None:
     """What was being taken may have reached nobody."""
     for reader in readers:
         reader.read_again()
-
-
-async def commit_all(readers: Iterable[QueueReader]) -> list[Exception]:
-    """Commit every reader; returns what failed, by a hook's fault, too. Brokers at the same time, and of each broker's
-    topic one queue alone before the others: where a group's very first offsets arrive in parallel, stock 5.3 keeps only
-    some of them (two threads each make the group's table)."""
-    tables: dict[tuple[str, str], list[QueueReader]] = defaultdict(list)
-    for reader in readers:
-        tables[reader.queue.topic, reader.queue.broker_name].append(reader)
-    errors = await gather(*(_commit_table(table) for table in tables.values()))
-    return [error for some in errors for error in some]
-
-
-async def _commit_table(readers: list[QueueReader]) -> list[Exception]:
-    errors: list[Exception] = []
-    rest = list(readers)
-    told = False
-    while rest and not told:
-        try:
-            told = await rest.pop().commit()
-        except Exception as error:
-            errors.append(error)
-    for result in await gather(*(reader.commit() for reader in rest), return_exceptions=True):
-        if isinstance(result, Exception):
-            errors.append(result)
-        elif isinstance(result, BaseException):
-            raise result
-    return errors

@@ -1,0 +1,110 @@
+"""Commits of a consumer: in the background, when it is told to, and the last ones of queues that it gives up."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from ringmq.client.consuming.local_offsets import LocalOffsetFile, OffsetFileError
+from ringmq.client.consuming.queue_reader import QueueReader
+from ringmq.client.errors import ConnectError, RequestTimeoutError, RingmqError, RouteError
+from ringmq.client.runtimes.runtime import Task, call_outside, create_task, gather, sleep, wait
+from ringmq.remoting.message_queue import MessageQueue
+
+log = logging.getLogger("ringmq.client")
+
+
+class Commits:
+    """Those of one consumer; `offset_file` is a broadcasting member's. `last_timeout_s` bounds the last ones."""
+
+    def __init__(self, group: str, offset_file: LocalOffsetFile | None, last_timeout_s: float) -> None:
+        self._group = group
+        self._offset_file = offset_file
+        self._last_timeout_s = last_timeout_s
+        self._rounds: dict[str, Task[None]] = {}  # broker name -> the last one
+
+    async def keep(self, readers: Mapping[MessageQueue, QueueReader], interval_s: float) -> None:
+        """Commit every `interval_s` for ever; the owner cancels it. A broker that does not answer has its next round
+        when it did, and no other waits for it."""
+        try:
+            while True:
+                await sleep(interval_s)
+                brokers: dict[str, list[QueueReader]] = defaultdict(list)
+                for queue, reader in readers.items():
+                    brokers[queue.broker_name].append(reader)
+                for name, found in brokers.items():
+                    if name not in self._rounds or self._rounds[name].done():
+                        self._rounds[name] = create_task(self._round(found), name="ringmq commits")
+        finally:
+            for task in self._rounds.values():
+                task.cancel()  # not waited for: what comes next has its own limit
+
+    async def now(self, readers: Iterable[QueueReader]) -> None:
+        """Commit what is acknowledged now. Raises the first error; the rest was tried all the same."""
+        errors = await commit_all(readers)
+        await self._save()
+        if errors:
+            raise errors[0]
+
+    async def last(self, readers: Collection[QueueReader]) -> None:
+        """The commits of queues that are given up. What takes too long goes on by itself."""
+        committing = create_task(self._round(readers), name="ringmq commits")
+        await wait([committing], self._last_timeout_s)
+        if not committing.done():
+            log.warning(
+                "group %s: not committed within %g s, what was handled there may come again: %s",
+                self._group,
+                self._last_timeout_s,
+                ", ".join(f"{queue} up to {offset}" for queue, offset in sorted(_uncommitted(readers))),
+            )
+
+    async def _round(self, readers: Iterable[QueueReader]) -> None:
+        try:
+            for error in await commit_all(readers):
+                trace = None if isinstance(error, RingmqError) else error  # a hook's fault, or ours
+                log.warning("group %s: an offset could not be committed: %s", self._group, error, exc_info=trace)
+            await self._save()
+        except OffsetFileError as error:
+            log.error("group %s: %s", self._group, error)
+        except Exception:  # a fault of ours must not end the commits silently
+            log.exception("committing for group %s failed; trying again", self._group)
+
+    async def _save(self) -> None:
+        if self._offset_file is not None:
+            await call_outside(self._offset_file.save)
+
+
+def _uncommitted(readers: Iterable[QueueReader]) -> Iterable[tuple[MessageQueue, int]]:
+    for reader in readers:
+        if (offset := reader.uncommitted_offset) is not None:
+            yield reader.queue, offset
+
+
+async def commit_all(readers: Iterable[QueueReader]) -> list[Exception]:
+    """Commit every reader; returns what failed, by a hook's fault, too. Brokers at the same time, and of each broker's
+    topic one queue alone before the others: where a group's very first offsets arrive in parallel, stock 5.3 keeps only
+    some of them (two threads each make the group's table)."""
+    tables: dict[tuple[str, str], list[QueueReader]] = defaultdict(list)
+    for reader in readers:
+        tables[reader.queue.topic, reader.queue.broker_name].append(reader)
+    errors = await gather(*(_commit_table(table) for table in tables.values()))
+    return [error for some in errors for error in some]
+
+
+async def _commit_table(readers: list[QueueReader]) -> list[Exception]:
+    errors: list[Exception] = []
+    rest = list(readers)
+    told = False
+    while rest and not told:
+        try:
+            told = await rest.pop().commit()
+        except (ConnectError, RequestTimeoutError, RouteError) as error:
+            errors.append(error)
+            break  # each of the others may take as long: together
+        except Exception as error:
+            errors.append(error)
+    for result in await gather(*(reader.commit() for reader in rest), return_exceptions=True):
+        if isinstance(result, Exception):
+            errors.append(result)
+        elif isinstance(result, BaseException):
+            raise result
+    return errors

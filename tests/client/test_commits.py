@@ -1,0 +1,100 @@
+"""Commits when a broker does not answer: whom that keeps waiting, how long, and who is told."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ringmq.client import ConnectionSettings, ConsumeFrom, Consumer, MessageExt, MessageQueue
+from ringmq.client.consuming.commits import Commits, commit_all
+from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from tests.client.consuming import take
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster
+
+Eventually = Callable[..., Any]
+
+
+class Reader:
+    """In the place of a `QueueReader`: its commit ends with `error`, or never."""
+
+    under_way: int
+    most: int
+
+    def __init__(self, queue_id: int, error: RingmqError | None = None) -> None:
+        self.queue = MessageQueue("T", "a", queue_id)
+        self.uncommitted_offset = None if queue_id == 0 else 7
+        self.error = error
+
+    async def commit(self) -> bool:
+        """As `QueueReader.commit`."""
+        Reader.under_way += 1
+        Reader.most = max(Reader.most, Reader.under_way)
+        try:
+            if self.error is None:
+                await asyncio.Event().wait()
+            for _ in range(3):
+                await asyncio.sleep(0)
+        finally:
+            Reader.under_way -= 1
+        raise self.error  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("error", "most"),
+    [
+        (RequestTimeoutError("m:1", 3000), 7),
+        (ConnectError("m:1", "down"), 7),
+        (RouteError("not registered"), 7),
+        (BrokerError("m:1", 1, "no"), 1),
+    ],
+)
+async def test_after_a_commit_that_nobody_answered_the_others_go_together(error: RingmqError, most: int) -> None:
+    Reader.under_way = Reader.most = 0
+    readers: Any = [Reader(queue_id, error) for queue_id in range(8)]
+    assert await commit_all(readers) == [error] * 8
+    assert Reader.most == most
+
+
+async def test_a_last_commit_that_takes_too_long_is_left_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    Reader.under_way = Reader.most = 0
+    readers: Any = [Reader(queue_id) for queue_id in range(2)]
+    async with asyncio.timeout(20):
+        await Commits("g", None, last_timeout_s=0.05).last(readers)
+    assert f"{readers[1].queue} up to 7" in caplog.text
+    assert str(readers[0].queue) not in caplog.text, "the broker has that one's"
+
+
+async def test_a_broker_that_does_not_answer_keeps_no_other_s_offsets_waiting(
+    monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    monkeypatch.setattr("ringmq.client.consumer.COMMIT_INTERVAL_S", 0.02)
+    silent: list[RemotingCommand] = []
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+        if broker.name != "a" or request.code != RequestCode.UPDATE_CONSUMER_OFFSET:
+            return None
+        silent.append(request)
+        return Deed.SILENCE
+
+    settings = ConnectionSettings(request_timeout_ms=120_000)
+    async with FakeCluster(("a", "b"), {"T": 1}) as cluster:
+        hanging, healthy = cluster.brokers.values()
+        cluster.rules.append(rule)
+        for broker in (hanging, healthy):
+            broker.store(MessageExt("T", b""))
+        async with Consumer(
+            "T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False, settings=settings
+        ) as consumer:
+            consumer.ack(await take(consumer, 2))
+            await eventually(lambda: silent)
+            for broker in (hanging, healthy):
+                broker.store(MessageExt("T", b""))
+            consumer.ack(await take(consumer, 2))
+            await eventually(lambda: healthy.committed.get(("g", "T", 0)) == 2)
+            assert len(silent) == 1, "and is not asked again meanwhile"
+            cluster.rules.clear()
+            hanging.hang_up()
+        assert hanging.committed["g", "T", 0] == 2
