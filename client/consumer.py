@@ -494,17 +494,14 @@ class Consumer:
             self._lose_lock(queue)  # they come again when it is ours
         return None
 
-    async def _take_assignment(self, assignment: Assignment) -> None:
-        """Give up the queues that are no longer ours, with a last commit, then begin with the new ones."""
-        revoked = [reader for queue, reader in self._readers.items() if queue not in assignment]
-        if revoked:
-            await gather(*(reader.stop_pulling() for reader in revoked))
-            if self._runner is not None and self._locks is not None:
-                for reader in revoked:
-                    reader.pause()  # or a message that waits to be tried again is handled while the lock goes
-                timeout_s = self.drain_timeout_ms / 1000
-                await gather(*(self._runner.wait_idle(reader.shelf, timeout_s) for reader in revoked))
-            await self._give_up(revoked)
+    async def _take_assignment(self, assignment: Assignment) -> bool:
+        """Give up the queues that are no longer ours, with a last commit, then begin with the new ones. False when some
+        are kept until their handlers have ended."""
+        # one that was kept is given up even when it is ours again: it reads no more
+        revoked = [reader for queue, reader in self._readers.items() if reader.ended or queue not in assignment]
+        idle = await self._end_readers(revoked)
+        if idle:
+            await self._give_up(idle)
         new: list[QueueReader] = []
         for queue, appeared_late in assignment.items():
             if queue not in self._readers and not self._closed:
@@ -521,6 +518,23 @@ class Consumer:
                 reader.start()
         self._assigned = True
         self._first_assignment.wake()
+        return len(idle) == len(revoked)
+
+    async def _end_readers(self, readers: list[QueueReader]) -> list[QueueReader]:
+        """Read them no more; those that may be given up. With a lock its handler would lose the queue: the next member
+        would handle the same message beside it."""
+        ending = [reader for reader in readers if not reader.ended]
+        await gather(*(reader.stop_pulling() for reader in ending))
+        if self._runner is None or self._locks is None:
+            return readers
+        for reader in ending:
+            reader.pause()  # or a message that waits to be tried again is handled while the lock goes
+        timeout_s = self.drain_timeout_ms / 1000
+        await gather(*(self._runner.wait_idle(reader.shelf, timeout_s) for reader in ending))
+        for reader in ending:
+            if reader.shelf.handled:
+                log.warning("group %s: %s is another's, and kept until its handler ends", self.group, reader.queue)
+        return [reader for reader in readers if not reader.shelf.handled]
 
     async def _give_up(self, readers: list[QueueReader]) -> None:
         """The last commit of queues that are read no more."""

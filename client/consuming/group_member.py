@@ -33,8 +33,9 @@ Assignment = dict[MessageQueue, bool]
 
 
 class GroupMember:
-    """One client's place in one group. `on_assignment` is called, and awaited, with each new assignment. `allocate`
-    shares the queues out; without it every queue is ours (broadcasting)."""
+    """One client's place in one group. `on_assignment` is called, and awaited, with each new assignment; its
+    False asks for another round soon. `allocate` shares the queues out; without it every queue is ours
+    (broadcasting)."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class GroupMember:
         routes: RouteTable,
         heartbeats: Heartbeats,
         topics: Callable[[], list[str]],
-        on_assignment: Callable[[Assignment], Awaitable[None]],
+        on_assignment: Callable[[Assignment], Awaitable[bool]],
         allocate: AllocationStrategy | None,
     ) -> None:
         self._allocate = allocate
@@ -79,7 +80,8 @@ class GroupMember:
                 await self._again.wait(REBALANCE_INTERVAL_S if complete else MISSING_TOPIC_INTERVAL_S)
 
     async def rebalance(self) -> bool:
-        """One round. False when a topic has no route yet or somebody did not answer, so that another one comes soon."""
+        """One round. False when a topic has no route yet, somebody did not answer or a queue could not be given up, so
+        that another one comes soon."""
         self._asked_again = False
         complete = True
         routes: list[TopicRoute] = []
@@ -104,8 +106,8 @@ class GroupMember:
                 continue
             self._owned[route.topic] = self._allocate(self._client_id, route.read_queues, members)
         queues = [queue for topic in self._topics() for queue in self._owned.get(topic, [])]
-        await self._on_assignment({queue: queue not in self._seen_at_start for queue in queues})
-        return complete
+        taken = await self._on_assignment({queue: queue not in self._seen_at_start for queue in queues})
+        return complete and taken
 
     async def check_expressions(self, subscriptions: Iterable[SubscriptionData]) -> None:
         """Have brokers judge expressions that are theirs to read (46). Raises `BrokerError` when one does not take

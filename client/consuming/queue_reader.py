@@ -85,6 +85,11 @@ class QueueReader:
         return self._task is not None
 
     @property
+    def ended(self) -> bool:
+        """Since `stop_pulling`."""
+        return self._ended
+
+    @property
     def uncommitted_offset(self) -> int | None:
         """The offset that the broker is not known to have; None when it has it."""
         window = self._core.window

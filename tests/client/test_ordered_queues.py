@@ -138,6 +138,48 @@ async def test_nothing_of_an_ordered_queue_is_handed_out_when_its_lock_has_expir
         assert (await consumer.poll(timeout_ms=5000))[0].queue_offset == 7
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_queue_whose_handler_runs_on_is_kept_until_it_has_ended(
+    fails: bool, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        FakeCluster(topics={"T": 2}) as cluster,
+        consumer_of(cluster, ordered=True, drain_timeout_ms=50) as first,
+    ):
+        fill(cluster, "T", 0, 2)
+        fill(cluster, "T", 1, 2)
+        begun: dict[int, list[tuple[str, int]]] = defaultdict(list)
+        gate = asyncio.Event()
+
+        async def hold(message: MessageExt) -> None:
+            begun[message.queue_id].append(("first", message.queue_offset))
+            if not gate.is_set():
+                await gate.wait()
+                if fails:
+                    raise ValueError("again")
+
+        async def handle(message: MessageExt) -> None:
+            begun[message.queue_id].append(("second", message.queue_offset))
+
+        one = asyncio.create_task(first.run(hold, retry=FAST))
+        await eventually(lambda: begun[0] and begun[1])
+        (holder,) = set(cluster.broker.locks.values())
+        async with consumer_of(cluster, ordered=True) as second:
+            other = asyncio.create_task(second.run(handle))
+            await eventually(lambda: "until its handler ends" in caplog.text)
+            await asyncio.sleep(0.3)  # span
+            (given,) = (queue for queue in second.assignment() if queue.topic == "T")
+            assert cluster.broker.locks["g", given] == holder
+            assert begun[given.queue_id] == [("first", 0)], "nothing beside it"
+            gate.set()
+            await eventually(lambda: ("second", 1) in begun[given.queue_id])
+            assert begun[given.queue_id][1:] == [("second", 0), ("second", 1)][1 - fails :]
+            await second.close()
+            await other
+        await first.close()
+        await one
+
+
 async def test_a_queue_that_is_given_away_is_finished_committed_and_unlocked_first(eventually: Eventually) -> None:
     async with FakeCluster(topics={"T": 2}) as cluster, consumer_of(cluster, ordered=True) as first:
         fill(cluster, "T", 0, 50)
