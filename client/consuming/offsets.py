@@ -49,7 +49,7 @@ class QueueFacts:
 
     max_offset: int
     committed_offset: int | None
-    appeared_late: bool  # the topic had no such queue when the consumer started
+    appeared_late: bool  # the topic had no such queue when the consumer started, or has lost it since
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ class QueueOffsets:
         self._routes = routes
         self._timeout_ms = timeout_ms
         self._kept: dict[MessageQueue, int] = {}  # what was committed last, or could not be
+        self._gone: set[MessageQueue] = set()  # and no start was committed since
         self._start_turns: dict[tuple[str, str], Lock] = defaultdict(Lock)
 
     async def max_offset(self, queue: MessageQueue) -> int:
@@ -131,6 +132,8 @@ class QueueOffsets:
         more, or never got it, this consumer begins at what it had to commit last."""
         maximum = await self.max_offset(queue)  # before the committed offset, see choose_start
         committed = await self.committed(group, queue)
+        if committed is not None and committed > maximum and queue in self._gone:
+            committed = None  # that of the topic before: stock 4 leaves it, and so does a broadcasting member's file
         kept = self._kept.get(queue)
         if committed is None and kept is not None and kept <= maximum:
             return kept, None
@@ -150,11 +153,13 @@ class QueueOffsets:
             except Exception as error:  # a hook's fault, too: it is committed with the others, soon
                 log.info("group %s: the start %d of %s could not be committed yet: %s", group, start, queue, error)
                 return False
+        self._gone.discard(queue)
         return True
 
     def forget(self, queue: MessageQueue) -> None:
-        """What was committed is of no more use: the topic has gone."""
+        """The topic has gone; what was committed is of no use for another one of its name."""
         self._kept.pop(queue, None)
+        self._gone.add(queue)
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, **fields: str) -> int:
         answer = await self._call(queue, code, fields)

@@ -93,6 +93,7 @@ class PullCore:
         self.window: AckWindow | None = None  # None until the start offset is known
         self.next_offset = -1
         self.suggested_broker_id = MASTER_ID
+        self._asked_broker_id = MASTER_ID
         self._options = options
         self._failures = 0
         self._unacked_warned = False
@@ -139,7 +140,8 @@ class PullCore:
         return buffered < options.buffered_max and buffered_bytes < options.buffered_bytes_max
 
     def request(self) -> RemotingCommand:
-        """The next pull."""
+        """The next pull, for the member that was suggested."""
+        self._asked_broker_id = self.suggested_broker_id
         return RemotingCommand.request(RequestCode.PULL_MESSAGE, {**self._fields, "queueOffset": str(self.next_offset)})
 
     def take(self, address: str, answer: RemotingCommand, offset: int, *, held_s: float) -> Outcome:
@@ -178,7 +180,13 @@ class PullCore:
         return outcome
 
     def failed(self, error: RingmqError, jitter: float) -> Outcome:
-        """After a failed pull: make the broker know us, or look where it is now, and wait a little."""
+        """After a failed pull: make the broker know us, or look where it is now, and wait a little. Where the topic has
+        gone, what was read is void: what comes back under its name begins anew. A slave may only not know it yet."""
+        gone = (
+            isinstance(error, BrokerError)
+            and error.code == ResponseCode.TOPIC_NOT_EXIST
+            and self._asked_broker_id == MASTER_ID
+        )
         self.suggested_broker_id = MASTER_ID
         self._failures += 1
         pause_s = backoff_ms(self._failures, jitter) / 1000
@@ -188,7 +196,7 @@ class PullCore:
         if isinstance(error, RequestTimeoutError):
             return Outcome(pause_s=pause_s)
         log.warning("%s: %s", self.queue, error)
-        return Outcome(pause_s=pause_s, help=Help.ROUTE)
+        return Outcome(moved=gone, pause_s=pause_s, help=Help.ROUTE)
 
     def _move(self, offset: int, next_offset: int) -> Outcome:
         """Ahead lies what the broker has deleted unread: what came before that is still to be handed out. Back means

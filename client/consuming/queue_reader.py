@@ -235,12 +235,29 @@ class QueueReader:
         outcome = self._core.take(address, answer, offset, held_s=now - asked_at)
         if outcome.moved:
             context.inbox.discard(self.shelf)
+            await self._look_back()
         if outcome.messages:
             context.stats.note_pulled(self.queue.topic, now, now - asked_at, len(outcome.messages))
             context.inbox.put(self.shelf, outcome.messages)
         elif outcome.pause_s:
             await self._find_suggested()
             await sleep(outcome.pause_s)
+
+    async def _look_back(self) -> None:
+        """Sent back, by a broker that has lost its end or has another topic of the name: that one's has lost what we
+        committed, too."""
+        window = self._core.window
+        known = None if window is None else window.committed_offset
+        committed = await self._context.offsets.committed(self._context.group, self.queue)
+        if known is not None and (committed or 0) < known:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """What was read is of a topic that has gone."""
+        self._core.forget()
+        self._context.inbox.discard(self.shelf)
+        self._context.offsets.forget(self.queue)
+        self._appeared_late = True
 
     async def _find_suggested(self) -> None:
         """A slave that has nothing sends us to its master: one that our route lacks is new, or back."""
@@ -260,6 +277,8 @@ class QueueReader:
 
     async def _heed(self, outcome: Outcome, error: RingmqError) -> None:
         context = self._context
+        if outcome.moved:
+            self._begin_anew()
         if outcome.help is Help.HEARTBEAT:
             await context.send_heartbeat(getattr(error, "address", ""))
         elif outcome.help is Help.ROUTE:

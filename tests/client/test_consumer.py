@@ -12,7 +12,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
 from tests.client.awaited import AwaitedConsumer, transports
 from tests.client.consuming import fill, take
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, pulled
+from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, pulled, refuse
 
 Eventually = Callable[..., Any]
 transport = transports(AwaitedConsumer)
@@ -264,6 +264,71 @@ async def test_what_was_handed_over_before_a_topic_was_made_again_acknowledges_n
             assert await consumer.poll()
             await consumer.commit()
             assert cluster.broker.committed.get(("g", "T", 0), 0) == 0, "none of the new messages was left behind"
+
+
+@pytest.mark.parametrize("offsets_stay", [False, True])
+async def test_a_topic_that_was_deleted_and_made_again_is_read_from_its_first_message(
+    offsets_stay: bool, eventually: Eventually
+) -> None:
+    """Brokers delete a topic's offsets with it; stock 4 did not."""
+    refused: list[RemotingCommand] = []
+
+    def refuse_pulls(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["topic"] != "T":
+            return None
+        refused.append(request)
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, "topic[T] not exist")
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.young_queues = False
+        fill(cluster, "T", 0, 10)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            consumer.ack(await take(consumer, 10))
+            await consumer.commit()
+            cluster.rules.append(refuse_pulls)
+            cluster.broker.queues["T", 0].clear()
+            if not offsets_stay:
+                cluster.broker.committed.clear()
+            cluster.broker.hang_up()  # the pull that is held is asked again
+            await eventually(lambda: len(refused) > 1)
+            cluster.rules.clear()
+            fill(cluster, "T", 0, 5)
+            assert [message.queue_offset for message in await take(consumer, 5)] == list(range(5))
+
+
+async def test_a_topic_that_is_back_before_the_held_pull_is_answered_is_read_from_its_first_message() -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 10)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            consumer.ack(await take(consumer, 10))
+            await consumer.commit()
+            while not cluster.broker.parked:
+                await asyncio.sleep(0.005)  # poll
+            cluster.broker.queues["T", 0].clear()
+            cluster.broker.committed.clear()
+            fill(cluster, "T", 0, 5)
+            assert [message.queue_offset for message in await take(consumer, 5)] == list(range(5))
+
+
+async def test_a_broker_that_does_not_know_its_topic_for_a_moment_costs_no_message(eventually: Eventually) -> None:
+    refused: list[RemotingCommand] = []
+
+    def refuse_a_pull(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["topic"] != "T" or refused:
+            return None
+        refused.append(request)
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, "topic[T] not exist")
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.young_queues = False
+        fill(cluster, "T", 0, 10)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            consumer.ack((await take(consumer, 10))[:7])
+            await consumer.commit()
+            cluster.rules.append(refuse_a_pull)
+            fill(cluster, "T", 0, 2)
+            await eventually(lambda: refused)
+            assert {message.queue_offset for message in await take(consumer, 5)} >= {7, 8, 9, 10, 11}
 
 
 async def test_an_offset_that_does_not_exist_is_left_behind() -> None:
