@@ -35,6 +35,8 @@ MAX_V1_TOPIC_BYTES = 127
 MAX_BODY_BYTES = 4_194_304
 """Broker maxMessageSize; the Java client checks it before compression."""
 
+MIN_RECORD_BYTES = 91
+
 _V4 = struct.Struct(">iIiiiqqiq4siq4siiqi")
 _INT32 = struct.Struct(">i")
 _UINT16 = struct.Struct(">H")
@@ -106,9 +108,11 @@ def decode_message(data: bytes | memoryview, at: int = 0, *, check_crc: bool = F
     if at < 0 or len(view) - at < 4:
         raise BadMessage(f"{len(view) - at} bytes hold no message size", field="total size", limit=4)
     (size,) = _INT32.unpack_from(view, at)
-    if not 91 <= size <= len(view) - at:
+    if not MIN_RECORD_BYTES <= size <= len(view) - at:
         raise BadMessage(
-            f"message size {size} is outside 91..{len(view) - at}", field="total size", limit=len(view) - at
+            f"message size {size} is outside {MIN_RECORD_BYTES}..{len(view) - at}",
+            field="total size",
+            limit=len(view) - at,
         )
     try:
         message = _decode(view[at : at + size])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ringmq.client.consuming.ack_window import AckWindow
-from ringmq.client.consuming.received import read_messages
+from ringmq.client.consuming.received import read_answer
 from ringmq.client.errors import BrokerError, RequestTimeoutError, RingmqError
 from ringmq.client.retry import backoff_ms
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -157,7 +157,9 @@ class PullCore:
             return Outcome(pause_s=FLOW_CONTROL_PAUSE_S)
         if code == ResponseCode.SUCCESS:
             next_offset = self._header_offset(address, answer)
-            messages = read_messages(answer.body, self.queue, offset, self.subscription, self._namespace)
+            messages, readable_to = read_answer(answer.body, self.queue, offset, self.subscription, self._namespace)
+            if readable_to is not None:
+                next_offset = min(next_offset, readable_to)
             self.window.deliver([message.queue_offset for message in messages], next_offset)
             self.next_offset = next_offset
             outcome = Outcome(messages)

@@ -10,6 +10,7 @@ from ringmq.client import ClientClosedError, ConsumeFrom, Consumer, Message, Mes
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
+from ringmq.remoting.message import encode_message
 from tests.client.awaited import AwaitedConsumer, transports
 from tests.client.consuming import fill, take
 from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, pulled, refuse
@@ -365,6 +366,26 @@ async def test_what_the_broker_has_deleted_unread_takes_nothing_with_it_that_was
             assert cluster.broker.committed["g", "T", 0] == 4
             consumer.ack(messages)
         assert cluster.broker.committed["g", "T", 0] == 15
+
+
+async def test_what_comes_behind_a_record_that_cannot_be_read_is_asked_for_again() -> None:
+    def spoil(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["topic"] != "T":
+            return None
+        offset = int(request.ext_fields["queueOffset"])
+        found = [encode_message(message) for message in broker.queues["T", 0][offset:]]
+        if offset <= 3 < offset + len(found):
+            found[3 - offset] = bytes(91)
+        return pulled(request, 0, offset + len(found), 9, b"".join(found)) if found else None
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 9)
+        cluster.rules.append(spoil)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            messages = await take(consumer, 8)
+            assert [message.queue_offset for message in messages] == [0, 1, 2, 4, 5, 6, 7, 8]
+            consumer.ack(messages)
+        assert cluster.broker.committed["g", "T", 0] == 9
 
 
 async def test_a_broker_that_has_lost_its_end_gives_what_was_not_acknowledged_again() -> None:

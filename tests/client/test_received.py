@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.client import Compression, Message, MessageExt, MessageQueue
 from ringmq.client.compression import compress_body
-from ringmq.client.consuming.received import queue_of, read_messages
+from ringmq.client.consuming.received import queue_of, read_answer, read_messages
 from ringmq.remoting.batch import encode_batch
 from ringmq.remoting.message import encode_message
 from ringmq.remoting.subscription import build_subscription
@@ -70,6 +70,20 @@ def test_a_copied_property_makes_no_message_of_the_retry_topic() -> None:
     assert (message.topic, queue_of(message)) == (QUEUE.topic, QUEUE)
 
 
-def test_what_is_cut_off_is_not_delivered() -> None:
-    whole = encode_message(stored(b"a", 0))
-    assert len(read_messages(whole + whole[:-3], QUEUE, 0, ALL)) == 1
+def test_what_is_cut_off_is_asked_for_again_and_then_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    cut = encode_message(stored(b"b", 5))[:-3]
+    messages, readable_to = read_answer(encode_message(stored(b"a", 4)) + cut, QUEUE, 4, ALL)
+    assert ([message.body for message in messages], readable_to) == ([b"a"], 5)
+    assert "behind offset 5 cannot be read" in caplog.text
+    assert read_answer(cut, QUEUE, 5, ALL) == ([], 6)
+    assert read_answer(b"\0", QUEUE, 6, ALL) == ([], 7)
+
+
+def test_of_records_that_cannot_be_read_only_they_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    records = [bytearray(encode_message(stored(b"%d" % i, i))) for i in range(4)]
+    records[0][4:8] = b"junk"  # its magic
+    records[2][84:88] = b"\x7f\xff\xff\xff"  # its body's length
+    messages, readable_to = read_answer(b"".join(records), QUEUE, 0, ALL)
+    assert ([message.body for message in messages], readable_to) == ([b"1", b"3"], None)
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert ["at or behind offset 0" in errors[0], "at or behind offset 2" in errors[1]] == [True, True]
