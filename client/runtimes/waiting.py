@@ -1,6 +1,7 @@
 """Waits of a consumer that asyncio has no name for, made of `runtime`'s: signals, work that is finished in any case,
 listeners."""
 
+import asyncio
 import inspect
 import logging
 from collections import deque
@@ -69,13 +70,31 @@ async def leave_behind(work: Coroutine[Any, Any, object]) -> None:
 
 async def call_listener(listener: Callable[..., object], *args: object) -> None:
     """Call a listener of the application, which may use the client: at once on asyncio's loop, in a thread of its own
-    otherwise; what it returns is awaited. Errors are logged."""
+    otherwise; what it returns is awaited. Errors are logged, and so is the cancellation of something that it waited
+    for, which would end the caller without a word."""
+    if current.loop is not None and not inspect.iscoroutinefunction(listener):
+        await call_outside(_call_quietly, listener, args)
+        return
+    task = asyncio.current_task() if current.loop is None else None
+    cancels = 0 if task is None else task.cancelling()
     try:
-        if current.loop is None or inspect.iscoroutinefunction(listener):
-            result = listener(*args)
-            if isinstance(result, Awaitable):
-                await result
-        else:
-            await call_outside(listener, *args)
+        result = listener(*args)
+        if isinstance(result, Awaitable):
+            await result
+    except asyncio.CancelledError:
+        if task is None or task.cancelling() > cancels:
+            raise
+        _log_failed(listener)
     except Exception:
-        log.exception("%s failed", getattr(listener, "__qualname__", listener))
+        _log_failed(listener)
+
+
+def _call_quietly(listener: Callable[..., object], args: tuple[object, ...]) -> None:
+    try:
+        listener(*args)
+    except BaseException:  # its thread is ours: what would end one of the application ends nothing here
+        _log_failed(listener)
+
+
+def _log_failed(listener: Callable[..., object]) -> None:
+    log.exception("%s failed", getattr(listener, "__qualname__", listener))

@@ -1,6 +1,7 @@
 """Members of a consumer group against a fake broker: the instant of the start, rebalance, leaving, what breaks."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -81,6 +82,47 @@ async def test_members_share_the_queues_and_take_over_at_once(eventually: Eventu
                 await eventually(lambda: len(owned(first)) == len(owned(second)) == 4)
                 assert not owned(first) & owned(second)
             await eventually(lambda: len(owned(first)) == 8)
+
+
+async def wait_for_a_cancelled_task(queues: list[MessageQueue]) -> None:
+    worker = asyncio.create_task(asyncio.Event().wait())
+    worker.cancel()
+    await worker
+
+
+def raise_cancelled(queues: list[MessageQueue]) -> None:
+    raise asyncio.CancelledError
+
+
+def end_the_thread(queues: list[MessageQueue]) -> None:
+    sys.exit("not now")
+
+
+@pytest.mark.parametrize(
+    ("transport", "listener"),
+    [
+        ("asyncio", wait_for_a_cancelled_task),
+        ("asyncio", raise_cancelled),
+        ("blocking", raise_cancelled),
+        ("blocking", end_the_thread),
+    ],
+    indirect=["transport"],
+)
+async def test_no_listener_ends_the_membership(
+    listener: Callable[[list[MessageQueue]], Any], eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    def owned(consumer: Consumer) -> int:
+        return sum(queue.topic == "T" for queue in consumer.assignment())
+
+    async with (
+        FakeCluster(topics={"T": 8}) as cluster,
+        asyncio.timeout(60),
+        Consumer("T", cluster.namesrv, "g", on_assigned=listener, on_revoked=listener) as first,
+    ):
+        async with Consumer("T", cluster.namesrv, "g") as second:
+            await eventually(lambda: owned(first) == owned(second) == 4)
+        await eventually(lambda: owned(first) == 8)
+    assert sum(record.message == f"{listener.__name__} failed" for record in caplog.records) >= 4
 
 
 async def test_what_a_member_gave_up_is_committed_first(eventually: Eventually) -> None:
