@@ -31,11 +31,11 @@ from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, read_again
 from ringmq.client.consuming.received import queue_of
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
-from ringmq.client.errors import ClientClosedError, RouteError
+from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
 from ringmq.client.observing.observers import Observers
 from ringmq.client.runtimes.runtime import Task, create_task, gather, when_interrupted
-from ringmq.client.runtimes.waiting import Signal, call_listener, finish, leave_behind
+from ringmq.client.runtimes.waiting import Signal, call_listener, finish, leave_behind, stop_all
 from ringmq.client.security.files import expanded
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode
@@ -156,8 +156,8 @@ class Consumer:
         await self.close()
 
     async def start(self) -> None:
-        """Join the group. Returns when a first assignment was computed (it may be empty). Raises `OffsetFileError`
-        for a broadcasting member's file and `BrokerError` for an SQL92 expression that a broker does not take."""
+        """Join the group, up to a first assignment (it may be empty). Raises `OffsetFileError` for a broadcasting
+        member's file, `BrokerError` for an SQL92 expression that a broker refuses, `ClientClosedError` when closed."""
         if self._started:
             return
         if self._closed:
@@ -174,7 +174,9 @@ class Consumer:
         self._started = True
         try:
             await self._join()
-        except BaseException:  # a start that is given up leaves nothing behind
+        except BaseException as error:  # a start that is given up leaves nothing behind
+            if self._closed and isinstance(error, RingmqError):
+                raise ClientClosedError("the consumer was closed while it started") from error
             await self.close(0)
             raise
 
@@ -185,6 +187,7 @@ class Consumer:
             return
         self._started, self._closed = False, True
         async with AsyncExitStack() as last:  # done upwards, whatever fails or is cancelled before
+            last.callback(self._first_assignment.wake)  # a `start` that waits for it
             if self._offset_file is not None:
                 last.callback(self._offset_file.close)
             last.push_async_callback(self._observers.close)
@@ -193,7 +196,7 @@ class Consumer:
                 last.push_async_callback(self._member.leave)
             last.push_async_callback(self._heartbeats.close)
             last.push_async_callback(lambda: leave_behind(self._let_go(list(self._readers.values()))))
-            last.push_async_callback(self._stop_tasks, self._tasks)
+            last.push_async_callback(stop_all, self._tasks)
             last.push_async_callback(self._stop_pulling)
             last.callback(self._inbox.close)
             await self._end_reading(self.drain_timeout_ms if drain_timeout_ms is None else drain_timeout_ms)
@@ -389,6 +392,7 @@ class Consumer:
 
     async def _join(self) -> None:
         await self._member.check_expressions(self._subscriptions.values())
+        self._check_started()
         self._tasks = [
             create_task(self._routes.keep_fresh(), name="ringmq routes"),
             create_task(self._heartbeats.keep_sending(), name="ringmq heartbeats"),
@@ -400,6 +404,7 @@ class Consumer:
             self._membership = create_task(self._member.run(), name="ringmq membership")
             while not self._assigned:
                 await self._first_assignment.wait()
+                self._check_started()
 
     def _open_connections(self) -> None:
         timeout_ms = self._settings.request_timeout_ms
@@ -455,23 +460,18 @@ class Consumer:
 
     async def _end_reading(self, timeout_ms: int) -> None:
         if self._membership is not None:
-            await self._stop_tasks([self._membership])
+            await stop_all([self._membership])
         if self._runner is not None:
             self._runner.stop()
         await self._stop_pulling()
         self._inbox.close()
         if self._runner is not None and (late := await self._runner.drain(timeout_ms / 1000)):
             log.warning("group %s: %d handlers had not ended after %d ms", self.group, late, timeout_ms)
-        await self._stop_tasks(self._tasks)
+        await stop_all(self._tasks)
         await self._give_up(list(self._readers.values()))
 
     async def _stop_pulling(self) -> None:
         await gather(*(reader.stop_pulling() for reader in self._readers.values()))
-
-    async def _stop_tasks(self, tasks: list[Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
-        await gather(*tasks, return_exceptions=True)
 
     async def _wait_for_messages(
         self, max_messages: int, timeout_ms: int | None

@@ -50,7 +50,8 @@ from ringmq.client.producing.send_request import (
 )
 from ringmq.client.producing.send_result import SendResult, SendStatus, read_result
 from ringmq.client.retry import RetryPolicy, backoff_ms
-from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, timeout, when_interrupted
+from ringmq.client.runtimes.runtime import Task, create_task, sleep, timeout, when_interrupted
+from ringmq.client.runtimes.waiting import stop_all
 from ringmq.client.settings import TIMEOUT_MS_MAX, ConnectionSettings
 from ringmq.remoting import properties as names
 from ringmq.remoting.client_headers import RecallMessageRequestHeader
@@ -307,9 +308,7 @@ class Producer:
 
     async def _leave(self) -> None:
         await self._observers.close()
-        for task in self._tasks:
-            task.cancel()
-        await gather(*self._tasks, return_exceptions=True)
+        await stop_all(self._tasks)
         await self._heartbeats.close()
         leave = {"clientID": self.client_id, "producerGroup": self.group}
         connected = set(self._client.connected_addresses()) & self._routes.master_addresses()

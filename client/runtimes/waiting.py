@@ -8,7 +8,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from ringmq.client.runtimes.runtime import Future, call_outside, create_future, create_task, current, shield, wait
+from ringmq.client.runtimes.runtime import (
+    Future,
+    Task,
+    call_outside,
+    create_future,
+    create_task,
+    current,
+    gather,
+    shield,
+    wait,
+)
 
 log = logging.getLogger("ringmq.client")
 
@@ -66,6 +76,13 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
 async def leave_behind(work: Coroutine[Any, Any, object]) -> None:
     """Run `work` for a second; what is not over then goes on by itself."""
     await wait([create_task(work)], LEAVE_WAIT_S)
+
+
+async def stop_all(tasks: list[Task[None]]) -> None:
+    """Cancel them and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    await gather(*tasks, return_exceptions=True)
 
 
 async def call_listener(listener: Callable[..., object], *args: object) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ringmq.client import (
+    ClientClosedError,
     ConnectionSettings,
     ConsumeFrom,
     Consumer,
@@ -20,6 +21,7 @@ from ringmq.client import (
     MessageQueue,
     Producer,
     SendError,
+    Sql92,
 )
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -165,7 +167,68 @@ async def test_a_start_that_is_cancelled_leaves_no_task() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await consumer.start()
-        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("ringmq")]
+        assert not tasks_of_clients()
+
+
+def tasks_of_clients() -> list[str]:
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("ringmq")]
+
+
+async def closed_while_it_starts(consumer: Consumer, begun: Callable[[], object], eventually: Eventually) -> None:
+    async with asyncio.timeout(60):
+        starting = asyncio.create_task(consumer.start())
+        await eventually(begun)
+        await consumer.close()
+        with pytest.raises(ClientClosedError, match="closed while it started"):
+            await starting
+    assert not tasks_of_clients()
+
+
+@pytest.mark.parametrize("silent", [RequestCode.GET_CONSUMER_LIST_BY_GROUP, RequestCode.CHECK_CLIENT_CONFIG])
+async def test_a_close_ends_a_start_that_waits_for_a_broker(silent: RequestCode, eventually: Eventually) -> None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | Deed | None:
+        if request.code == silent:
+            return Deed.SILENCE
+        return ok(request) if request.code == RequestCode.CHECK_CLIENT_CONFIG else None
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(rule)
+        consumer = Consumer({"T": Sql92("a > 1")}, cluster.namesrv, "g")
+        await closed_while_it_starts(consumer, lambda: cluster.broker.asked(silent), eventually)
+
+
+async def test_a_close_ends_a_start_whose_listener_waits(eventually: Eventually) -> None:
+    told, ended = asyncio.Event(), asyncio.Event()
+
+    async def listen(queues: list[MessageQueue]) -> None:
+        told.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        await closed_while_it_starts(consumer_of(cluster, on_assigned=listen), told.is_set, eventually)
+        assert ended.is_set()
+
+
+async def test_a_start_that_was_closed_begins_nothing_when_its_expression_is_judged(eventually: Eventually) -> None:
+    check, held, leaving = RequestCode.CHECK_CLIENT_CONFIG, list[RemotingCommand](), list[int]()
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | Deed | None:
+        if request.code == RequestCode.UNREGISTER_CLIENT:
+            leaving.append(request.opaque)
+            cluster.serve(broker, broker.peers[0], held[0])
+        if request.code != check:
+            return None
+        held.append(request)
+        return ok(request) if leaving else Deed.SILENCE
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        cluster.rules.append(rule)
+        consumer = Consumer({"T": Sql92("a > 1")}, cluster.namesrv, "g")
+        await closed_while_it_starts(consumer, lambda: cluster.broker.asked(check), eventually)
+        assert leaving
 
 
 async def test_what_the_caller_does_with_a_batch_does_not_change_what_is_acknowledged() -> None:
