@@ -27,6 +27,7 @@ from ringmq.client.errors import (
     ConnectError,
     NotStoreOkError,
     ReplyTimeoutError,
+    RequestTimeoutError,
     RingmqError,
     RouteError,
     SendError,
@@ -302,7 +303,8 @@ class Producer:
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The topic's write queues, to choose one for `queue=` (messages of one queue keep their order)."""
         self._check_started()
-        return (await self._routes.for_sending(topic)).write_queues
+        until = time.monotonic() + self._retry.budget_ms / 1000
+        return (await self._routes.for_sending(topic, until)).write_queues
 
     # ---- inside ----
 
@@ -488,6 +490,7 @@ class Producer:
         if failed_once is not None:
             started, attempts, error = failed_once.started, 1, failed_once.error
             avoid = failed_once.queue.broker_name
+        until = started + self._retry.budget_ms / 1000
         while True:
             if error is not None:
                 stored = error.result if isinstance(error, NotStoreOkError) else stored
@@ -495,13 +498,12 @@ class Producer:
                     if stored is not None:
                         return stored
                     raise SendError(request.topic, attempts, error) from error
-                await self._prepare_retry(request.topic, error, attempts)
+                await self._prepare_retry(request.topic, error, attempts, until)
             chosen: MessageQueue | None = None
             begun = time.monotonic()
             try:
-                chosen, address = await self._target(request, avoid)
+                chosen, address = await self._target(request, avoid, until)
                 others = self._choosers[request.topic].missing if request.queue is None else frozenset[str]()
-                until = started + self._retry.budget_ms / 1000
                 connection = await self._client.connection_in_time(address, until, others)
                 answer = await self._attempt(request, chosen, connection, started)
                 attempts += 1
@@ -511,9 +513,10 @@ class Producer:
                     return outcome
                 error = outcome
             except RingmqError as failed:
-                if not isinstance(failed, RouteError) and (not isinstance(failed, ConnectError) or failed.sent):
-                    attempts += 1
-                error = failed
+                late = chosen is None and isinstance(failed, RequestTimeoutError)  # the name servers: nothing was sent
+                never_left = isinstance(failed, RouteError) or (isinstance(failed, ConnectError) and not failed.sent)
+                attempts += not (late or never_left)
+                error = error if late and error is not None else failed  # the one before says more
             avoid = chosen.broker_name if chosen else None
             if chosen is not None:
                 self._note_answer(chosen, begun, error)
@@ -529,7 +532,7 @@ class Producer:
         opaque = self._client.next_opaque()
         return await connection.request(opaque, self._frame(request, chosen, connection.address, opaque), timeout_ms)
 
-    async def _prepare_retry(self, topic: str, error: RingmqError, attempts: int) -> None:
+    async def _prepare_retry(self, topic: str, error: RingmqError, attempts: int, until: float) -> None:
         """Look where the topic is now, unless the failure says nothing about that."""
         if isinstance(error, BrokerError) and error.code == ResponseCode.GO_AWAY:
             self._client.go_away(error.address)
@@ -542,15 +545,15 @@ class Producer:
         if isinstance(error, RouteError):
             await sleep(ROUTE_PAUSE_S)
         try:
-            await self._routes.fetch(topic)
+            await self._routes.fetch(topic, until)
         except RingmqError as refused:
             log.info("route of topic %s could not be refreshed: %s", topic, refused)
 
-    async def _target(self, request: SendRequest, avoid_broker: str | None) -> tuple[MessageQueue, str]:
+    async def _target(
+        self, request: SendRequest, avoid_broker: str | None, until: float | None = None
+    ) -> tuple[MessageQueue, str]:
         self._check_started()
-        route = self._routes.known(request.topic)
-        if route is None or not route.write_queues:
-            route = await self._routes.for_sending(request.topic)
+        route = await self._routes.for_sending(request.topic, until)
         chosen = request.queue or self._choose(route, avoid_broker)
         address = None if chosen is None else route.master_address(chosen.broker_name)
         if chosen is None or address is None:

@@ -4,14 +4,15 @@ Name servers share nothing; a client sticks to one and goes to the next when it 
 """
 
 import logging
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from ringmq.client.connections.connection import split_address
 from ringmq.client.connections.remoting_client import RemotingClient, note_seen
 from ringmq.client.connections.routes import TopicRoute, parse_route, route_from_template
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
-from ringmq.client.runtimes.runtime import Task, create_task, shield, sleep
+from ringmq.client.runtimes.runtime import Task, create_task, shield, sleep, timeout
 from ringmq.remoting.admin_bodies import decode_topic_list
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.errors import BadBody
@@ -44,6 +45,11 @@ class NameServers:
         self._client = client
         self._addresses = list(addresses)
         self._timeout_ms = timeout_ms
+
+    @property
+    def addresses(self) -> str:
+        """All of them, for messages."""
+        return ";".join(self._addresses)
 
     async def fetch_route(self, topic: str) -> TopicRoute | None:
         """The topic's route now; None when no broker has registered it. Raises `RingmqError` when none answers."""
@@ -115,30 +121,32 @@ class RouteTable:
         """Addresses of the masters of all routes in the table."""
         return {address for route in self._routes.values() for address in route.master_addresses()}
 
-    async def fetch(self, topic: str) -> TopicRoute | None:
-        """Ask now (calls at the same time share one request); keeps the old route when nobody answers."""
+    async def fetch(self, topic: str, until: float | None = None) -> TopicRoute | None:
+        """Ask now (calls at the same time share one request); keeps the old route when nobody answers. Given up with a
+        `RequestTimeoutError` at monotonic time `until`."""
         task = self._fetching.get(topic)
         if task is None:
             task = self._fetching[topic] = create_task(self._name_servers.fetch_route(topic))
             task.add_done_callback(note_seen)
             task.add_done_callback(lambda _: self._fetching.pop(topic, None))
-        route = await shield(task)
+        route = await self._in_time(shield(task), until)
         if route is not None:
             self._routes[topic] = route
         return route
 
-    async def for_sending(self, topic: str) -> TopicRoute:
-        """The topic's route, or for an unknown topic the one that its first send will make it. Raises `RouteError`."""
-        route = self._routes.get(topic) or await self.fetch(topic)
+    async def for_sending(self, topic: str, until: float | None = None) -> TopicRoute:
+        """The topic's route, or for an unknown topic the one that its first send will make it. Raises `RouteError`;
+        given up as by `fetch`."""
+        route = self._routes.get(topic) or await self.fetch(topic, until)
         if route is not None and route.write_queues:
             return route
         if route is not None:
             raise RouteError(f"no master that allows writing is registered for topic {topic} now", may_pass=True)
-        template = await self.fetch(AUTO_CREATE_TOPIC)
+        template = await self.fetch(AUTO_CREATE_TOPIC, until)
         if template is None:
-            if await self._name_servers.know_no_master():
+            if await self._in_time(self._name_servers.know_no_master(), until):
                 raise RouteError("no master is registered at the name server now", may_pass=True)
-            template = await self.fetch(AUTO_CREATE_TOPIC)  # one may have come between the questions
+            template = await self.fetch(AUTO_CREATE_TOPIC, until)  # one may have come between the questions
         if template is not None:
             route = route_from_template(topic, template, NEW_TOPIC_QUEUES)
             if route.write_queues:
@@ -163,3 +171,13 @@ class RouteTable:
         while True:
             await sleep(REFRESH_INTERVAL_S)
             await self.refresh()
+
+    async def _in_time(self, asking: Awaitable[T], until: float | None) -> T:
+        if until is None:
+            return await asking
+        left_s = max(0.0, until - time.monotonic())
+        try:
+            async with timeout(left_s):
+                return await asking
+        except TimeoutError:
+            raise RequestTimeoutError(self._name_servers.addresses, int(left_s * 1000)) from None

@@ -1,6 +1,7 @@
 """The producer's rules against a fake broker: retries, other broker first, bounds, GO_AWAY, reconnects."""
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -11,9 +12,11 @@ import pytest
 from ringmq.client import (
     BodyRules,
     ClientClosedError,
+    ConnectionSettings,
     Message,
     MessageQueue,
     Producer,
+    RequestTimeoutError,
     RetryPolicy,
     SendError,
     SendStatus,
@@ -244,6 +247,29 @@ async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
         with pytest.raises(SendError, match="did not answer within") as caught:
             await producer.send(Message("T", b"x"))
         assert caught.value.code is None
+
+
+async def test_silent_name_servers_keep_no_send_over_its_budget() -> None:
+    options = {"retry": RetryPolicy(budget_ms=300), "settings": ConnectionSettings(request_timeout_ms=60_000)}
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, **options) as producer:
+        cluster.rules.append(lambda broker, _: Deed.SILENCE if broker is cluster.name_server else None)
+        async with asyncio.timeout(30):
+            with pytest.raises(SendError, match=rf"0 attempt\(s\): {cluster.namesrv} did not answer within"):
+                await producer.send(Message("T", b"x"))
+            with pytest.raises(RequestTimeoutError, match=f"{cluster.namesrv} did not answer within"):
+                await producer.send(Message("T", b"x"), sharding_key="k")
+
+
+async def test_a_silent_name_server_keeps_no_further_attempt_over_the_budget() -> None:
+    options = {"retry": RetryPolicy(budget_ms=300), "settings": ConnectionSettings(request_timeout_ms=60_000)}
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, **options) as producer:
+        assert (await producer.send(Message("T", b"x"))).queue_offset == 0
+        cluster.rules.append(lambda broker, _: Deed.SILENCE if broker is cluster.name_server else None)
+        cluster.rules.append(answer_first(1, ResponseCode.SERVICE_NOT_AVAILABLE))
+        async with asyncio.timeout(30):
+            with contextlib.suppress(SendError):  # it has 100 ms left, whatever else the machine does
+                await producer.send(Message("T", b"x"))
+        assert cluster.name_server.requests[-1].code == RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
 @ONLY_ASYNCIO  # plain threads that send are in the hands of the system
