@@ -1,17 +1,20 @@
 """One blocking socket under a `BrokerConnection`: a thread that connects and receives, and sends by whoever has
-something to send. TLS is done in memory, so that the two directions never meet in one SSL object.
+something to send, but for what the system does not take at once. TLS is done in memory, so that the two directions
+never meet in one SSL object.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import select
+import os
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ringmq.client.runtimes.thread_loop import ThreadLoop
     from ringmq.client.runtimes.thread_tasks import ThreadFuture
 
@@ -20,7 +23,6 @@ log = logging.getLogger("ringmq.client")
 CONNECT_GIVE_UP_S = 60.0  # who asked for the connection has given up long before
 STALL_S = 10.0  # a server that takes not one byte for so long is given up, in both runtimes
 RECEIVE_BYTES = 1 << 18
-SMALL_SEND_BYTES = 1 << 16  # fits into a socket that is writable, or nearly
 
 
 class _Tls:
@@ -85,7 +87,7 @@ class SocketTransport:
         return self._closing
 
     def write(self, data: bytes) -> None:
-        """Send, before the thread that runs waits or leaves."""
+        """Send, or begin to, before the thread that runs waits or leaves."""
         if self._closing:
             return
         if not self._outgoing and not self._sending:
@@ -144,30 +146,35 @@ class SocketTransport:
             self._protocol.data_received(received)
 
     def _send(self) -> None:
+        """What the system does not take at once is sent by a thread of its own: this one has others to serve, or its
+        call has a time."""
         if self._sending or not self._outgoing:
             return
-        if self._loop.is_in_chores and (self._outgoing_bytes > SMALL_SEND_BYTES or not self._is_writable()):
-            self._sending = True
+        try:
+            self._send_all(self._send_at_once)
+        finally:  # an interrupt may come in the midst of the other one
+            self._sending = False
+        if self._outgoing and not self._ended:
             self._loop.start_thread(self._send_beside, "sends")
-        else:
-            try:
-                self._send_all()
-            finally:  # an interrupt may come in the midst of the other one
-                self._sending = False
 
     def _send_beside(self) -> None:
         with self._loop.entered():
-            self._send_all()
+            if not self._sending:
+                self._send_all(self._send_waiting)
 
-    def _send_all(self) -> None:
-        """Send what is there and what others add meanwhile; the monitor is left while the socket works."""
+    def _send_all(self, send: Callable[[bytes], bytes]) -> None:
+        """Send what is there and what others add meanwhile, until `send` leaves something. The monitor is left while
+        the socket works."""
+        rest = b""
         try:
             self._sending = True
-            while self._outgoing and self._failure is None:
+            while self._outgoing and not rest and self._failure is None:
                 data = self._outgoing[0] if len(self._outgoing) == 1 else b"".join(self._outgoing)
                 self._outgoing.clear()
                 self._outgoing_bytes = 0
-                self._loop.outside(self._send_bytes, data)
+                if rest := self._loop.outside(send, data):
+                    self._outgoing.insert(0, rest)
+                    self._outgoing_bytes += len(rest)
                 if self._paused and self._outgoing_bytes <= self._high_bytes // 4:
                     self._paused = False
                     self._protocol.resume_writing()
@@ -182,20 +189,23 @@ class SocketTransport:
             self._sending = False
             if self._ended:  # not before: a `send` on its way into the system would meet whose file has the number now
                 self._socket.close()
-            elif self._closing:
+            elif self._closing and not self._outgoing:
                 self._shut()
 
-    def _send_bytes(self, data: bytes) -> None:
-        sent = self._socket.send(data)
-        if sent < len(data):
-            rest = memoryview(data)[sent:]
-            while rest:
-                rest = rest[self._socket.send(rest) :]
+    def _send_at_once(self, data: bytes) -> bytes:
+        """What the system does not take now. (`socket.send` would wait for room, whatever its flags: the socket has a
+        time-out, and so its file does not block.)"""
+        try:
+            return data[os.write(self._socket.fileno(), data) :]
+        except BlockingIOError:
+            return data
 
-    def _is_writable(self) -> bool:
-        poll = select.poll()
-        poll.register(self._socket.fileno(), select.POLLOUT)
-        return bool(poll.poll(0))
+    def _send_waiting(self, data: bytes) -> bytes:
+        """Nothing is left."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[self._socket.send(rest) :]
+        return b""
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error

@@ -99,7 +99,6 @@ class ThreadLoop:
         self._timers: list[tuple[float, int, ThreadTimer]] = []
         self._numbers = itertools.count()
         self._cancelled_timers = 0
-        self._chores_thread: threading.Thread | None = None
         self.current_task: ThreadTask[Any] | None = None
         self.interrupt_listeners: list[Callable[[object], object]] = []
 
@@ -441,18 +440,13 @@ class ThreadLoop:
         """Whether this thread is the client's: it works for the client, or runs a callback of the application."""
         return threading.current_thread() in self._threads
 
-    @property
-    def is_in_chores(self) -> bool:
-        """Whether the client's own thread runs: it has others to serve and must not wait for one of them."""
-        return threading.current_thread() is self._chores_thread
-
-    def outside(self, work: Callable[..., object], *args: Any) -> None:
-        """`work(*args)`, which waits for the system, while others run."""
+    def outside(self, work: Callable[..., T], *args: Any) -> T:
+        """`work(*args)`, which may wait for the system, while others run."""
         task, monitor = self.current_task, self._monitor  # a fork may bring another one
         try:
             self.current_task = None
             monitor.release()
-            work(*args)
+            return work(*args)
         finally:
             try:
                 take_again(monitor)
@@ -479,7 +473,6 @@ class ThreadLoop:
 
     def _do_chores(self) -> None:
         """Steps of tasks and due timers, until the loop is closed."""
-        self._chores_thread = threading.current_thread()
         with self.entered():
             while self._is_open or self._calls:
                 self._run_soon()

@@ -26,7 +26,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
 from ringmq.remoting.route import ClusterInfo
-from tests.client.awaited import ONLY_ASYNCIO, AwaitedProducer, transports
+from tests.client.awaited import AwaitedProducer, transports
 from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, ok, refuse
 
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -272,7 +272,6 @@ async def test_a_silent_name_server_keeps_no_further_attempt_over_the_budget() -
         assert cluster.name_server.requests[-1].code == RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
-@ONLY_ASYNCIO  # plain threads that send are in the hands of the system
 async def test_sends_to_a_broker_that_takes_nothing_end_in_their_budget() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         options = {"retry": RetryPolicy(budget_ms=500), "body_rules": BodyRules(compression=None)}

@@ -18,6 +18,7 @@ from ringmq.client import (
     ConnectionSettings,
     Interceptor,
     Message,
+    RequestTimeoutError,
     RetryPolicy,
     SendError,
     blocking,
@@ -259,6 +260,22 @@ def test_a_server_that_takes_nothing_is_given_up(drive: Drive, monkeypatch: pyte
         drive(body)
 
 
+def test_a_server_that_takes_nothing_keeps_nobody_over_the_time_of_the_request(drive: Drive) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stalled:
+        address = f"127.0.0.1:{stalled.getsockname()[1]}"
+
+        async def body() -> None:
+            client = RemotingClient()
+            for size in (14 << 20, 1):  # the second one finds no room at all
+                with pytest.raises((RequestTimeoutError, ConnectError), match=r"within 300 ms|does not take"):
+                    await client.invoke(address, RemotingCommand.request(RequestCode.HEART_BEAT, {}, bytes(size)), 300)
+            stalled.close()  # resets what nobody has accepted
+            while client.connected_addresses():
+                await runtime.sleep(0.01)  # poll
+
+        drive(body)
+
+
 @pytest.mark.parametrize("words", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_a_server_that_closes_what_it_accepts_is_asked_ever_more_rarely(
     drive: Drive, monkeypatch: pytest.MonkeyPatch, words: bytes | None
@@ -402,7 +419,7 @@ def test_a_start_that_fails_leaves_no_thread(tmp_path: Path) -> None:
 
 
 class HeldSocket:
-    """A socket whose `send` waits until `go_on`; the server has hung up."""
+    """A socket that sends when it is told to `go_on`; the server has hung up."""
 
     def __init__(self) -> None:
         self.sending, self.go_on = threading.Event(), threading.Event()
@@ -412,7 +429,12 @@ class HeldSocket:
         assert self.sending.wait(20)
         return b""
 
-    def send(self, data: bytes) -> int:
+    def fileno(self) -> int:
+        return 7
+
+    def write(self, number: int, data: bytes) -> int:
+        """In the place of `os.write`."""
+        assert number == 7
         self.sending.set()
         assert self.go_on.wait(20)
         self.said.append("sent")
@@ -435,8 +457,9 @@ class Silent:
         self.is_lost = True
 
 
-def test_a_socket_is_not_closed_under_a_thread_that_sends() -> None:
+def test_a_socket_is_not_closed_under_a_thread_that_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     loop, held, protocol = ThreadLoop("held"), HeldSocket(), Silent()
+    monkeypatch.setattr(socket_transport, "os", held)
     transport = SocketTransport(loop, cast(socket.socket, held), protocol, None)
 
     def send() -> None:
