@@ -53,7 +53,8 @@ class Delivery:
 
 
 class Inbox:
-    """`count_max` and `bytes_max` say when it is full; what was pulled before that still comes in."""
+    """`count_max` and `bytes_max` say when it is full; what was pulled before that still comes in. What paused shelves
+    hold does not fill it: nobody can take it, and it would keep the others from being read."""
 
     def __init__(self, *, exclusive: bool, count_max: int, bytes_max: int) -> None:
         self._arrived = Signal()
@@ -64,12 +65,15 @@ class Inbox:
         self._starved: list[Shelf] = []
         self.count = 0
         self.bytes_held = 0
+        self._paused_count = 0
+        self._paused_bytes = 0
         self.closed = False
 
     @property
     def full(self) -> bool:
         """Over one of its bounds: readers should pull no more."""
-        return self.count >= self._count_max or self.bytes_held >= self._bytes_max
+        count, bytes_held = self.count - self._paused_count, self.bytes_held - self._paused_bytes
+        return count >= self._count_max or bytes_held >= self._bytes_max
 
     def put(self, shelf: Shelf, messages: list[MessageExt]) -> None:
         """Add what one pull brought (at least one message)."""
@@ -156,13 +160,19 @@ class Inbox:
 
     def pause(self, shelf: Shelf) -> None:
         """Give out nothing of the shelf."""
-        shelf.paused = True
-        self._drop_turns(shelf)
+        if not shelf.paused:
+            shelf.paused = True
+            self._paused_count += shelf.count
+            self._paused_bytes += shelf.bytes_held
+            self._drop_turns(shelf)
+            self._feed()
 
     def resume(self, shelf: Shelf) -> None:
         """Give out the shelf's messages again."""
         if shelf.paused:
             shelf.paused = False
+            self._paused_count -= shelf.count
+            self._paused_bytes -= shelf.bytes_held
             self._offer_rest(shelf)
 
     def tell_room(self, shelf: Shelf) -> None:
@@ -214,3 +224,6 @@ class Inbox:
         shelf.bytes_held += size
         self.bytes_held += size
         self.count += count
+        if shelf.paused:
+            self._paused_count += count
+            self._paused_bytes += size

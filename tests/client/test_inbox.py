@@ -145,6 +145,35 @@ def test_readers_that_found_it_full_are_told_of_room() -> None:
     assert heavy.full
 
 
+def test_what_paused_shelves_hold_keeps_no_other_from_being_read() -> None:
+    taken: list[int] = []
+    inbox, one, two = new_inbox(count_max=3), new_shelf(1, taken), new_shelf(2, taken)
+    inbox.put(one, stored(0, 1, 2))
+    inbox.tell_room(two)
+    inbox.pause(one)
+    inbox.pause(one)
+    assert not inbox.full
+    assert taken == [2]
+    inbox.put(one, stored(3))  # its pull was under way
+    inbox.put(two, stored(8, 9))
+    assert not inbox.full
+    assert inbox.count == 6, "held it is all the same"
+    inbox.resume(one)
+    assert inbox.full
+    inbox.pause(one)
+    inbox.clear(one)
+    inbox.resume(one)
+    assert not inbox.full
+    inbox.put(two, stored(10))
+    assert inbox.full
+    heavy, shelf = new_inbox(bytes_max=10), new_shelf()
+    heavy.put(shelf, stored(0, body=b"x" * 10))
+    heavy.pause(shelf)
+    assert not heavy.full
+    heavy.resume(shelf)
+    assert heavy.full
+
+
 async def test_waiters_are_woken_by_the_number_of_messages_and_by_the_close() -> None:
     inbox, shelf = new_inbox(), new_shelf()
     waiters = [asyncio.create_task(inbox.wait()) for _ in range(3)]
