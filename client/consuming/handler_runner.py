@@ -200,6 +200,9 @@ class HandlerRunner:
         self._settling.add(delivery)
         try:
             await self._failed(delivery, failure)
+        except asyncio.CancelledError:  # nobody else has it, and the commit would wait at it
+            context.inbox.put_back(delivery)
+            raise
         finally:
             self._settling.discard(delivery)
             self._idle.wake()

@@ -131,6 +131,29 @@ async def test_what_a_cancelled_run_had_to_try_again_is_the_next_one_s(eventuall
         assert handled == [0, 1]
 
 
+async def test_what_was_on_its_way_back_when_a_run_was_cancelled_is_the_next_one_s(eventually: Eventually) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, drain_timeout_ms=50) as consumer:
+        cluster.rules.append(lambda broker, request: Deed.SILENCE if is_back(request) else None)
+        fill(cluster, 1)
+        handled: list[int] = []
+
+        async def fail(message: MessageExt) -> None:
+            raise ValueError("not now")
+
+        async def handle(message: MessageExt) -> None:
+            handled.append(message.queue_offset)
+
+        running = asyncio.create_task(consumer.run(fail))
+        await eventually(lambda: cluster.broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK))
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        running = asyncio.create_task(consumer.run(handle))
+        await eventually(lambda: handled)
+        await consumer.close()
+        await running
+        assert cluster.broker.committed["g", "T", 0] == 1
+
+
 async def test_seeks_at_the_same_time_leave_one_reader() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
         fill(cluster, 5)
