@@ -23,6 +23,20 @@ def pulls_of(cluster: FakeCluster, topic: str) -> list[RemotingCommand]:
     return [pull for pull in cluster.broker.asked(RequestCode.PULL_MESSAGE) if pull.ext_fields["topic"] == topic]
 
 
+def pulls_of_an_unknown_topic(
+    refused: list[RemotingCommand], times: int = 1 << 30
+) -> Callable[[FakeBroker, RemotingCommand], RemotingCommand | None]:
+    """A rule: the first `times` pulls of T are refused, and noted."""
+
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["topic"] != "T" or len(refused) >= times:
+            return None
+        refused.append(request)
+        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, "topic[T] not exist")
+
+    return rule
+
+
 async def test_messages_of_a_queue_come_in_order_and_are_committed_on_close() -> None:
     async with FakeCluster(topics={"T": 2}) as cluster:
         fill(cluster, "T", 0, 100)
@@ -273,20 +287,13 @@ async def test_a_topic_that_was_deleted_and_made_again_is_read_from_its_first_me
 ) -> None:
     """Brokers delete a topic's offsets with it; stock 4 did not."""
     refused: list[RemotingCommand] = []
-
-    def refuse_pulls(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
-        if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["topic"] != "T":
-            return None
-        refused.append(request)
-        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, "topic[T] not exist")
-
     async with FakeCluster(topics={"T": 1}) as cluster:
         cluster.young_queues = False
         fill(cluster, "T", 0, 10)
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
             consumer.ack(await take(consumer, 10))
             await consumer.commit()
-            cluster.rules.append(refuse_pulls)
+            cluster.rules.append(pulls_of_an_unknown_topic(refused))
             cluster.broker.queues["T", 0].clear()
             if not offsets_stay:
                 cluster.broker.committed.clear()
@@ -313,20 +320,13 @@ async def test_a_topic_that_is_back_before_the_held_pull_is_answered_is_read_fro
 
 async def test_a_broker_that_does_not_know_its_topic_for_a_moment_costs_no_message(eventually: Eventually) -> None:
     refused: list[RemotingCommand] = []
-
-    def refuse_a_pull(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
-        if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["topic"] != "T" or refused:
-            return None
-        refused.append(request)
-        return refuse(request, ResponseCode.TOPIC_NOT_EXIST, "topic[T] not exist")
-
     async with FakeCluster(topics={"T": 1}) as cluster:
         cluster.young_queues = False
         fill(cluster, "T", 0, 10)
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
             consumer.ack((await take(consumer, 10))[:7])
             await consumer.commit()
-            cluster.rules.append(refuse_a_pull)
+            cluster.rules.append(pulls_of_an_unknown_topic(refused, times=1))
             fill(cluster, "T", 0, 2)
             await eventually(lambda: refused)
             assert {message.queue_offset for message in await take(consumer, 5)} >= {7, 8, 9, 10, 11}
