@@ -119,6 +119,7 @@ crash: ## the C core with named crash points, a test build, in build/crash
 
 .PHONY: dev
 dev: ## editable install, for work on the code
+	.ci/bootstrap service
 	test -d .venv || python3 -m venv .venv
 	$(BIN)/pip install -q "setuptools>=68" wheel
 	$(BIN)/pip install -q -e '.[broker,spark,loadtest,dev]'
