@@ -2,30 +2,33 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "control.h"
 
-enum { TX_MAX = 1 << 20, RX_MIN = 1 << 16 };
+enum { CACHE_LINE = 64 };
 
-int connection_open(struct connection *c, uint32_t index, const struct engine_config *config, const struct scenario *s)
+/* Slots and the numbers of the free ones side by side: a request that is one of many touches few lines of the cache. */
+static int slots_make(struct connection *c)
+{
+    size_t bytes = c->depth * (sizeof *c->slots + sizeof *c->free_slots);
+    bytes = (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    c->slots = aligned_alloc(CACHE_LINE, bytes);
+    if (c->slots == NULL)
+        return -ENOMEM;
+    memset(c->slots, 0, bytes);
+    c->free_slots = (uint16_t *)(c->slots + c->depth);
+    for (uint32_t i = 0; i < c->depth; i++)
+        c->free_slots[i] = (uint16_t)(c->depth - 1 - i);
+    c->free_count = c->depth;
+    return 0;
+}
+
+int connection_open(struct connection *c, uint32_t index, const struct engine_config *config, int active)
 {
     *c = (struct connection){.fd = -1, .index = index, .depth = config->depth};
-    if (s->frame_max == 0 || index >= config->connections)
-        return c->fd = tcp_connect(config->host, config->port);
-    size_t wanted = (size_t)s->frame_max * config->depth;
-    c->tx_cap = wanted < TX_MAX ? wanted : TX_MAX;
-    if (c->tx_cap < s->frame_max)
-        c->tx_cap = s->frame_max;
-    c->tx = malloc(c->tx_cap);
-    c->slots = calloc(config->depth, sizeof *c->slots);
-    c->free_slots = calloc(config->depth, sizeof *c->free_slots);
-    if (c->tx == NULL || c->slots == NULL || c->free_slots == NULL)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < config->depth; i++)
-        c->free_slots[i] = config->depth - 1 - i;
-    c->free_count = config->depth;
-    int rc = mirror_init(&c->rx, s->answer_max > RX_MIN ? s->answer_max : RX_MIN);
+    int rc = active ? slots_make(c) : 0;
     if (rc < 0)
         return rc;
     return c->fd = tcp_connect(config->host, config->port);
@@ -39,10 +42,8 @@ void connection_close(struct connection *c)
     mirror_free(&c->rx);
     free(c->tx);
     free(c->slots);
-    free(c->free_slots);
     c->tx = NULL;
     c->slots = NULL;
-    c->free_slots = NULL;
 }
 
 struct slot *connection_take(struct connection *c)
@@ -51,7 +52,7 @@ struct slot *connection_take(struct connection *c)
         return NULL;
     uint32_t i = c->free_slots[--c->free_count];
     c->generation = (c->generation + 1) & 0x7fff;
-    c->slots[i].opaque = c->generation << 16 | i;
+    c->slots[i].opaque = (uint32_t)c->generation << 16 | i;
     c->slots[i].busy = 1;
     return &c->slots[i];
 }
@@ -59,7 +60,7 @@ struct slot *connection_take(struct connection *c)
 void connection_untake(struct connection *c, struct slot *slot)
 {
     slot->busy = 0;
-    c->free_slots[c->free_count++] = (uint32_t)(slot - c->slots);
+    c->free_slots[c->free_count++] = (uint16_t)(slot - c->slots);
 }
 
 struct slot *connection_release(struct connection *c, uint32_t opaque)

@@ -8,18 +8,20 @@
 struct connection {
     int fd; /* -1 once closed */
     uint32_t index;
-    struct mirror rx;
-    uint8_t *tx;
-    size_t tx_cap, tx_len, tx_sent;
-    int sending, dirty;
-    struct slot *slots;
-    uint32_t *free_slots;
-    uint32_t free_count, depth, generation;
+    uint8_t *tx; /* of the pool, while something is to be sent */
+    uint32_t tx_len, tx_sent;
+    struct slot *slots; /* NULL: it stays idle */
+    uint16_t *free_slots;
+    uint32_t free_count, depth;
+    uint16_t generation;
+    uint8_t dirty, receiving; /* receiving: into whichever shared buffer, as long as the kernel likes */
     uint64_t due; /* open loop: requests whose time has come and that are not written yet */
     uint64_t next; /* open loop: number of the next request of this connection */
+    struct mirror rx; /* its own buffer: for large answers, and for what came without its end */
 };
 
-int connection_open(struct connection *c, uint32_t index, const struct engine_config *config, const struct scenario *s);
+/* Connects; 0 or negative errno. With `active` it has requests on its way, as many as config says. */
+int connection_open(struct connection *c, uint32_t index, const struct engine_config *config, int active);
 void connection_close(struct connection *c);
 
 /* Takes a free slot and gives it a fresh opaque; NULL when `depth` requests are on their way. */

@@ -10,8 +10,9 @@
 #include <time.h>
 
 #include "connection.h"
+#include "pools.h"
 
-enum { OP_RECV = 0, OP_SEND = 1, RING_ENTRIES = 4096, CQE_BATCH = 256 };
+enum { OP_RECV = 0, OP_SEND = 1, RING_ENTRIES = 4096, CQE_BATCH = 256, SEND_MAX = 1 << 20, ANSWER_MIN = 1 << 16 };
 static const uint64_t NS = 1000000000u;
 static const uint64_t FOREVER = UINT64_MAX;
 
@@ -21,6 +22,10 @@ struct engine {
     struct engine_result *result;
     struct io_uring ring;
     struct connection *connections;
+    struct send_pool sends;
+    struct receive_pool receives;
+    size_t answer_cap; /* bytes of the largest answer that is taken */
+    int shares; /* answers are short enough for shared buffers */
     uint32_t *dirty;
     uint32_t dirty_count;
     uint64_t start_ns, window_begin_ns, stop_ns, drain_end_ns;
@@ -72,15 +77,21 @@ static struct io_uring_sqe *sqe_of(struct engine *e, struct connection *c, unsig
     return sqe;
 }
 
+/* Asks for what arrives: once into the connection's own buffer, or on and on into shared ones. */
 static void arm_recv(struct engine *e, struct connection *c, int more)
 {
     static uint8_t nothing[16]; /* idle connections have no buffer; whatever arrives there is dropped */
     struct io_uring_sqe *sqe = sqe_of(e, c, OP_RECV);
     uint64_t data = sqe->user_data;
-    if (c->rx.base == NULL)
+    if (c->slots == NULL) {
         io_uring_prep_recv(sqe, c->fd, nothing, sizeof nothing, 0);
-    else
+    } else if (e->shares) {
+        io_uring_prep_recv_multishot(sqe, c->fd, NULL, 0, 0);
+        sqe->flags |= IOSQE_BUFFER_SELECT;
+        sqe->buf_group = RECEIVE_GROUP;
+    } else {
         io_uring_prep_recv(sqe, c->fd, c->rx.base + c->rx.tail, c->rx.cap - mirror_used(&c->rx), 0);
+    }
     if (!more)
         sqe->ioprio |= IORING_RECVSEND_POLL_FIRST;
     sqe->user_data = data;
@@ -92,7 +103,12 @@ static void arm_send(struct engine *e, struct connection *c)
     uint64_t data = sqe->user_data;
     io_uring_prep_send(sqe, c->fd, c->tx + c->tx_sent, c->tx_len - c->tx_sent, MSG_NOSIGNAL | MSG_WAITALL);
     sqe->user_data = data;
-    c->sending = 1;
+}
+
+static void end_send(struct engine *e, struct connection *c)
+{
+    send_pool_give(&e->sends, c->tx);
+    c->tx = NULL;
 }
 
 static uint64_t due_time(const struct engine *e, uint64_t number)
@@ -113,13 +129,37 @@ static uint64_t start_of(struct engine *e, struct connection *c, uint64_t now)
     return due;
 }
 
+static void drop(struct engine *e, struct connection *c, const char *why)
+{
+    if (c->fd < 0)
+        return;
+    close(c->fd);
+    c->fd = -1;
+    uint32_t lost = c->slots ? c->depth - c->free_count : 0;
+    e->outstanding -= lost;
+    e->result->unanswered += lost;
+    e->result->disconnects++;
+    e->result->still_open--;
+    if (e->result->trouble[0] == 0)
+        snprintf(e->result->trouble, sizeof e->result->trouble, "connection %u: %s", c->index, why);
+    if (e->result->still_open == 0)
+        e->stopping = 1;
+}
+
 /* Writes as many requests as the connection may have on its way, and sends them together. */
 static void fill(struct engine *e, struct connection *c, uint64_t now)
 {
-    if (c->sending || c->fd < 0 || e->stopping || c->slots == NULL)
+    if (c->tx != NULL || c->fd < 0 || e->stopping || c->slots == NULL || c->free_count == 0)
         return;
+    if (e->interval_ns != 0 && c->due == 0)
+        return;
+    c->tx = send_pool_take(&e->sends);
+    if (c->tx == NULL) {
+        drop(e, c, "no memory for a request");
+        return;
+    }
     c->tx_len = c->tx_sent = 0;
-    while (c->tx_len + e->scenario->frame_max <= c->tx_cap && e->result->frames_sent < e->frames_limit) {
+    while (c->tx_len + e->scenario->frame_max <= e->sends.bytes && e->result->frames_sent < e->frames_limit) {
         if (e->interval_ns != 0 && c->due == 0)
             break;
         struct slot *slot = connection_take(c);
@@ -136,8 +176,10 @@ static void fill(struct engine *e, struct connection *c, uint64_t now)
         e->outstanding++;
         e->result->frames_sent++;
     }
-    if (c->tx_len == 0)
+    if (c->tx_len == 0) {
+        end_send(e, c);
         return;
+    }
     if (e->window_open)
         e->result->bytes_out += c->tx_len;
     arm_send(e, c);
@@ -191,70 +233,92 @@ static void take_answer(struct engine *e, struct connection *c, const struct ans
     }
 }
 
-static void drop(struct engine *e, struct connection *c, const char *why)
+/* Takes every whole answer in `data`; how many bytes they have, or 0 with the connection dropped. */
+static size_t take_answers(struct engine *e, struct connection *c, const uint8_t *data, size_t used, uint64_t now)
 {
-    if (c->fd < 0)
+    size_t at = 0;
+    while (used - at >= 4) {
+        size_t len = 4 + (size_t)get32(data + at);
+        if (len > e->answer_cap) {
+            drop(e, c, "an answer is larger than the receive buffer");
+            return 0;
+        }
+        if (used - at < len)
+            break;
+        struct answer answer;
+        if (wire_decode(data + at, len, &answer) < 0) {
+            drop(e, c, "an answer is no remoting frame");
+            return 0;
+        }
+        take_answer(e, c, &answer, now);
+        at += len;
+    }
+    return at;
+}
+
+/* What has come without its end waits for that in the connection's own buffer. */
+static void keep(struct engine *e, struct connection *c, const uint8_t *data, size_t len)
+{
+    if (c->rx.base == NULL && mirror_init(&c->rx, e->answer_cap + RECEIVE_BYTES) < 0) {
+        drop(e, c, "no memory for an answer");
         return;
-    close(c->fd);
-    c->fd = -1;
-    uint32_t lost = c->slots ? c->depth - c->free_count : 0;
-    e->outstanding -= lost;
-    e->result->unanswered += lost;
-    e->result->disconnects++;
-    e->result->still_open--;
-    if (e->result->trouble[0] == 0)
-        snprintf(e->result->trouble, sizeof e->result->trouble, "connection %u: %s", c->index, why);
-    if (e->result->still_open == 0)
-        e->stopping = 1;
+    }
+    memcpy(c->rx.base + c->rx.tail, data, len);
+    c->rx.tail += len;
+}
+
+static void take_shared(struct engine *e, struct connection *c, const uint8_t *data, size_t len, uint64_t now)
+{
+    if (mirror_used(&c->rx) == 0) {
+        size_t taken = take_answers(e, c, data, len, now);
+        if (c->fd >= 0 && taken < len)
+            keep(e, c, data + taken, len - taken);
+        return;
+    }
+    keep(e, c, data, len);
+    mirror_consume(&c->rx, take_answers(e, c, mirror_data(&c->rx), mirror_used(&c->rx), now));
 }
 
 static void on_received(struct engine *e, struct connection *c, const struct io_uring_cqe *cqe, uint64_t now)
 {
     if (c->fd < 0)
         return;
+    if (cqe->res == -ENOBUFS) { /* all shared ones are in use; they are back by the time it is asked again */
+        arm_recv(e, c, 1);
+        return;
+    }
     if (cqe->res <= 0) {
         drop(e, c, cqe->res == 0 ? "closed by the server" : strerror(-cqe->res));
         return;
     }
     if (e->window_open)
         e->result->bytes_in += (uint64_t)cqe->res;
-    if (c->rx.base != NULL) {
+    if (cqe->flags & IORING_CQE_F_BUFFER) {
+        take_shared(e, c, receive_pool_at(&e->receives, cqe->flags >> IORING_CQE_BUFFER_SHIFT), (size_t)cqe->res, now);
+    } else if (c->slots != NULL) {
         c->rx.tail += (size_t)cqe->res;
-        while (mirror_used(&c->rx) >= 4) {
-            size_t len = 4 + (size_t)get32(mirror_data(&c->rx));
-            if (len > c->rx.cap) {
-                drop(e, c, "an answer is larger than the receive buffer");
-                return;
-            }
-            if (mirror_used(&c->rx) < len)
-                break;
-            struct answer answer;
-            if (wire_decode(mirror_data(&c->rx), len, &answer) < 0) {
-                drop(e, c, "an answer is no remoting frame");
-                return;
-            }
-            take_answer(e, c, &answer, now);
-            mirror_consume(&c->rx, len);
-        }
-        mark_dirty(e, c);
+        mirror_consume(&c->rx, take_answers(e, c, mirror_data(&c->rx), mirror_used(&c->rx), now));
     }
-    arm_recv(e, c, cqe->flags & IORING_CQE_F_SOCK_NONEMPTY);
+    if (c->fd < 0)
+        return;
+    if (c->slots != NULL)
+        mark_dirty(e, c);
+    if (!(cqe->flags & IORING_CQE_F_MORE))
+        arm_recv(e, c, cqe->flags & IORING_CQE_F_SOCK_NONEMPTY);
 }
 
 static void on_sent(struct engine *e, struct connection *c, const struct io_uring_cqe *cqe)
 {
-    c->sending = 0;
-    if (c->fd < 0)
-        return;
-    if (cqe->res <= 0) {
+    if (c->fd >= 0 && cqe->res <= 0)
         drop(e, c, strerror(-cqe->res));
+    else
+        c->tx_sent += (uint32_t)cqe->res;
+    if (c->fd >= 0 && c->tx_sent < c->tx_len) {
+        arm_send(e, c);
         return;
     }
-    c->tx_sent += (size_t)cqe->res;
-    if (c->tx_sent < c->tx_len)
-        arm_send(e, c);
-    else
-        mark_dirty(e, c);
+    end_send(e, c);
+    mark_dirty(e, c);
 }
 
 static void begin_stretch(struct engine *e, uint64_t now)
@@ -387,10 +451,12 @@ static void handle_events(struct engine *e)
         for (unsigned i = 0; i < n; i++) {
             uint64_t data = io_uring_cqe_get_data64(cqes[i]);
             struct connection *c = &e->connections[data >> 1];
-            if ((data & 1) == OP_RECV)
-                on_received(e, c, cqes[i], now);
-            else
+            if ((data & 1) == OP_SEND)
                 on_sent(e, c, cqes[i]);
+            else
+                on_received(e, c, cqes[i], now);
+            if (cqes[i]->flags & IORING_CQE_F_BUFFER)
+                receive_pool_give(&e->receives, cqes[i]->flags >> IORING_CQE_BUFFER_SHIFT);
         }
         io_uring_cq_advance(&e->ring, n);
         if (n < CQE_BATCH)
@@ -430,6 +496,36 @@ static int ring_open(struct io_uring *ring)
     return io_uring_queue_init_params(RING_ENTRIES, ring, &p);
 }
 
+/* Buffers for requests and answers of these sizes, and a ring that may use them. */
+static int buffers_open(struct engine *e)
+{
+    const struct scenario *s = e->scenario;
+    size_t wanted = (size_t)s->frame_max * e->config->depth;
+    wanted = wanted < SEND_MAX ? wanted : SEND_MAX;
+    e->answer_cap = s->answer_max > ANSWER_MIN ? s->answer_max : ANSWER_MIN;
+    e->shares = e->answer_cap == ANSWER_MIN;
+    int rc = send_pool_open(&e->sends, wanted > s->frame_max ? wanted : s->frame_max, e->config->connections);
+    return rc == 0 && e->shares ? receive_pool_open(&e->receives, &e->ring) : rc;
+}
+
+static int connect_all(struct engine *e, uint32_t all)
+{
+    for (uint32_t i = 0; i < all; i++) {
+        struct connection *c = &e->connections[i];
+        int active = e->scenario->frame_max != 0 && i < e->config->connections;
+        int rc = connection_open(c, i, e->config, active);
+        if (rc >= 0 && active && !e->shares)
+            rc = mirror_init(&c->rx, e->answer_cap);
+        if (rc < 0) {
+            snprintf(e->result->trouble, sizeof e->result->trouble, "connect to %s:%d: %s", e->config->host,
+                     e->config->port, strerror(-rc));
+            return rc;
+        }
+        e->result->connected = e->result->still_open = i + 1;
+    }
+    return 0;
+}
+
 static int start(struct engine *e)
 {
     const struct engine_config *config = e->config;
@@ -439,19 +535,20 @@ static int start(struct engine *e)
         snprintf(r->trouble, sizeof r->trouble, "io_uring_setup: %s", strerror(-rc));
         return rc;
     }
+    io_uring_register_ring_fd(&e->ring); /* only saves a look-up: may fail */
+    rc = buffers_open(e);
+    if (rc < 0) {
+        snprintf(r->trouble, sizeof r->trouble, "buffers of the load loop: %s", strerror(-rc));
+        return rc;
+    }
     uint32_t all = config->connections + config->idle;
     e->connections = calloc(all, sizeof *e->connections);
     e->dirty = calloc(all, sizeof *e->dirty);
     if (e->connections == NULL || e->dirty == NULL)
         return -ENOMEM;
-    for (uint32_t i = 0; i < all; i++) {
-        rc = connection_open(&e->connections[i], i, config, e->scenario);
-        if (rc < 0) {
-            snprintf(r->trouble, sizeof r->trouble, "connect to %s:%d: %s", config->host, config->port, strerror(-rc));
-            return rc;
-        }
-        r->connected = r->still_open = i + 1;
-    }
+    rc = connect_all(e, all);
+    if (rc < 0)
+        return rc;
     for (uint32_t i = 0; i < all; i++) {
         arm_recv(e, &e->connections[i], 0);
         mark_dirty(e, &e->connections[i]);
@@ -469,6 +566,8 @@ static void finish(struct engine *e)
         connection_close(&e->connections[i]);
     free(e->connections);
     free(e->dirty);
+    send_pool_close(&e->sends);
+    receive_pool_close(&e->receives);
 }
 
 int engine_run(const struct engine_config *config, const struct scenario *scenario, struct engine_result *out)

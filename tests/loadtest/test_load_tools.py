@@ -147,6 +147,11 @@ def test_closed_loop_gets_an_answer_for_every_send(
     assert (report["errors"], report["unanswered"], report["disconnects"]) == ({}, 0, 0)
 
 
+def test_more_connections_than_shared_buffers(tools: Tools, ceiling: CeilingServer) -> None:
+    report = Loader(tools, ceiling.port).run("send", connections=400, depth=2, messages=20_000)
+    assert (report["ok"], report["acked"], report["unanswered"]) == (True, 20_000, 0), report
+
+
 def test_batches_count_their_messages(tools: Tools, ceiling: CeilingServer) -> None:
     report = Loader(tools, ceiling.port).run("batch", connections=2, depth=2, batch=32, messages=640)
     assert (report["frames_sent"], report["acked"]) == (20, 640)
@@ -214,6 +219,25 @@ def answering(answer: Callable[[RemotingCommand], bytes]) -> tuple[int, threadin
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     return int(listener.getsockname()[1]), thread
+
+
+@pytest.mark.parametrize("remark_bytes", [0, 20_000], ids=["shorter than a buffer", "longer than one"])
+def test_an_answer_that_comes_in_pieces_is_whole(tools: Tools, remark_bytes: int) -> None:
+    held, count = b"", 0
+
+    def in_pieces(request: RemotingCommand) -> bytes:
+        """Each time with the end of the answer before, and nine times of ten without its own."""
+        nonlocal held, count
+        count += 1
+        sent = held + encode_frame(RemotingCommand.response_to(request, 0, "r" * remark_bytes))
+        whole = len(sent) if count % 10 == 0 else len(sent) - 1 - count % 7
+        held = sent[whole:]
+        return sent[:whole]
+
+    port, thread = answering(in_pieces)
+    report = Loader(tools, port).run("send", messages=400, depth=4)
+    thread.join(10)
+    assert (report["ok"], report["acked"], report["bad_answers"]) == (True, 400, 0), report
 
 
 @pytest.mark.parametrize("kind", [SerializeType.JSON, SerializeType.ROCKETMQ])
