@@ -135,7 +135,7 @@ class GroupFamilies:
         has_offset = np.bincount(of, valid, len(keys)) > 0
         members = (groups["config"] & np.uint64(lib.RMQ_GROUP_HAS_MEMBERS)) != 0
         live = live_groups(groups)[group_ids] & live_topics(topics)[topic_ids]
-        retry = np.char.startswith(topics["name"][topic_ids], RETRY_PREFIX.encode())
+        retry = np.char.startswith(topics["name"], RETRY_PREFIX.encode())[topic_ids]
         shown: Ints = np.flatnonzero(sound & live & (has_offset | members[group_ids]) & ~retry)
         return shown
 

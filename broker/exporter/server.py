@@ -47,6 +47,7 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "RingMQ"
     sys_version = ""
     timeout = REQUEST_TIMEOUT_S
+    disable_nagle_algorithm = True
     server: ExporterServer
     JSON_PATHS: ClassVar[dict[str, str]] = {"/health": "health", "/ready": "ready"}
 
@@ -91,10 +92,14 @@ class Handler(BaseHTTPRequestHandler):
         self._send_head(
             HTTPStatus.OK, {"Content-Type": CONTENT_TYPE, **({"Transfer-Encoding": "chunked"} if in_chunks else {})}
         )
+        between = b""
         for piece in pieces:
-            self.wfile.write(b"".join((b"%x\r\n" % len(piece), piece, b"\r\n")) if in_chunks else piece)
+            if in_chunks:
+                self.connection.sendall(b"%s%x\r\n" % (between, len(piece)), socket.MSG_MORE)
+                between = b"\r\n"
+            self.connection.sendall(piece, socket.MSG_MORE)
         if in_chunks and self.command != "HEAD":
-            self.wfile.write(b"0\r\n\r\n")
+            self.connection.sendall(b"%s0\r\n\r\n" % between)
 
     def _send_head(self, status: HTTPStatus, fields: dict[str, str]) -> None:
         if self.headers.get("Content-Length") or self.headers.get("Transfer-Encoding"):

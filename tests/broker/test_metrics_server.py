@@ -189,6 +189,15 @@ def test_connections_and_their_lives_are_bounded(bare: tuple[ExporterServer, int
         assert answer.read() == b"scrape 1\n"
 
 
+def test_the_end_of_a_page_does_not_wait_for_an_acknowledgement(bare: tuple[ExporterServer, int]) -> None:
+    serving, port = bare
+    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+        connection.sendall(b"GET /ready HTTP/1.1\r\n\r\n")
+        assert b"503" in connection.recv(4096)
+        (served,) = serving._since
+        assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
 def test_a_page_comes_in_chunks_or_ends_the_connection(bare: tuple[ExporterServer, int]) -> None:
     def answer(request: bytes) -> bytes:
         with socket.create_connection(("127.0.0.1", bare[1]), 20) as connection:
