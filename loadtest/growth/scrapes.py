@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from types import TracebackType
 from typing import Self
 
@@ -20,6 +20,7 @@ from ringmq.loadtest.growth.bench import (
     need_room,
     sends,
 )
+from ringmq.loadtest.growth.page_reader import PageReader
 from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, CONSUMER_IDLE_MS, LOAD
 from ringmq.loadtest.markdown import Column
 from ringmq.loadtest.measurement import Goal, Measurement, summarize
@@ -30,23 +31,20 @@ TURNS = 12  # p99 of one load is 0.4 to 2.5 ms on a machine whose host takes its
 SHARE_OF_BEST = 64  # the processors have room: what is measured is not how long the queue for them is
 SLICE_US = 100  # and not either how long the loader waits behind who scrapes
 TIMEOUT_S = 30.0
-READ_BYTES = 256 << 10
 _SERIES = b"\nringmq_series{"
 
 
-def scrape(connection: HTTPConnection) -> tuple[float, int]:
-    """How many ms it took, and how many series it says it has. The connection stays, as Prometheus keeps it; reading
-    tens of MB must not cost what is measured."""
+def scrape(reader: PageReader) -> tuple[float, int]:
+    """How many ms it took, and how many series the page says it has: its last line."""
     began = time.perf_counter()
-    connection.request("GET", "/metrics")
-    answer = connection.getresponse()
-    text = before = b""
-    while piece := answer.read(READ_BYTES):
-        before, text = text, piece
-    text = before + text
+    last = reader.last_of("/metrics")
     took_ms = 1000 * (time.perf_counter() - began)
-    at = text.rfind(_SERIES)  # the last line: found at once
-    return took_ms, 0 if at < 0 else int(float(text[at:].split()[-1]))
+    at = last.rfind(_SERIES)
+    return took_ms, 0 if at < 0 else int(float(last[at:].split()[-1]))
+
+
+def _reader(url: str) -> PageReader:
+    return PageReader(url.removeprefix("http://"), TIMEOUT_S)
 
 
 class Scraper:
@@ -54,7 +52,6 @@ class Scraper:
 
     def __init__(self, url: str, per_s: float) -> None:
         self._url = url
-        self._connection = HTTPConnection(url.removeprefix("http://"), timeout=TIMEOUT_S)
         self._per_s = per_s
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._ask_on, daemon=True)
@@ -63,14 +60,19 @@ class Scraper:
         self.error: Exception | None = None
 
     def _ask_on(self) -> None:
+        if not self._per_s:
+            return
+        try:
+            with _reader(self._url) as reader:
+                self._ask(reader)
+        except (OSError, HTTPException) as error:
+            self.error = error
+
+    def _ask(self, reader: PageReader) -> None:
         due = time.monotonic()
-        while self._per_s and not self._end.wait(max(0.0, due - time.monotonic())):
+        while not self._end.wait(max(0.0, due - time.monotonic())):
             due += 1 / self._per_s
-            try:
-                took_ms, series = scrape(self._connection)
-            except (OSError, HTTPException) as error:
-                self.error = error
-                return
+            took_ms, series = scrape(reader)
             self.took_ms.append(took_ms)
             self.series.append(series)
 
@@ -83,7 +85,6 @@ class Scraper:
     ) -> None:
         self._end.set()
         self._thread.join()
-        self._connection.close()
 
     def values(self) -> dict[str, float]:
         """The slowest scrape and the fewest series. GrowthError when one failed."""
@@ -100,9 +101,8 @@ def scrapes(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
     runs: dict[float, list[Measurement]] = {value: [] for value in values}
     with bench.broker() as target:
         _make_series(bench, target)
-        first = HTTPConnection(target.metrics_url.removeprefix("http://"), timeout=TIMEOUT_S)
-        first_ms, _ = scrape(first)  # starts the worker, which names the series
-        first.close()
+        with _reader(target.metrics_url) as first:
+            first_ms, _ = scrape(first)  # starts the worker, which names the series
         best = sends(bench, target, "best", queues=8, **LOAD)
         load = {**LOAD, "depth": 256, "rate": best.values["messages_per_s"] / SHARE_OF_BEST, "slice_us": SLICE_US}
         for _ in range(TURNS):

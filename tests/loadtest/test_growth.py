@@ -3,15 +3,20 @@
 import json
 import resource
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from ringmq.broker.exporter.server import ExporterServer, Pages
+from ringmq.broker.exporter.text import PageText
 from ringmq.loadtest.growth import bench as shared
 from ringmq.loadtest.growth import long_runs
 from ringmq.loadtest.growth import main as growth
@@ -36,6 +41,7 @@ from ringmq.loadtest.growth.long_runs import (
     soak_settings,
     soak_values,
 )
+from ringmq.loadtest.growth.page_reader import KEPT_BYTES, PageReader
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES, Scraper
@@ -292,6 +298,38 @@ def test_scrapes_beside_sends(small_bench: Bench, monkeypatch: pytest.MonkeyPatc
     shown = {column.name for column in SCRAPES.columns} - {"kept"}
     assert shown <= set(beside.measurement.values)
     assert beside.measurement.values["series"] > 6 * 3 * 5
+
+
+@pytest.fixture
+def pages() -> Iterator[tuple[ExporterServer, list[bytes]]]:
+    """A server whose page has the chunks of the list."""
+    chunks: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    serving = ExporterServer(listener, Pages(lambda: PageText(list(chunks)), lambda: (True, {}), lambda: (True, {})))
+    with ThreadPoolExecutor(1) as pool, listener:
+        pool.submit(serving.serve_forever, 0.01)
+        yield serving, chunks
+        serving.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("chunks", "last"),
+    [
+        ([], b""),
+        ([b"x" * 5000, b"end\n"], b"x" * (KEPT_BYTES - 4) + b"end\n"),
+        ([bytes(3 << 20), b"y" * (KEPT_BYTES + 7)], b"y" * KEPT_BYTES),
+    ],
+    ids=["empty", "short end", "large"],
+)
+def test_the_end_of_a_page_is_what_is_read_of_it(
+    pages: tuple[ExporterServer, list[bytes]], chunks: list[bytes], last: bytes
+) -> None:
+    serving, given = pages
+    given += chunks
+    with PageReader(f"127.0.0.1:{serving.server_port}", 20) as reader:
+        assert [reader.last_of("/metrics") for _ in range(3)] == [last] * 3, "over one connection"
+        with pytest.raises(HTTPException, match="404 Not Found"):
+            reader.last_of("/nothing")
 
 
 def test_a_scrape_that_fails_is_no_cheap_scrape() -> None:
