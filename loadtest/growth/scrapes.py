@@ -31,6 +31,7 @@ TURNS = 12  # p99 of one load is 0.4 to 2.5 ms on a machine whose host takes its
 SHARE_OF_BEST = 64  # the processors have room: what is measured is not how long the queue for them is
 SLICE_US = 100  # and not either how long the loader waits behind who scrapes
 TIMEOUT_S = 30.0
+LONGER_THAN_A_LOAD_S = 3600.0  # memory is looked at after a load, not beside its scrapes
 _SERIES = b"\nringmq_series{"
 
 
@@ -108,7 +109,7 @@ def scrapes(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
         for _ in range(TURNS):
             for value in values:
                 with Scraper(target.metrics_url, value) as scraper:
-                    measured = sends(bench, target, "scrapes", queues=8, **load)
+                    measured = sends(bench, target, "scrapes", memory_every_s=LONGER_THAN_A_LOAD_S, queues=8, **load)
                 found = {**measured.values, **scraper.values()}
                 runs[value].append(Measurement(found, ok=measured.ok, note=measured.note, raw=measured.raw))
     first_p99 = summarize(runs[values[0]]).median.get("p99", 0.0)
