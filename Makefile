@@ -105,7 +105,7 @@ warnings: ## the C core with warnings as errors
 .PHONY: build
 build: ## rebuild the C core in place (editable installs)
 	@mkdir -p build
-	flock build/.lock $(BIN)/python setup.py -q build_ext --inplace
+	RINGMQ_REQUIRE_NATIVE=1 flock build/.lock $(BIN)/python setup.py -q build_ext --inplace
 
 .PHONY: jar
 jar: ## the JVM source of Spark, into the installed package (needs a JDK)
@@ -122,5 +122,5 @@ dev: ## editable install, for work on the code
 	.ci/bootstrap service
 	test -d .venv || python3 -m venv .venv
 	$(BIN)/pip install -q "setuptools>=68" wheel
-	$(BIN)/pip install -q -e '.[broker,spark,loadtest,dev]'
+	RINGMQ_REQUIRE_NATIVE=1 $(BIN)/pip install -q -e '.[broker,spark,loadtest,dev]'
 	touch .venv/.editable
