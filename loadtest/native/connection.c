@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "control.h"
@@ -12,12 +11,10 @@ enum { CACHE_LINE = 64 };
 /* Slots and the numbers of the free ones side by side: a request that is one of many touches few lines of the cache. */
 static int slots_make(struct connection *c)
 {
-    size_t bytes = c->depth * (sizeof *c->slots + sizeof *c->free_slots);
-    bytes = (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-    c->slots = aligned_alloc(CACHE_LINE, bytes);
-    if (c->slots == NULL)
+    c->block = calloc(1, c->depth * (sizeof *c->slots + sizeof *c->free_slots) + CACHE_LINE);
+    if (c->block == NULL)
         return -ENOMEM;
-    memset(c->slots, 0, bytes);
+    c->slots = (struct slot *)(((uintptr_t)c->block + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
     c->free_slots = (uint16_t *)(c->slots + c->depth);
     for (uint32_t i = 0; i < c->depth; i++)
         c->free_slots[i] = (uint16_t)(c->depth - 1 - i);
@@ -41,8 +38,9 @@ void connection_close(struct connection *c)
     c->fd = -1;
     mirror_free(&c->rx);
     free(c->tx);
-    free(c->slots);
+    free(c->block);
     c->tx = NULL;
+    c->block = NULL;
     c->slots = NULL;
 }
 

@@ -10,11 +10,12 @@ struct connection {
     uint32_t index;
     uint8_t *tx; /* of the pool, while something is to be sent */
     uint32_t tx_len, tx_sent;
+    void *block; /* of the slots */
     struct slot *slots; /* NULL: it stays idle */
     uint16_t *free_slots;
     uint32_t free_count, depth;
     uint16_t generation;
-    uint8_t dirty, receiving; /* receiving: into whichever shared buffer, as long as the kernel likes */
+    uint8_t dirty;
     uint64_t due; /* open loop: requests whose time has come and that are not written yet */
     uint64_t next; /* open loop: number of the next request of this connection */
     struct mirror rx; /* its own buffer: for large answers, and for what came without its end */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "connection.h"
@@ -133,6 +134,7 @@ static void drop(struct engine *e, struct connection *c, const char *why)
 {
     if (c->fd < 0)
         return;
+    shutdown(c->fd, SHUT_RDWR); /* a receive that stays armed would keep it open */
     close(c->fd);
     c->fd = -1;
     uint32_t lost = c->slots ? c->depth - c->free_count : 0;
@@ -159,7 +161,7 @@ static void fill(struct engine *e, struct connection *c, uint64_t now)
         return;
     }
     c->tx_len = c->tx_sent = 0;
-    while (c->tx_len + e->scenario->frame_max <= e->sends.bytes && e->result->frames_sent < e->frames_limit) {
+    while ((size_t)c->tx_len + e->scenario->frame_max <= e->sends.bytes && e->result->frames_sent < e->frames_limit) {
         if (e->interval_ns != 0 && c->due == 0)
             break;
         struct slot *slot = connection_take(c);

@@ -10,11 +10,21 @@ import subprocess
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.tools import CeilingServer, Loader, ToolError, Tools, arguments_of, build_tools, fdatasync_rate
+from ringmq.loadtest.tools import (
+    SOURCES,
+    CeilingServer,
+    Loader,
+    ToolError,
+    Tools,
+    arguments_of,
+    build_tools,
+    fdatasync_rate,
+)
 from ringmq.remoting.batch import decode_batch
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, SerializeType, decode_frame, encode_frame
@@ -147,8 +157,11 @@ def test_closed_loop_gets_an_answer_for_every_send(
     assert (report["errors"], report["unanswered"], report["disconnects"]) == ({}, 0, 0)
 
 
-def test_more_connections_than_shared_buffers(tools: Tools, ceiling: CeilingServer) -> None:
-    report = Loader(tools, ceiling.port).run("send", connections=400, depth=2, messages=20_000)
+def test_one_receive_buffer_for_many_connections(tools: Tools, ceiling: CeilingServer, tmp_path: Path) -> None:
+    command = ["make", "-s", "-C", str(SOURCES), f"OUT={tmp_path}", "CFLAGS=-O1 -DRECEIVE_BUFFERS=1"]
+    subprocess.run([*command, str(tmp_path / "ringmq-load")], check=True, capture_output=True)
+    few = replace(tools, load=tmp_path / "ringmq-load")
+    report = Loader(few, ceiling.port).run("send", connections=100, depth=2, messages=20_000)
     assert (report["ok"], report["acked"], report["unanswered"]) == (True, 20_000, 0), report
 
 
