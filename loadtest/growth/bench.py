@@ -162,12 +162,9 @@ def cpu_us(report: Report) -> float:
     return float(1e6 * used / max(report["messages"], 1))
 
 
-def sends(
-    bench: Bench, target: RingmqTarget, name: str, *, memory_every_s: float = 1.0, **options: object
-) -> Measurement:
-    """A closed loop of sends with everything read back, and what it cost. A look at the memory takes some 30 ms of a
-    processor: where that is too much beside what is measured, the last one, after the load, has to do."""
-    with MemoryWatch(target.pids, memory_every_s) as memory:
+def sends(bench: Bench, target: RingmqTarget, name: str, **options: object) -> Measurement:
+    """A closed loop of sends with everything read back, and what it cost."""
+    with MemoryWatch(target.pids) as memory:
         measured = send_row(name, "send", **options)(bench.context, target)
     values = {**measured.values, "private_mib": memory.largest_mib, "cpu_us": cpu_us(dict(measured.raw))}
     return replace(measured, values=values)

@@ -45,13 +45,19 @@ class PageReader:
             told = b", ".join(head)[:200].decode("latin-1")
             raise HTTPException(f"{path}: a page in chunks was expected, not {told}")
         found = b""
-        while length := int(self._line(), 16):
+        while length := self._length():
             kept = min(length, KEPT_BYTES)
             self._skip(length - kept)
             found = (found + self._take(kept))[-KEPT_BYTES:]
             self._take(2)
         self._line()
         return found
+
+    def _length(self) -> int:
+        line = self._line()
+        if not line or line.strip(b"0123456789abcdefABCDEF"):
+            raise HTTPException(f"a chunk's length was expected, not {line[:40]!r}")
+        return int(line, 16)
 
     def _more(self) -> None:
         piece = self._socket.recv(KEPT_BYTES)

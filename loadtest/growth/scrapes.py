@@ -16,6 +16,7 @@ from ringmq.loadtest.growth.bench import (
     Point,
     Scenario,
     background,
+    cpu_us,
     faults,
     need_room,
     sends,
@@ -24,6 +25,8 @@ from ringmq.loadtest.growth.page_reader import PageReader
 from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, CONSUMER_IDLE_MS, LOAD
 from ringmq.loadtest.markdown import Column
 from ringmq.loadtest.measurement import Goal, Measurement, summarize
+from ringmq.loadtest.process_stats import private_bytes
+from ringmq.loadtest.rows import MIB, send_row
 from ringmq.loadtest.targets import RingmqTarget
 
 SERIES_TOPICS, SERIES_GROUPS = 1000, 16  # each group of each topic has seven series
@@ -31,7 +34,6 @@ TURNS = 12  # p99 of one load is 0.4 to 2.5 ms on a machine whose host takes its
 SHARE_OF_BEST = 64  # the processors have room: what is measured is not how long the queue for them is
 SLICE_US = 100  # and not either how long the loader waits behind who scrapes
 TIMEOUT_S = 30.0
-LONGER_THAN_A_LOAD_S = 3600.0  # memory is looked at after a load, not beside its scrapes
 _SERIES = b"\nringmq_series{"
 
 
@@ -109,8 +111,8 @@ def scrapes(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
         for _ in range(TURNS):
             for value in values:
                 with Scraper(target.metrics_url, value) as scraper:
-                    measured = sends(bench, target, "scrapes", memory_every_s=LONGER_THAN_A_LOAD_S, queues=8, **load)
-                found = {**measured.values, **scraper.values()}
+                    measured = send_row("scrapes", "send", queues=8, **load)(bench.context, target)
+                found = {**measured.values, **scraper.values(), **_cost(target, measured)}
                 runs[value].append(Measurement(found, ok=measured.ok, note=measured.note, raw=measured.raw))
     first_p99 = summarize(runs[values[0]]).median.get("p99", 0.0)
     for value in values:
@@ -122,6 +124,11 @@ def scrapes(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
             found["first_scrape_ms"] = first_ms
         whole = summary.counted == summary.runs
         yield Point(value, Measurement(found, ok=whole, note="; ".join(summary.notes), raw=runs[value][-1].raw))
+
+
+def _cost(target: RingmqTarget, measured: Measurement) -> dict[str, float]:
+    """After the load: a look at the memory takes 30 ms of a processor, and holds up whoever scrapes in this process."""
+    return {"private_mib": private_bytes(target.pids())["total"] / MIB, "cpu_us": cpu_us(dict(measured.raw))}
 
 
 def _make_series(bench: Bench, target: RingmqTarget) -> None:

@@ -189,13 +189,25 @@ def test_connections_and_their_lives_are_bounded(bare: tuple[ExporterServer, int
         assert answer.read() == b"scrape 1\n"
 
 
-def test_the_end_of_a_page_does_not_wait_for_an_acknowledgement(bare: tuple[ExporterServer, int]) -> None:
+def test_the_end_of_a_page_waits_for_nothing(bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch) -> None:
     serving, port = bare
+    flags_of: dict[bytes, int] = {}
+    real = socket.socket.sendall
+
+    def sendall(self: socket.socket, data: bytes, flags: int = 0) -> None:
+        flags_of[bytes(data[-7:])] = flags
+        real(self, data, flags)
+
+    monkeypatch.setattr(socket.socket, "sendall", sendall)
     with socket.create_connection(("127.0.0.1", port), 20) as connection:
-        connection.sendall(b"GET /ready HTTP/1.1\r\n\r\n")
-        assert b"503" in connection.recv(4096)
+        connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        found = b""
+        while not found.endswith(b"0\r\n\r\n"):
+            found += connection.recv(4096)
         (served,) = serving._since
         assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+    assert flags_of[b"scrape "] == socket.MSG_MORE, "its length went before, and the next one comes"
+    assert flags_of[b"\r\n0\r\n\r\n"] == 0
 
 
 def test_a_page_comes_in_chunks_or_ends_the_connection(bare: tuple[ExporterServer, int]) -> None:

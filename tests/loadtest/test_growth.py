@@ -332,6 +332,22 @@ def test_the_end_of_a_page_is_what_is_read_of_it(
             reader.last_of("/nothing")
 
 
+@pytest.mark.parametrize("length", [b"-1", b"", b"0x10", b"length"])
+def test_a_page_of_another_kind_is_refused(length: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
+
+        def answer() -> None:
+            with listener.accept()[0] as peer:
+                peer.recv(4096)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%s\r\n" % length)
+
+        done = pool.submit(answer)
+        reader = PageReader(f"127.0.0.1:{listener.getsockname()[1]}", 20)
+        with reader, pytest.raises(HTTPException, match="length was expected"):
+            reader.last_of("/metrics")
+        done.result(20)
+
+
 def test_a_scrape_that_fails_is_no_cheap_scrape() -> None:
     with Scraper("http://127.0.0.1:9", 1000.0) as scraper:
         while scraper.error is None:
