@@ -6,6 +6,7 @@
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,7 @@ def test_stop_loses_nothing_and_stays_stopped(machine: Machine, tmp_path: Path) 
     load = Load(machine, tmp_path, clients=4)
     machine.wait(lambda: len(read_back(machine)) > len(before) + 20, "messages come in")
     machine.run(f"systemctl stop {BROKER}")
+    time.sleep(0.5)  # span: clients come back to a broker that is stopped
     result = load.end()
     assert result["refused"] > 0, "nobody listens for a stopped broker"
     assert machine.prop(BROKER, "ActiveState") == "inactive", "clients that come back do not start it"
