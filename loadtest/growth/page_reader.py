@@ -31,7 +31,7 @@ class PageReader:
         self.close()
 
     def close(self) -> None:
-        """Before the next page, if ever."""
+        """Hang up."""
         self._socket.close()
 
     def last_of(self, path: str) -> bytes:
