@@ -143,14 +143,16 @@ def test_who_waits_for_room_gets_that_of_one_claim_behind_its_pace(make_kit: Mak
     """Two clients claim 2 MiB and send nothing, a third has sent most of its 2 MiB, a fourth little of a small frame
     that lies where large ones may not: one of the first two goes, and nobody else.
     """
-    kit = make_kit("write", "read", partial_frame_timeout_ms=16_000)
+    kit = make_kit("write", "read", partial_frame_timeout_ms=16_000, receive_buffer_count=256)
     data, small = send_frame("TopicA", b"b" * 2_000_000), send_frame("TopicA", b"s" * 20_000)
     with ExitStack() as stack:
         idle = claim(kit, stack, 2, len(data) - 4)
         slow, diligent, waiting = (stack.enter_context(connected(kit)) for _ in range(3))
+        heard = kit.counter(lib.RMQ_READ_BYTES_IN) + 100 + len(data) - 1000
         slow.send(small[:100])
         diligent.send(data[:-1000])
-        waiting.send(data)  # the receive stops before all of it is taken: the rest waits in the sockets
+        wait_until(lambda: kit.counter(lib.RMQ_READ_BYTES_IN) == heard, "these four came first")
+        waiting.send(data)  # the buffers have room for all of it, however late its receive stops
         assert waiting.answer().opaque == 7
         for client, rest in ((slow, small[100:]), (diligent, data[-1000:])):
             client.send(rest)
