@@ -40,6 +40,7 @@ class Collector:
         self._groups = GroupFamilies(self._tables, self._store_time)
         labels = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": "broker"}
         self._labels = {**parse_labels(config.metrics_label), **labels}
+        self._replicas_wanted = engine.replicas_wanted(config)
         self._last = Scrape(PageText(), 0, 0.0)
 
     def scrape(self) -> Scrape:
@@ -57,7 +58,7 @@ class Collector:
         engine.add_requests(page, plane)
         earliest_ms = self._store.earliest_store_time(plane.confirm_offset())
         engine.add_log(page, plane, config.store_path_root_dir, earliest_ms, now_ms)
-        engine.add_replication(page, plane, config)
+        engine.add_replication(page, plane, config, self._replicas_wanted)
         ages_ms = self._beats.ages_ms(time.monotonic_ns() // 1_000_000)
         engine.add_workers(page, list(workers(plane)), ages_ms, readiness(plane, config))
         page.add("ringmq_series_left_out", [({"metric": name}, count) for name, count in page.left_out.items()])

@@ -130,12 +130,15 @@ def add_log(page: Page, plane: Plane, store_path: str, earliest_store_time_ms: i
     page.add("ringmq_requests_waiting", [({"ring": "write"}, waiting), ({"ring": "parked"}, _used(header.parked))])
 
 
-def add_replication(page: Page, plane: Plane, config: BrokerConfig) -> None:
-    """The policy, who is there, how far."""
+def replicas_wanted(config: BrokerConfig) -> int:
+    """How many the policy asks for, the master counted."""
+    return ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties())).need
+
+
+def add_replication(page: Page, plane: Plane, config: BrokerConfig, wanted: int) -> None:
+    """The policy, who is there, how far. `wanted`: replicas_wanted, which takes 0.4 ms."""
     view = ReplicationView(plane)
     marks, is_slave = view.marks(), config.broker_role == "SLAVE"
-    settings = HaSettings.from_properties(config.as_properties())
-    policy = ReplicaPolicy.from_settings(settings)
     role = config.broker_role.lower()
     level, replicas = config.replication_policy or "by role", config.replica_policy or "by role"
     page.add("ringmq_replication_policy_info", [({"level": level, "replicas": replicas, "role": role}, 1)])
@@ -145,7 +148,7 @@ def add_replication(page: Page, plane: Plane, config: BrokerConfig) -> None:
         page.add("ringmq_master_connected", int(link.state == lib.RMQ_HA_TRANSFER))
         page.add("ringmq_master_lag_bytes", max(0, link.master_offset - marks.append_offset))
         return
-    page.add("ringmq_replication_wanted_replicas", policy.need)
+    page.add("ringmq_replication_wanted_replicas", wanted)
     page.add("ringmq_replication_in_sync_replicas", max(1, marks.in_sync_replicas))
     page.add("ringmq_replication_state", marks.replication_state)
     degraded = plane.role(lib.RMQ_ROLE_HA).counters[lib.RMQ_HA_DEGRADED_ENTERED]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ringmq.broker.exporter.label_rows import LabelBook
 from ringmq.broker.exporter.labels import RETRY_PREFIX, is_system, java_bool, name_of
+from ringmq.broker.exporter.pulled import PulledIndex, index_of
 from ringmq.broker.exporter.tables import Ints, Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
 from ringmq.native import lib
@@ -77,6 +78,7 @@ class GroupFamilies:
     def __init__(self, tables: Tables, store_time: StoreTime) -> None:
         self._tables = tables
         self._pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), (-1, -1))
+        self._index = PulledIndex()
         self._lag_labels, self._out_labels = LabelBook(), LabelBook()
         self._store_time = store_time
         self._lag_times, self._ready_times = StoreTimes(self._time_at), StoreTimes(self._time_at)
@@ -88,13 +90,14 @@ class GroupFamilies:
         offsets, subscriptions, pulled = tables.offsets, tables.subscriptions, tables.pulled()
         topics, groups, queues = tables.topics, tables.groups, tables.queues
         pairs = self._grouped(offsets, queues, subscriptions)
+        index = self._index = index_of(self._index, pulled, offsets, groups, queues)
         of, count = pairs.of_offset, len(pairs.keys)
         offsets = offsets[: len(of)]
         slots = offsets["queue_slot"].astype(np.int64)
         ends, committed = queues["max_offset"].astype(np.int64)[slots], offsets["offset"]
         valid = committed >= 0
         lag = np.where(valid, np.maximum(ends - committed, 0), 0)
-        following = np.maximum(_next_pulled(offsets, pulled), committed)
+        following = np.maximum(index.next_offsets(pulled, len(offsets)), committed)
         begins = queues["min_offset"].astype(np.int64)[slots]  # who is overtaken by retention waits at what is left
         ready = np.where(valid, np.maximum(ends - following, 0), 0)
         shown = self._shown(pairs.keys, topics, groups, valid, of)
@@ -114,7 +117,7 @@ class GroupFamilies:
         )
         for name in LAG:
             page.add_rows(name, rows, sums[name][shown])
-        self._add_out(page, pulled, topics, groups, queues)
+        self._add_out(page, index, pulled, topics, groups)
 
     def _grouped(self, offsets: NDArray[Any], queues: NDArray[Any], subscriptions: NDArray[Any]) -> _Pairs:
         stamp = (len(offsets), len(subscriptions))
@@ -152,19 +155,14 @@ class GroupFamilies:
         return self._store_time(name_of(self._tables.topics[int(queue["topic_id"])]), int(queue["queue_id"]), offset)
 
     def _add_out(
-        self, page: Page, pulled: NDArray[Any], topics: NDArray[Any], groups: NDArray[Any], queues: NDArray[Any]
+        self, page: Page, index: PulledIndex, pulled: NDArray[Any], topics: NDArray[Any], groups: NDArray[Any]
     ) -> None:
-        slots = (pulled["key"] & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        group_ids = (pulled["key"] >> np.uint64(32)).astype(np.int64)
-        sound = (slots < len(queues)) & (group_ids < len(groups))
-        pulled, slots, group_ids = pulled[sound], slots[sound], group_ids[sound]
-        topic_ids = queues["topic_id"].astype(np.int64)[slots]
-        keys, of = np.unique(group_ids << 32 | topic_ids, return_inverse=True)
+        keys = index.pairs
         live = live_groups(groups)[keys >> 32] & live_topics(topics)[keys & 0xFFFFFFFF]
         shown = np.flatnonzero(live)
         rows = self._out_labels.rows(keys[shown], lambda key: _label_text(page, key, topics, groups, {}))
         for name, column in zip(OUT, ("messages", "bytes"), strict=True):
-            page.add_rows(name, rows, _total(of, pulled[column], len(keys))[shown])
+            page.add_rows(name, rows, index.total(pulled[column])[shown])
 
 
 def _label_text(page: Page, key: int, topics: NDArray[Any], groups: NDArray[Any], more: Mapping[str, str]) -> str:
@@ -174,18 +172,3 @@ def _label_text(page: Page, key: int, topics: NDArray[Any], groups: NDArray[Any]
 
 def _total(of: Ints, values: Any, count: int) -> Ints:
     return np.bincount(of, values, count).astype(np.int64)
-
-
-def _next_pulled(offsets: NDArray[Any], pulled: NDArray[Any]) -> Ints:
-    """For each entry of the offset table where its group's next pull begins, -1 = it has not pulled."""
-    result = np.full(len(offsets), -1, np.int64)
-    if not len(pulled) or not len(offsets):
-        return result
-    latest = pulled[np.argsort(pulled["time_mono_ms"], kind="stable")]
-    keys, last = np.unique(latest["key"][::-1], return_index=True)
-    following = latest["next_offset"][::-1][last].astype(np.int64)
-    wanted = offsets["group_id"].astype(np.uint64) << np.uint64(32) | offsets["queue_slot"].astype(np.uint64)
-    at = np.searchsorted(keys, wanted)
-    found = (at < len(keys)) & (keys[np.minimum(at, len(keys) - 1)] == wanted)
-    result[found] = following[at[found]]
-    return result

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import Any, ClassVar
 
 from ringmq.broker.exporter.text import CONTENT_TYPE, PageText
@@ -50,6 +51,13 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: ExporterServer
     JSON_PATHS: ClassVar[dict[str, str]] = {"/health": "health", "/ready": "ready"}
+
+    def setup(self) -> None:
+        """The way to a client on this machine needs no pace: with BBR's a page takes twice the time."""
+        super().setup()
+        if ip_address(self.client_address[0]).is_loopback:
+            with contextlib.suppress(OSError):
+                self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
 
     def do_GET(self) -> None:
         """Any path."""
@@ -94,10 +102,13 @@ class Handler(BaseHTTPRequestHandler):
         )
         between = b""
         for piece in pieces:
-            if in_chunks:
-                self.connection.sendall(b"%s%x\r\n" % (between, len(piece)), socket.MSG_MORE)
-                between = b"\r\n"
-            self.connection.sendall(piece, socket.MSG_MORE)
+            head = b"%s%x\r\n" % (between, len(piece)) if in_chunks else b""
+            between = b"\r\n"
+            sent = self.connection.sendmsg([head, piece], (), socket.MSG_MORE)
+            for part in (head, piece):
+                if sent < len(part):
+                    self.connection.sendall(memoryview(part)[sent:], socket.MSG_MORE)
+                sent = max(0, sent - len(part))
         if in_chunks and self.command != "HEAD":
             self.connection.sendall(b"%s0\r\n\r\n" % between)
 

@@ -96,12 +96,11 @@ class Tables:
         return self._subscriptions[: int(self._plane.header.subscription_count)]
 
     def pulled(self) -> NDArray[Any]:
-        """A copy of the entries of every reader; a (group, queue) pair may be there more than once."""
+        """The entries of every reader: a (group, queue) pair may be there twice, and many readers make it a copy."""
         counts = [int(self._plane.header.pulled[reader].count) for reader in range(self._readers)]
         starts = [reader * int(lib.RMQ_PULLED_CAPACITY) for reader in range(self._readers)]
-        return np.concatenate(
-            [self._pulled[start : start + count] for start, count in zip(starts, counts, strict=True)]
-        )
+        parts = [self._pulled[start : start + count] for start, count in zip(starts, counts, strict=True)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def live_topics(topics: NDArray[Any]) -> Bools:

@@ -61,6 +61,27 @@ def test_the_latest_pull_of_any_reader_counts(tmp_path: Path) -> None:
         assert value(text, "rocketmq_messages_out_total", topic="orders") == 55
 
 
+def test_pulls_offsets_and_groups_that_come_between_scrapes_show(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        first, second = made.topic("orders", [100, 50])
+        (other,) = made.topic("parcels", [30])
+        group = made.group("payers")
+        made.plane.offset_put(group, first, 0)
+        pulled(made, group, first, 20, 2000, 20)
+        of = {"consumer_group": "payers", "topic": "orders"}
+        assert value(made.text(), "rocketmq_consumer_inflight_messages", **of) == 20
+        pulled(made, group, first, 5, 500, 25)  # of an entry that is known
+        pulled(made, group, second, 7, 700, 7)  # of a new one, whose queue has no offset yet
+        text = made.text()
+        assert value(text, "rocketmq_consumer_inflight_messages", **of) == 25
+        assert value(text, "rocketmq_messages_out_total", **of) == 32
+        made.plane.offset_put(group, second, 0)  # a new offset for an entry that is known
+        assert value(made.text(), "rocketmq_consumer_inflight_messages", **of) == 32
+        late = made.group("late")
+        pulled(made, late, other, 3, 300, 3)
+        assert value(made.text(), "rocketmq_messages_out_total", consumer_group="late", topic="parcels") == 3
+
+
 def test_what_comes_while_a_scrape_is_made_does_not_break_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with kit(tmp_path) as made:
         group = made.group("payers")

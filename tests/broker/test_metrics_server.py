@@ -8,10 +8,11 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -192,13 +193,18 @@ def test_connections_and_their_lives_are_bounded(bare: tuple[ExporterServer, int
 def test_the_end_of_a_page_waits_for_nothing(bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch) -> None:
     serving, port = bare
     flags_of: dict[bytes, int] = {}
-    real = socket.socket.sendall
+    sendall, sendmsg = socket.socket.sendall, socket.socket.sendmsg
 
-    def sendall(self: socket.socket, data: bytes, flags: int = 0) -> None:
+    def kept_sendall(self: socket.socket, data: bytes, flags: int = 0) -> None:
         flags_of[bytes(data[-7:])] = flags
-        real(self, data, flags)
+        sendall(self, data, flags)
 
-    monkeypatch.setattr(socket.socket, "sendall", sendall)
+    def kept_sendmsg(self: socket.socket, buffers: Sequence[bytes], more: Sequence[Any] = (), flags: int = 0) -> int:
+        flags_of[bytes(buffers[-1])] = flags
+        return sendmsg(self, buffers, more, flags)
+
+    monkeypatch.setattr(socket.socket, "sendall", kept_sendall)
+    monkeypatch.setattr(socket.socket, "sendmsg", kept_sendmsg)
     with socket.create_connection(("127.0.0.1", port), 20) as connection:
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         found = b""
@@ -206,8 +212,23 @@ def test_the_end_of_a_page_waits_for_nothing(bare: tuple[ExporterServer, int], m
             found += connection.recv(4096)
         (served,) = serving._since
         assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
-    assert flags_of[b"scrape "] == socket.MSG_MORE, "its length went before, and the next one comes"
+        assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"reno"
+    assert flags_of[b"scrape "] == socket.MSG_MORE, "the next one comes"
     assert flags_of[b"\r\n0\r\n\r\n"] == 0
+
+
+@pytest.mark.parametrize("room", [1, 2, 5, 1_000_000])
+def test_a_page_that_the_socket_takes_in_bits_comes_whole(
+    bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    sendmsg = socket.socket.sendmsg
+
+    def bit(self: socket.socket, buffers: Sequence[bytes], more: Sequence[Any] = (), flags: int = 0) -> int:
+        return sendmsg(self, [b"".join(buffers)[:room]], more, flags)
+
+    monkeypatch.setattr(socket.socket, "sendmsg", bit)
+    with urllib.request.urlopen(f"http://127.0.0.1:{bare[1]}/metrics", timeout=20) as answer:
+        assert answer.read() == b"scrape 1\n"
 
 
 def test_a_page_comes_in_chunks_or_ends_the_connection(bare: tuple[ExporterServer, int]) -> None:

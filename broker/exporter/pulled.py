@@ -1,0 +1,73 @@
+"""What groups have pulled, laid beside the tables that its entries name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringmq.broker.exporter.tables import Ints
+
+
+def _none() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class PulledIndex:
+    """Every table keeps the places of its entries, and what they name: this holds until there are more of them."""
+
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    """Of all entries."""
+    counts: tuple[int, int, int] = (0, 0, 0)
+    """Offsets, groups and queues that there were."""
+    known: Ints = field(default_factory=_none)
+    """Entries whose group and queue are in the tables."""
+    pairs: Ints = field(default_factory=_none)
+    """group id << 32 | topic id, ascending."""
+    pair_of: Ints = field(default_factory=_none)
+    """Of each known entry, its place in `pairs`."""
+    alone: tuple[Ints, Ints] = field(default_factory=lambda: (_none(), _none()))
+    """Entries that alone tell where their group goes on, and the entries of the offset table that this is about."""
+    together: tuple[Ints, Ints] = field(default_factory=lambda: (_none(), _none()))
+    """The same of entries of which the latest tells it: a group pulls from several readers."""
+
+    def total(self, values: NDArray[Any]) -> Ints:
+        """Sum for each pair of a column of the entries."""
+        return np.bincount(self.pair_of, values[self.known], len(self.pairs)).astype(np.int64)
+
+    def next_offsets(self, pulled: NDArray[Any], count: int) -> Ints:
+        """For each of `count` entries of the offset table where its group's next pull begins; -1 = it has not pulled."""
+        result = np.full(count, -1, np.int64)
+        following = pulled["next_offset"]
+        entries, about = self.alone
+        result[about] = following[entries]
+        entries, about = self.together
+        by_time = np.argsort(pulled["time_mono_ms"][entries], kind="stable")
+        result[about[by_time]] = following[entries[by_time]]  # of one place the last is kept
+        return result
+
+
+def index_of(
+    last: PulledIndex, pulled: NDArray[Any], offsets: NDArray[Any], groups: NDArray[Any], queues: NDArray[Any]
+) -> PulledIndex:
+    """`last` while it holds, else one of these tables: sorting them takes 3 ms for 16,000 entries."""
+    counts = (len(offsets), len(groups), len(queues))
+    if counts == last.counts and np.array_equal(pulled["key"], last.keys):
+        return last
+    keys = pulled["key"].astype(np.int64)
+    group_ids, slots = keys >> 32, keys & 0xFFFFFFFF
+    known = np.flatnonzero((slots < len(queues)) & (group_ids < len(groups)))
+    topic_ids = queues["topic_id"].astype(np.int64)[slots[known]]
+    pairs, pair_of = np.unique(group_ids[known] << 32 | topic_ids, return_inverse=True)
+    wanted = offsets["group_id"].astype(np.int64) << 32 | offsets["queue_slot"].astype(np.int64)
+    order = np.argsort(wanted)
+    at = np.searchsorted(wanted, keys, sorter=order)
+    entries = np.flatnonzero(at < len(wanted))
+    entries = entries[wanted[order[at[entries]]] == keys[entries]]
+    about = order[at[entries]]
+    shared = np.bincount(about, minlength=len(wanted))[about] > 1
+    alone, together = (entries[~shared], about[~shared]), (entries[shared], about[shared])
+    return PulledIndex(keys.astype(np.uint64), counts, known, pairs, pair_of, alone, together)
