@@ -39,7 +39,7 @@ class PulledIndex:
         return np.bincount(self.pair_of, values[self.known], len(self.pairs)).astype(np.int64)
 
     def next_offsets(self, pulled: NDArray[Any], count: int) -> Ints:
-        """For each of `count` entries of the offset table where its group's next pull begins; -1 = it has not pulled."""
+        """For each of `count` entries of the offset table where its group goes on pulling; -1 = it has not pulled."""
         result = np.full(count, -1, np.int64)
         following = pulled["next_offset"]
         entries, about = self.alone

@@ -1,4 +1,4 @@
-"""The Prometheus text format, made so that 100,000 series cost some 20 ms: the text of labels is kept, and the lines
+"""The Prometheus text format, made so that 100,000 series cost some 10 ms: the text of labels is kept, and the lines
 of the large families are put together natively, while they are sent."""
 
 from __future__ import annotations
