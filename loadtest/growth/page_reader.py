@@ -1,7 +1,7 @@
 """Reads a page of tens of MB without looking at it, over a connection that stays.
 
 Who scrapes a broker does so from another machine. Here he shares its processors: so the kernel throws the bytes away
-where they lie (MSG_TRUNC), and only the end of each chunk is copied.
+where they lie (MSG_TRUNC), and wakes him once for each chunk (SO_RCVLOWAT); only the end of a chunk is copied.
 """
 
 import socket
@@ -53,6 +53,9 @@ class PageReader:
         self._line()
         return found
 
+    def _wake_at(self, count: int) -> None:
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+
     def _length(self) -> int:
         line = self._line()
         if not line or line.strip(b"0123456789abcdefABCDEF"):
@@ -83,8 +86,10 @@ class PageReader:
         there = min(count, len(self._read))
         self._read = self._read[there:]
         count -= there
+        self._wake_at(count)
         while count:
             skipped = self._socket.recv_into(self._nowhere, min(count, READ_BYTES), socket.MSG_TRUNC)
             if not skipped:
                 raise HTTPException("the server closed the connection within a page")
             count -= skipped
+            self._wake_at(max(1, count))
