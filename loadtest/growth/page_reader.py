@@ -54,7 +54,7 @@ class PageReader:
         return found
 
     def _wake_at(self, count: int) -> None:
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, max(1, min(count, READ_BYTES)))
 
     def _length(self) -> int:
         line = self._line()
@@ -92,4 +92,4 @@ class PageReader:
             if not skipped:
                 raise HTTPException("the server closed the connection within a page")
             count -= skipped
-            self._wake_at(max(1, count))
+            self._wake_at(count)
