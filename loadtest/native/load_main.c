@@ -59,7 +59,7 @@ static struct engine_config config_of(const struct options *o)
     return (struct engine_config){
         .host = o->host, .port = (int)o->port, .connections = o->connections, .depth = o->depth, .idle = o->idle, .interval_s = o->interval,
         .warmup_s = o->warmup, .seconds = o->seconds, .messages = o->messages, .rate = o->rate, .drain_s = o->drain,
-        .watch = &watched,
+        .burst_ns = o->burst_us * 1000ull, .watch = &watched,
     };
 }
 
@@ -90,8 +90,8 @@ static void print_head(const struct options *o)
            o->topic);
     printf("\"topics\":%u,\"queues\":%u,", o->topics, o->queues);
     printf("\"groups\":%u,\"idle\":%u,", o->groups, o->idle);
-    printf("\"connections\":%u,\"depth\":%u,\"size\":%u,\"batch\":%u,\"rate\":%.1f,\"run_id\":\"%08X\",", o->connections,
-           o->depth, o->size, o->batch, o->rate, o->run_id);
+    printf("\"connections\":%u,\"depth\":%u,\"size\":%u,\"batch\":%u,\"rate\":%.1f,\"burst_us\":%u,\"run_id\":\"%08X\",", o->connections,
+           o->depth, o->size, o->batch, o->rate, o->burst_us, o->run_id);
     printf("\"serialization\":\"%s\",", o->json ? "JSON" : "ROCKETMQ");
 }
 

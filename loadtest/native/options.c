@@ -30,6 +30,7 @@ const char OPTIONS_HELP[] =
     "  --connections 1 --depth 1        closed loop: requests on their way per connection\n"
     "  --idle 0                         further connections that say nothing\n"
     "  --rate 0                         messages/s (consume: pulls/s) of an open loop; latency counts from the intended time\n"
+    "  --burst-us 0                     of that loop: what is due within so many us of each other is due together, when they begin\n"
     "  --size 200 --batch 32 --count 32 bytes of a body, messages of a batch, messages of a pull\n"
     "  --seconds 5 | --messages N       length of the measured part\n"
     "  --warmup 0 --drain 10            seconds before it, seconds to wait for late answers\n"
@@ -80,6 +81,7 @@ static const struct known known[] = {
     {"--seconds", REAL, AT(seconds), 0, 86400},
     {"--warmup", REAL, AT(warmup), 0, 86400},
     {"--rate", REAL, AT(rate), 0, 1e9},
+    {"--burst-us", WHOLE, AT(burst_us), 0, 1000000},
     {"--drain", REAL, AT(drain), 0, 3600},
     {"--interval", REAL, AT(interval), 0.01, 3600},
     {"--settle-ms", REAL, AT(settle_ms), 0, 3600000},

@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -267,6 +268,20 @@ def test_refusals_are_counted_by_code(tools: Tools, kind: SerializeType) -> None
     assert report["errors"] == {"2": 5}
     assert report["acked"] == 5
     assert "busy" in report["remark"]
+
+
+def test_requests_of_a_burst_are_due_together(tools: Tools) -> None:
+    came: list[float] = []
+
+    def note(request: RemotingCommand) -> bytes:
+        came.append(time.monotonic())
+        return encode_frame(RemotingCommand.response_to(request, 0, ""))
+
+    port, thread = answering(note)
+    report = Loader(tools, port).run("send", messages=250, depth=200, rate=400, burst_us=250_000)
+    thread.join(10)
+    assert report["ok"], report
+    assert [at for at in range(1, 250) if came[at] - came[at - 1] > 0.1] == [100, 200]
 
 
 def test_a_closed_connection_is_told(tools: Tools) -> None:
