@@ -121,6 +121,6 @@ crash: ## the C core with named crash points, a test build, in build/crash
 dev: ## editable install, for work on the code
 	.ci/bootstrap service
 	test -d .venv || python3 -m venv .venv
-	$(BIN)/pip install -q "setuptools>=68" wheel
+	$(BIN)/pip install -q "setuptools>=77" wheel
 	RINGMQ_REQUIRE_NATIVE=1 $(BIN)/pip install -q -e '.[broker,spark,loadtest,dev]'
 	touch .venv/.editable
