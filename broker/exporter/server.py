@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import sys
 import threading
@@ -94,7 +95,11 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _send_parts(self, pieces: Iterable[bytes | memoryview]) -> None:
-        """A page whose length nobody knows before it is made. HTTP before 1.1 has no chunks: it ends the connection."""
+        """A page whose length nobody knows before it is made. HTTP before 1.1 has no chunks: it ends the connection.
+
+        After each piece whoever else waits for this CPU comes first: he that has just had more than his share would
+        wait until the next tick of the kernel's clock, while a page is made.
+        """
         in_chunks = self.request_version not in ("HTTP/0.9", "HTTP/1.0")
         self.close_connection |= not in_chunks
         self._send_head(
@@ -109,6 +114,7 @@ class Handler(BaseHTTPRequestHandler):
                 if sent < len(part):
                     self.connection.sendall(memoryview(part)[sent:], socket.MSG_MORE)
                 sent = max(0, sent - len(part))
+            os.sched_yield()
         if in_chunks and self.command != "HEAD":
             self.connection.sendall(b"%s0\r\n\r\n" % between)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import threading
@@ -215,6 +216,14 @@ def test_the_end_of_a_page_waits_for_nothing(bare: tuple[ExporterServer, int], m
         assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"reno"
     assert flags_of[b"scrape "] == socket.MSG_MORE, "the next one comes"
     assert flags_of[b"\r\n0\r\n\r\n"] == 0
+
+
+def test_others_may_run_after_each_piece(bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: given.append(threading.get_ident()))
+    with urllib.request.urlopen(f"http://127.0.0.1:{bare[1]}/metrics", timeout=20) as answer:
+        assert answer.read() == b"scrape 1\n"
+    assert len(given) == 2, "a page of two pieces"
 
 
 @pytest.mark.parametrize("room", [1, 2, 5, 1_000_000])
