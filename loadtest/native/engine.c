@@ -114,8 +114,7 @@ static void end_send(struct engine *e, struct connection *c)
 
 static uint64_t due_time(const struct engine *e, uint64_t number)
 {
-    uint64_t after_ns = (uint64_t)((double)number * e->interval_ns), burst_ns = e->config->burst_ns;
-    return e->start_ns + after_ns - (burst_ns ? after_ns % burst_ns : 0);
+    return e->start_ns + (uint64_t)((double)number * e->interval_ns / (double)e->config->burst_ns) * e->config->burst_ns;
 }
 
 /* Stamps a request of the open loop with the time it was due, however late it is written. */

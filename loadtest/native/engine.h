@@ -44,7 +44,7 @@ struct engine_config {
     uint64_t messages; /* 0: no limit */
     double interval_s; /* 0: the window as a whole only */
     double rate; /* messages/s of an open loop; 0: closed loop */
-    uint64_t burst_ns; /* of an open loop: what is due within one of these is due at its beginning; 0: each by itself */
+    uint64_t burst_ns; /* of an open loop, from 1: what is due within one of these is due at its beginning */
     struct watch *watch; /* NULL: nobody */
     double drain_s; /* how long to wait for late answers, and for any answer at all */
 };

@@ -59,7 +59,7 @@ static struct engine_config config_of(const struct options *o)
     return (struct engine_config){
         .host = o->host, .port = (int)o->port, .connections = o->connections, .depth = o->depth, .idle = o->idle, .interval_s = o->interval,
         .warmup_s = o->warmup, .seconds = o->seconds, .messages = o->messages, .rate = o->rate, .drain_s = o->drain,
-        .burst_ns = o->burst_us * 1000ull, .watch = &watched,
+        .burst_ns = o->burst_us ? o->burst_us * 1000ull : 1, .watch = &watched,
     };
 }
 
