@@ -10,6 +10,8 @@
 
 enum {
     POPULATE_CHUNK = 256 << 10,
+    CALM_CHUNK = 64 << 10,
+    LARGE_FOLIO = 2 << 20,
     PAGE = 4096,
     IDLE_WAIT_MS = 200,
     WANTED_WAIT_MS = 5,
@@ -30,8 +32,6 @@ static int map_segment(struct rmq_append_window *window, uint64_t number)
         return rc;
     /* Wishes. Random: a fault brings one folio, not a read-ahead window, which the kernel would clear in one go. */
     madvise(slot->base, slot->bytes, MADV_RANDOM);
-    if (window->large_folios)
-        madvise(slot->base, slot->bytes, MADV_HUGEPAGE);
     rmq_store(&window->published[slot_of(number)], number + 1);
     return 0;
 }
@@ -47,9 +47,18 @@ static void unmap_below(struct rmq_append_window *window, uint64_t number)
     }
 }
 
-/* One chunk; 1 = populated something, 0 = nothing to do. */
-static int populate(struct rmq_append_window *window, uint64_t position)
+/* The appender comes near: half of the window is used up. */
+static int is_pressed(const struct rmq_append_window *window)
 {
+    return window->populated < rmq_load(&window->position) + window->window_bytes / 2;
+}
+
+/* One chunk; 1 = populated something, 0 = nothing to do. Large folios only where the appender presses: the kernel clears
+ * one in one go, 0.3 ms, or 5 where the host of a virtual machine lends memory late, and nothing else runs on that CPU
+ * meanwhile. Whoever is calm takes single pages, few at a time. */
+static int populate(struct rmq_append_window *window, int pressed)
+{
+    uint64_t position = rmq_load(&window->position);
     uint64_t from = window->populated > position ? window->populated : position & ~(uint64_t)(PAGE - 1);
     if (!window->window_bytes || from >= position + window->window_bytes)
         return 0;
@@ -57,9 +66,15 @@ static int populate(struct rmq_append_window *window, uint64_t position)
     if (!is_mapped(window, number))
         return 0;
     const struct rmq_segment *segment = &window->slots[slot_of(number)];
-    uint64_t to = from + POPULATE_CHUNK < end ? from + POPULATE_CHUNK : end;
+    uint64_t in_file = from - segment->offset, chunk = pressed ? POPULATE_CHUNK : CALM_CHUNK;
+    uint64_t to = from + chunk - in_file % chunk;
+    if (to > end)
+        to = end;
+    char *base = segment->base + in_file;
+    if (pressed && window->large_folios && in_file % LARGE_FOLIO == 0) /* a wish for this folio alone */
+        madvise(base, from + LARGE_FOLIO < end ? LARGE_FOLIO : end - from, MADV_HUGEPAGE);
     /* a refusal (old kernel, sick disk) only means that the appender meets the pages itself */
-    if (!madvise(segment->base + (from - segment->offset), to - from, MADV_POPULATE_WRITE))
+    if (!madvise(base, to - from, MADV_POPULATE_WRITE))
         rmq_store_relaxed(&window->populated_bytes, window->populated_bytes + (to - from));
     rmq_store(&window->populated, to);
     return 1;
@@ -73,8 +88,12 @@ static void serve(struct rmq_append_window *window)
         int rc = is_mapped(window, wanted) ? 0 : map_segment(window, wanted);
         rmq_store(&window->error, rc == -ENOENT ? 0 : rc);
     }
-    while (!rmq_load_relaxed(&window->stop) && populate(window, rmq_load(&window->position)))
-        ;
+    int pressed = is_pressed(window);
+    while (!rmq_load_relaxed(&window->stop) && populate(window, pressed)) {
+        pressed = pressed || is_pressed(window);
+        if (!pressed)
+            sched_yield(); /* who has just had more than his share would wait for the kernel's next tick */
+    }
 }
 
 /* 1 = done (or refused, which is no harm), 0 = the neighbour has not been started yet. Off the writer's CPU for good:

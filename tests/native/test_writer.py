@@ -375,6 +375,49 @@ def test_pages_are_populated_ahead_of_the_append_position(tmp_path: Path) -> Non
     assert len(kit.completions()) == 4
 
 
+def test_large_folios_are_for_an_append_position_that_comes_near(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "store", segment_bytes=16 << 20)
+    kit.header.settings.populate_window_bytes = 4 << 20
+    topic = kit.topic(b"T")
+    counters = kit.header.roles[lib.RMQ_ROLE_WRITE].counters
+    file = (tmp_path / "store/commitlog" / f"{0:020}").resolve()
+    if not Path("/sys/kernel/mm/transparent_hugepage").exists():
+        pytest.skip("a kernel without large folios")
+    body = b"x" * 500_000
+
+    def append(messages: int, populated: int) -> None:
+        """And wait until so much is populated."""
+        at = kit.keep(0, body)
+        for _ in range(messages):
+            kit.request(topic, 0, body_at=at, body_length=len(body))
+        deadline = time.monotonic() + 20
+        while counters[lib.RMQ_WRITE_POPULATED_BYTES] < populated:
+            assert time.monotonic() < deadline
+            run(5_000_000)
+
+    with kit.writer() as run:
+        append(0, 4 << 20)
+        assert _advised_bytes(file) == 4 << 20  # the first window
+        append(1, 4_500_000)
+        assert _advised_bytes(file) == 4 << 20  # more than half of it is left
+        append(6, 7_500_000)
+        assert _advised_bytes(file) == 6 << 20  # what was begun in small pages stays so
+
+
+def _advised_bytes(file: Path) -> int:
+    """Of this process' mappings of a file that may have large folios."""
+    total = size = 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0]:
+            is_of_file = words[-1] == str(file)
+        elif words[0] == "Size:":
+            size = int(words[1]) << 10
+        elif words[0] == "VmFlags:" and is_of_file and "hg" in words:
+            total += size
+    return total
+
+
 @pytest.mark.parametrize("gap", [290, 990])
 def test_a_restarted_writer_follows_the_offsets_that_dispatch_follows(kit: Kit, gap: int) -> None:
     topic = kit.topic(b"T")
