@@ -53,14 +53,30 @@ static int is_pressed(const struct rmq_append_window *window)
     return window->populated < rmq_load(&window->position) + window->window_bytes / 2;
 }
 
-/* One chunk; 1 = populated something, 0 = nothing to do. Large folios only where the appender presses: the kernel clears
- * one in one go, 0.3 ms, or 5 where the host of a virtual machine lends memory late, and nothing else runs on that CPU
- * meanwhile. Whoever is calm takes single pages, few at a time. */
+static uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+/* A wish for large folios up to the end of the window. What was begun in single pages stays so. */
+static void advise_large(struct rmq_append_window *window, const struct rmq_segment *segment, uint64_t from,
+                         uint64_t to)
+{
+    uint64_t begin = round_up((window->advised > from ? window->advised : from) - segment->offset, LARGE_FOLIO);
+    uint64_t end = round_up(to - segment->offset, LARGE_FOLIO);
+    if (end > segment->bytes)
+        end = segment->bytes;
+    if (begin >= end)
+        return;
+    madvise(segment->base + begin, end - begin, MADV_HUGEPAGE);
+    window->advised = segment->offset + end;
+}
+
+/* One chunk; 1 = populated something, 0 = nothing to do. Large folios only where the appender presses: the kernel
+ * clears one in one go, 0.3 ms, or 5 where the host of a virtual machine lends memory late, and nothing else runs on
+ * that CPU meanwhile. Whoever is calm takes single pages, few at a time. */
 static int populate(struct rmq_append_window *window, int pressed)
 {
-    uint64_t position = rmq_load(&window->position);
+    uint64_t position = rmq_load(&window->position), window_end = position + window->window_bytes;
     uint64_t from = window->populated > position ? window->populated : position & ~(uint64_t)(PAGE - 1);
-    if (!window->window_bytes || from >= position + window->window_bytes)
+    if (!window->window_bytes || from >= window_end)
         return 0;
     uint64_t number = from / window->segment_bytes, end = (number + 1) * window->segment_bytes;
     if (!is_mapped(window, number))
@@ -70,11 +86,10 @@ static int populate(struct rmq_append_window *window, int pressed)
     uint64_t to = from + chunk - in_file % chunk;
     if (to > end)
         to = end;
-    char *base = segment->base + in_file;
-    if (pressed && window->large_folios && in_file % LARGE_FOLIO == 0) /* a wish for this folio alone */
-        madvise(base, from + LARGE_FOLIO < end ? LARGE_FOLIO : end - from, MADV_HUGEPAGE);
+    if (pressed && window->large_folios)
+        advise_large(window, segment, from, window_end);
     /* a refusal (old kernel, sick disk) only means that the appender meets the pages itself */
-    if (!madvise(base, to - from, MADV_POPULATE_WRITE))
+    if (!madvise(segment->base + in_file, to - from, MADV_POPULATE_WRITE))
         rmq_store_relaxed(&window->populated_bytes, window->populated_bytes + (to - from));
     rmq_store(&window->populated, to);
     return 1;
@@ -97,8 +112,8 @@ static void serve(struct rmq_append_window *window)
 }
 
 /* 1 = done (or refused, which is no harm), 0 = the neighbour has not been started yet. Off the writer's CPU for good:
- * the kernel clears a large folio in one go, and on a virtual machine whose host lends memory late that takes 30 ms,
- * in which nothing else runs on that CPU. */
+ * the kernel clears a large folio in one go, and on a virtual machine whose host lends memory late that takes 5 to
+ * 30 ms, in which nothing else runs on that CPU. */
 static int use_neighbour_cpu(const struct rmq_append_window *window)
 {
     cpu_set_t cpus;

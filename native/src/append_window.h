@@ -25,6 +25,7 @@ struct rmq_append_window {
     struct rmq_segment slots[RMQ_WINDOW_SLOTS]; /* helper alone writes */
     uint64_t published[RMQ_WINDOW_SLOTS];       /* helper: segment number + 1 when the slot may be used */
     uint64_t populated;                         /* helper: the log is faulted in up to here */
+    uint64_t advised;                           /* helper: large folios were wished for up to here */
     uint64_t populated_bytes;                   /* helper: sum, for the counter */
     uint64_t position;                          /* appender: it will not touch anything below */
     uint32_t next_wanted;                       /* appender: waits for the file behind `position` */
