@@ -163,6 +163,10 @@ int options_parse(struct options *o, int argc, char **argv)
                 CONNECTIONS_MAX);
         return -1;
     }
+    if (o->burst_us && o->rate == 0) {
+        fprintf(stderr, "ringmq-load: --burst-us %u needs --rate: without one nothing is due at a time\n", o->burst_us);
+        return -1;
+    }
     if (o->seconds < 0 && strcmp(o->command, "consume") == 0)
         o->seconds = 0;
     if (o->seconds < 0)

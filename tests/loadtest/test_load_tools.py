@@ -313,7 +313,12 @@ def test_an_answer_that_is_no_frame_ends_the_connection(tools: Tools, reply: byt
 
 
 def test_impossible_options_are_refused(tools: Tools) -> None:
-    for options, word in (({"size": 4}, "--size"), ({"depth": 0}, "--depth"), ({"nonsense": 1}, "--nonsense")):
+    for options, word in (
+        ({"size": 4}, "--size"),
+        ({"depth": 0}, "--depth"),
+        ({"nonsense": 1}, "--nonsense"),
+        ({"burst_us": 1000}, "--burst-us 1000 needs --rate"),
+    ):
         with pytest.raises(ToolError, match=word):
             Loader(tools, 1).run("send", **options)
     with pytest.raises(ToolError, match="refused"):
