@@ -89,6 +89,15 @@ def created(topic: str, body: str | bytes = "XXXX") -> Message:
     return message
 
 
+def wait_for_messages(server: Server, topic: str, count: int) -> None:
+    """Until the name server knows the topic and its queues hold so many: who pulls is told no more than that."""
+    with blocking.Cluster(server.namesrv) as cluster:
+        wait_until(
+            lambda: sum(end - begin for begin, end in cluster.bounds([topic]).values()) == count,
+            f"{topic} has {count} messages",
+        )
+
+
 def test_the_program_of_0_4(server: Server, topic: str) -> None:
     producer = Producer("PID-XXX")
     producer.set_namesrv_addr(server.namesrv)
@@ -96,6 +105,7 @@ def test_the_program_of_0_4(server: Server, topic: str) -> None:
     ret = producer.send_sync(created(topic))
     assert (ret.status, ret.offset) == (SendStatus.OK, 0)
     producer.shutdown()
+    wait_for_messages(server, topic, 1)
 
     consumer = PullConsumer("CID_XXX")
     consumer.set_namesrv_addr(server.namesrv)
@@ -159,6 +169,7 @@ def test_every_way_to_send(server: Server, topic: str) -> None:
             producer.send_sync(created(topic, b"x" * 100_001))
     with pytest.raises(ProducerSendSyncFailed, match="not started"):
         producer.send_sync(created(topic))
+    wait_for_messages(server, topic, 8)
     consumer = PullConsumer("CID_all_ways")
     consumer.set_namesrv_addr(server.namesrv)
     with consumer:
@@ -179,6 +190,7 @@ def test_a_long_queue_is_read_to_its_end(ringmq_server: Server, topic: str, monk
     monkeypatch.setattr(consumers, "PULL_TIMEOUT_MS", 3000)
     with blocking.Producer(ringmq_server.namesrv) as producer:
         producer.send_all([compose_message(topic, b"%d" % i) for i in range(60)])
+    wait_for_messages(ringmq_server, topic, 60)
     consumer = PullConsumer(f"G_{topic}")
     consumer.set_namesrv_addr(ringmq_server.namesrv)
     with consumer:
