@@ -47,6 +47,8 @@ class Bench:
     soak_s: float = 3600.0
     soak_rate: float = 0.0
     """Messages/s; 0: half of the best rate."""
+    warm_memory: bool = False
+    """Touch free memory before each scenario."""
     say: Callable[[str], None] = print
 
     @property

@@ -23,8 +23,9 @@ from ringmq.loadtest.growth.scrapes import SCRAPES
 from ringmq.loadtest.measurement import Measurement
 from ringmq.loadtest.rows import RATE, context_in
 from ringmq.loadtest.tools import ToolError
+from ringmq.loadtest.warm_memory import touch_free_memory
 
-NAMES = (*(scenario.name for scenario in SHORT), SCRAPES.name, BACKLOG.name, SOAK.name)
+NAMES = tuple(scenario.name for scenario in (*SHORT, *SCRAPES, BACKLOG, SOAK))
 QUICK_VALUES = 2  # of a scenario: the first and the last
 
 
@@ -39,6 +40,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--soak-seconds", type=float, default=3600.0, help="length of the soak (%(default)s)")
     parser.add_argument("--soak-rate", type=float, default=0.0, help="messages/s; 0: half of the best rate")
     parser.add_argument("--folder", type=Path, default=Path("build/growth"), help="stores and results (%(default)s)")
+    parser.add_argument("--warm-memory", action="store_true", help="touch free memory before each scenario")
     parser.add_argument("--quick", action="store_true", help="one short round, first and last points: does it work?")
     options = parser.parse_args(arguments)
     names = [name for name in options.only.split(",") if name]
@@ -67,7 +69,7 @@ def scenarios_of(options: argparse.Namespace, free_bytes: int) -> list[Scenario]
     backlog_gb = options.backlog_gb or (0.25 if options.quick else 0.0)
     filled = (
         *SHORT,
-        SCRAPES,
+        *SCRAPES,
         replace(BACKLOG, values=backlog_values(free_bytes, backlog_gb)),
         replace(SOAK, values=soak_values(options.soak_seconds)),
     )
@@ -85,6 +87,7 @@ def bench_of(options: argparse.Namespace) -> Bench:
     """Tools, folder and sizes for these options."""
     context = context_in(options.folder, options.seconds)
     bench = Bench(context, soak_s=options.soak_seconds, soak_rate=options.soak_rate, say=_say)
+    bench.warm_memory = options.warm_memory
     if options.quick:
         context.seconds, context.warmup_s, context.messages_max = 0.5, 0.05, 200_000
         bench.settings = {"mappedFileSizeCommitLog": 64 << 20}
@@ -124,6 +127,8 @@ def run_growth(bench: Bench, scenarios: Sequence[Scenario], rounds: int) -> dict
             runs = results.setdefault(scenario.name, {})
             missing = list(scenario.values)
             try:
+                if bench.warm_memory:
+                    touch_free_memory()
                 for point in with_kept(scenario.run(bench, scenario.values)):
                     missing.remove(point.at)
                     runs.setdefault(point.at, []).append(point.measurement)

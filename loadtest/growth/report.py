@@ -8,6 +8,7 @@ from ringmq.loadtest.bench_report import goal_documents, goal_text, machine, sum
 from ringmq.loadtest.growth.bench import LAST, Bench, Scenario
 from ringmq.loadtest.markdown import markdown_table
 from ringmq.loadtest.measurement import RINGMQ, Measurement, summarize
+from ringmq.loadtest.warm_memory import free_pages_go_back
 
 FORMAT = 1
 Results = Mapping[str, Mapping[float, Sequence[Measurement]]]  # scenario -> place on the axis -> runs
@@ -26,6 +27,8 @@ def document(scenarios: Sequence[Scenario], results: Results, bench: Bench, *, r
         "seconds": context.seconds,
         "rounds": rounds,
         "settings": dict(bench.settings),
+        "memory_touched_before": bench.warm_memory,
+        "free_pages_go_back_to_a_host": free_pages_go_back(),
     }
     return {
         "format": FORMAT,
