@@ -34,6 +34,7 @@ from ringmq.loadtest.tools import Report
 BACKLOG_BODY_BYTES = 1024
 BACKLOG_RECORD_BYTES = 1290  # of such a message in log, queue and index, about
 BACKLOG_QUEUES = 16
+FILLED_MS = 60_000  # at most until what was sent stands in its queues, too
 SOAK_INTERVALS = 60
 SOAK_DISK_BYTES = 20 << 30  # that the log may take before its oldest files go: a minute or two of a fast broker
 SOAK_IDLE_MS = 10_000  # at most
@@ -57,7 +58,8 @@ def backlog(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
             os.sync()  # what the sends beside the log cost, not its way to the disk
             target, measured = _backlog_point(bench, target, topic)
             if not filled["ok"]:
-                measured = replace(measured, ok=False, note=f"filling: {filled['errors']} {filled['trouble']}")
+                trouble = filled["trouble"] or filled["check"]["trouble"]
+                measured = replace(measured, ok=False, note=f"filling: {filled['errors']} {trouble}")
             yield Point(value, measured)
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -74,6 +76,8 @@ def _fill(bench: Bench, target: RingmqTarget, topic: str, messages: int) -> Repo
         depth=2,
         size=BACKLOG_BODY_BYTES,
         messages=messages,
+        check=True,
+        settle_ms=FILLED_MS,
     )
 
 
