@@ -129,7 +129,7 @@ def soak(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
         sending = {"seconds": bench.soak_s, "interval": every_s, "rate": rate, "depth": SOAK_DEPTH}
         before = target.pids()
         with (
-            _soak_consumer(bench, target, topic, min(SOAK_IDLE_MS, 500 * bench.soak_s), commit=True) as reader,
+            _soak_consumer(bench, target, topic, _patience_ms(bench.soak_s), commit=True) as reader,
             MemoryWatch(target.pids, min(10.0, every_s / 4)) as memory,
             _soak_sender(bench, target, topic, watch=",".join(map(str, before)), **sending) as sender,
         ):
@@ -168,13 +168,18 @@ def _best_rate(bench: Bench, target: RingmqTarget) -> float:
     topic, seconds = bench.context.topic("best"), min(BEST_S, bench.soak_s)
     bench.context.loader(target.port).run("create", topic=topic, queues=SOAK_QUEUES)
     with (
-        _soak_consumer(bench, target, topic, idle_ms=1000) as reader,
+        _soak_consumer(bench, target, topic, _patience_ms(seconds)) as reader,
         _soak_sender(bench, target, topic, seconds=seconds, depth=LOAD["depth"]) as sender,
     ):
         sent, read = _both(sender, reader)
     if wrong := faults(sent, read):
         raise GrowthError(f"the best rate of the soak is not known: {'; '.join(wrong)}")
     return float(read["read"] / max(read["read_s"], 1e-9))
+
+
+def _patience_ms(seconds: float) -> float:
+    """How long a consumer goes on without a message: it must not take a stall of the machine for the end."""
+    return min(SOAK_IDLE_MS, 500 * seconds)
 
 
 def _soak_sender(
