@@ -185,9 +185,11 @@ class Plane:
         self, group_id: int, topic_id: int, kind: int, sub_version: int, tag_hashes: list[int]
     ) -> None:
         """Publish what a group wants of a topic; more than TAGS_MAX tags must be stored as COLD."""
+        if len(tag_hashes) > TAGS_MAX:
+            raise ValueError(f"subscription of group {group_id}: {len(tag_hashes)} tags are over {TAGS_MAX}")
         code = lib.rmq_subscription_set(self.struct, group_id, topic_id, kind, sub_version, tag_hashes, len(tag_hashes))
         if code < 0:
-            raise PlaneFullError(f"subscription of group {group_id}: {os.strerror(-code)}")
+            raise PlaneFullError(f"subscriptions: the table is full ({self.header.subscription_capacity} entries)")
 
     def subscriptions(self) -> Iterator[tuple[int, int]]:
         """(group id, topic id) of every subscription that was ever published."""

@@ -16,6 +16,7 @@ from ringmq.broker.exporter.topics import TopicFamilies
 from ringmq.broker.health import Heartbeats, readiness, workers
 from ringmq.ipc.plane import Plane
 from ringmq.store.message_store import MessageStore
+from ringmq.store.retention import used_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,9 @@ class Collector:
         self._config = config
         self._beats = beats
         self._tables = Tables(plane)
-        self._store = MessageStore(store_config(config))
+        store = store_config(config)
+        self._store = MessageStore(store)
+        self._disks = (*store.commit_log_directories, store.root)
         self._topics = TopicFamilies(self._tables)
         self._groups = GroupFamilies(self._tables, self._store_time)
         labels = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": "broker"}
@@ -57,7 +60,8 @@ class Collector:
         self._groups.add_to(page, now_ms)
         engine.add_requests(page, plane)
         earliest_ms = self._store.earliest_store_time(plane.confirm_offset())
-        engine.add_log(page, plane, config.store_path_root_dir, earliest_ms, now_ms)
+        engine.add_log(page, plane, max(self._disks, key=used_ratio), earliest_ms, now_ms)
+        engine.add_tables(page, plane)
         engine.add_replication(page, plane, config, self._replicas_wanted)
         ages_ms = self._beats.ages_ms(time.monotonic_ns() // 1_000_000)
         engine.add_workers(page, list(workers(plane)), ages_ms, readiness(plane, config))

@@ -1,9 +1,10 @@
-"""Families of the broker itself: requests by stage, connections, log, replication, workers, health."""
+"""Families of the broker itself: requests by stage, connections, log, tables, replication, workers, health."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -63,6 +64,7 @@ ROLE_COUNTERS = {
     "ringmq_dispatch_bad_records_total": (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_BAD_RECORDS),
 }
 CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
+TABLES = ("topic", "queue", "group", "subscription", "offset")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -94,7 +96,7 @@ def add_requests(page: Page, plane: Plane) -> None:
     )
 
 
-def add_log(page: Page, plane: Plane, store_path: str, earliest_store_time_ms: int, now_ms: int) -> None:
+def add_log(page: Page, plane: Plane, disk_path: Path, earliest_store_time_ms: int, now_ms: int) -> None:
     """Watermarks, what the roles count, the disk."""
     marks, header = plane.watermarks, plane.header
     readable = plane.confirm_offset()
@@ -103,7 +105,7 @@ def add_log(page: Page, plane: Plane, store_path: str, earliest_store_time_ms: i
     if earliest_store_time_ms > 0:
         age_ms = max(0, now_ms - earliest_store_time_ms)
         page.add("rocketmq_storage_message_reserve_time_milliseconds", [(LOCAL_DISK, age_ms)])
-    disk = os.statvfs(store_path)
+    disk = os.statvfs(disk_path)
     used, available = (disk.f_blocks - disk.f_bfree) * disk.f_frsize, disk.f_bavail * disk.f_frsize
     page.add("rocketmq_storage_size_bytes", [(LOCAL_DISK, used)])
     states = {"total": used + available, "free": disk.f_bfree * disk.f_frsize, "available": available}
@@ -128,6 +130,12 @@ def add_log(page: Page, plane: Plane, store_path: str, earliest_store_time_ms: i
     waiting = sum(_used(header.request[reader]) for reader in range(lib.RMQ_PRODUCERS_MAX))
     page.add("rocketmq_processor_watermark", [({"processor": "send"}, waiting)])
     page.add("ringmq_requests_waiting", [({"ring": "write"}, waiting), ({"ring": "parked"}, _used(header.parked))])
+
+
+def add_tables(page: Page, plane: Plane) -> None:
+    """How full the shared tables are: what is deleted keeps its place until the next start."""
+    for name, what in (("ringmq_table_entries", "count"), ("ringmq_table_capacity", "capacity")):
+        page.add(name, [({"table": table + "s"}, int(getattr(plane.header, f"{table}_{what}"))) for table in TABLES])
 
 
 def replicas_wanted(config: BrokerConfig) -> int:

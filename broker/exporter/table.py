@@ -58,7 +58,7 @@ METRICS = {
         Metric("rocketmq_consumer_inflight_messages", GAUGE, "Messages pulled and not consumed", _LAG),
         Metric("rocketmq_consumer_ready_messages", GAUGE, "Messages not pulled", _LAG),
         Metric("rocketmq_consumer_queueing_latency_milliseconds", GAUGE, "Age of the oldest not pulled", _LAG),
-        Metric("rocketmq_storage_size_bytes", GAUGE, "Used bytes of the store's file system", _STORAGE),
+        Metric("rocketmq_storage_size_bytes", GAUGE, "Used bytes of the fuller file system of log and store", _STORAGE),
         Metric("rocketmq_storage_flush_behind_bytes", GAUGE, "Appended and not flushed", _STORAGE),
         Metric("rocketmq_storage_dispatch_behind_bytes", GAUGE, "Readable and not dispatched", _STORAGE),
         Metric("rocketmq_storage_message_reserve_time_milliseconds", GAUGE, "Age of the oldest message", _STORAGE),
@@ -101,10 +101,12 @@ METRICS = {
         Metric(
             "ringmq_disk_bytes",
             GAUGE,
-            "The store's file system; total is what is used or available, as retention counts",
+            "The same file system; total is what is used or available, as retention counts",
             ("state",),
         ),
         Metric("ringmq_requests_waiting", GAUGE, "Requests between workers: for write, parked for answers", ("ring",)),
+        Metric("ringmq_table_entries", GAUGE, "Places taken in the shared table, since the broker's start", ("table",)),
+        Metric("ringmq_table_capacity", GAUGE, "Places of the shared table", ("table",)),
         # replication
         Metric("ringmq_replication_policy_info", GAUGE, "1, with the policy as labels", ("level", "replicas", "role")),
         Metric("ringmq_replication_wanted_replicas", GAUGE, "Replicas that the policy wants, this broker counted"),

@@ -249,6 +249,22 @@ def test_what_is_not_told_and_not_counted_shows(tmp_path: Path) -> None:
         assert value(text, "ringmq_series_left_out", metric="rocketmq_consumer_connections") == 7
 
 
+def test_a_deleted_topic_keeps_its_place_in_the_tables(tmp_path: Path) -> None:
+    capacities = {"topics": 1024, "queues": 4096, "groups": 2048, "subscriptions": 512, "offsets": 8192}
+    with kit(tmp_path, Capacity(**capacities)) as made:
+        made.topic("kept", [1, 1, 1])
+        slot = made.topic("gone", [1, 1])[0]
+        topic_id, group_id = made.plane.topic_find("gone"), made.group("readers")
+        assert topic_id is not None
+        made.plane.subscription_set(group_id, topic_id, lib.RMQ_SUBSCRIPTION_ALL, 1, [])
+        made.plane.offset_put(group_id, slot, 1)
+        made.plane.topic_set(topic_id, 0)
+        text = made.text()
+        entries = {"topics": 2, "queues": 5, "groups": 1, "subscriptions": 1, "offsets": 1}
+        for name, wanted in (("ringmq_table_entries", entries), ("ringmq_table_capacity", capacities)):
+            assert {table: value(text, name, table=table) for table in wanted} == wanted
+
+
 def test_store_times_are_read_once_and_in_turn_within_a_budget() -> None:
     asked: list[tuple[int, int]] = []
 

@@ -86,6 +86,13 @@ def test_a_full_table_says_which(plane: Plane) -> None:
         plane.topic_add(f"T{number}", topic_config_word(6, 1, 1, lib.RMQ_TOPIC_LIVE))
     with pytest.raises(PlaneFullError, match="topics: the table is full \\(8 entries\\)"):
         plane.topic_add("one-more", 0)
+    for number in range(SMALL.subscriptions):
+        plane.subscription_set(number, 1, lib.RMQ_SUBSCRIPTION_ALL, 1, [])
+    with pytest.raises(PlaneFullError, match="subscriptions: the table is full \\(8 entries\\)"):
+        plane.subscription_set(SMALL.subscriptions, 1, lib.RMQ_SUBSCRIPTION_ALL, 1, [])
+    plane.subscription_set(0, 1, lib.RMQ_SUBSCRIPTION_NONE, 2, [])  # who has a place changes in it
+    with pytest.raises(ValueError, match="subscription of group 0: 57 tags are over 56"):
+        plane.subscription_set(0, 1, lib.RMQ_SUBSCRIPTION_TAGS, 3, list(range(57)))
 
 
 def test_offsets_of_pulls_are_drained_in_order(plane: Plane) -> None:
