@@ -12,6 +12,7 @@ import time
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Set
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -37,7 +38,7 @@ from ringmq.client.namespaces import with_namespace
 from ringmq.client.observing.observers import Observers
 from ringmq.client.producing.accumulator import BATCH_BYTES_MAX, Accumulator
 from ringmq.client.producing.broker_faults import BrokerFaults
-from ringmq.client.producing.recall import broker_of_handle
+from ringmq.client.producing.recall import recall_fields
 from ringmq.client.producing.reply_way import ReplyWay
 from ringmq.client.producing.request_reply import WaitingRequests, compose_reply
 from ringmq.client.producing.room import Place, Room
@@ -55,7 +56,6 @@ from ringmq.client.runtimes.runtime import Task, create_task, sleep, timeout, wh
 from ringmq.client.runtimes.waiting import stop_all
 from ringmq.client.settings import TIMEOUT_MS_MAX, ConnectionSettings
 from ringmq.remoting import properties as names
-from ringmq.remoting.client_headers import RecallMessageRequestHeader
 from ringmq.remoting.codes import SEND_STORED_CODES, RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.heartbeat import HeartbeatData
@@ -232,19 +232,21 @@ class Producer:
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer: whether it was stored is not known. Raises `SendError` when it could not leave."""
         request = self._prepared(message, queue)
+        until, attempts = self._retry.budget_end(time.monotonic()), 0
         try:
-            chosen, address = await self._target(request, None)
-            connection = await self._client.connection(address)
+            chosen, address = await self._target(request, None, until)
+            connection = await self._client.connection_in_time(address, until, frozenset())
+            await connection.wait_writable(until)
+            attempts = 1
             connection.write(self._frame(request, chosen, address, self._client.next_opaque(), oneway=True))
         except RingmqError as error:
-            failure = SendError(request.topic, 1, error)
+            failure = SendError(request.topic, attempts, error)
             _conclude(request, None, failure)
             raise failure from error
         except BaseException as error:
             _conclude(request, None, error)
             raise
         _conclude(request, None)
-        await connection.wait_writable()
 
     async def request(
         self,
@@ -290,32 +292,32 @@ class Producer:
         Raises `BrokerError` when the broker refuses (it is too late, or recalling is off: `recallMessageEnable`).
         """
         self._check_started()
-        broker_name = broker_of_handle(handle)
-        route = await self._routes.for_sending(topic)
+        broker_name, fields = recall_fields(self.group, topic, handle)
+        until = self._retry.budget_end(time.monotonic())
+        route = await self._routes.for_sending(topic, until)
         address = route.master_address(broker_name)
         if address is None:
             raise RouteError(f"broker {broker_name} of topic {topic} is not registered", may_pass=True)
-        header = RecallMessageRequestHeader(producer_group=self.group, topic=topic, recall_handle=handle)
-        fields = {**header.encode(), "bname": broker_name}
-        answer = await self._client.call(address, RequestCode.RECALL_MESSAGE, fields, timeout_ms=self._retry.budget_ms)
+        await self._client.connection_in_time(address, until, frozenset())
+        left_ms = max(1, round(1000 * (until - time.monotonic())))
+        answer = await self._client.call(address, RequestCode.RECALL_MESSAGE, fields, timeout_ms=left_ms)
         return answer.ext_fields.get("msgId", "")
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The topic's write queues, to choose one for `queue=` (messages of one queue keep their order)."""
         self._check_started()
-        until = time.monotonic() + self._retry.budget_ms / 1000
-        return (await self._routes.for_sending(topic, until)).write_queues
+        return (await self._routes.for_sending(topic, self._retry.budget_end(time.monotonic()))).write_queues
 
     # ---- inside ----
 
     async def _leave(self) -> None:
-        await self._observers.close()
-        await stop_all(self._tasks)
-        await self._heartbeats.close()
         leave = {"clientID": self.client_id, "producerGroup": self.group}
-        connected = set(self._client.connected_addresses()) & self._routes.master_addresses()
-        await tell_leaving(self._client, connected, leave)
-        await self._client.close()
+        async with AsyncExitStack() as last:  # upwards, also when it is cancelled
+            last.push_async_callback(self._client.close)
+            last.push_async_callback(tell_leaving, self._client, self._routes.master_addresses(), leave)
+            last.push_async_callback(self._heartbeats.close)
+            last.push_async_callback(stop_all, self._tasks)
+            await self._observers.close()
 
     def _prepared(self, message: Message, queue: MessageQueue | None = None) -> SendRequest:
         scope = SendScope(self._interceptors, self.group, (message,)) if self._interceptors else None
@@ -490,7 +492,7 @@ class Producer:
         if failed_once is not None:
             started, attempts, error = failed_once.started, 1, failed_once.error
             avoid = failed_once.queue.broker_name
-        until = started + self._retry.budget_ms / 1000
+        until = self._retry.budget_end(started)
         while True:
             if error is not None:
                 stored = error.result if isinstance(error, NotStoreOkError) else stored
@@ -526,7 +528,7 @@ class Producer:
     ) -> RemotingCommand:
         budget_ms = self._retry.budget_ms
         if connection.writing_paused:
-            await connection.wait_writable(started + budget_ms / 1000)
+            await connection.wait_writable(self._retry.budget_end(started))
         elapsed_ms = int((time.monotonic() - started) * 1000)
         timeout_ms = budget_ms if elapsed_ms < budget_ms // 10 else max(100, (budget_ms - elapsed_ms) // 100 * 100)
         opaque = self._client.next_opaque()
@@ -549,9 +551,7 @@ class Producer:
         except RingmqError as refused:
             log.info("route of topic %s could not be refreshed: %s", topic, refused)
 
-    async def _target(
-        self, request: SendRequest, avoid_broker: str | None, until: float | None = None
-    ) -> tuple[MessageQueue, str]:
+    async def _target(self, request: SendRequest, avoid_broker: str | None, until: float) -> tuple[MessageQueue, str]:
         self._check_started()
         route = await self._routes.for_sending(request.topic, until)
         chosen = request.queue or self._choose(route, avoid_broker)

@@ -41,6 +41,10 @@ class RetryPolicy:
         if self.budget_ms < 1:
             raise ValueError(f"budget_ms must be positive, not {self.budget_ms}")
 
+    def budget_end(self, began: float) -> float:
+        """When the time of what began at `began` is over (seconds, of the same clock)."""
+        return began + self.budget_ms / 1000
+
     def may_retry(self, error: RingmqError, attempts_done: int, elapsed_ms: float) -> bool:
         """Whether one more attempt follows the failure `error`; `attempts_done` counts those that were sent."""
         if elapsed_ms >= self.budget_ms or isinstance(error, TlsError):

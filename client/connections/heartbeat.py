@@ -5,7 +5,7 @@ forgets a connection that was silent for 120 s.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Set
 
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
@@ -22,10 +22,11 @@ CLOSE_TIMEOUT_S = 1.0
 LEAVE_TIMEOUT_MS = 1000
 
 
-async def tell_leaving(client: RemotingClient, addresses: Iterable[str], fields: dict[str, str]) -> None:
-    """Tell brokers that a client goes. Those that do not hear it see its connection closed."""
+async def tell_leaving(client: RemotingClient, addresses: Set[str], fields: dict[str, str]) -> None:
+    """Tell those brokers that there is a connection to that a client goes. Who does not hear it sees it closed."""
+    connected = addresses & set(client.connected_addresses())
     answers = await gather(
-        *(client.call(a, RequestCode.UNREGISTER_CLIENT, fields, timeout_ms=LEAVE_TIMEOUT_MS) for a in addresses),
+        *(client.call(a, RequestCode.UNREGISTER_CLIENT, fields, timeout_ms=LEAVE_TIMEOUT_MS) for a in connected),
         return_exceptions=True,
     )
     for answer in answers:

@@ -4,6 +4,7 @@ import itertools
 import logging
 import random
 import time
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
@@ -112,11 +113,16 @@ class RemotingClient:
         found = self.open_connection_to(address)
         if found is not None:
             return found
-        # shielded: a caller that gives up must not take the attempt away from the others
-        return await shield(self._begin_connecting(address))
+        attempt = self._begin_connecting(address)
+        try:
+            return await shield(attempt)  # a caller that gives up must not take it away from the others
+        except CancelledError:
+            if self._closed and attempt.cancelled():  # by `close`: nobody has cancelled the caller
+                raise ClientClosedError("the client is closed") from None
+            raise
 
     async def connection_in_time(self, address: str, until: float, others: Set[str]) -> BrokerConnection:
-        """`connection`; given up with a `ConnectError` at loop time `until`, or when one of `others` is reached."""
+        """`connection`; given up with a `ConnectError` at monotonic time `until`, or where one of `others` is there."""
         if (found := self.open_connection_to(address)) is not None:
             return found
         if self._closed:

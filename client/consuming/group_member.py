@@ -121,8 +121,7 @@ class GroupMember:
     async def leave(self) -> None:
         """Tell every broker that we go, so that the others take over at once."""
         leave = {"clientID": self._client_id, "consumerGroup": self._group}
-        connected = set(self._client.connected_addresses()) & self._routes.all_addresses()
-        await tell_leaving(self._client, connected, leave)
+        await tell_leaving(self._client, self._routes.all_addresses(), leave)
 
     async def _route(self, topic: str) -> TopicRoute | None:
         route = self._routes.known(topic)

@@ -177,13 +177,16 @@ class TraceSender:
             return
         task, self._task = self._task, None
         self._closing.set()
-        await wait([task], timeout=CLOSE_TIMEOUT_S)
-        if not task.done():
+        try:
+            await wait([task], timeout=CLOSE_TIMEOUT_S)
+            if not task.done():
+                task.cancel()
+                await wait([task])
+        finally:
             task.cancel()
-            await wait([task])
-        while (message := self._buffer.take(self._clock_ms(), everything=True)) is not None:
-            self._buffer.note_lost(message)
-        await self._producer.close()
+            while (message := self._buffer.take(self._clock_ms(), everything=True)) is not None:
+                self._buffer.note_lost(message)
+            await self._producer.close()
 
     async def _run(self) -> None:
         while not self._closing.is_set():

@@ -3,6 +3,8 @@
 import base64
 import binascii
 
+from ringmq.remoting.client_headers import RecallMessageRequestHeader
+
 HANDLE_BYTES_MAX = 4096
 _VERSION = "v1"
 _PARTS = 5  # version, topic, broker name, time of delivery, UNIQ_KEY
@@ -19,3 +21,10 @@ def broker_of_handle(handle: str) -> str:
     if len(parts) < _PARTS or parts[0] != _VERSION:
         raise ValueError(f"recall handle {handle[:64]!r} is none of version {_VERSION}")
     return parts[2]
+
+
+def recall_fields(group: str, topic: str, handle: str) -> tuple[str, dict[str, str]]:
+    """Who gave the handle, and the fields of the request that takes its message back. Raises ValueError."""
+    broker_name = broker_of_handle(handle)
+    header = RecallMessageRequestHeader(producer_group=group, topic=topic, recall_handle=handle)
+    return broker_name, {**header.encode(), "bname": broker_name}

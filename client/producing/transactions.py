@@ -8,6 +8,7 @@ application's own records.
 from __future__ import annotations
 
 import logging
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -93,9 +94,15 @@ class TransactionProducer(Producer):
         """Wait for checks under way, at most 3 s (the broker asks the next member of the group), then as
         `Producer.close`."""
         checks: list[Task[None]] = list(self._checks)
-        await wait(checks, CHECKS_WAIT_S)
-        for check in checks:
-            check.cancel()
+        try:
+            await wait(checks, CHECKS_WAIT_S)
+        except CancelledError:  # nothing is waited for any more
+            self._started = False
+            await self._leave()
+            raise
+        finally:
+            for check in checks:
+                check.cancel()
         await super().close()
 
     async def _end_own(self, message: Message, sent: SendResult, state: TransactionState) -> bool:

@@ -23,6 +23,8 @@ from ringmq.client import (
     SendError,
     Sql92,
 )
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.observing.observers import Observers
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, ok, refuse
@@ -561,3 +563,32 @@ async def test_a_request_ends_in_its_time_whatever_the_send_does() -> None:
             await producer.request(Message("T", b"x"), timeout_ms=200)
         assert caught.value.code is None
         assert time.monotonic() - began < 2.5
+
+
+async def test_who_waits_for_a_connection_that_a_close_ends_is_told_so() -> None:
+    client, address = RemotingClient(ConnectionSettings()), "127.0.0.1:1"
+    client._begin_connecting(address)
+    client._endpoints[address].retry_at = time.monotonic() + 60  # before it begins
+    asking = asyncio.create_task(client.connection(address))
+    await asyncio.sleep(0.01)  # span
+    await client.close()
+    with pytest.raises(ClientClosedError):
+        await asking
+
+
+async def test_a_producers_close_that_is_cancelled_leaves_nothing_running(
+    eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        producer = Producer(cluster.namesrv)
+        producer.start()
+        await producer.send(Message("T", b"x"))
+        monkeypatch.setattr(Observers, "close", lambda self: asyncio.sleep(600))  # span
+        closing = asyncio.create_task(producer.close())
+        await asyncio.sleep(0.01)  # span
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert all(task.done() for task in producer._tasks)
+        assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
+        await eventually(lambda: not cluster.broker.peers)

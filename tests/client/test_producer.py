@@ -1,6 +1,7 @@
 """The producer's rules against a fake broker: retries, other broker first, bounds, GO_AWAY, reconnects."""
 
 import asyncio
+import base64
 import contextlib
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ import pytest
 from ringmq.client import (
     BodyRules,
     ClientClosedError,
+    ConnectError,
     ConnectionSettings,
     Message,
     MessageQueue,
@@ -238,6 +240,10 @@ async def test_the_wait_for_a_broker_that_is_away_ends_with_the_budget() -> None
             for queue in (None, queues[0]):
                 with pytest.raises(SendError, match="no connection"):
                     await producer.send(Message("T", b"x"), queue=queue)
+                with pytest.raises(SendError, match=r"0 attempt\(s\): no connection"):
+                    await producer.send_oneway(Message("T", b"x"), queue=queue)
+            with pytest.raises(ConnectError, match="not in the time that was left"):
+                await producer.recall("T", base64.urlsafe_b64encode(b"v1 T a 1700000000000 KEY").decode())
 
 
 async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
@@ -258,6 +264,17 @@ async def test_silent_name_servers_keep_no_send_over_its_budget() -> None:
                 await producer.send(Message("T", b"x"))
             with pytest.raises(RequestTimeoutError, match=f"{cluster.namesrv} did not answer within"):
                 await producer.send(Message("T", b"x"), sharding_key="k")
+
+
+async def test_silent_name_servers_keep_neither_one_way_sends_nor_recalls_over_the_budget() -> None:
+    options = {"retry": RetryPolicy(budget_ms=300), "settings": ConnectionSettings(request_timeout_ms=60_000)}
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, **options) as producer:
+        cluster.rules.append(lambda broker, _: Deed.SILENCE if broker is cluster.name_server else None)
+        async with asyncio.timeout(30):
+            with pytest.raises(SendError, match=f"{cluster.namesrv} did not answer within"):
+                await producer.send_oneway(Message("T", b"x"))
+            with pytest.raises(RequestTimeoutError, match=f"{cluster.namesrv} did not answer within"):
+                await producer.recall("T", "djEgVG9waWMgYnJva2VyLWEgMTcwMDAwMDAwMDAwMCBLRVk=")
 
 
 async def test_a_silent_name_server_keeps_no_further_attempt_over_the_budget() -> None:
@@ -282,8 +299,9 @@ async def test_sends_to_a_broker_that_takes_nothing_end_in_their_budget() -> Non
                 sends = (producer.send(Message("T", bytes(1 << 20))) for _ in range(30))
                 outcomes = await asyncio.gather(*sends, return_exceptions=True)
                 assert all(isinstance(outcome, SendError) for outcome in outcomes)
-                with pytest.raises(SendError, match="does not take"):
-                    await producer.send(Message("T", b"x"))
+                for way in (producer.send, producer.send_oneway):
+                    with pytest.raises(SendError, match="does not take"):
+                        await way(Message("T", b"x"))
 
 
 async def test_a_late_answer_disturbs_nobody(eventually: Any) -> None:

@@ -49,6 +49,16 @@ async def test_a_check_that_hangs_does_not_hold_the_end_up(monkeypatch: pytest.M
         await asyncio.wait_for(producer.close(), 20)
         assert time.monotonic() - began >= 0.2
         assert task.cancelling() or task.cancelled()
+        monkeypatch.setattr("ringmq.client.producing.transactions.CHECKS_WAIT_S", 600)
+        other = TransactionProducer(cluster.namesrv, "g", check=check)
+        other.start()
+        other._checks.add(asyncio.create_task(check(MessageExt("T", b"x"))))  # type: ignore[arg-type]
+        closing = asyncio.create_task(other.close())
+        await asyncio.sleep(0.01)  # span
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert other._client._closed, "who waits no longer has left all the same"
 
 
 async def test_a_check_gets_the_body_that_was_sent_and_not_as_it_is_stored(eventually: Eventually) -> None:
