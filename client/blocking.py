@@ -143,6 +143,16 @@ class Producer(_Blocking[async_producer.Producer]):
         )
         super().__init__(client, f"producer {group}")
 
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self._client.group
+
+    @property
+    def client_id(self) -> str:
+        """What brokers and operators know this producer by."""
+        return self._client.client_id
+
     def send(
         self,
         message: Message,
@@ -258,6 +268,21 @@ class Consumer(_Blocking[async_consumer.Consumer]):
             settings=settings,
         )
         super().__init__(client, f"consumer {group}")
+
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self._client.group
+
+    @property
+    def client_id(self) -> str:
+        """What brokers and operators know this consumer by."""
+        return self._client.client_id
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._client.closed
 
     def close(self, drain_timeout_ms: int | None = None) -> None:
         """Stop reading, let handlers that run finish, commit, leave the group; see the asyncio consumer's `close`."""

@@ -33,6 +33,7 @@ from ringmq.client.consuming.received import queue_of
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
 from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
+from ringmq.client.namespaces import with_namespace
 from ringmq.client.observing.observers import Observers
 from ringmq.client.runtimes.runtime import Task, create_task, gather, when_interrupted
 from ringmq.client.runtimes.waiting import Signal, call_listener, finish, leave_behind, stop_all
@@ -123,12 +124,13 @@ class Consumer:
         self._timestamp_ms = timestamp_ms
         self._options = options or PullOptions()
         self._allocate = None if broadcast else allocate
-        file = expanded(offset_file or default_offset_file(group), "offset_file") if broadcast else None
+        self._settings = settings or ConnectionSettings()
+        scoped = with_namespace(self._settings.namespace, group)
+        file = expanded(offset_file or default_offset_file(scoped), "offset_file") if broadcast else None
         self._offset_file = None if file is None else LocalOffsetFile(file)
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         self.drain_timeout_ms = drain_timeout_ms
-        self._settings = settings or ConnectionSettings()
         # a last commit: one queue alone, then the others
         self._commits = Commits(group, self._offset_file, 2 * self._settings.request_timeout_ms / 1000)
         self._observers = Observers(self._settings, self._name_server_addresses, group)
@@ -378,14 +380,17 @@ class Consumer:
 
     async def seek_to_beginning(self, queue: MessageQueue) -> None:
         """Go on at the queue's first message."""
+        self._check_started()
         await self.seek(queue, await self._offsets.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
         """Go on behind the queue's last message."""
+        self._check_started()
         await self.seek(queue, await self._offsets.max_offset(queue))
 
     async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
         """Go on at the first message stored at or after `timestamp_ms`."""
+        self._check_started()
         await self.seek(queue, await self._offsets.search(queue, timestamp_ms))
 
     # ---- inside ----

@@ -28,7 +28,6 @@ from ringmq.client.runtimes.runtime import (
     call_outside,
     create_task,
     sleep,
-    timeout,
     wait,
     without_stop_iteration,
 )
@@ -218,7 +217,7 @@ class HandlerRunner:
             pause_s = self._waiting[0][0] - now if self._waiting else None
             if limit_s is not None:
                 for delivery in [found for found, since in self._running.items() if now - since >= limit_s]:
-                    await self.finish(delivery, TimeoutError())
+                    await self.finish(delivery, _out_of_time(limit_s))
                 pause_s = min(limit_s / 4, 1.0, *(() if pause_s is None else (pause_s,)))
             await self._sooner.wait(pause_s)
 
@@ -284,13 +283,13 @@ class HandlerRunner:
             delivery.shelf.queue,
             message.queue_offset,
             message.reconsume_times,
-            f"no end after {rules.timeout_ms} ms" if isinstance(error, TimeoutError) else repr(error),
+            _one_line(error),
             exc_info=error if log.isEnabledFor(logging.DEBUG) else None,
         )
         if delivery.stale:
             return
         if isinstance(verdict, SendBack):
-            if await self._send_back(message, verdict.delay_level):
+            if await self._send_back(delivery, verdict.delay_level):
                 verdict = Drop()
             else:
                 verdict = TryHere(rules.retry.local_pause_s(message.reconsume_times + 1))
@@ -300,14 +299,14 @@ class HandlerRunner:
         else:
             self._done(delivery)
 
-    async def _send_back(self, message: MessageExt, delay_level: int) -> bool:
+    async def _send_back(self, delivery: Delivery, delay_level: int) -> bool:
         """Give the message to its broker, which delivers it again; False when it does not take it."""
-        context, broker = self._context, message.broker_name
+        context, message, broker = self._context, delivery.message, delivery.message.broker_name
         if self._unsupported.get(broker, 0.0) > time.monotonic():
             return False
         fields = send_back_fields(message, context.group, delay_level, self.rules.retry)
         try:
-            route = context.routes.known(message.topic)
+            route = context.routes.known(delivery.shelf.queue.topic)  # a retry's own topic may be subscribed no more
             address = None if route is None else route.master_address(broker)
             if address is None:
                 raise RouteError(f"no master of broker {broker} is registered")
@@ -385,7 +384,25 @@ def in_time(
     """`call`, cancelled with a TimeoutError after `timeout_s`."""
 
     async def limited(message: MessageExt) -> object:
-        async with timeout(timeout_s):
-            return await call(message)
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                return await call(message)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise  # the handler's own
+            raise _out_of_time(timeout_s) from error
 
     return limited
+
+
+def _out_of_time(timeout_s: float) -> TimeoutError:
+    return TimeoutError(f"no end after {round(1000 * timeout_s)} ms")
+
+
+def _one_line(error: BaseException) -> str:
+    """For the log. Not its repr: that of a UnicodeDecodeError has the whole body."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = "(it has no text)"
+    return f"{type(error).__name__}: {text}"

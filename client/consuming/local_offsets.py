@@ -1,9 +1,9 @@
 """Where a broadcasting member has got to: a file on its own host, in the format of RocketMQ's `LocalFileOffsetStore`.
 
 `{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:12}}`, at stock's place:
-`~/.rocketmq_offsets/<ip>@DEFAULT/<group>/ offsets.json`, so that a member that moves over from Java goes on where it
-was. Written to a second file first and then renamed; a `.bak` of stock's is read where the file itself is missing or
-broken.
+`~/.rocketmq_offsets/<ip>@DEFAULT/<group>/ offsets.json`, so that a member that moves over from Java, without a
+namespace, goes on where it was. Written to a second file first and then renamed; a `.bak` of stock's is read where the
+file itself is missing or broken.
 """
 
 import fcntl

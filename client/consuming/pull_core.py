@@ -25,6 +25,7 @@ FLOW_CONTROL_PAUSE_S = 0.02  # what RocketMQ's client waits after 215
 EMPTY_ANSWER_PAUSE_S = 0.05  # a server that answers "nothing" at once instead of holding is not asked in a tight loop
 HELD_AT_LEAST_S = 0.005
 MISSING_MEMBER_PAUSE_S = 0.5  # before the name server is asked for a member that a broker names
+RESET = "OFFSET_RESET"  # what an answer 21 says that an operator has caused
 UNKNOWN_SUBSCRIPTION_CODES = frozenset(
     {
         ResponseCode.SUBSCRIPTION_NOT_EXIST,
@@ -173,7 +174,7 @@ class PullCore:
                 outcome.pause_s = EMPTY_ANSWER_PAUSE_S
         elif code == ResponseCode.PULL_OFFSET_MOVED:
             next_offset = self._header_offset(address, answer)
-            outcome = self._move(offset, next_offset)
+            outcome = self._reset(next_offset) if answer.remark == RESET else self._move(offset, next_offset)
             if next_offset == offset and not held:
                 outcome.pause_s = EMPTY_ANSWER_PAUSE_S
         else:
@@ -199,6 +200,12 @@ class PullCore:
             return Outcome(pause_s=pause_s)
         log.warning("%s: %s", self.queue, error)
         return Outcome(moved=gone, pause_s=pause_s, help=Help.ROUTE)
+
+    def _reset(self, next_offset: int) -> Outcome:
+        """An operator's order: what is open is void, as in stock's clients."""
+        self.set_position(next_offset)
+        log.warning("%s: reset, going on at %d", self.queue, next_offset)
+        return Outcome(moved=True)
 
     def _move(self, offset: int, next_offset: int) -> Outcome:
         """Ahead lies what the broker has deleted unread: what came before that is still to be handed out. Back means

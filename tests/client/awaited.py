@@ -41,7 +41,7 @@ class Awaited:
             found = getattr(self.blocking, name)
         except AttributeError:
             return getattr(self.blocking._client, name)
-        return found if name in AT_ONCE else partial(self._in_thread, found)
+        return found if name in AT_ONCE or not callable(found) else partial(self._in_thread, found)
 
     async def _in_thread(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **options))

@@ -231,6 +231,17 @@ async def test_tags_are_asked_for_and_checked_again() -> None:
 # ---- positions, answers, bounds ----
 
 
+async def test_a_consumer_that_is_not_started_says_so_to_who_seeks() -> None:
+    consumer, queue = Consumer("T", "127.0.0.1:1", "g"), MessageQueue("T", "a", 0)
+    for seeking in (
+        consumer.seek_to_beginning(queue),
+        consumer.seek_to_end(queue),
+        consumer.seek_to_timestamp(queue, 1),
+    ):
+        with pytest.raises(ClientClosedError):
+            await seeking
+
+
 async def test_seek_goes_back_and_forth_and_old_acknowledgements_do_not_count() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, "T", 0, 100)
@@ -341,6 +352,32 @@ async def test_an_offset_that_does_not_exist_is_left_behind() -> None:
                 await asyncio.sleep(0.005)  # poll
             fill(cluster, "T", 0, 1)
             assert (await take(consumer, 1))[0].queue_offset == 5
+
+
+async def test_an_operators_reset_makes_void_what_is_open() -> None:
+    resets = [3]
+
+    def reset(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["queueOffset"] != "10" or not resets:
+            return None
+        answer = pulled(request, ResponseCode.PULL_OFFSET_MOVED, resets.pop(), 15)
+        answer.remark = "OFFSET_RESET"
+        return answer
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 15)
+        cluster.rules.append(reset)
+        options = PullOptions(batch_count=10)
+        async with Consumer(
+            "T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False, options=options
+        ) as consumer:
+            async with asyncio.timeout(20):
+                while "3" not in [pull.ext_fields["queueOffset"] for pull in pulls_of(cluster, "T")]:
+                    await asyncio.sleep(0.005)  # poll
+            messages = await take(consumer, 12)
+            assert [m.queue_offset for m in messages] == list(range(3, 15))
+            consumer.ack(messages)
+        assert cluster.broker.committed["g", "T", 0] == 15
 
 
 async def test_what_the_broker_has_deleted_unread_takes_nothing_with_it_that_was_read() -> None:

@@ -167,6 +167,51 @@ async def test_a_failed_message_goes_back_to_its_broker() -> None:
         assert cluster.broker.committed["g", "T", 0] == 10
 
 
+async def test_a_retry_of_a_topic_that_is_subscribed_no_more_goes_back_too(eventually: Eventually) -> None:
+    back: list[dict[str, str]] = []
+
+    def take_back(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.CONSUMER_SEND_MSG_BACK:
+            return None
+        back.append(request.ext_fields)
+        return ok(request)
+
+    async with FakeCluster(topics={"T": 1, "%RETRY%g": 1}) as cluster, consumer_of(cluster) as consumer:
+        cluster.rules.append(take_back)
+        cluster.broker.store(MessageExt("%RETRY%g", b"", {"RETRY_TOPIC": "Refunds"}, reconsume_times=1))
+
+        async def handle(message: MessageExt) -> None:
+            raise RejectMessage
+
+        await run_until(consumer, lambda: back, handle)
+        assert back[0]["delayLevel"] == "-1"
+        assert cluster.broker.committed["g", "%RETRY%g", 0] == 1
+
+
+async def test_no_body_gets_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, drain_timeout_ms=100) as consumer:
+        cluster.broker.store(MessageExt("T", b"\xffsecret"))
+        await run_until(consumer, lambda: "UnicodeDecodeError" in caplog.text, lambda message: message.body.decode())
+        assert "secret" not in caplog.text
+
+
+async def test_a_handler_that_is_late_and_one_that_waited_in_vain_are_told_apart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, drain_timeout_ms=100) as consumer:
+        fill(cluster, "T", 0, 2)
+
+        async def handle(message: MessageExt) -> None:
+            if message.queue_offset == 0:
+                raise TimeoutError("the database said nothing")
+            await asyncio.sleep(60)  # span
+
+        def both_told() -> bool:
+            return "TimeoutError: the database said nothing" in caplog.text and "no end after 1000 ms" in caplog.text
+
+        await run_until(consumer, both_told, handle, timeout_ms=1000, concurrency=2)
+
+
 async def test_where_the_broker_takes_nothing_back_the_client_tries_again_itself() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
         fill(cluster, "T", 0, 5)

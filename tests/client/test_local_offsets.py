@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.client import Consumer
+from ringmq.client import ConnectionSettings, Consumer
 from ringmq.client.consuming.local_offsets import (
     LocalOffsetFile,
     OffsetFileError,
@@ -120,3 +120,12 @@ def test_saves_follow_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for thread in threads:
         thread.join()
     assert most == 1
+
+
+def test_a_namespace_has_a_file_of_its_own() -> None:
+    """As stock's has, whose group has the namespace in its name."""
+    files = [
+        Consumer("T", group="g", broadcast=True, settings=ConnectionSettings(namespace=namespace))._offset_file
+        for namespace in ("", "A")
+    ]
+    assert [file.path.parent.name for file in files if file is not None] == ["g", "A%g"]
