@@ -6,6 +6,7 @@ import contextlib
 import errno
 import socket
 import time
+from ipaddress import ip_address
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.start_error import StartError
@@ -55,6 +56,31 @@ def listen_pair(host: str, port: int, kept: KeptSockets = NOTHING_KEPT) -> tuple
             return main, listen(host, main.getsockname()[1] - 2)
         main.close()
     raise StartError("no two free ports n and n - 2 were found")
+
+
+def unreachable_note(host: str, namesrv_addr: str) -> str:
+    """What to tell whose name servers are on other hosts, and would send clients to an address of this one alone;
+    empty where nothing is wrong."""
+    if not _is_loopback(host):
+        return ""
+    elsewhere = [address for address in namesrv_addr.split(";") if address and not _is_loopback(_host_of(address))]
+    if not elsewhere:
+        return ""
+    return (
+        f"clients are sent to {host}, which only this machine reaches, by the name servers {';'.join(elsewhere)}: set "
+        "bindAddress (0.0.0.0 = every address) or brokerIP1"
+    )
+
+
+def _host_of(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def listen_for_slaves(config: BrokerConfig, *, any_port: bool, kept: KeptSockets = NOTHING_KEPT) -> socket.socket:

@@ -20,7 +20,7 @@ from pathlib import Path
 from ringmq.broker import appends, plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
-from ringmq.broker.config.run_config import store_config, write_run_config
+from ringmq.broker.config.run_config import read_run_config, run_config_path, store_config, write_run_config
 from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.listening import (
     METRICS_PORT,
@@ -29,6 +29,7 @@ from ringmq.broker.listening import (
     listen_for_slaves,
     listen_pair,
     listener_per_reader,
+    unreachable_note,
 )
 from ringmq.broker.open_files import fit_connections
 from ringmq.broker.replication.adopted_tables import take_tables
@@ -392,6 +393,8 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
         address = f"{config.broker_ip1}:{namesrv.getsockname()[1]}"
         config = replace(config, namesrv_addr=";".join(filter(None, [config.namesrv_addr, address])))
         placement.cpus_by_worker["namesrv"] = placement.cpus_by_worker["control"]
+    if note := unreachable_note(config.broker_ip1, config.namesrv_addr):
+        log(note)
     metrics = listen_for_metrics(config, any_port=not options.config.listen_port, kept=kept)
     if metrics is not None:
         if config.metrics_prom_exporter_port == METRICS_PORT != metrics.getsockname()[1] and options.config.listen_port:
@@ -441,8 +444,9 @@ def follow_order(config: BrokerConfig) -> int | None:
 
 def run_store(
     house: House, report: ServiceReport, announce: Callable[[str], None], before: Supervisor | None
-) -> tuple[Supervisor, int]:
-    """From the opening of the store to its closing: the supervisor that has run, and the exit status."""
+) -> tuple[House, Supervisor, int]:
+    """From the opening of the store to its closing: the supervisor that has run, and the exit status. The house is the
+    next round's: what was changed live holds there, too."""
     with report.patience():
         plane, specs = open_store(house, report.recovering)
     report.watch(plane)
@@ -458,11 +462,22 @@ def run_store(
         announcer.tick(serving)
         report.tick(time.monotonic_ns() // 1_000_000, serving=serving, stopping=supervisor.stop_asked)
 
-    status = finish(plane, house.root, supervisor.run(tick))
+    ended = supervisor.run(tick)
+    config = changed_config(plane, house.config) if supervisor.restart_wanted else house.config
+    status = finish(plane, house.root, ended)
     supervisor.close()
     for descriptor in specs[0].event_fds.values():
         os.close(descriptor)
-    return supervisor, status
+    return replace(house, config=config), supervisor, status
+
+
+def changed_config(plane: Plane, config: BrokerConfig) -> BrokerConfig:
+    """`config` with what control has changed while it ran."""
+    try:
+        return read_run_config(run_config_path(plane.name))
+    except (OSError, ValueError) as error:
+        log(f"what was changed live is as at the start again: {error}")
+        return config
 
 
 def serve(options: ServeOptions) -> int:
@@ -476,9 +491,10 @@ def serve(options: ServeOptions) -> int:
     with manager.patience():  # a store that a stock broker was killed over is read before it is taken over
         house = open_house(options, kept)
     report = ServiceReport(manager, house.config, address_to_ask(house.listeners[0][0]), house.place, log)
-    supervisor, status = run_store(house, report, options.announce, None)
+    house, supervisor, status = run_store(house, report, options.announce, None)
     while supervisor.restart_wanted:
-        supervisor, status = run_store(house, report, log, supervisor)  # who waits for the announcement has gone on
+        # who waits for the announcement has gone on
+        house, supervisor, status = run_store(house, report, log, supervisor)
     house.lock.close()
     return status
 

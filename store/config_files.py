@@ -11,7 +11,7 @@ COMPACT_FILES = frozenset({"timermetrics", "transactionMetrics"})
 
 
 class ConfigFileError(Exception):
-    """Neither the file nor its `.bak` can be read; the message names both reasons."""
+    """Neither the file nor its `.bak` can be read, or it holds what cannot be; the message says which and why."""
 
 
 def data_version(counter: int, state_version: int, timestamp_ms: int) -> dict[str, int]:

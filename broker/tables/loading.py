@@ -6,8 +6,9 @@ the same files when it comes up, which changes nothing, and when it was restarte
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +19,9 @@ from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.ports import PlanePort
 from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.topics import TopicTable
-from ringmq.store.config_files import load_config
+from ringmq.remoting.errors import RemotingError
+from ringmq.store import layout
+from ringmq.store.config_files import ConfigFileError, load_config
 
 
 class QueueBounds(Protocol):
@@ -87,6 +90,18 @@ def load_state(
 
     `fresh` False: the plane already holds newer consumer offsets, they win. Raises ConfigFileError.
     """
-    topic_table.load(load_config(root, topics.FILE), config, now_ms)
-    group_table.load(load_config(root, groups.FILE), now_ms)
-    offset_table.load(load_config(root, offsets.FILE), now_ms, into_plane=fresh)
+    with _named(root, topics.FILE):
+        topic_table.load(load_config(root, topics.FILE), config, now_ms)
+    with _named(root, groups.FILE):
+        group_table.load(load_config(root, groups.FILE), now_ms)
+    with _named(root, offsets.FILE):
+        offset_table.load(load_config(root, offsets.FILE), now_ms, into_plane=fresh)
+
+
+@contextlib.contextmanager
+def _named(root: Path, file: str) -> Iterator[None]:
+    """A value that cannot be is a ConfigFileError that says in which file it stands."""
+    try:
+        yield
+    except (RemotingError, ValueError, TypeError, OverflowError) as error:
+        raise ConfigFileError(f"{root / layout.CONFIG / file}: {error}") from error

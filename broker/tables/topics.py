@@ -151,6 +151,8 @@ class TopicTable:
         loaded = TopicConfigTable.from_json(value) if value else None
         if loaded is not None:
             self.data_version = loaded.data_version
+            for topic in loaded.topics.values():
+                check_queue_nums(topic)
             self._topics.update(loaded.topics)
         for name in self._tables.withdrawn_topics():  # a predecessor that deleted it died before the file was written
             self._topics.pop(name, None)

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from ringmq.broker.listening import listen, listener_per_reader
+from ringmq.broker.listening import listen, listener_per_reader, unreachable_note
 from ringmq.broker.start_error import StartError
 
 
@@ -39,3 +39,20 @@ def test_the_port_stays_refused_to_another_broker() -> None:
         listen("127.0.0.1", port)
     for each in listeners:
         each.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "namesrv_addr", "told"),
+    [
+        ("127.0.0.1", "", None),
+        ("127.0.0.1", "127.0.0.1:9876;localhost:9877;[::1]:9878", None),
+        ("10.0.0.7", "10.0.0.5:9876", None),
+        ("127.0.0.1", "localhost:9876;10.0.0.5:9876", "10.0.0.5:9876"),
+        ("::1", "mq-names:9876;[fd00::5]:9876", "mq-names:9876;[fd00::5]:9876"),
+    ],
+)
+def test_who_sends_clients_of_other_hosts_to_this_one_alone_is_told(
+    host: str, namesrv_addr: str, told: str | None
+) -> None:
+    note = unreachable_note(host, namesrv_addr)
+    assert note == "" if told is None else f"by the name servers {told}: set bindAddress" in note

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import re
 import socket
@@ -86,6 +87,26 @@ def test_files_of_another_size(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(5000))
     said = refused(tmp_path, status=EXIT_STORE_REFUSED)
     assert f"{0:020d}" in said and "file sizes" in said
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "words"),
+    [
+        ("topics.json", {"topicConfigTable": {"T": {"topicName": "T", "perm": "RW"}}}, "perm"),
+        ("topics.json", {"topicConfigTable": {"T": {"topicName": "T", "readQueueNums": 2_000_000_000}}}, "readQueue"),
+        ("subscriptionGroup.json", {"subscriptionGroupTable": {"g": {"groupName": "g", "retryMaxTimes": []}}}, "retry"),
+        ("consumerOffset.json", {"offsetTable": {"T@g": {"first": 5}}}, "first"),
+        ("consumerOffset.json", {"offsetTable": {"T@g": {"0": None}}}, ""),
+        ("consumerOffset.json", {"offsetTable": {"T@g": {"0": 1e400}}}, "infinity"),
+    ],
+)
+def test_an_impossible_value_in_a_config_file_is_told_with_its_file(
+    tmp_path: Path, file: str, value: dict[str, Any], words: str
+) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / file).write_text(json.dumps(value))
+    said = refused(tmp_path, status=EXIT_STORE_REFUSED)
+    assert f"config/{file}: " in said and words in said and "repair the file" in said
 
 
 def test_a_log_that_is_read_is_not_read_anew_after_a_failed_sync(tmp_path: Path) -> None:

@@ -85,6 +85,17 @@ def decide(broker: RunningBroker, choice: str) -> None:
         assert client.ask(RequestCode.HA_DECIDE, {"brokerId": 1, "choice": choice}).code == 0
 
 
+def change_live(broker: RunningBroker, assignment: str) -> None:
+    with RawClient(broker.address) as client:
+        assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, assignment.encode()).code == 0
+
+
+def settings_of(broker: RunningBroker) -> list[str]:
+    """name=value, as the broker says them."""
+    with RawClient(broker.address) as client:
+        return bytes(client.ask(RequestCode.GET_BROKER_CONFIG, {}).body).decode().splitlines()
+
+
 @pytest.fixture(scope="module")
 def stopped_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     """Stores of a pair in `master` and `slave`; the master is to lose what it has from LOST_FROM on. The log's end."""
@@ -129,6 +140,7 @@ def held_pair(tmp_path: Path, slave_end: int) -> Iterator[tuple[RunningBroker, R
 def test_an_operator_adopts_the_slaves_tail(tmp_path: Path, slave_end: int) -> None:
     with held_pair(tmp_path, slave_end) as (master, slave):
         pid = master.process.pid
+        change_live(master, "ringmqSlowRequestMs=777")
         decide(master, "adopt")
         wait_until(
             lambda: marks(master).live and marks(master).append_offset == slave_end, "the tail is taken over", 30
@@ -136,6 +148,7 @@ def test_an_operator_adopts_the_slaves_tail(tmp_path: Path, slave_end: int) -> N
         wait_until(lambda: takes_sends(master), "writes go on")
         assert master.process.pid == pid and master.process.poll() is None
         assert bodies(master)[: len(SENT)] == SENT
+        assert "ringmqSlowRequestMs=777" in settings_of(master), "what was changed live holds"
         end = wait_for_slave(master, slave)
         assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
 
