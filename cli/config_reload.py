@@ -47,6 +47,8 @@ def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store:
     for notice in notices:
         click.echo(notice, err=True)
     root = store or Path(wanted.store_path_root_dir or default_store(os.environ))
+    if store is not None:  # it wins over the file, and the broker that is found has it
+        wanted = dataclasses.replace(wanted, store_path_root_dir="")
     address = _address_of(root)
     wanted, _ = fit_connections(wanted, _open_files_max(root))  # as the broker did at its start
     own = _has_own_namesrv(root)

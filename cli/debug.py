@@ -53,7 +53,8 @@ def bundle(
     from ringmq.doctor.collect import collect, log_tail
 
     config, plan_cpus = resolve(store, config_file, assignments, cpus)
-    settings, _ = read_settings(config_file, assignments, os.environ)
+    given = [*assignments, *([f"storePathRootDir={store.resolve()}"] if store is not None else [])]
+    settings, _ = read_settings(config_file, given, os.environ)
     values = effective_values(settings)
     findings = examine(config, plan_cpus, measure_disk=not no_disk_trial)
     path = target or Path(f"ringmq-debug-{socket.gethostname()}-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")

@@ -77,12 +77,12 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
     """Limits of a process, shared memory, memory."""
     area = "limits"
     whose = f", of the running broker ({facts.broker})" if facts.broker else ""
-    files = facts.files_soft
+    files = facts.files_hard  # who needs more than the soft limit raises it
     yield judged(
         area,
         "open files",
         FAIL if 0 <= files < 256 else WARN if 0 <= files < FILES_WANTED else OK,
-        _number(files) + (f" (hard limit {_number(facts.files_hard)})" if facts.files_hard != files else "") + whose,
+        _number(files) + (f" (soft limit {_number(facts.files_soft)})" if facts.files_soft != files else "") + whose,
         "each connection and each file of a queue that is being written takes one",
         f"ulimit -n {FILES_WANTED}; LimitNOFILE={FILES_WANTED} in a unit",
     )

@@ -22,6 +22,8 @@ from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.store import inspect, layout
 from ringmq.store.message_store import MessageStore
+from ringmq.store.store_order import ORDER_FILE
+from ringmq.store.write_hold import HOLD_FILE
 
 LISTED_FILES_MAX = 5000
 LISTED_QUEUES_MAX = 2000
@@ -32,7 +34,10 @@ PROC_FILES = (
     *("pressure/cpu", "pressure/io", "pressure/memory"),
 )
 PROCESS_FILES = ("cmdline", "status", "limits", "stat", "schedstat", "wchan", "io", "cgroup", "stack")
-MARKER_FILES = (layout.ABORT, layout.BOOT_MARKER, layout.FAILED_MARKER, layout.FORMAT_MARKER, "ringmq.order")
+MARKER_FILES = (
+    *(layout.ABORT, layout.BOOT_MARKER, layout.FAILED_MARKER, layout.FORMAT_MARKER),
+    *(f"{layout.CONFIG}/{name}" for name in (ORDER_FILE, HOLD_FILE)),
+)
 
 
 def collect(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
 from ringmq.doctor.check_machine import check_clock, check_cpus, check_engine, check_limits, check_sysctls
@@ -28,7 +26,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
         ports=(*gather_ports(wanted_ports(config)), *gather_serve_port(config)),
         name_servers=gather_name_servers(config.namesrv_addr),
         store=gather_store(store),
-        disk=gather_disk(Path(config.store_path_root_dir), measure=measure_disk),
+        disk=gather_disk(store.commit_log_directories[0], measure=measure_disk),
     )
 
 
@@ -50,5 +48,6 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
         ),
         *check_ports(facts.ports, is_running=facts.store.is_locked),
         *check_name_servers(facts.name_servers),
-        *check_store(facts.store, accept_unserved=config.accept_unserved),
+        # a slave's is not judged at the start either: its master delivers
+        *check_store(facts.store, accept_unserved=config.accept_unserved or config.broker_role == "SLAVE"),
     ]

@@ -117,7 +117,7 @@ def test_ready_to_read_where_sends_are_refused(service: Service) -> None:
     with RawClient(service.address, 60) as client:  # the first answer may say that control was restarted
         wait_until(lambda: client.send("Kept", b"taken now").code == 0, "control's successor takes sends", 60)
     rest = [text for text in wanted if not text.startswith("flush")]
-    done = reload_config(service.store, *rest)
+    done = reload_config(service.store, *rest, "storePathRootDir=/elsewhere")  # --store wins, as at the start
     assert (done.exit_code, "nothing to change" in done.output) == (0, True), done.output
     done = reload_config(service.store, "brokerPermission=99")
     assert (done.exit_code, "0..7" in done.output) == (1, True), done.output

@@ -53,7 +53,7 @@ def test_limits_are_those_of_the_broker_that_runs(broker: RunningBroker, tmp_pat
             values += [row["value"] for row in json.loads(done.stdout) if row["name"] == "open files"]
     finally:
         resource.prlimit(broker.process.pid, resource.RLIMIT_NOFILE, before)
-    assert values[0].startswith("4321 ") and f"of the running broker ({broker.process.pid})" in values[0]
+    assert "(soft limit 4321)" in values[0] and f"of the running broker ({broker.process.pid})" in values[0]
     assert "4321" not in values[1] and "running broker" not in values[1]
 
 
@@ -87,8 +87,10 @@ def test_a_bundle_of_a_running_broker_has_its_words_and_workers(broker: RunningB
         assert {f"b/{name}" for name in names} | {"b/MANIFEST.json"} == set(archive.getnames())
         runtime = json.load(archive.extractfile("b/runtime.json"))  # type: ignore[arg-type]
         marks = json.load(archive.extractfile("b/store/watermarks.json"))  # type: ignore[arg-type]
+        settings = archive.extractfile("b/config.properties").read().decode()  # type: ignore[union-attr]
     assert "brokerVersionDesc" in runtime["table"]
     assert marks["live"] is True
+    assert f"storePathRootDir={broker.store.resolve()}\t# " in settings
     workers = {name.split("/")[1] for name in names if name.startswith("processes/")}
     assert len(workers) >= 6 and str(marks["owner_pid"]) in workers
     again = CliRunner().invoke(

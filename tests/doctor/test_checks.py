@@ -81,9 +81,10 @@ def test_engine(changes: dict[str, Any], name: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "name", "expected"),
     [
-        ({"files_soft": 1024}, "open files", WARN),
-        ({"files_soft": 100}, "open files", FAIL),
-        ({"files_soft": -1}, "open files", OK),
+        ({"files_hard": 1024}, "open files", WARN),
+        ({"files_hard": 100}, "open files", FAIL),
+        ({"files_hard": -1}, "open files", OK),
+        ({"files_soft": 100}, "open files", OK),
         ({"memlock_bytes": 65_536}, "locked memory", WARN),
         ({"memlock_bytes": -1}, "locked memory", OK),
         ({"shm_free_bytes": 32 << 20}, "/dev/shm", WARN),
