@@ -58,8 +58,7 @@ def backlog(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
             os.sync()  # what the sends beside the log cost, not its way to the disk
             target, measured = _backlog_point(bench, target, topic)
             if not filled["ok"]:
-                trouble = filled["trouble"] or filled["check"]["trouble"]
-                measured = replace(measured, ok=False, note=f"filling: {filled['errors']} {trouble}")
+                measured = replace(measured, ok=False, note=f"filling: {_what_is_wrong(filled)}")
             yield Point(value, measured)
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -79,6 +78,13 @@ def _fill(bench: Bench, target: RingmqTarget, topic: str, messages: int) -> Repo
         check=True,
         settle_ms=FILLED_MS,
     )
+
+
+def _what_is_wrong(filled: Report) -> str:
+    check = filled["check"]
+    late = f"{check['in_queues']} of {check['acked']} in queues after {check['queue_ms']:.0f} ms"
+    told = filled["trouble"] or check["trouble"] or f"{late}, index after {check['index_ms']:.0f} ms"
+    return f"{filled['errors']} {told}"
 
 
 def _backlog_point(bench: Bench, target: RingmqTarget, topic: str) -> tuple[RingmqTarget, Measurement]:
@@ -179,7 +185,7 @@ def _best_rate(bench: Bench, target: RingmqTarget) -> float:
 
 def _patience_ms(seconds: float) -> float:
     """How long a consumer goes on without a message: it must not take a stall of the machine for the end."""
-    return min(SOAK_IDLE_MS, 500 * seconds)
+    return max(1000.0, min(SOAK_IDLE_MS, 500 * seconds))
 
 
 def _soak_sender(

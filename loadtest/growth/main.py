@@ -86,8 +86,13 @@ def scenarios_of(options: argparse.Namespace, free_bytes: int) -> list[Scenario]
 def bench_of(options: argparse.Namespace) -> Bench:
     """Tools, folder and sizes for these options."""
     context = context_in(options.folder, options.seconds)
-    bench = Bench(context, soak_s=options.soak_seconds, soak_rate=options.soak_rate, say=_say)
-    bench.warm_memory = options.warm_memory
+    bench = Bench(
+        context,
+        soak_s=options.soak_seconds,
+        soak_rate=options.soak_rate,
+        warm_memory=options.warm_memory,
+        say=_say,
+    )
     if options.quick:
         context.seconds, context.warmup_s, context.messages_max = 0.5, 0.05, 200_000
         bench.settings = {"mappedFileSizeCommitLog": 64 << 20}

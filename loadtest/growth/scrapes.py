@@ -110,12 +110,16 @@ class Pace:
     burst_us: int
     """0: one by one."""
 
+    def __str__(self) -> str:
+        way = f"in bursts of {self.burst_us / 1000:g} ms" if self.burst_us else "one by one"
+        return f"1/{self.share_of_best} of the best rate {way}"
 
-def scrapes(bench: Bench, values: Sequence[float], pace: Pace) -> Iterator[Point]:
+
+def scrapes(bench: Bench, values: Sequence[float], name: str, pace: Pace) -> Iterator[Point]:
     """The same load without and with one scrape a second, in turn; `p99_ratio` compares medians with the first."""
     best_messages = bench.context.messages_max
     messages = best_messages + best_messages * TURNS * len(values) // pace.share_of_best
-    need_room(bench, messages * RECORD_BYTES, "scrapes")
+    need_room(bench, messages * RECORD_BYTES, name)
     runs: dict[float, list[Measurement]] = {value: [] for value in values}
     with bench.broker() as target:
         _make_series(bench, target)
@@ -160,13 +164,13 @@ def _make_series(bench: Bench, target: RingmqTarget) -> None:
         raise GrowthError(f"the series could not be made: {'; '.join(wrong)}")
 
 
-def _scenario(name: str, title: str, pace: Pace) -> Scenario:
+def _scenario(name: str, pace: Pace) -> Scenario:
     return Scenario(
         name,
-        f"64 connections at {title}, 200 B, beside scrapes of /metrics",
+        f"64 connections at {pace}, 200 B, beside scrapes of /metrics",
         "scrapes a second",
         (0, 1),
-        lambda bench, values: scrapes(bench, values, pace),
+        lambda bench, values: scrapes(bench, values, name, pace),
         (
             *RATE_COLUMNS,
             Column("max us", "max"),
@@ -188,7 +192,7 @@ def _scenario(name: str, title: str, pace: Pace) -> Scenario:
 
 
 SCRAPES = (
-    _scenario("scrapes", "a 32nd of the best rate in bursts of 1 ms", Pace(32, 1000)),
+    _scenario("scrapes", Pace(32, burst_us=1000)),
     # each message wakes the loader twice, on the processor of who scrapes
-    _scenario("scrapes-1", "a 64th of the best rate, one by one", Pace(64, 0)),
+    _scenario("scrapes-1", Pace(64, burst_us=0)),
 )

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringmq.client.blocking import Cluster
 from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.running import RunningBroker
 
@@ -35,10 +36,15 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kinds", default="", help="ProduceUser,ConsumeUser,...: only these (default: all)")
     parser.add_argument("--namesrv", default="", help="host:port of a cluster that runs; without it one is started")
     parser.add_argument("--folder", type=Path, default=Path("build/locust"), help="report and CSVs (%(default)s)")
+    parser.add_argument(
+        "--topic", default=TOPIC, help="made with a queue for each user where it is not there (%(default)s)"
+    )
     options = parser.parse_args(words[:border])
     if options.users < 1 or options.spawn_rate <= 0:
         parser.error("--users must be at least 1, --spawn-rate above 0")
     options.rest = words[border + 1 :]
+    if any(word.partition("=")[0] == "--topic" for word in options.rest):
+        parser.error("--topic stands before --: the topic is made first, with a queue for each user")
     return options
 
 
@@ -47,7 +53,7 @@ def command_of(options: argparse.Namespace, namesrv: str) -> list[str]:
     words = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--headless", "--only-summary"]
     words += ["--users", str(options.users), "--spawn-rate", str(options.spawn_rate), "--run-time", options.run_time]
     words += ["--html", str(options.folder / "report.html"), "--csv", str(options.folder / "locust")]
-    words += ["--namesrv", namesrv, "--topic", TOPIC, *options.rest]
+    words += ["--namesrv", namesrv, "--topic", options.topic, *options.rest]
     if any(word.startswith("--processes") for word in options.rest):
         port = str(_free_port())  # theirs is the one on which a broker serves its metrics
         words += ["--master-bind-host", "127.0.0.1", "--master-bind-port", port, "--master-port", port]
@@ -59,10 +65,13 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def make_topic(namesrv: str, users: int) -> None:
-    """A topic with a queue for each consumer."""
+def make_topic(namesrv: str, topic: str, users: int) -> None:
+    """A topic with a queue for each consumer, unless it is there: it keeps the queues that it has."""
+    with Cluster(namesrv) as cluster:
+        if topic in cluster.topics():
+            return
     queues = str(max(QUEUES_MIN, min(users, QUEUES_MAX)))
-    words = [sys.executable, "-m", "ringmq.cli.main", "topic", "create", TOPIC, "--namesrv", namesrv]
+    words = [sys.executable, "-m", "ringmq.cli.main", "topic", "create", topic, "--namesrv", namesrv]
     subprocess.run([*words, "--queues", queues], check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
@@ -89,5 +98,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, namesrv: str) -> int:
-    make_topic(namesrv, options.users)
+    make_topic(namesrv, options.topic, options.users)
     return subprocess.run(command_of(options, namesrv), check=False).returncode

@@ -72,8 +72,9 @@ def test_what_is_behind_the_border_goes_to_locust(tmp_path: Path) -> None:
     words = runner.command_of(options, "127.0.0.1:1")
     assert words[-4:] == ["--rate", "3", "ProduceUser", "MixedUser"]
     assert words[words.index("--users") + 1] == "5"
-    with pytest.raises(SystemExit):
-        runner.parse(["--users", "0"])
+    for wrong in (["--users", "0"], ["--", "--topic", "T"], ["--", "--topic=T"]):
+        with pytest.raises(SystemExit):
+            runner.parse(wrong)
 
 
 def rows(folder: Path) -> dict[tuple[str, str], dict[str, str]]:
@@ -86,16 +87,16 @@ def rows(folder: Path) -> dict[tuple[str, str], dict[str, str]]:
 def test_every_kind_of_user_runs_and_a_broken_threshold_is_the_exit_status(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    own = ["--users", "8", "--spawn-rate", "100", "--run-time", "5s", "--folder", str(tmp_path)]
+    own = ["--users", "8", "--spawn-rate", "100", "--run-time", "5s", "--folder", str(tmp_path), "--topic", "Orders"]
     status = runner.main([*own, "--", "--rate", "40", "--batch", "4", "--slow-ms", "20", "--p99-ms-max", "send=0.001"])
     said = capfd.readouterr()
     assert status == 3, said.err
-    assert "threshold broken: send locust: p99" in said.err
+    assert "threshold broken: send Orders: p99" in said.err
     assert "Traceback" not in said.err
     found = rows(tmp_path)
     for event in ("send", "send_batch", "pull", "end_to_end"):
-        assert int(found[event, "locust"]["Request Count"]) > 0, found
-    assert int(found["pull", "locust (slow)"]["Request Count"]) > 0
+        assert int(found[event, "Orders"]["Request Count"]) > 0, found
+    assert int(found["pull", "Orders (slow)"]["Request Count"]) > 0
     assert all(row["Failure Count"] == "0" for row in found.values())
     assert "end_to_end" in (tmp_path / "report.html").read_text()
     assert not list(tmp_path.glob("store-*"))
