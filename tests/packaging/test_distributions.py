@@ -108,9 +108,11 @@ def clean_environment(folder: Path, wheel: Path, extra: str = "") -> Path:
     return folder / "bin"
 
 
-def test_a_clean_environment_has_all_that_sdk_and_broker_need(wheel: Path, tmp_path: Path) -> None:
-    """What is not named by the metadata is not there: the broker runs with the extra `broker`, the SDK with none."""
+def test_a_clean_environment_has_all_that_sdk_broker_and_scans_need(wheel: Path, tmp_path: Path) -> None:
+    """What is not named by the metadata is not there: the broker runs with the extra `broker`, the SDK with none, scans
+    with `arrow`."""
     sdk, broker = clean_environment(tmp_path / "sdk", wheel), clean_environment(tmp_path / "broker", wheel, "broker")
+    arrow = clean_environment(tmp_path / "arrow", wheel, "arrow")
     modules = "client, client.blocking, client.rocketmq4.client, client.rocketmq5, client.cluster"
     look = f"import {', '.join('ringmq.' + name for name in modules.split(', '))}; print(ringmq.client.__file__)"
     assert run([sdk / "python", "-I", "-c", look], tmp_path).startswith(str(tmp_path / "sdk"))
@@ -126,6 +128,9 @@ def test_a_clean_environment_has_all_that_sdk_and_broker_need(wheel: Path, tmp_p
         assert run([sdk / "ringmq", *read], tmp_path) == "from a clean place\n"
         with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=30) as answer:
             assert b"rocketmq_messages_in_total{" in answer.read()
+        look = "print(scan(sys.argv[1], topics='Greetings').to_arrow().num_rows)"
+        scan = f"import sys; from ringmq.spark_bridge import scan; {look}"
+        assert run([arrow / "python", "-I", "-c", scan, store], tmp_path) == "1\n"
         server.stop()
         run([broker / "ringmq", "store", "verify", store], tmp_path)
     finally:
