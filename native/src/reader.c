@@ -170,6 +170,7 @@ static void tick(struct rmq_reader *r)
         rmq_connections_tick(r);
         rmq_pulls_tick(r);
         rmq_buffers_tick(r);
+        rmq_blocks_tick(r);
         publish_counters(r);
         if (r->now_ms - r->opened_ms > PREDECESSOR_MS + r->settings->sync_flush_timeout_ms)
             r->in_flight_max = r->requests->capacity;

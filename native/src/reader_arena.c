@@ -1,11 +1,14 @@
 /* The reader's arena: counted receive buffers in front, then pages for frames that straddle or must be kept. */
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "reader_state.h"
 
 #define LARGE_PAGES 64u
 #define LENT_MIN 64u  /* buffers lent to the kernel while that is enough: it takes them in turn, so the fewer the warmer */
 #define CALM_TICKS 10
+#define ZONE_WINDOW_MS 30000u
+#define GIVEN_PAGES_MAX 1024u /* a tick; 4 MiB take some 0.2 ms */
 
 /* Large frames stay out of the first quarter: clients that claim much and send little must not stop everybody's small frames. */
 static uint32_t large_from(const struct rmq_reader *r) { return r->block_pages / 4; }
@@ -43,6 +46,8 @@ int rmq_arena_open(struct rmq_reader *r)
         return -ENOMEM;
     r->blocks_free = r->block_pages;
     r->small_free = large_from(r);
+    r->block_zones[0] = (struct rmq_zone){.to = large_from(r)};
+    r->block_zones[1] = (struct rmq_zone){large_from(r), r->block_pages, large_from(r), large_from(r), large_from(r)};
     for (uint32_t i = 0; i < r->buffer_count; i++)
         r->buffer_stack[i] = r->buffer_count - 1 - i;
     r->buffers_free = r->buffer_count;
@@ -120,6 +125,47 @@ uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *hold, 
     return pages > LARGE_PAGES && to - from < LARGE_PAGES ? 0 : to - from; /* crumbs make no room for a large one */
 }
 
+/* Pages [at, end) are used. */
+static void note_used(struct rmq_reader *r, uint32_t at, uint32_t end)
+{
+    for (struct rmq_zone *z = r->block_zones; z < r->block_zones + 2; z++) {
+        uint32_t last = end < z->to ? end : z->to;
+        if (at >= z->to || last <= z->peak)
+            continue;
+        z->peak = last;
+        z->touched = last > z->touched ? last : z->touched;
+    }
+}
+
+static uint32_t used_end(const struct rmq_reader *r, const struct rmq_zone *z)
+{
+    uint32_t end = z->touched;
+    while (end > z->from && !r->block_used[end - 1])
+        end--;
+    return end;
+}
+
+void rmq_blocks_tick(struct rmq_reader *r)
+{
+    int is_over = r->now_ms >= r->zones_next_ms;
+    for (struct rmq_zone *z = r->block_zones; z < r->block_zones + 2; z++) {
+        if (is_over) {
+            z->last_peak = z->peak;
+            z->peak = used_end(r, z);
+        }
+        uint32_t kept = z->peak > z->last_peak ? z->peak : z->last_peak;
+        if (z->touched <= kept)
+            continue;
+        uint32_t pages = z->touched - kept < GIVEN_PAGES_MAX ? z->touched - kept : GIVEN_PAGES_MAX;
+        z->touched -= pages;
+        /* where the system does not take them they stay, as they would without this */
+        (void)madvise(r->arena + r->blocks_at + (uint64_t)z->touched * RMQ_BLOCK_BYTES, (size_t)pages * RMQ_BLOCK_BYTES,
+                      MADV_REMOVE);
+    }
+    if (is_over)
+        r->zones_next_ms = r->now_ms + ZONE_WINDOW_MS;
+}
+
 uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
 {
     uint32_t pages = pages_of(bytes);
@@ -135,6 +181,7 @@ uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *h
     memset(r->block_used + at, 1, pages);
     r->blocks_free -= pages;
     r->small_free -= small_pages(r, at, pages);
+    note_used(r, at, at + pages);
     if (pages <= LARGE_PAGES)
         r->block_hint = at + pages < r->block_pages ? at + pages : 0;
     *hold = (struct rmq_hold){.buffer = RMQ_NONE, .block = at, .block_pages = pages};

@@ -39,6 +39,15 @@ struct rmq_hold {
     uint32_t block_pages;
 };
 
+/* A part of the reassembly area, [from, to) in pages. Low pages are taken first; those that have not been needed for a
+ * while go back to the system. */
+struct rmq_zone {
+    uint32_t from, to;
+    uint32_t touched;      /* end of what may have memory */
+    uint32_t peak;         /* highest end of what was used since the window began */
+    uint32_t last_peak;    /* in the one before */
+};
+
 /* --- output --------------------------------------------------------------------------------------------- */
 
 struct rmq_chunk {
@@ -209,6 +218,8 @@ struct rmq_reader {
     uint32_t block_pages, blocks_free, block_hint;
     uint32_t small_free;     /* of blocks_free, in the quarter that large frames do not get */
     uint8_t blocks_came_free; /* since who waits for some was last asked */
+    struct rmq_zone block_zones[2]; /* what small frames alone may have; the rest */
+    int64_t zones_next_ms;
 
     /* connections */
     struct rmq_connection *connections;
@@ -297,6 +308,7 @@ void rmq_buffer_drop(struct rmq_reader *r, uint32_t buffer);
 void rmq_buffers_lend(struct rmq_reader *r);  /* up to the target */
 void rmq_buffers_short(struct rmq_reader *r); /* the kernel found none: lend more from now on */
 void rmq_buffers_tick(struct rmq_reader *r);
+void rmq_blocks_tick(struct rmq_reader *r);
 uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold); /* NULL: no room */
 void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold);
 int rmq_blocks_for_control(const struct rmq_reader *r); /* enough of them that control may be given another frame */

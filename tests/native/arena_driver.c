@@ -1,0 +1,84 @@
+/* The reassembly area of a reader over shared memory: prints how many of its pages have memory while frames come and go. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "reader_arena.c"
+
+enum { BUFFER_BYTES = 4096, BUFFERS = 64, PAGES = 16384 };
+
+void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count) { (void)engine, (void)buffers, (void)count; }
+
+static struct rmq_reader r;
+static int file;
+
+static unsigned long with_memory(void)
+{
+    struct stat status;
+    fstat(file, &status);
+    return (unsigned long)status.st_blocks * 512 / RMQ_BLOCK_BYTES;
+}
+
+static void take(struct rmq_hold *holds, int count, uint32_t bytes)
+{
+    for (int i = 0; i < count; i++)
+        memset(rmq_block_take(&r, bytes, &holds[i]), 0x5a, bytes);
+}
+
+static void release(struct rmq_hold *holds, int count)
+{
+    for (int i = 0; i < count; i++)
+        rmq_hold_release(&r, &holds[i]);
+}
+
+/* A tick a second. */
+static void pass(int seconds)
+{
+    for (; seconds; seconds--) {
+        r.now_ms += 1000;
+        rmq_blocks_tick(&r);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct rmq_hold small[10000], large[4];
+    struct rmq_settings settings = {
+        .receive_buffer_bytes = BUFFER_BYTES, .receive_buffer_count = BUFFERS, .reassembly_bytes_max = PAGES * RMQ_BLOCK_BYTES};
+    size_t bytes = (size_t)BUFFERS * BUFFER_BYTES + (size_t)PAGES * RMQ_BLOCK_BYTES;
+    file = argc == 2 ? open(argv[1], O_RDWR | O_CREAT | O_EXCL, 0600) : -1;
+    if (file < 0 || ftruncate(file, (off_t)bytes) < 0)
+        return 1;
+    void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (arena == MAP_FAILED)
+        return 1;
+    struct rmq_plane plane = {.arenas = {arena}, .arena_bytes = {bytes}};
+    r = (struct rmq_reader){.settings = &settings, .plane = &plane, .now_ms = 1000};
+    if (rmq_arena_open(&r))
+        return 1;
+    take(small, 10000, RMQ_BLOCK_BYTES); /* a stall: more than the first quarter */
+    take(large, 4, 300 * RMQ_BLOCK_BYTES);
+    printf("%lu ", with_memory());
+    release(small + 100, 9900);
+    release(large, 3); /* the last one lies behind all of it */
+    pass(29);
+    printf("%lu ", with_memory()); /* it may come again */
+    pass(60);
+    printf("%lu ", with_memory());
+    int whole = 1;
+    for (int i = 0; i < 100; i++)
+        whole &= *(r.arena + r.blocks_at + (uint64_t)small[i].block * RMQ_BLOCK_BYTES) == 0x5a;
+    for (uint32_t i = 0; i < 300; i++)
+        whole &= *(r.arena + r.blocks_at + (uint64_t)(large[3].block + i) * RMQ_BLOCK_BYTES) == 0x5a;
+    printf("%d ", whole);
+    release(large + 3, 1);
+    pass(90);
+    printf("%lu ", with_memory());
+    take(small + 100, 50, RMQ_BLOCK_BYTES);
+    release(small, 150);
+    pass(120);
+    printf("%lu\n", with_memory());
+    rmq_arena_close(&r);
+    return unlink(argv[1]);
+}
