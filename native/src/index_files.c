@@ -297,10 +297,15 @@ int rmq_index_files_clean(struct rmq_index_files *f, uint64_t min_commit_log_off
             rc = (int)end;
         if (end < 0 || (uint64_t)end >= min_commit_log_offset)
             break;
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
         if (unlink(path) < 0) {
             rc = -errno;
+            if (fd >= 0)
+                close(fd);
             break;
         }
+        if (fd >= 0)
+            rmq_background_sync_let_go(f->sync, fd);
         deleted++;
     }
     free_names(names, count);

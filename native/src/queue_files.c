@@ -349,8 +349,15 @@ int rmq_queue_files_clean(struct rmq_queue_files *f, uint32_t slot, uint64_t min
             return (int)found;
         if ((uint64_t)found < units)
             break;
-        if (unlink(path) < 0)
-            return -errno;
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (unlink(path) < 0) {
+            rc = -errno;
+            if (fd >= 0)
+                close(fd);
+            return rc;
+        }
+        if (fd >= 0)
+            rmq_background_sync_let_go(f->sync, fd);
         deleted++;
     }
     low = low > start / RMQ_CQ_UNIT_BYTES ? low : start / RMQ_CQ_UNIT_BYTES;

@@ -1,5 +1,6 @@
 """The dispatch role against the queue and index files of a stock broker, and its restart, faults and cleaning."""
 
+import contextlib
 import faulthandler
 import mmap
 import os
@@ -14,6 +15,7 @@ from plane_kit import Kit
 
 from ringmq.native import ffi, lib
 from ringmq.store.delay_levels import native_delay_levels
+from tests.waiting import wait_until
 
 DELAY_LEVELS_MS = [
     1000, 5000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000,
@@ -358,6 +360,16 @@ def test_arrivals_reach_parked_pulls_also_through_a_full_ring(kit: Kit) -> None:
     assert kit.header.arrived[0].head == 0
 
 
+def unlinked_and_open(folder: Path) -> int:
+    """How many files below the folder are only kept by this process."""
+    found = 0
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            name = str(link.readlink())
+            found += name.startswith(f"{folder}/") and name.endswith(" (deleted)")
+    return found
+
+
 def test_cleaning_follows_the_log(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "store")
     for number in range(1, 8):
@@ -375,6 +387,8 @@ def test_cleaning_follows_the_log(tmp_path: Path) -> None:
         assert kit.queue(topic, 0).min_offset == expected
         gone = lib.rmq_dispatcher_clean_index(dispatch.handle, low)
         assert 0 < gone < files
+        assert unlinked_and_open(kit.root) == deleted + gone, "who has them mapped would free their blocks"
+        wait_until(lambda: unlinked_and_open(kit.root) == 0, "the helper thread has let go", 20)
         assert lib.rmq_dispatcher_clean_queue(dispatch.handle, kit.queue_slot(topic, 0), 1 << 40) > 0
         assert kit.queue(topic, 0).min_offset == kit.queue(topic, 0).max_offset == 1600
         assert len(list((kit.root / "consumequeue" / "T" / "0").iterdir())) == 1
