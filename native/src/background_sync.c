@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "plane.h"
@@ -25,38 +24,6 @@ static int sync_round(const struct rmq_background_sync *s)
     return 0;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* The descriptor that has waited longest, out of the ring. */
-static int take_leaving(struct rmq_background_sync *s)
-{
-    int fd = s->leaving[s->leaving_first].fd;
-    s->leaving_first = (s->leaving_first + 1) % RMQ_LET_GO_MAX;
-    s->leaving_count--;
-    return fd;
-}
-
-/* Until there is a round, a stop, or a descriptor to close. Holds the lock. */
-static void wait_for_work(struct rmq_background_sync *s)
-{
-    while (!s->busy && !s->stop) {
-        if (!s->leaving_count) {
-            pthread_cond_wait(&s->wake, &s->lock);
-            continue;
-        }
-        int64_t due_ms = s->leaving[s->leaving_first].due_ms;
-        if (now_ms() >= due_ms)
-            return;
-        struct timespec due = {.tv_sec = due_ms / 1000, .tv_nsec = due_ms % 1000 * 1000000};
-        pthread_cond_timedwait(&s->wake, &s->lock, &due);
-    }
-}
-
 static void *thread_main(void *argument)
 {
     struct rmq_background_sync *s = argument;
@@ -64,16 +31,10 @@ static void *thread_main(void *argument)
     sched_setscheduler(0, SCHED_BATCH, &none);
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        wait_for_work(s);
-        if (!s->busy && s->stop)
+        while (!s->busy && !s->stop)
+            pthread_cond_wait(&s->wake, &s->lock);
+        if (!s->busy)
             break;
-        if (!s->busy) {
-            int fd = take_leaving(s);
-            pthread_mutex_unlock(&s->lock);
-            close(fd);
-            pthread_mutex_lock(&s->lock);
-            continue;
-        }
         pthread_mutex_unlock(&s->lock);
         int rc = sync_round(s);
         if (rmq_sync_switch() == 'q')
@@ -102,11 +63,7 @@ int rmq_background_sync_open(struct rmq_background_sync *s, const char *folder, 
     s->fault = fault;
     s->pending_whole = 1;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&s->wake, NULL);
     pthread_cond_init(&s->idle, NULL);
     int rc = -pthread_create(&s->thread, NULL, thread_main, s);
     s->started = rc == 0;
@@ -139,20 +96,6 @@ int rmq_background_sync_add(struct rmq_background_sync *s, int fd)
     }
     s->pending[s->pending_count++] = fd;
     return 0;
-}
-
-void rmq_background_sync_let_go(struct rmq_background_sync *s, int fd)
-{
-    int oldest = -1;
-    pthread_mutex_lock(&s->lock);
-    if (s->leaving_count == RMQ_LET_GO_MAX)
-        oldest = take_leaving(s);
-    uint32_t at = (s->leaving_first + s->leaving_count++) % RMQ_LET_GO_MAX;
-    s->leaving[at] = (struct rmq_let_go){fd, now_ms() + RMQ_LET_GO_MS};
-    pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->lock);
-    if (oldest >= 0)
-        close(oldest);
 }
 
 int rmq_background_sync_start(struct rmq_background_sync *s, int64_t mark)
@@ -219,8 +162,6 @@ void rmq_background_sync_close(struct rmq_background_sync *s)
     }
     for (uint32_t i = 0; i < s->pending_count; i++)
         close(s->pending[i]);
-    while (s->leaving_count)
-        close(take_leaving(s));
     free(s->pending);
     free(s->working);
     memset(s, 0, sizeof *s);

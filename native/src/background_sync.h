@@ -13,14 +13,6 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#define RMQ_LET_GO_MAX 256u /* descriptors are scarce */
-#define RMQ_LET_GO_MS 3000
-
-struct rmq_let_go {
-    int fd;
-    int64_t due_ms;
-};
-
 struct rmq_background_sync {
     pthread_mutex_t lock;
     pthread_cond_t wake, idle;
@@ -33,8 +25,6 @@ struct rmq_background_sync {
     int pending_whole, working_whole; /* the whole file system, whatever was handed over */
     int busy, stop, started, error;
     uint64_t *fault;
-    struct rmq_let_go leaving[RMQ_LET_GO_MAX]; /* a ring, the oldest at leaving_first */
-    uint32_t leaving_first, leaving_count;
 };
 
 /* `folder` lies where all the files lie. It waits for the first round, so that one comes though nobody hands anything over. */
@@ -43,9 +33,6 @@ int rmq_background_sync_open(struct rmq_background_sync *sync, const char *folde
 int rmq_background_sync_all(const struct rmq_background_sync *sync);
 /* Hands over `fd`; it is closed whatever happens. 0 or -ENOMEM. */
 int rmq_background_sync_add(struct rmq_background_sync *sync, int fd);
-/* Has the thread close `fd`, of a file that is about to be unlinked, RMQ_LET_GO_MS later: whoever lets go of a file last
- * frees its blocks, 0.4 s on a busy disk, and readers let go within a second. With too many of them the oldest goes now. */
-void rmq_background_sync_let_go(struct rmq_background_sync *sync, int fd);
 /* Starts a round unless one is running; 1 = started. */
 int rmq_background_sync_start(struct rmq_background_sync *sync, int64_t mark);
 int rmq_background_sync_busy(struct rmq_background_sync *sync);

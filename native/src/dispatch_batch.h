@@ -48,6 +48,7 @@ struct rmq_dispatcher {
     struct rmq_role *role;
     struct rmq_delay_levels levels;
     struct rmq_background_sync sync;
+    struct rmq_let_go let_go;
     struct rmq_queue_files queues;
     struct rmq_batch_queues batch_queues;
     struct rmq_index_files index;

@@ -112,11 +112,13 @@ static int open_parts(struct rmq_dispatcher *d, uint32_t open_files_max)
         return -ENOMEM;
     int rc = rmq_background_sync_open(&d->sync, settings->store_path, fault_word(d));
     if (!rc)
-        rc = rmq_queue_files_open(&d->queues, d->plane, &d->sync, open_files_max);
+        rc = rmq_let_go_open(&d->let_go, open_files_max / 4);
+    if (!rc)
+        rc = rmq_queue_files_open(&d->queues, d->plane, &d->sync, &d->let_go, open_files_max);
     if (!rc)
         rc = rmq_batch_queues_open(&d->batch_queues, d->plane, &d->sync);
     if (!rc)
-        rc = rmq_index_files_open(&d->index, settings, &d->sync);
+        rc = rmq_index_files_open(&d->index, settings, &d->sync, &d->let_go);
     return rc;
 }
 
@@ -155,6 +157,7 @@ void rmq_dispatcher_close(struct rmq_dispatcher *d)
     rmq_queue_files_close(&d->queues);
     rmq_batch_queues_close(&d->batch_queues);
     rmq_index_files_close(&d->index);
+    rmq_let_go_close(&d->let_go);
     rmq_segment_unmap(&d->segment);
     for (int reader = 0; reader < RMQ_READERS_MAX; reader++)
         free(d->unsent[reader]);
@@ -185,6 +188,12 @@ int rmq_dispatcher_clean_queue(struct rmq_dispatcher *d, uint32_t queue_slot, ui
 int rmq_dispatcher_clean_index(struct rmq_dispatcher *d, uint64_t min_commit_log_offset)
 {
     return rmq_index_files_clean(&d->index, min_commit_log_offset);
+}
+
+int rmq_dispatcher_may_clean(struct rmq_dispatcher *d)
+{
+    uint32_t waiting = rmq_let_go_waiting(&d->let_go);
+    return !waiting || waiting < d->let_go.limit / 2;
 }
 
 /* --- loop ------------------------------------------------------------------------------------------------------ */

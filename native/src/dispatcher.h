@@ -54,6 +54,8 @@ void rmq_dispatcher_state(struct rmq_dispatcher *dispatcher, struct rmq_dispatch
 /* The three below: between two runs, by the same thread. */
 /* Sync queue and index files now. 0 or -errno. */
 int rmq_dispatcher_sync(struct rmq_dispatcher *dispatcher);
+/* Whether files may be deleted now: 0 while many that were deleted are not freed yet. */
+int rmq_dispatcher_may_clean(struct rmq_dispatcher *dispatcher);
 /* One queue: deletes files that lie wholly below the log's min_offset and moves the queue's min_offset.
  * Number of files deleted, or -errno. */
 int rmq_dispatcher_clean_queue(struct rmq_dispatcher *dispatcher, uint32_t queue_slot, uint64_t min_commit_log_offset);

@@ -46,11 +46,17 @@ static void free_names(struct dirent **names, int count)
 
 /* --- one file ----------------------------------------------------------------------------------------------- */
 
+/* Of one that is deleted already this is the last holder, who frees its blocks. */
 static void detach(struct rmq_index_files *f, struct rmq_index_file *file)
 {
     if (file->index.base) {
+        struct stat status;
+        int is_deleted = fstat(file->fd, &status) == 0 && status.st_nlink == 0;
         munmap(file->index.base, f->bytes);
-        close(file->fd);
+        if (is_deleted)
+            rmq_let_go_add(f->let_go, file->fd);
+        else
+            close(file->fd);
     }
     memset(file, 0, sizeof *file);
     file->fd = -1;
@@ -167,12 +173,13 @@ static int attach_newest(struct rmq_index_files *f)
 }
 
 int rmq_index_files_open(struct rmq_index_files *f, const struct rmq_settings *settings,
-                         struct rmq_background_sync *sync)
+                         struct rmq_background_sync *sync, struct rmq_let_go *let_go)
 {
     memset(f, 0, sizeof *f);
     f->current.fd = f->previous.fd = -1;
     f->settings = settings;
     f->sync = sync;
+    f->let_go = let_go;
     f->replay_end = -1;
     if (!settings->message_index_enable)
         return 0;
@@ -297,15 +304,9 @@ int rmq_index_files_clean(struct rmq_index_files *f, uint64_t min_commit_log_off
             rc = (int)end;
         if (end < 0 || (uint64_t)end >= min_commit_log_offset)
             break;
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (unlink(path) < 0) {
-            rc = -errno;
-            if (fd >= 0)
-                close(fd);
+        rc = rmq_let_go_unlink(f->let_go, path);
+        if (rc < 0)
             break;
-        }
-        if (fd >= 0)
-            rmq_background_sync_let_go(f->sync, fd);
         deleted++;
     }
     free_names(names, count);

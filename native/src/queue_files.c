@@ -349,15 +349,9 @@ int rmq_queue_files_clean(struct rmq_queue_files *f, uint32_t slot, uint64_t min
             return (int)found;
         if ((uint64_t)found < units)
             break;
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (unlink(path) < 0) {
-            rc = -errno;
-            if (fd >= 0)
-                close(fd);
+        rc = rmq_let_go_unlink(f->let_go, path);
+        if (rc < 0)
             return rc;
-        }
-        if (fd >= 0)
-            rmq_background_sync_let_go(f->sync, fd);
         deleted++;
     }
     low = low > start / RMQ_CQ_UNIT_BYTES ? low : start / RMQ_CQ_UNIT_BYTES;
@@ -378,7 +372,7 @@ int rmq_queue_files_clean(struct rmq_queue_files *f, uint32_t slot, uint64_t min
 /* --- life ------------------------------------------------------------------------------------------------- */
 
 int rmq_queue_files_open(struct rmq_queue_files *f, struct rmq_plane *plane, struct rmq_background_sync *sync,
-                         uint32_t open_max)
+                         struct rmq_let_go *let_go, uint32_t open_max)
 {
     const struct rmq_settings *settings = &rmq_header(plane)->settings;
     memset(f, 0, sizeof *f);
@@ -392,6 +386,7 @@ int rmq_queue_files_open(struct rmq_queue_files *f, struct rmq_plane *plane, str
         return rc;
     f->plane = plane;
     f->sync = sync;
+    f->let_go = let_go;
     f->file_bytes = settings->queue_file_bytes;
     f->open_max = open_max;
     f->files = calloc(open_max, sizeof *f->files);

@@ -8,6 +8,7 @@
 #define RMQ_QUEUE_FILES_H
 
 #include "background_sync.h"
+#include "let_go.h"
 #include "plane.h"
 #include "queue_window.h"
 
@@ -23,6 +24,7 @@ struct rmq_queue_file {
 struct rmq_queue_files {
     struct rmq_plane *plane;
     struct rmq_background_sync *sync;
+    struct rmq_let_go *let_go;
     uint64_t file_bytes;
     uint32_t open_max, open_count;
     struct rmq_queue_file *files;
@@ -33,7 +35,7 @@ struct rmq_queue_files {
 };
 
 int rmq_queue_files_open(struct rmq_queue_files *files, struct rmq_plane *plane, struct rmq_background_sync *sync,
-                         uint32_t open_max);
+                         struct rmq_let_go *let_go, uint32_t open_max);
 void rmq_queue_files_close(struct rmq_queue_files *files);
 
 /* Puts `count` encoded units from queue offset `first` on, in as many files as it takes. `max_offset`: end of the

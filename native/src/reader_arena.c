@@ -1,6 +1,7 @@
 /* The reader's arena: counted receive buffers in front, then pages for frames that straddle or must be kept. */
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "reader_state.h"
 
@@ -8,7 +9,7 @@
 #define LENT_MIN 64u  /* buffers lent to the kernel while that is enough: it takes them in turn, so the fewer the warmer */
 #define CALM_TICKS 10
 #define ZONE_WINDOW_MS 30000u
-#define GIVEN_PAGES_MAX 1024u /* a tick; 4 MiB take some 0.2 ms */
+#define GIVEN_PAGES_MAX 1024u /* of a zone, a second; 4 MiB take some 0.2 ms */
 
 /* Large frames stay out of the first quarter: clients that claim much and send little must not stop everybody's small frames. */
 static uint32_t large_from(const struct rmq_reader *r) { return r->block_pages / 4; }
@@ -46,8 +47,13 @@ int rmq_arena_open(struct rmq_reader *r)
         return -ENOMEM;
     r->blocks_free = r->block_pages;
     r->small_free = large_from(r);
-    r->block_zones[0] = (struct rmq_zone){.to = large_from(r)};
-    r->block_zones[1] = (struct rmq_zone){large_from(r), r->block_pages, large_from(r), large_from(r), large_from(r)};
+    uint32_t border = large_from(r), end = r->block_pages;
+    r->block_zones[0] = (struct rmq_zone){.to = border};
+    r->block_zones[1] = (struct rmq_zone){border, end, border, border, border};
+    if (r->generation > 1) { /* a predecessor's pages; what it had under way is drained before the first tick */
+        r->block_zones[0] = (struct rmq_zone){0, border, border, border, 0};
+        r->block_zones[1] = (struct rmq_zone){border, end, end, end, border};
+    }
     for (uint32_t i = 0; i < r->buffer_count; i++)
         r->buffer_stack[i] = r->buffer_count - 1 - i;
     r->buffers_free = r->buffer_count;
@@ -147,6 +153,9 @@ static uint32_t used_end(const struct rmq_reader *r, const struct rmq_zone *z)
 
 void rmq_blocks_tick(struct rmq_reader *r)
 {
+    if (r->now_ms < r->given_next_ms || sysconf(_SC_PAGESIZE) != RMQ_BLOCK_BYTES)
+        return;
+    r->given_next_ms = r->now_ms + 1000;
     int is_over = r->now_ms >= r->zones_next_ms;
     for (struct rmq_zone *z = r->block_zones; z < r->block_zones + 2; z++) {
         if (is_over) {

@@ -219,7 +219,7 @@ struct rmq_reader {
     uint32_t small_free;     /* of blocks_free, in the quarter that large frames do not get */
     uint8_t blocks_came_free; /* since who waits for some was last asked */
     struct rmq_zone block_zones[2]; /* what small frames alone may have; the rest */
-    int64_t zones_next_ms;
+    int64_t zones_next_ms, given_next_ms;
 
     /* connections */
     struct rmq_connection *connections;

@@ -377,7 +377,7 @@ def test_cleaning_follows_the_log(tmp_path: Path) -> None:
     topic = kit.topic(b"T")
     produce(kit, topic, 1600, body=b"x" * 120)
     offsets = [o for o, *_ in kit.records()]
-    with kit.dispatcher() as dispatch:
+    with kit.dispatcher(open_files=200) as dispatch:
         drain(kit, dispatch)
         files = len(list((kit.root / "index").iterdir()))
         low = 4 * 65536
@@ -388,11 +388,27 @@ def test_cleaning_follows_the_log(tmp_path: Path) -> None:
         gone = lib.rmq_dispatcher_clean_index(dispatch.handle, low)
         assert 0 < gone < files
         assert unlinked_and_open(kit.root) == deleted + gone, "who has them mapped would free their blocks"
+        assert lib.rmq_dispatcher_may_clean(dispatch.handle)
         wait_until(lambda: unlinked_and_open(kit.root) == 0, "the helper thread has let go", 20)
         assert lib.rmq_dispatcher_clean_queue(dispatch.handle, kit.queue_slot(topic, 0), 1 << 40) > 0
         assert kit.queue(topic, 0).min_offset == kit.queue(topic, 0).max_offset == 1600
         assert len(list((kit.root / "consumequeue" / "T" / "0").iterdir())) == 1
         assert lib.rmq_dispatcher_clean_index(dispatch.handle, 1 << 40) == files - gone - 1
+
+
+def test_cleaning_waits_while_much_of_what_was_deleted_is_open(tmp_path: Path) -> None:
+    kit = Kit(tmp_path / "store")
+    for number in range(1, 8):
+        kit.create_segment(number * 65536)
+    topic = kit.topic(b"T")
+    produce(kit, topic, 1600, body=b"x" * 120)
+    with kit.dispatcher(open_files=16) as dispatch:
+        drain(kit, dispatch)
+        assert lib.rmq_dispatcher_may_clean(dispatch.handle)
+        assert lib.rmq_dispatcher_clean_queue(dispatch.handle, kit.queue_slot(topic, 0), 1 << 40) == 5
+        assert unlinked_and_open(kit.root) == 4, "a fourth of the files that may be open"
+        assert not lib.rmq_dispatcher_may_clean(dispatch.handle)
+        wait_until(lambda: lib.rmq_dispatcher_may_clean(dispatch.handle), "the helper thread has let go", 20)
 
 
 def test_background_sync_names_what_is_on_disk(kit: Kit) -> None:

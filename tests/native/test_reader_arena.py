@@ -16,8 +16,11 @@ def test_pages_that_nobody_has_needed_for_a_while_go_back_and_used_ones_stay(tmp
         str(tmp_path / "driver"),
     ]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True, text=True)
-    arena = f"/dev/shm/ringmq-test-{uuid4().hex}"
-    done = subprocess.run([tmp_path / "driver", arena], check=True, capture_output=True, text=True, timeout=60)
+    arena = Path(f"/dev/shm/ringmq-test-{uuid4().hex}")
+    try:
+        done = subprocess.run([tmp_path / "driver", arena], check=True, capture_output=True, text=True, timeout=60)
+    finally:
+        arena.unlink(missing_ok=True)
     loaded, a_little_later, later, whole, without_large, empty = map(int, done.stdout.split())
     assert loaded == a_little_later == TOUCHED
     assert whole
