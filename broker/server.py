@@ -491,10 +491,14 @@ def serve(options: ServeOptions) -> int:
     with manager.patience():  # a store that a stock broker was killed over is read before it is taken over
         house = open_house(options, kept)
     report = ServiceReport(manager, house.config, address_to_ask(house.listeners[0][0]), house.place, log)
-    house, supervisor, status = run_store(house, report, options.announce, None)
+    waiting = [options.announce]  # until it was told once, perhaps behind a reopening; then who waited has gone on
+
+    def announce(text: str) -> None:
+        (waiting.pop() if waiting else log)(text)
+
+    house, supervisor, status = run_store(house, report, announce, None)
     while supervisor.restart_wanted:
-        # who waits for the announcement has gone on
-        house, supervisor, status = run_store(house, report, log, supervisor)
+        house, supervisor, status = run_store(house, report, announce, supervisor)
     house.lock.close()
     return status
 
