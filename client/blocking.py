@@ -56,7 +56,15 @@ class _Client(Protocol):
     ) -> None: ...
 
 
+class _Member(_Client, Protocol):
+    """One that belongs to a group."""
+
+    group: str
+    client_id: str
+
+
 C = TypeVar("C", bound=_Client)
+M = TypeVar("M", bound=_Member)
 
 
 class _Blocking(Generic[C]):
@@ -114,7 +122,21 @@ class _Blocking(Generic[C]):
         return True
 
 
-class Producer(_Blocking[async_producer.Producer]):
+class _BlockingMember(_Blocking[M]):
+    """Of producers and consumers."""
+
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self._client.group
+
+    @property
+    def client_id(self) -> str:
+        """What brokers and operators know this client by."""
+        return self._client.client_id
+
+
+class Producer(_BlockingMember[async_producer.Producer]):
     """Blocking twin of `ringmq.client.Producer`."""
 
     def __init__(
@@ -142,16 +164,6 @@ class Producer(_Blocking[async_producer.Producer]):
             settings=settings,
         )
         super().__init__(client, f"producer {group}")
-
-    @property
-    def group(self) -> str:
-        """The group's name."""
-        return self._client.group
-
-    @property
-    def client_id(self) -> str:
-        """What brokers and operators know this producer by."""
-        return self._client.client_id
 
     def send(
         self,
@@ -228,7 +240,7 @@ class TransactionProducer(Producer):
         return self._loop.run(self._transactional.send_in_transaction(message, local))
 
 
-class Consumer(_Blocking[async_consumer.Consumer]):
+class Consumer(_BlockingMember[async_consumer.Consumer]):
     """Blocking twin of `ringmq.client.Consumer`: `for message in consumer`, or `consumer.run(handler)`."""
 
     def __init__(
@@ -268,16 +280,6 @@ class Consumer(_Blocking[async_consumer.Consumer]):
             settings=settings,
         )
         super().__init__(client, f"consumer {group}")
-
-    @property
-    def group(self) -> str:
-        """The group's name."""
-        return self._client.group
-
-    @property
-    def client_id(self) -> str:
-        """What brokers and operators know this consumer by."""
-        return self._client.client_id
 
     @property
     def closed(self) -> bool:

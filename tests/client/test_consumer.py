@@ -231,17 +231,6 @@ async def test_tags_are_asked_for_and_checked_again() -> None:
 # ---- positions, answers, bounds ----
 
 
-async def test_a_consumer_that_is_not_started_says_so_to_who_seeks() -> None:
-    consumer, queue = Consumer("T", "127.0.0.1:1", "g"), MessageQueue("T", "a", 0)
-    for seeking in (
-        consumer.seek_to_beginning(queue),
-        consumer.seek_to_end(queue),
-        consumer.seek_to_timestamp(queue, 1),
-    ):
-        with pytest.raises(ClientClosedError):
-            await seeking
-
-
 async def test_seek_goes_back_and_forth_and_old_acknowledgements_do_not_count() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, "T", 0, 100)

@@ -592,3 +592,14 @@ async def test_a_producers_close_that_is_cancelled_leaves_nothing_running(
         assert all(task.done() for task in producer._tasks)
         assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
         await eventually(lambda: not cluster.broker.peers)
+
+
+async def test_a_consumer_that_is_not_started_says_so_to_who_seeks() -> None:
+    consumer, queue = Consumer("T", "127.0.0.1:1", "g"), MessageQueue("T", "a", 0)
+    for seeking in (
+        consumer.seek_to_beginning(queue),
+        consumer.seek_to_end(queue),
+        consumer.seek_to_timestamp(queue, 1),
+    ):
+        with pytest.raises(ClientClosedError):
+            await seeking
