@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ringmq.loadtest.delay_link import DelayLink
 from ringmq.loadtest.ha_nodes import Node, RingmqNode, StockNameServer, StockNode
@@ -30,9 +31,22 @@ ASYNC_MASTER: Settings = {"brokerRole": "ASYNC_MASTER"}
 class Progress:
     """What a master says of its one slave; offsets in bytes of the log."""
 
-    connected: bool
+    in_sync: bool
     acknowledged: int
     end: int
+
+    @property
+    def is_caught_up(self) -> bool:
+        """It counts for sends and has everything. One that has not reported yet does not count."""
+        return self.in_sync and self.acknowledged >= self.end
+
+
+def progress_of(status: Mapping[str, Any]) -> Progress:
+    """Of the answer to GET_BROKER_HA_STATUS."""
+    connections = status["haConnectionInfo"] or []
+    acknowledged = max((int(connection["slaveAckOffset"]) for connection in connections), default=0)
+    in_sync = any(connection["inSync"] for connection in connections)
+    return Progress(in_sync, acknowledged, int(status["masterCommitLogMaxOffset"]))
 
 
 class Pair:
@@ -94,17 +108,14 @@ class Pair:
         reply = self._remote.ask(GET_BROKER_HA_STATUS)
         if reply.code != SUCCESS:
             raise RuntimeError(f"request {GET_BROKER_HA_STATUS}: code {reply.code} {reply.remark}")
-        status = reply.json()
-        connections = status["haConnectionInfo"] or []
-        acknowledged = max((int(connection["slaveAckOffset"]) for connection in connections), default=0)
-        return Progress(bool(connections), acknowledged, int(status["masterCommitLogMaxOffset"]))
+        return progress_of(reply.json())
 
     def wait_in_sync(self, timeout_s: float = IN_SYNC_TIMEOUT_S) -> Progress:
         """Wait until the slave has acknowledged everything; RuntimeError when it does not in time."""
         deadline = time.monotonic() + timeout_s
         while True:
             progress = self.progress()
-            if progress.connected and progress.acknowledged >= progress.end:
+            if progress.is_caught_up:
                 return progress
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the slave of {self.name} is not in sync after {timeout_s:.0f} s: {progress}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.loadtest.ha_link_loss import link_loss_row
-from ringmq.loadtest.ha_pairs import SYNC_MASTER, start_pair
+from ringmq.loadtest.ha_pairs import SYNC_MASTER, progress_of, start_pair
 from ringmq.loadtest.ha_rows import BATCH, messages_of, replicated_row
 from ringmq.loadtest.ha_stall import stall_row, tcp_bytes
 from ringmq.loadtest.measurement import RINGMQ
@@ -36,6 +36,17 @@ def context(tmp_path: Path) -> Context:
 def test_messages_for_so_much_log() -> None:
     assert messages_of(1_274_000_000, 1024) == 1_000_000
     assert messages_of(1, 1024) == 1000
+
+
+def test_a_slave_that_has_not_reported_is_not_caught_up_with_an_empty_log() -> None:
+    """A master refuses sends until then."""
+    connection = {"slaveAckOffset": 0, "inSync": False}
+    status = {"haConnectionInfo": [connection], "masterCommitLogMaxOffset": 0}
+    assert not progress_of(status).is_caught_up
+    connection["inSync"] = True
+    assert progress_of(status).is_caught_up
+    assert not progress_of(status | {"masterCommitLogMaxOffset": 1}).is_caught_up
+    assert not progress_of(status | {"haConnectionInfo": None}).is_caught_up
 
 
 def test_our_pair_is_measured_with_equal_logs(context: Context) -> None:
