@@ -20,6 +20,28 @@ BORN_MS, STORED_MS = 1_700_000_000_000, 1_700_000_001_000
 _HOLD = "import fcntl, sys; file = open(sys.argv[1], 'wb'); fcntl.lockf(file, 2, 1); print(1, flush=True); input()"
 
 
+_OTHER_LOCKS = """
+import fcntl, pathlib, sys
+files = [open(pathlib.Path(sys.argv[1]) / f"other{number}", "w") for number in range(200)]
+print("ready", flush=True)
+while True:
+    for how in (fcntl.LOCK_EX, fcntl.LOCK_UN):
+        for file in files:
+            fcntl.flock(file, how)
+"""
+
+
+@contextlib.contextmanager
+def other_locks(folder: Path) -> Iterator[None]:
+    """Another process takes and lets go of 200 locks of files in `folder`, over and over."""
+    with subprocess.Popen([sys.executable, "-c", _OTHER_LOCKS, str(folder)], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None and other.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            other.kill()
+
+
 @contextlib.contextmanager
 def held_by_stock(root: Path) -> Iterator[None]:
     """Another process owns the store as a stock broker does: its lock belongs to the process, not to an open file."""

@@ -15,6 +15,7 @@ import java.nio.file.Path;
 final class Watermarks {
     private static final Path SHARED_MEMORY = Path.of("/dev/shm");
     private static final Path LOCKS = Path.of("/proc/locks");
+    private static final int LOOKS_MAX = 4; // the list comes in pieces: locks that go meanwhile make it skip others
     private static final long MAGIC = 0x5245544157514D52L;
     private static final int CONFIRM_FLUSHED = 1;
     private static final int CONFIRM_LIMITED = 2;
@@ -81,6 +82,14 @@ final class Watermarks {
         } catch (NoSuchFileException none) {
             return Owner.NONE;
         }
+        Owner owner = Owner.NONE;
+        for (int look = 0; look < LOOKS_MAX && owner == Owner.NONE; look++) {
+            owner = listedOwner(inode);
+        }
+        return owner;
+    }
+
+    private static Owner listedOwner(String inode) throws IOException {
         for (String line : Files.readString(LOCKS, StandardCharsets.US_ASCII).split("\n")) {
             String[] fields = line.trim().split("\\s+");
             if (fields.length > INODE_FIELD && !"->".equals(fields[1]) && fields[INODE_FIELD].endsWith(inode)) {
