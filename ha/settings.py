@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ringmq.remoting.networks import Networks
+
 
 def _property(name: str, default: Any, read: Callable[[str], Any]) -> Any:
     return field(default=default, metadata={"name": name, "read": read})
@@ -62,6 +64,10 @@ class HaSettings:
     """(brokerId or address, room)."""
     allowed_replicas: tuple[str, ...] = _property("haAllowedReplicas", (), _parts)
     """brokerIds and addresses; none = every slave counts."""
+    allowed_networks: Networks = field(
+        default_factory=Networks, metadata={"name": "haAllowedNetworks", "read": Networks.parse}
+    )
+    """Who may connect to the replication port; empty = every peer."""
     divergence_rule: str = _word("haDivergenceRule", "refuse")
     master_address: str = _word("haMasterAddress", "")
     namesrv_addr: str = _word("namesrvAddr", "")

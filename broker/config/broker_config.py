@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from ringmq.broker.config.property_types import Property, Value, choice, number, switch, words
+from ringmq.broker.config.property_types import Property, Value, choice, network_list, number, switch, words
 from ringmq.broker.config.relations import Contradiction, contradictions
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 
@@ -54,6 +54,11 @@ class BrokerConfig:
     region_id: str = words("regionId", "DefaultRegion", r"[^\x00-\x20]{1,64}", "1..64 characters without blanks")
     trace_on: bool = switch("traceOn", True)
     broker_permission: int = number("brokerPermission", 6, 0, 7, live=True)
+
+    # who may connect, and who may change what
+    admin_addresses: str = network_list("adminAddresses", "empty = every client may change topics, groups and settings")
+    ha_allowed_networks: str = network_list("haAllowedNetworks", "empty = every peer may connect")
+    http_allowed_networks: str = network_list("httpAllowedNetworks", "empty = every client may connect")
 
     # topics and groups
     auto_create_topic_enable: bool = switch("autoCreateTopicEnable", True, live=True)

@@ -25,6 +25,9 @@ DIFFERENCES = {
 """Property of RocketMQ -> how it differs there; properties that are not here mean the same."""
 
 MEANINGS = {
+    "adminAddresses": "who may change topics, groups and settings; adopt is taken from these and loopback alone",
+    "haAllowedNetworks": "who may connect to the replication port; only a named network's log can hold writes",
+    "httpAllowedNetworks": "who may connect to the port of /metrics, /health and /ready",
     "haStartFromNewestFile": "what an empty slave gets: the newest log file on (as RocketMQ), or everything",
     "haDivergenceRule": "what a master does with what a slave's log has beyond its own",
     "replicationPolicy": "how far a byte must have come to count as replicated",

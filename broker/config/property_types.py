@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import Field, dataclass, field
 from typing import Any
 
+from ringmq.remoting.networks import ACCEPTED, Networks
+
 Value = bool | int | str
 
 
@@ -94,6 +96,16 @@ def words(name: str, default: str, pattern: str, accepted: str, *, live: bool = 
         return text.strip()
 
     return _field(Property(name, default, accepted, parse, live))
+
+
+def network_list(name: str, meaning_of_empty: str) -> Any:
+    """A dataclass field for a list of networks (ringmq.remoting.networks), kept as text."""
+
+    def parse(text: str) -> str:
+        Networks.parse(text)
+        return text.strip()
+
+    return _field(Property(name, "", f"{ACCEPTED}; {meaning_of_empty}", parse))
 
 
 def _field(entry: Property) -> Field[Any]:

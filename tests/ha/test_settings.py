@@ -19,6 +19,7 @@ def test_text_becomes_what_the_cores_need() -> None:
             "enableAutoInSyncReplicas": "true",
             "haReplicaRooms": "2=west;10.0.0.9=east",
             "haAllowedReplicas": "1; 10.0.0.9",
+            "haAllowedNetworks": "10.0.0.0/24",
             "somethingElse": "x",
         }
     )
@@ -26,3 +27,4 @@ def test_text_becomes_what_the_cores_need() -> None:
     assert settings.enable_auto_in_sync_replicas is True
     assert settings.replica_rooms == (("2", "west"), ("10.0.0.9", "east"))
     assert settings.allowed_replicas == ("1", "10.0.0.9")
+    assert settings.allowed_networks.names("10.0.0.9")

@@ -1,0 +1,84 @@
+"""Lists of networks in properties (`adminAddresses`, `haAllowedNetworks`, `httpAllowedNetworks`) and their test.
+
+Two questions are asked of a list, and they differ for an empty one: `allows` (may this peer connect; an empty list
+allows every peer, as stock RocketMQ does) and `names` (has an operator named this peer; an empty list names no peer).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+ACCEPTED = "addresses or networks joined by ; (10.0.0.7;10.1.0.0/16;fd00::/8)"
+"""What a list may hold, in words."""
+NETWORKS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Networks:
+    """A parsed list. Host names are refused: an access rule must not depend on a name server."""
+
+    entries: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Networks:
+        """The list from its text. Raises ValueError with the part that is neither an address nor a network.
+
+        An address stands for itself alone. A network whose address has host bits (10.0.0.7/8) is refused: it can mean
+        two things. An IPv4 address that is written inside IPv6 (::ffff:10.0.0.7) is that IPv4 address.
+        """
+        parts = [part.strip() for part in text.split(";") if part.strip()]
+        if len(parts) > NETWORKS_MAX:
+            raise ValueError(f"{len(parts)} networks are over {NETWORKS_MAX}")
+        return cls(tuple(_network(part) for part in parts))
+
+    def allows(self, host: str) -> bool:
+        """True when `host` (an address as text) is in the list, or when the list is empty."""
+        return not self.entries or self.names(host)
+
+    def names(self, host: str) -> bool:
+        """True when `host` (an address as text) is in the list. An empty list names no host."""
+        address = _address(host)
+        return address is not None and any(address in network for network in self.entries)
+
+    def __bool__(self) -> bool:
+        """True when the list names at least one network."""
+        return bool(self.entries)
+
+
+@lru_cache(maxsize=64)
+def networks(text: str) -> Networks:
+    """`Networks.parse`, remembered: the text of a property is asked for at every connection."""
+    return Networks.parse(text)
+
+
+def is_loopback(host: str) -> bool:
+    """True when `host` (an address as text) is of this machine's loopback network."""
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def listens_beyond_loopback(host: str) -> bool:
+    """True when a listener on `host` can be reached from other machines. A host name counts as one that can."""
+    return host != "localhost" and not is_loopback(host)
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        address = ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return None
+    inner = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return inner or address
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    address, _, bits = text.partition("/")
+    host = _address(address)
+    if host is None:
+        raise ValueError(f"{text[:100]!r} is neither an address nor a network")
+    try:
+        return ip_network(f"{host}/{bits}" if bits else str(host))
+    except ValueError as error:
+        raise ValueError(f"{text[:100]!r}: {error}") from error
