@@ -71,6 +71,11 @@ bench-sdk: ## our Python SDK beside PyPI's rocketmq 0.4.4, one process each, one
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.sdk_compare $(SDK_BENCH_ARGS)
 
+.PHONY: bench-versions
+bench-versions: ## this checkout beside another by the rule of speed; OLD=CHECKOUT VERSIONS_ARGS="--rounds 3"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "versions" $(BIN)/python -m ringmq.loadtest.versions --old "$(OLD)" $(VERSIONS_ARGS)
+
 .PHONY: drill
 drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS="--seed 7 --async"
 	@.ci/stage "set up" .ci/bootstrap test

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 import psutil
 
+_INTERPRETER = ContextVar("interpreter", default=sys.executable)
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 _METRICS = re.compile(r"metrics on (http://\S+)/metrics")
@@ -26,6 +28,16 @@ def remove_shared_memory(store: Path) -> None:
 
     if store.is_dir() and not store_is_locked(store):
         remove_segments(plane_name(store))
+
+
+@contextlib.contextmanager
+def interpreter(python: str) -> Iterator[None]:
+    """Brokers that start in this block are those of another environment: `python` is its interpreter."""
+    token = _INTERPRETER.set(python)
+    try:
+        yield
+    finally:
+        _INTERPRETER.reset(token)
 
 
 class RunningBroker:
@@ -50,7 +62,7 @@ class RunningBroker:
         store.parent.mkdir(parents=True, exist_ok=True)
         self.store = store
         self.log_path = log_path or store.with_name(store.name + ".log")
-        command = [*prefix, sys.executable, "-m", "ringmq.cli.main", "serve" if namesrv == "" else "broker"]
+        command = [*prefix, _INTERPRETER.get(), "-m", "ringmq.cli.main", "serve" if namesrv == "" else "broker"]
         command += ["--namesrv-port", str(namesrv_port)] if namesrv == "" else ["--namesrv", namesrv or ""]
         command += ["--store", str(store), "--port", str(port), *arguments]
         for name, value in (settings or {}).items():

@@ -1,0 +1,70 @@
+"""Two versions side by side: how ratios become a verdict, and one short run of a broker beside itself."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest import versions
+from ringmq.loadtest.measurement import Measurement
+from ringmq.loadtest.rows import RATE
+from ringmq.loadtest.versions import AGAIN, CPU_US, NEW, OLD, Comparison, compare
+
+
+def a_round(old: float, again: float, new: float, cpu: float = 1.0, *, ok: bool = True) -> dict[str, Measurement]:
+    return {
+        OLD: Measurement({RATE: old, CPU_US: 1.0}),
+        AGAIN: Measurement({RATE: again, CPU_US: 1.0}),
+        NEW: Measurement({RATE: new, CPU_US: cpu}, ok=ok),
+    }
+
+
+def test_the_ratio_is_the_median_of_the_rounds() -> None:
+    found = compare([a_round(100, 98, 90), a_round(100, 100, 110), a_round(200, 206, 202)])
+    assert found is not None
+    assert found.ratio == pytest.approx(1.01)
+    assert found.spread == pytest.approx(0.2)
+    assert found.tolerance == pytest.approx(0.03)
+
+
+def test_a_round_that_does_not_count_is_left_out() -> None:
+    assert compare([a_round(100, 100, 100, ok=False)]) is None
+    found = compare([a_round(100, 100, 10, ok=False), a_round(100, 100, 99)])
+    assert found is not None
+    assert (found.rounds, found.ratio) == (1, 0.99)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "tolerance", "cpu", "is_slower"),
+    [
+        (0.98, 0.0, 1.5, False),  # within three percent
+        (0.95, 0.01, 1.1, True),
+        (0.95, 0.03, 1.1, False),  # old differs from itself by as much
+        (0.80, 0.01, 1.0, False),  # no dearer: the machine was slower
+        (0.80, 0.01, None, True),
+    ],
+)
+def test_slower_needs_a_ratio_and_processor_time(ratio: float, tolerance: float, cpu: float, is_slower: bool) -> None:
+    assert Comparison(5, ratio, 0.0, tolerance, cpu).is_slower is is_slower
+
+
+def test_a_checkout_without_an_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        versions.parse(["--old", str(tmp_path)])
+    assert "run `make dev` in that checkout" in capsys.readouterr().err
+
+
+@pytest.mark.timeout(180)
+def test_a_broker_beside_itself(tmp_path: Path) -> None:
+    python = tmp_path / "checkout" / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    rows = "1x1, loader on the last CPU;staged writes"
+    arguments = ["--old", str(tmp_path / "checkout"), "--rows", rows, "--rounds", "1", "--seconds", "0.3"]
+    versions.main([*arguments, "--settle", "0", "--folder", str(tmp_path / "results")])
+    report = json.loads((tmp_path / "results" / "versions.json").read_text())
+    runs = [run for rounds in report["rows"].values() for each in rounds for run in each.values()]
+    assert [run["note"] for run in runs] == [""] * 6
+    assert all(run["ok"] and run["values"][RATE] > 0 for run in runs)
