@@ -127,5 +127,6 @@ dev: ## editable install, for work on the code
 	.ci/bootstrap service
 	test -d .venv || python3 -m venv .venv
 	$(BIN)/pip install -q "setuptools>=77" wheel
+	rm -rf .venv/lib/python3*/site-packages/ringmq # the jar that `make test` built: pip does not know it, and it hides the checkout
 	RINGMQ_REQUIRE_NATIVE=1 $(BIN)/pip install -q -e '.[broker,spark,loadtest,dev]'
 	touch .venv/.editable
