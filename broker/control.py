@@ -12,23 +12,21 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import chain
 
 from ringmq.broker import slow_requests
-from ringmq.broker.control_report import ClientCensus, ControlReport, NameServerState, ReportWriter
+from ringmq.broker.announcements import STOP_CALL_MS, Announcements
+from ringmq.broker.control_report import ClientCensus, ControlReport, ReportWriter
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import CHANGES_TABLES, handle, tick
 from ringmq.broker.health import fault_text
 from ringmq.broker.outlets import Outlets
-from ringmq.broker.outside_calls import Outcome, OutsideCalls
-from ringmq.broker.registration import Registration, register_command, unregister_command
-from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS, SlaveRole
+from ringmq.broker.outside_calls import OutsideCalls
+from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request, Run
 from ringmq.broker.staged.writes import StagedWrites
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
-from ringmq.broker.told import Told
 from ringmq.ha.orders import OrderError, news_of
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.plane import InboxRecord, Plane
@@ -36,6 +34,7 @@ from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, decode_payload
 from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.store import layout
 
 RECORDS_PER_TURN = 512
@@ -44,28 +43,16 @@ STORE_LOOK_MS = 10_000
 """Blocks of a log file that retention has unlinked stay used for so long, if a request had it mapped."""
 BACKLOG_RETRY_MS = 1
 INCOMPLETE_RETRY_MS = 1
-STOP_CALL_MS = 1000
 TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST})
 """Answered when the name servers know the topic, as stock does: its maker may use it at once."""
-TELL_WITHIN_MS = 3000
-ERRORS_TOLD_MAX = 100
 FAULT_LINES_PER_MINUTE = 60
 PEER_LINES_PER_MINUTE = 10
-"""Of junk, and as many of requests that fail: whoever can connect can send what is none, and as much as he likes."""
+"""Any peer can send malformed frames and failing requests at any rate."""
 
 
 def log(text: str) -> None:
     """One line for the operator."""
     print(f"ringmq: control: {text}", file=sys.stderr, flush=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """An answer that goes out when the name servers know what it stands for."""
-
-    reply: Effect
-    news: int
-    deadline_ms: int
 
 
 class ControlLoop:
@@ -82,9 +69,8 @@ class ControlLoop:
         self.broker = broker
         self._plane = plane
         self._persistence = persistence
-        self._name_servers = name_servers
         self._slave = slave
-        self._registration = Registration.of(broker.config)
+        self._announcements = Announcements(broker, name_servers, slave, log)
         self._outlets = Outlets(plane)
         self._staged_writes = StagedWrites(plane, broker, log)
         self._generations: dict[int, int] = {}
@@ -92,12 +78,9 @@ class ControlLoop:
         self._next_store_look_ms = 0
         self._last_fault = 0
         self._now_ms = 0
-        self._faults = Told(FAULT_LINES_PER_MINUTE)
-        self._of_peers = Told(PEER_LINES_PER_MINUTE)
-        self._failed_requests = Told(PEER_LINES_PER_MINUTE)
-        self._failing: dict[str, set[str]] = {}
-        """Name server -> the errors told since it answered last."""
-        self._held: list[_Held] = []
+        self._faults = LogThrottle(FAULT_LINES_PER_MINUTE)
+        self._of_peers = LogThrottle(PEER_LINES_PER_MINUTE)
+        self._failed_requests = LogThrottle(PEER_LINES_PER_MINUTE)
         self._changes: list[RemotingCommand] = []
         """Answers of this turn that the config files stand behind."""
         self._unsaved = False
@@ -129,11 +112,10 @@ class ControlLoop:
         self._outlets.perform(effects)
         while self.broker.replication.said:
             log(self.broker.replication.said.pop(0))
-        self._announce()
-        self._register(now_ms)
+        self._announcements.turn(now_ms)
         if self._slave is not None:
             self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
-        self._let_go(now_ms)
+        self._outlets.perform(self._announcements.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         self._blocked_parks = 0 if taken else self._blocked_parks
         return taken > 0 or staged
@@ -163,7 +145,7 @@ class ControlLoop:
     @property
     def is_registered(self) -> bool:
         """Every name server has been told once, or there is none."""
-        return all(server.registered for server in self._registration.servers.values())
+        return self._announcements.is_registered
 
     def close(self, now_ms: int) -> None:
         """A clean stop: answer what is in the inbox, save everything, say goodbye to the name servers."""
@@ -171,15 +153,11 @@ class ControlLoop:
             pass
         self._staged_writes.close()
         self._outlets.perform(self.broker.outbox.take())
-        self._outlets.perform(held.reply for held in self._held)
+        self._outlets.perform(self._announcements.release_all())
         self._drain_offsets(now_ms)
         self._save_tables()
         self._guard("consumer offsets", self._persistence.save_offsets)
-        for address, server in self._registration.servers.items():
-            if server.registered:
-                command = unregister_command(self.broker.config, self.broker.identity)
-                self._name_servers.call(address, command, STOP_CALL_MS)
-        self._name_servers.close(STOP_CALL_MS / 1000)
+        self._announcements.close()
         if self._slave is not None:
             self._slave.close(STOP_CALL_MS / 1000)
 
@@ -252,9 +230,9 @@ class ControlLoop:
             if request.command.code in CHANGES_TABLES and isinstance(effects[-1], Reply):
                 self._changes.append(effects[-1].command)
             if request.command.code in TOLD_FIRST and isinstance(effects[-1], Reply):
-                news = self._announce()
-                if news is not None:
-                    self._held.append(_Held(effects.pop(), news, request.now_ms + TELL_WITHIN_MS))
+                change = self._announcements.announce()
+                if change is not None:
+                    self._announcements.hold(effects.pop(), change, request.now_ms)
             return effects
         except Exception as error:
             # A defect of ours must cost one answer, not the broker; the trace is for the operator.
@@ -310,8 +288,7 @@ class ControlLoop:
         found.untold = 0
 
     def _seen(self) -> ControlReport:
-        servers = self._registration.servers.items()
-        states = tuple(NameServerState(address, server.registered, server.failures) for address, server in servers)
+        states = self._announcements.states()
         permission = self.broker.config.broker_permission
         sends_from_ms = self.broker.config.start_accept_send_request_time_stamp
         return ControlReport(permission, states, self._census.clients, self._census.left_out, sends_from_ms)
@@ -345,39 +322,6 @@ class ControlLoop:
             cause = int(self._plane.watermarks.store_fault_errno)
             log(fault_text(fault, cause) if fault else "the store takes writes again")
 
-    def _register(self, now_ms: int) -> None:
-        self._registration.period_ms = self.broker.config.register_name_server_period
-        for outcome in self._name_servers.outcomes():
-            self._tell_outcome(outcome)
-            if self._slave is not None:
-                self._slave.on_registration(outcome)
-            self._registration.finished(outcome.address, outcome.error is None, now_ms)
-        for address in self._name_servers.lost():
-            self._registration.lost(address, now_ms)
-        if self._slave is not None and self._slave.is_searching:
-            self._registration.hurry(now_ms, SEARCH_PERIOD_MS)
-        timeout_ms = self.broker.config.register_broker_timeout_mills
-        for call in self._registration.due(now_ms):
-            table = self.broker.topics.body(call.topics)
-            command = register_command(self.broker.config, self.broker.identity, table)
-            self._name_servers.call(call.address, command, timeout_ms, kept_only=call.topics is not None)
-
-    def _announce(self) -> int | None:
-        """Take over what has changed for the name servers; the number of the news, None when there are none."""
-        outbox = self.broker.outbox
-        if not outbox.register and not outbox.changed_topics:
-            return None
-        topics = None if outbox.register else outbox.changed_topics
-        outbox.register, outbox.changed_topics = False, set()
-        return self._registration.changed(topics)
-
-    def _let_go(self, now_ms: int) -> None:
-        """Send the answers whose news every name server knows by now, or that have waited long enough."""
-        ready = [held for held in self._held if now_ms >= held.deadline_ms or self._registration.is_told(held.news)]
-        if ready:
-            self._held = [held for held in self._held if held not in ready]
-            self._outlets.perform(held.reply for held in ready)
-
     # ---- trouble ----
 
     def _save_tables(self) -> None:
@@ -408,19 +352,8 @@ class ControlLoop:
             return f"{type(error).__name__}: {error}"
         return None
 
-    def _tell_outcome(self, outcome: Outcome) -> None:
-        """Each error once until the name server answers: the next failure, hours later, is news."""
-        if outcome.error is None:
-            if self._failing.pop(outcome.address, None):
-                log(f"name server {outcome.address} answers again")
-            return
-        told = self._failing.setdefault(outcome.address, set())
-        if outcome.error not in told and len(told) < ERRORS_TOLD_MAX:
-            told.add(outcome.error)
-            log(f"name server {outcome.address}: {outcome.error}")
-
-    def _tell(self, told: Told, text: str) -> None:
-        line = told.line(text, self._now_ms)
+    def _tell(self, throttle: LogThrottle, text: str) -> None:
+        line = throttle.line(text, self._now_ms)
         if line is not None:
             log(line)
 

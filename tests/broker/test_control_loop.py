@@ -385,7 +385,9 @@ def test_what_peers_send_does_not_use_up_the_lines_of_our_own_faults(
     assert "config files: planted ('disk',)" in capsys.readouterr().err
     rig.put(json_frame('{"code":"late"}'))
     rig.loop.turn(began + 60_000)
-    assert f"'late' is not an integer; {1200 - PEER_LINES_PER_MINUTE} more were not told" in capsys.readouterr().err
+    assert (
+        f"'late' is not an integer; {1200 - PEER_LINES_PER_MINUTE} more lines were dropped" in capsys.readouterr().err
+    )
 
 
 def test_a_clean_stop_answers_and_saves(rig: Rig) -> None:
@@ -548,7 +550,7 @@ def test_the_registration_period_is_live(rig: Rig) -> None:
     registrar.ended.append(Outcome("ns:1", None))
     began = now()
     rig.loop.turn(began)
-    due = rig.loop._registration.servers["ns:1"].next_ms
+    due = rig.loop._announcements._registration.servers["ns:1"].next_ms
     assert due == began + 10_000
 
 

@@ -1,0 +1,118 @@
+"""What control tells the name servers, and the answers that wait for it.
+
+`Registration` decides when a name server is told what; this module makes the calls and keeps the held answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ringmq.broker.control_report import NameServerState
+from ringmq.broker.core import Broker
+from ringmq.broker.outside_calls import Outcome, OutsideCalls
+from ringmq.broker.registration import Registration, register_command, unregister_command
+from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS, SlaveRole
+from ringmq.broker.request import Effect
+
+STOP_CALL_MS = 1000
+HOLD_MAX_MS = 3000
+ERRORS_PER_SERVER_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An answer that goes out when the name servers know the change behind it."""
+
+    reply: Effect
+    change: int
+    deadline_ms: int
+
+
+class Announcements:
+    """Registers the broker and its changed topics with every name server. Owned by `ControlLoop`."""
+
+    def __init__(
+        self, broker: Broker, name_servers: OutsideCalls, slave: SlaveRole | None, log: Callable[[str], None]
+    ) -> None:
+        self._broker = broker
+        self._name_servers = name_servers
+        self._slave = slave
+        self._log = log
+        self._registration = Registration.of(broker.config)
+        self._held: list[_Held] = []
+        self._errors: dict[str, set[str]] = {}
+        """Name server -> the errors logged since its last good answer."""
+
+    @property
+    def is_registered(self) -> bool:
+        """True when every name server knows the broker, and when there is none."""
+        return all(server.registered for server in self._registration.servers.values())
+
+    def states(self) -> tuple[NameServerState, ...]:
+        """One state per name server, for metrics and health."""
+        servers = self._registration.servers.items()
+        return tuple(NameServerState(address, server.registered, server.failures) for address, server in servers)
+
+    def announce(self) -> int | None:
+        """Take over the changes for the name servers. The number of the change, None when there is none."""
+        outbox = self._broker.outbox
+        if not outbox.register and not outbox.changed_topics:
+            return None
+        topics = None if outbox.register else outbox.changed_topics
+        outbox.register, outbox.changed_topics = False, set()
+        return self._registration.changed(topics)
+
+    def hold(self, reply: Effect, change: int, now_ms: int) -> None:
+        """Keep `reply` until every name server knows `change`, at most `HOLD_MAX_MS`."""
+        self._held.append(_Held(reply, change, now_ms + HOLD_MAX_MS))
+
+    def turn(self, now_ms: int) -> None:
+        """Take the outcomes of earlier calls and make the calls that are due."""
+        self.announce()
+        config = self._broker.config
+        self._registration.period_ms = config.register_name_server_period
+        for outcome in self._name_servers.outcomes():
+            self._log_outcome(outcome)
+            if self._slave is not None:
+                self._slave.on_registration(outcome)
+            self._registration.finished(outcome.address, outcome.error is None, now_ms)
+        for address in self._name_servers.lost():
+            self._registration.lost(address, now_ms)
+        if self._slave is not None and self._slave.is_searching:
+            self._registration.hurry(now_ms, SEARCH_PERIOD_MS)
+        for call in self._registration.due(now_ms):
+            command = register_command(config, self._broker.identity, self._broker.topics.body(call.topics))
+            timeout_ms = config.register_broker_timeout_mills
+            self._name_servers.call(call.address, command, timeout_ms, kept_only=call.topics is not None)
+
+    def released(self, now_ms: int) -> Iterable[Effect]:
+        """The held answers whose change every name server knows, or whose deadline has passed."""
+        ready = [held for held in self._held if now_ms >= held.deadline_ms or self._registration.is_told(held.change)]
+        if ready:
+            self._held = [held for held in self._held if held not in ready]
+        return [held.reply for held in ready]
+
+    def release_all(self) -> Iterable[Effect]:
+        """Every held answer: the broker stops."""
+        held, self._held = self._held, []
+        return [one.reply for one in held]
+
+    def close(self) -> None:
+        """Unregister from the name servers that know the broker."""
+        for address, server in self._registration.servers.items():
+            if server.registered:
+                command = unregister_command(self._broker.config, self._broker.identity)
+                self._name_servers.call(address, command, STOP_CALL_MS)
+        self._name_servers.close(STOP_CALL_MS / 1000)
+
+    def _log_outcome(self, outcome: Outcome) -> None:
+        """Log each error of a name server once until it answers again."""
+        if outcome.error is None:
+            if self._errors.pop(outcome.address, None):
+                self._log(f"name server {outcome.address} answers again")
+            return
+        errors = self._errors.setdefault(outcome.address, set())
+        if outcome.error not in errors and len(errors) < ERRORS_PER_SERVER_MAX:
+            errors.add(outcome.error)
+            self._log(f"name server {outcome.address}: {outcome.error}")
