@@ -112,6 +112,8 @@ class ControlLoop:
         self._outlets.perform(effects)
         while self.broker.replication.said:
             log(self.broker.replication.said.pop(0))
+        for line in self.broker.refusals.take_lines():
+            self._tell(self._of_peers, line)
         self._announcements.turn(now_ms)
         if self._slave is not None:
             self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
@@ -291,7 +293,8 @@ class ControlLoop:
         states = self._announcements.states()
         permission = self.broker.config.broker_permission
         sends_from_ms = self.broker.config.start_accept_send_request_time_stamp
-        return ControlReport(permission, states, self._census.clients, self._census.left_out, sends_from_ms)
+        refused = self.broker.refusals.counts()
+        return ControlReport(permission, states, self._census.clients, self._census.left_out, sends_from_ms, refused)
 
     def _drain_offsets(self, now_ms: int) -> None:
         self._guard("consumer offsets", lambda: self.broker.offsets.drain(now_ms))

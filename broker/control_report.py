@@ -60,6 +60,8 @@ class ControlReport:
     """Kinds of clients beyond CLIENT_KINDS_MAX."""
     sends_from_ms: int = 0
     """startAcceptSendRequestTimeStamp, which may change while the broker runs."""
+    refused: tuple[tuple[str, int], ...] = ()
+    """(class of request, how many were refused for their sender)."""
 
     def to_json(self) -> bytes:
         """For the file."""
@@ -71,7 +73,8 @@ class ControlReport:
         value = json.loads(data)
         servers = tuple(NameServerState(**entry) for entry in value["name_servers"])
         clients = tuple(ClientKind(**entry) for entry in value["clients"])
-        return cls(value["permission"], servers, clients, value["left_out"], value.get("sends_from_ms", 0))
+        refused = tuple((access, count) for access, count in value.get("refused", ()))
+        return cls(value["permission"], servers, clients, value["left_out"], value.get("sends_from_ms", 0), refused)
 
 
 def read_report(plane_name: str) -> ControlReport | None:

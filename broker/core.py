@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from ringmq.broker.access import Refusals
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.replication.read_advice import Member
 from ringmq.broker.replication.state import Replication
@@ -83,6 +84,7 @@ class Broker:
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)
         self.deletions = Deletions()
+        self.refusals = Refusals()
         self.replication = Replication.over(plane)
         self.delay_offsets: str | None = None
         """Content of delayOffset.json, None without one."""

@@ -31,6 +31,8 @@ class Connection(NamedTuple):
     host: str
     port: int
     vip: bool = False
+    is_proxied: bool = False
+    """The peer came through a proxy of ours; `host` and `port` are what the proxy says of it."""
 
     @property
     def address(self) -> str:

@@ -298,3 +298,5 @@ _TABLE: dict[int, Callable[[NamesrvHandlers, Any, Call], Answer]] = {
     RequestCode.GET_BROKER_MEMBER_GROUP: _H._member_group,
     RequestCode.BROKER_HEARTBEAT: _H._heartbeat,
 }
+HANDLED_CODES = frozenset(_TABLE)
+"""Every request code with an answer of its own."""

@@ -201,6 +201,8 @@ def add_clients(page: Page, tables: Tables, report: ControlReport | None, config
     page.add("rocketmq_consumer_connections", consumers)
     if report.left_out:  # kinds of producers come first, and are few
         page.leave_out("rocketmq_consumer_connections", report.left_out)
+    refused = [({"class": access}, count) for access, count in report.refused]
+    page.add("ringmq_requests_refused_total", refused)
     page.add(
         "ringmq_name_server_registered",
         [

@@ -84,6 +84,7 @@ METRICS = {
         Metric("ringmq_pulls_held", GAUGE, "Pulls that wait for messages", ("worker",)),
         Metric("ringmq_control_requests_total", COUNTER, "Requests handed to control", ("worker",)),
         Metric("ringmq_busy_answers_total", COUNTER, "Requests refused because of too many under way", ("worker",)),
+        Metric("ringmq_requests_refused_total", COUNTER, "Requests refused for their sender (access.md)", ("class",)),
         Metric("ringmq_receive_stalls_total", COUNTER, "Times a connection had to wait for room", ("worker",)),
         # the log
         Metric("ringmq_log_offset_bytes", GAUGE, "Positions in the commit log", ("mark",)),

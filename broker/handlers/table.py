@@ -6,6 +6,7 @@ memory 1. Oneway requests are never answered, whatever became of them.
 
 from __future__ import annotations
 
+from ringmq.broker import access
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import (
     admin_clients,
@@ -146,12 +147,16 @@ def tick(broker: Broker, now_ms: int) -> list[Effect]:
 
 
 def answer(broker: Broker, request: Request) -> Answer:
-    """Run the handler of the request's code; RequestErrors become answers."""
+    """Run the handler of the request's code if its sender may send it; RequestErrors become answers."""
     code = request.command.code
     handler = HANDLERS.get(code)
     if handler is None or (request.connection.vip and code in NOT_ON_VIP):
         remark = f" request type {code} not supported"
         return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+    refused = access.refusal(broker.config, code, request.connection)
+    if refused is not None:
+        broker.refusals.add(code, refused)
+        return request.reply(ResponseCode.NO_PERMISSION, refused)
     if code in NOT_ON_SLAVE and broker.config.broker_role == "SLAVE":
         remark = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
         return request.reply(ResponseCode.SYSTEM_ERROR, remark)

@@ -23,7 +23,7 @@ from ringmq.broker.tables.persistence import Persistence
 from ringmq.ipc.plane import NONE, Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
-from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
 from ringmq.remoting.json_body import read_object
@@ -388,6 +388,18 @@ def test_what_peers_send_does_not_use_up_the_lines_of_our_own_faults(
     assert (
         f"'late' is not an integer; {1200 - PEER_LINES_PER_MINUTE} more lines were dropped" in capsys.readouterr().err
     )
+
+
+def test_a_refusal_gets_one_line_and_is_reported(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    rig.loop.broker.config = changed(rig.loop.broker.config, {"adminAddresses": "192.0.2.1"})
+    for pending in range(30):
+        rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4"), pending)
+    assert {answer.code for answer in rig.answers()} == {ResponseCode.NO_PERMISSION}
+    assert capsys.readouterr().err.count("code 25 (UPDATE_BROKER_CONFIG) from host 127.0.0.9 is refused") == 1
+    rig.loop.turn(now() + 10 * TICK_MS)
+    report = read_report(rig.plane.name)
+    assert report is not None
+    assert dict(report.refused) == {"change admin": 30, "replication": 0}
 
 
 def test_a_clean_stop_answers_and_saves(rig: Rig) -> None:

@@ -249,6 +249,14 @@ def test_what_is_not_told_and_not_counted_shows(tmp_path: Path) -> None:
         assert value(text, "ringmq_series_left_out", metric="rocketmq_consumer_connections") == 7
 
 
+def test_refused_requests_are_counted_by_class(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        ReportWriter(made.plane.name).publish(ControlReport(refused=(("change admin", 3), ("replication", 0))), 0)
+        text = made.text()
+        assert value(text, "ringmq_requests_refused_total", **{"class": "change admin"}) == 3
+        assert value(text, "ringmq_requests_refused_total", **{"class": "replication"}) == 0
+
+
 def test_a_deleted_topic_keeps_its_place_in_the_tables(tmp_path: Path) -> None:
     capacities = {"topics": 1024, "queues": 4096, "groups": 2048, "subscriptions": 512, "offsets": 8192}
     with kit(tmp_path, Capacity(**capacities)) as made:

@@ -1,0 +1,81 @@
+"""Who may do what on this broker: the policy over `ringmq.remoting.access`, and the count of what it refused.
+
+A peer is judged by the address of its connection, never by what its request says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.request import Connection
+from ringmq.remoting.access import BROKER, DECISIONS, Access, refusal_text
+from ringmq.remoting.networks import is_loopback, networks
+
+LINES_MAX = 16
+"""Refusals between two turns of control that may get a line; the metric counts all."""
+_NOT_ADMIN = "adminAddresses does not name this host"
+_NOT_NAMED = "it is taken from loopback and from networks that adminAddresses names"
+_NOT_REPLICA = "haAllowedNetworks does not name this host"
+
+
+def may_change(config: BrokerConfig, connection: Connection) -> bool:
+    """True when the peer may change topics, groups, offsets and settings. An empty list allows every peer."""
+    return networks(config.admin_addresses).allows(_host(connection))
+
+
+def may_decide(config: BrokerConfig, connection: Connection) -> bool:
+    """True when the peer may decide what can cost data: `adopt`, `salvage`, the lifting of a hold.
+
+    Loopback may, and networks that adminAddresses names. An empty list names none.
+    """
+    return is_loopback(_host(connection)) or networks(config.admin_addresses).names(_host(connection))
+
+
+def may_replicate(config: BrokerConfig, connection: Connection) -> bool:
+    """True when the peer may send what brokers of a group send to each other. An empty list allows every peer."""
+    return networks(config.ha_allowed_networks).allows(_host(connection))
+
+
+def refusal(config: BrokerConfig, code: int, connection: Connection) -> str | None:
+    """The remark with which request `code` of this peer is refused; None when the peer may send it."""
+    access = BROKER[code]
+    why = None
+    if code in DECISIONS:
+        why = None if may_decide(config, connection) else _NOT_NAMED
+    elif access is Access.CHANGE_ADMIN:
+        why = None if may_change(config, connection) else _NOT_ADMIN
+    elif access is Access.REPLICATION:
+        why = None if may_replicate(config, connection) else _NOT_REPLICA
+    return None if why is None else refusal_text(code, connection.host, why)
+
+
+@dataclass(slots=True)
+class Refusals:
+    """Requests that were refused for their sender, since control started."""
+
+    by_class: dict[Access, int] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    """For the log, at most LINES_MAX; control takes them at each turn and throttles them."""
+
+    def add(self, code: int, text: str) -> None:
+        """Count one refusal. `text`: its remark."""
+        access = BROKER[code]
+        self.by_class[access] = self.by_class.get(access, 0) + 1
+        if len(self.lines) < LINES_MAX:
+            self.lines.append(text)
+
+    def take_lines(self) -> list[str]:
+        """The lines so far; none are left afterwards."""
+        taken, self.lines = self.lines, []
+        return taken
+
+    def counts(self) -> tuple[tuple[str, int], ...]:
+        """(class, count) of every class that can be refused here."""
+        bounded = (Access.CHANGE_ADMIN, Access.REPLICATION)
+        return tuple((access.value, self.by_class.get(access, 0)) for access in bounded)
+
+
+def _host(connection: Connection) -> str:
+    """The address that lists are asked about. A peer behind a proxy of ours is never loopback."""
+    return "" if connection.is_proxied and is_loopback(connection.host) else connection.host

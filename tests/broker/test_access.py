@@ -1,0 +1,118 @@
+"""Who may do what on the broker: lists of networks, loopback, proxies; what a refusal says and counts."""
+
+from dataclasses import replace
+
+import pytest
+
+from ringmq.broker import access
+from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.handlers.table import HANDLERS
+from ringmq.broker.request import Connection, Release
+from ringmq.remoting.access import BROKER, Access
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from tests.broker.fakes import make_lab, peer
+
+FAR = peer(1)._replace(host="10.0.0.7")
+FAR_V6 = peer(1)._replace(host="::ffff:10.0.0.7")
+NEAR = peer(2)
+
+
+def config(**values: str) -> BrokerConfig:
+    return changed(BrokerConfig(), values)
+
+
+@pytest.mark.parametrize("connection", [FAR, FAR_V6, NEAR])
+def test_empty_lists_allow_changes_and_replication_from_everywhere(connection: Connection) -> None:
+    assert access.may_change(config(), connection)
+    assert access.may_replicate(config(), connection)
+
+
+def test_an_empty_list_leaves_decisions_to_loopback() -> None:
+    assert access.may_decide(config(), NEAR)
+    assert access.may_decide(config(), peer(3)._replace(host="::1"))
+    assert not access.may_decide(config(), FAR)
+
+
+def test_a_list_names_who_may_change_and_decide() -> None:
+    named = config(adminAddresses="10.0.0.0/8", haAllowedNetworks="10.1.0.0/16")
+    assert access.may_change(named, FAR)
+    assert access.may_change(named, FAR_V6)
+    assert access.may_decide(named, FAR)
+    assert access.may_decide(named, NEAR)  # loopback
+    assert not access.may_change(named, NEAR)
+    assert not access.may_replicate(named, FAR)
+    assert access.may_replicate(named, peer(4)._replace(host="10.1.2.3"))
+
+
+def test_a_peer_behind_a_proxy_is_never_loopback() -> None:
+    proxied = NEAR._replace(is_proxied=True)
+    assert not access.may_decide(config(), proxied)
+    named = config(adminAddresses="127.0.0.0/8;10.0.0.7", haAllowedNetworks="127.0.0.0/8")
+    assert not access.may_decide(named, proxied)
+    assert not access.may_change(named, proxied)
+    assert not access.may_replicate(named, proxied)
+    assert access.may_decide(named, FAR._replace(is_proxied=True))
+    assert access.may_change(config(), proxied)  # an empty list is stock's behaviour
+
+
+@pytest.mark.parametrize("code", sorted(HANDLERS))
+def test_each_code_is_bounded_by_the_list_of_its_class(code: int) -> None:
+    lists = config(adminAddresses="192.0.2.1", haAllowedNetworks="192.0.2.2")
+    text = access.refusal(lists, code, FAR)
+    properties = {Access.CHANGE_ADMIN: "adminAddresses", Access.REPLICATION: "haAllowedNetworks"}
+    wanted = properties.get(BROKER[code])
+    assert (text is None) == (wanted is None)
+    if text is not None:
+        assert f"code {int(code)} " in text
+        assert FAR.host in text
+        assert str(wanted) in text
+
+
+def test_a_refused_request_is_answered_and_counted_and_changes_nothing() -> None:
+    lab = make_lab({"adminAddresses": "192.0.2.1"})
+    topic = {"topic": "T", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
+    answer = lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic, connection=FAR)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert answer.remark == (
+        "code 17 (UPDATE_AND_CREATE_TOPIC) from host 10.0.0.7 is refused: adminAddresses does not name this host"
+    )
+    assert "T" not in lab.broker.topics
+    assert lab.broker.refusals.take_lines() == [answer.remark]
+    assert lab.broker.refusals.take_lines() == []
+    assert dict(lab.broker.refusals.counts()) == {"change admin": 1, "replication": 0}
+
+
+def test_a_refused_oneway_request_is_dropped_with_the_count() -> None:
+    lab = make_lab({"adminAddresses": "192.0.2.1"})
+    verdict = lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4", connection=FAR, oneway=True)
+    assert isinstance(verdict, Release)
+    assert lab.broker.config.broker_permission == 6
+    assert dict(lab.broker.refusals.counts())["change admin"] == 1
+
+
+def test_a_decision_from_another_host_names_what_would_allow_it() -> None:
+    lab = make_lab()
+    answer = lab.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}, connection=FAR)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert answer.remark.endswith("it is taken from loopback and from networks that adminAddresses names")
+
+
+def test_data_that_makes_topics_and_groups_is_no_change_admin() -> None:
+    lab = make_lab({"adminAddresses": "192.0.2.1"})
+    assert lab.join("G", {"T": "*"}, connection=FAR).code == ResponseCode.SUCCESS
+    assert "G" in lab.broker.groups
+
+
+def test_lines_between_two_turns_are_bounded() -> None:
+    refusals = access.Refusals()
+    for _ in range(1000):
+        refusals.add(RequestCode.UPDATE_BROKER_CONFIG, "text")
+    assert len(refusals.take_lines()) == access.LINES_MAX
+    assert dict(refusals.counts())["change admin"] == 1000
+
+
+def test_the_policy_follows_a_changed_configuration() -> None:
+    lab = make_lab()
+    assert lab.ask(RequestCode.CLEAN_UNUSED_TOPIC, connection=FAR).code == ResponseCode.SUCCESS
+    lab.broker.apply_config(replace(lab.broker.config, admin_addresses="192.0.2.1"))
+    assert lab.ask(RequestCode.CLEAN_UNUSED_TOPIC, connection=FAR).code == ResponseCode.NO_PERMISSION

@@ -1,0 +1,41 @@
+"""Every handled request code has a class, and every class a handler."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.handlers.table import HANDLERS
+from ringmq.namesrv.handlers import HANDLED_CODES
+from ringmq.remoting import access
+from ringmq.remoting.access import Access
+from ringmq.remoting.codes import RequestCode
+
+READER_STATE = Path(__file__).resolve().parents[2] / "native/src/reader_state.h"
+READERS_CODES = [int(code) for code in re.findall(r"#define RMQ_CODE_\w+ (\d+)", READER_STATE.read_text())]
+
+
+def test_every_code_of_the_broker_has_a_class_and_every_class_a_handler() -> None:
+    assert set(access.BROKER) == set(HANDLERS)
+
+
+def test_every_code_of_the_name_server_has_a_class_and_every_class_a_handler() -> None:
+    assert set(access.NAMESRV) == HANDLED_CODES
+
+
+@pytest.mark.parametrize("code", READERS_CODES)
+def test_codes_that_readers_know_are_data(code: int) -> None:
+    """Readers serve sends and pulls without control, which alone applies the policy."""
+    assert access.BROKER[code] is Access.DATA
+
+
+def test_decisions_are_changes() -> None:
+    assert {access.BROKER[code] for code in access.DECISIONS} == {Access.CHANGE_ADMIN}
+
+
+def test_a_refusal_names_code_host_and_reason() -> None:
+    text = access.refusal_text(RequestCode.UPDATE_BROKER_CONFIG, "10.0.0.7", "adminAddresses does not name this host")
+    assert text == (
+        "code 25 (UPDATE_BROKER_CONFIG) from host 10.0.0.7 is refused: adminAddresses does not name this host"
+    )
+    assert access.refusal_text(99_999, "::1", "why") == "code 99999 from host ::1 is refused: why"
