@@ -11,9 +11,16 @@ from dataclasses import dataclass
 from ringmq.broker.control_report import NameServerState
 from ringmq.broker.core import Broker
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
-from ringmq.broker.registration import Registration, register_command, unregister_command
+from ringmq.broker.registration import (
+    Call,
+    Registration,
+    register_command,
+    register_topic_command,
+    unregister_command,
+)
 from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS, SlaveRole
 from ringmq.broker.request import Effect
+from ringmq.remoting.codes import RequestCode
 
 STOP_CALL_MS = 1000
 HOLD_MAX_MS = 3000
@@ -59,7 +66,9 @@ class Announcements:
         outbox = self._broker.outbox
         if not outbox.register and not outbox.changed_topics:
             return None
-        topics = None if outbox.register else outbox.changed_topics
+        changed = outbox.changed_topics
+        has_deleted = any(topic not in self._broker.topics for topic in changed)
+        topics = None if outbox.register or has_deleted else changed
         outbox.register, outbox.changed_topics = False, set()
         return self._registration.changed(topics)
 
@@ -71,20 +80,15 @@ class Announcements:
         """Take the outcomes of earlier calls and make the calls that are due."""
         self.announce()
         config = self._broker.config
-        self._registration.period_ms = config.register_name_server_period
+        self._registration.follow(config)
         for outcome in self._name_servers.outcomes():
-            self._log_outcome(outcome)
-            if self._slave is not None:
-                self._slave.on_registration(outcome)
-            self._registration.finished(outcome.address, outcome.error is None, now_ms)
+            self._on_outcome(outcome, now_ms)
         for address in self._name_servers.lost():
             self._registration.lost(address, now_ms)
         if self._slave is not None and self._slave.is_searching:
             self._registration.hurry(now_ms, SEARCH_PERIOD_MS)
         for call in self._registration.due(now_ms):
-            command = register_command(config, self._broker.identity, self._broker.topics.body(call.topics))
-            timeout_ms = config.register_broker_timeout_mills
-            self._name_servers.call(call.address, command, timeout_ms, kept_only=call.topics is not None)
+            self._make(call)
 
     def released(self, now_ms: int) -> Iterable[Effect]:
         """The held answers whose change every name server knows, or whose deadline has passed."""
@@ -105,6 +109,31 @@ class Announcements:
                 command = unregister_command(self._broker.config, self._broker.identity)
                 self._name_servers.call(address, command, STOP_CALL_MS)
         self._name_servers.close(STOP_CALL_MS / 1000)
+
+    def _make(self, call: Call) -> None:
+        config, topics = self._broker.config, self._broker.topics
+        timeout_ms = config.register_broker_timeout_mills
+        # A topic that was deleted since is left out here: its deletion makes a whole table follow.
+        found = [topic for topic in map(topics.get, call.topics or ()) if topic is not None]
+        if found:
+            commands = [register_topic_command(config, topic) for topic in found]
+            self._name_servers.call_kept(call.address, commands, timeout_ms)
+        else:
+            command = register_command(config, self._broker.identity, topics.body())
+            self._name_servers.call(call.address, command, timeout_ms)
+
+    def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
+        if outcome.request_code == RequestCode.REGISTER_TOPIC_IN_NAMESRV and outcome.answer and outcome.error:
+            self._registration.refused(outcome.address)
+            self._log(
+                f"name server {outcome.address} refuses a single topic (217), {outcome.error}: until its connection "
+                "ends, the whole table announces each change (103)"
+            )
+            return
+        self._log_outcome(outcome)
+        if self._slave is not None:
+            self._slave.on_registration(outcome)
+        self._registration.finished(outcome.address, outcome.error is None, now_ms)
 
     def _log_outcome(self, outcome: Outcome) -> None:
         """Log each error of a name server once until it answers again."""

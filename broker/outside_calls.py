@@ -10,7 +10,7 @@ import os
 import queue
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ringmq.ha.broker_line import BrokerLine
@@ -20,7 +20,10 @@ from ringmq.remoting.errors import RemotingError
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call ended; `error` is None when the server answered 0. `answer` is None when it did not answer."""
+    """How a call ended; `error` is None when the server answered 0. `answer` is None when it did not answer.
+
+    A call of several requests has the outcome of the last one that was sent.
+    """
 
     address: str
     error: str | None
@@ -30,7 +33,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    command: RemotingCommand
+    commands: Sequence[RemotingCommand]
     timeout_ms: int
     kept_only: bool
 
@@ -59,19 +62,26 @@ class OutsideCalls:
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._lost: dict[str, None] = {}
 
-    def call(self, address: str, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> None:
-        """Send `command` and wait for its answer, on the address's own thread.
+    def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        """Send `command` and wait for its answer, on the address's own thread."""
+        self._put(address, _Job([command], timeout_ms, kept_only=False))
 
-        `kept_only`: only over the connection of earlier calls, because a name server that was started anew would
-        take a part for the whole.
+    def call_kept(self, address: str, commands: Sequence[RemotingCommand], timeout_ms: int) -> None:
+        """Send `commands` one after another, over the connection of earlier calls only: a name server that was started
+        anew would ignore the topic of a broker that it does not know. The first error ends the call.
+
+        `timeout_ms` is for each command; there is at least one.
         """
+        self._put(address, _Job(commands, timeout_ms, kept_only=True))
+
+    def _put(self, address: str, job: _Job) -> None:
         known = self._lanes.get(address)
         if known is None:
             lane = _Lane()
             thread = threading.Thread(target=self._serve, args=(address, lane), daemon=True, name=f"to {address}")
             known = self._lanes[address] = (lane, thread)
             thread.start()
-        known[0].put(_Job(command, timeout_ms, kept_only))
+        known[0].put(job)
 
     def outcomes(self) -> list[Outcome]:
         """Calls that have ended since the last look."""
@@ -128,10 +138,17 @@ class OutsideCalls:
 
 
 def _call(line: BrokerLine, job: _Job) -> Outcome:
-    code = job.command.code
+    for command in job.commands:
+        outcome = _ask(line, command, job)
+        if outcome.error is not None:
+            break
+    return outcome
+
+
+def _ask(line: BrokerLine, command: RemotingCommand, job: _Job) -> Outcome:
     try:
-        answer = line.ask(job.command, job.timeout_ms, kept_only=job.kept_only)
+        answer = line.ask(command, job.timeout_ms, kept_only=job.kept_only)
     except (OSError, RemotingError) as error:
-        return Outcome(line.address, str(error) or type(error).__name__, None, code)
+        return Outcome(line.address, str(error) or type(error).__name__, None, command.code)
     error_text = f"answered {answer.code}: {answer.remark}" if answer.code else None
-    return Outcome(line.address, error_text, answer, code)
+    return Outcome(line.address, error_text, answer, command.code)

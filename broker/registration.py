@@ -1,10 +1,14 @@
-"""Registration with name servers: when to say what (REGISTER_BROKER 103, UNREGISTER_BROKER 104). No IO.
+"""Registration with name servers: when to send what. No IO.
 
-Every name server is told everything at the start and periodically as a sign of life, and of a changed topic at once
-(that topic alone, `registerIncrementBrokerData`). Changes while a call is under way go into the next one. A name
-server that does not answer is tried again with growing pauses, and then told everything; the others do not wait.
-One whose connection ends forgets what came over it: it is told everything at once, with growing pauses where that
-happens again and again.
+REGISTER_BROKER (103) announces the broker with all of its topics: at the start, periodically as a sign of life, and
+after a change. It never carries a part of the topics, because a stock name server with
+deleteTopicWithBrokerRegistration drops what a 103 leaves out. REGISTER_TOPIC_IN_NAMESRV (217) announces one changed
+topic alone (`enableSingleTopicRegister`). A deleted topic needs 103. So does a name server that refuses 217; the
+refusal counts until its connection ends.
+
+Changes while a call is under way go into the next one. A name server that does not answer is tried again with growing
+pauses, and then gets the whole table; the others do not wait. A name server whose connection ends forgets what came
+over it: it gets the whole table at once, with growing pauses where that happens again and again.
 """
 
 from __future__ import annotations
@@ -18,15 +22,24 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import TopicConfig, TopicConfigTable
 from ringmq.remoting.flags import PERM_READ_WRITE
-from ringmq.remoting.namesrv_headers import RegisterBrokerRequestHeader, UnregisterBrokerRequestHeader
+from ringmq.remoting.namesrv_headers import (
+    RegisterBrokerRequestHeader,
+    RegisterTopicRequestHeader,
+    UnregisterBrokerRequestHeader,
+)
 from ringmq.remoting.register_body import body_crc32, encode_register_body
+from ringmq.remoting.route import MASTER_ID, QueueData, TopicRouteData
 
 RETRY_FIRST_MS = 500
+SINGLE_TOPICS_MAX = 64
+"""Changes that wait for one name server: with more of them, one whole table costs less than a request for each."""
+SINGLE_FAULTS_MAX = 2
+"""Requests for single topics in a row that get no answer: after that, the name server gets whole tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One registration to be made; `topics` None = all."""
+    """One registration to be made: the whole table (`topics` None), or one request for each topic named."""
 
     address: str
     topics: frozenset[str] | None
@@ -45,6 +58,10 @@ class _Server:
     topics: set[str] = field(default_factory=set)
     told: int = 0
     telling: int = 0
+    is_single: bool = False
+    """The call under way is for single topics."""
+    refuses_single: bool = False
+    single_faults: int = 0
 
     @property
     def is_hurried(self) -> bool:
@@ -59,16 +76,26 @@ class Registration:
     period_ms: int
     """registerNameServerPeriod; may change at any time."""
     servers: dict[str, _Server] = field(default_factory=dict)
+    single_topics: bool = True
+    """Whether a changed topic may be announced alone; may change at any time."""
     _news: int = 0
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Registration:
         """From namesrvAddr; no address means nothing to do."""
         addresses = [address for address in config.namesrv_addr.split(";") if address]
-        return cls(config.register_name_server_period, {address: _Server() for address in addresses})
+        registration = cls(config.register_name_server_period, {address: _Server() for address in addresses})
+        registration.follow(config)
+        return registration
+
+    def follow(self, config: BrokerConfig) -> None:
+        """Take over the properties that are live."""
+        self.period_ms = config.register_name_server_period
+        # A name server takes a slave's 103 without its topics. A 217 has no broker id: it would change the master's.
+        self.single_topics = config.enable_single_topic_register and config.broker_id == MASTER_ID
 
     def changed(self, topics: Iterable[str] | None = None) -> int:
-        """Topics have changed (None: all may have). The number of the news, for `is_told`."""
+        """Topics were made or changed (None: or deleted, any of them). The number of the news, for `is_told`."""
         names = None if topics is None else set(topics)
         for server in self.servers.values():
             if names is None:
@@ -88,29 +115,45 @@ class Registration:
         for address, server in self.servers.items():
             if server.busy or (now_ms < server.next_ms and not server.is_hurried):
                 continue
-            full = server.full or not server.registered or now_ms >= server.next_ms
-            calls.append(Call(address, None if full else frozenset(server.topics)))
+            server.is_single = self._suits_single(server, now_ms)
+            calls.append(Call(address, frozenset(server.topics) if server.is_single else None))
             server.busy, server.full, server.telling = True, False, self._news
             server.topics.clear()
         return calls
 
+    def _suits_single(self, server: _Server, now_ms: int) -> bool:
+        if not self.single_topics or server.refuses_single or len(server.topics) > SINGLE_TOPICS_MAX:
+            return False
+        return not server.full and server.registered and now_ms < server.next_ms
+
     def finished(self, address: str, ok: bool, now_ms: int) -> None:
-        """The call to `address` has ended."""
+        """The call to `address` has ended. Single topics are no sign of life: the whole table is due as before."""
         server = self.servers[address]
         server.busy = False
         if ok:
             server.failures, server.registered, server.told = 0, True, server.telling
             server.answered_ms = now_ms
-            server.next_ms = now_ms + self.period_ms
+            if server.is_single:
+                server.single_faults = 0
+            else:
+                server.next_ms = now_ms + self.period_ms
         else:
+            server.single_faults += server.is_single
+            server.refuses_single = server.single_faults >= SINGLE_FAULTS_MAX
             pause_ms = RETRY_FIRST_MS << min(server.failures, 6)
             server.failures += 1
             server.full = True
             server.next_ms = now_ms + min(pause_ms, self.period_ms)
 
+    def refused(self, address: str) -> None:
+        """`address` has refused a request for a single topic: the whole table follows at once, also next time."""
+        server = self.servers[address]
+        server.busy, server.full, server.refuses_single = False, True, True
+
     def lost(self, address: str, now_ms: int) -> None:
         """The connection to `address` has ended between two calls. A call under way uses a new one."""
         server = self.servers[address]
+        server.refuses_single, server.single_faults = False, 0
         if server.busy or server.failures:
             return
         is_quick = now_ms - server.answered_ms < RETRY_FIRST_MS << min(server.losses, 6)
@@ -131,10 +174,9 @@ class Registration:
 
 
 def register_command(config: BrokerConfig, identity: Identity, topics: TopicConfigTable) -> RemotingCommand:
-    """103 with the topics given. While the broker may not be read or written, its topics say so."""
-    permission = config.broker_permission
-    if permission & PERM_READ_WRITE != PERM_READ_WRITE:
-        table = {name: _limited(topic, permission) for name, topic in topics.topics.items()}
+    """103 with all topics. While the broker may not be read or written, its topics say so."""
+    if _is_limited(config):
+        table = {name: _limited(topic, config.broker_permission) for name, topic in topics.topics.items()}
         topics = TopicConfigTable(table, topics.data_version, topics.mapping_data_version)
     body = encode_register_body(topics)
     header = RegisterBrokerRequestHeader(
@@ -150,6 +192,15 @@ def register_command(config: BrokerConfig, identity: Identity, topics: TopicConf
     return RemotingCommand.request(RequestCode.REGISTER_BROKER, header.encode(), body)
 
 
+def register_topic_command(config: BrokerConfig, topic: TopicConfig) -> RemotingCommand:
+    """217 with the queues of one topic, whose permission is bounded like in 103."""
+    perm = topic.perm & config.broker_permission if _is_limited(config) else topic.perm
+    queues = QueueData(config.broker_name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.topic_sys_flag)
+    body = TopicRouteData([queues]).encode(standard_json=False)
+    header = RegisterTopicRequestHeader(topic=topic.topic_name)
+    return RemotingCommand.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, header.encode(), body)
+
+
 def unregister_command(config: BrokerConfig, identity: Identity) -> RemotingCommand:
     """104."""
     header = UnregisterBrokerRequestHeader(
@@ -159,6 +210,10 @@ def unregister_command(config: BrokerConfig, identity: Identity) -> RemotingComm
         broker_id=config.broker_id,
     )
     return RemotingCommand.request(RequestCode.UNREGISTER_BROKER, header.encode())
+
+
+def _is_limited(config: BrokerConfig) -> bool:
+    return config.broker_permission & PERM_READ_WRITE != PERM_READ_WRITE
 
 
 def _limited(topic: TopicConfig, permission: int) -> TopicConfig:

@@ -109,6 +109,8 @@ class BrokerConfig:
 
     # name servers
     register_name_server_period: int = number("registerNameServerPeriod", 30_000, 10_000, 60_000, live=True)
+    enable_single_topic_register: bool = switch("enableSingleTopicRegister", True, live=True)
+    """A changed topic is announced alone (217), else with the whole table (103)."""
     register_broker_timeout_mills: int = number("registerBrokerTimeoutMills", 24_000, 100, 600_000, live=True)
 
     # store: places and sizes

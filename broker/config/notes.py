@@ -10,6 +10,7 @@ DIFFERENCES = {
     "brokerName": "same name; the host's name there",
     "storePathRootDir": "same name; $HOME/store there",
     "brokerId": "same name; a master's other id is made 0 there",
+    "enableSingleTopicRegister": "same name; false there, and false announces the whole table here",
     "haTransferBatchSize": "same name; up to 4 MiB there",
     "enablePropertyFilter": "same name; not served here yet, so only false",
     "enableDLegerCommitLog": "same name; not served here yet, so only false",

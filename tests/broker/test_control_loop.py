@@ -5,7 +5,7 @@ import re
 import struct
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
+from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
 from ringmq.remoting.json_body import read_object
 from ringmq.remoting.subscription import SubscriptionData
@@ -460,8 +461,11 @@ class ScriptedRegistrar:
         self.calls: list[tuple[str, RemotingCommand, bool]] = []
         self.ended: list[Outcome] = []
 
-    def call(self, address: str, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> None:
-        self.calls.append((address, command, kept_only))
+    def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
+        self.calls.append((address, command, False))
+
+    def call_kept(self, address: str, commands: Sequence[RemotingCommand], timeout_ms: int) -> None:
+        self.calls += [(address, command, True) for command in commands]
 
     def outcomes(self) -> list[Outcome]:
         ended, self.ended = self.ended, []
@@ -490,14 +494,66 @@ def test_a_made_topic_is_answered_when_the_name_server_knows_it(rig: Rig, tmp_pa
     rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
     assert rig.answers() == []
     address, command, kept_only = registrar.calls[-1]
-    assert (address, kept_only) == ("ns:1", True)
-    assert list(read_object(command.body, "x")["topicConfigSerializeWrapper"]["topicConfigTable"]) == ["Made"]
+    assert (address, command.code, command.ext_fields, kept_only) == ("ns:1", 217, {"topic": "Made"}, True)
     registrar.ended.append(Outcome("ns:1", None))
     assert [answer.code for answer in rig.answers()] == [0]
     rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext | {"perm": "4"}))
     assert rig.answers() == []
     rig.loop.turn(now() + 3100)
     assert rig.verdicts(), "a name server that does not answer is not waited for longer"
+
+
+def announced_topics(command: RemotingCommand) -> set[str]:
+    assert command.code == RequestCode.REGISTER_BROKER
+    return set(read_object(command.body, "x")["topicConfigSerializeWrapper"]["topicConfigTable"])
+
+
+def test_a_name_server_that_refuses_single_topics_gets_the_whole_table(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registrar = with_name_server(rig)
+    registrar.ended.append(Outcome("ns:1", None, RemotingCommand(0), RequestCode.REGISTER_BROKER))
+    rig.loop.turn(now())
+    for topic in ("First", "Second"):
+        ext = {
+            "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+        }  # fmt: skip
+        rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
+        assert rig.answers() == []
+        if topic == "First":
+            error = "answered 3: request type 217 not supported"
+            registrar.ended.append(Outcome("ns:1", error, RemotingCommand(3), 217))
+            assert rig.answers() == []
+        assert {topic, "TBW102"} <= announced_topics(registrar.calls[-1][1])
+        registrar.ended.append(Outcome("ns:1", None, RemotingCommand(0), RequestCode.REGISTER_BROKER))
+        assert [answer.code for answer in rig.answers()] == [0]
+    assert [command.code for _, command, _ in registrar.calls] == [103, 217, 103, 103]
+    assert capsys.readouterr().err.count("refuses a single topic (217), answered 3: request type 217") == 1
+
+
+def test_a_deleted_topic_is_announced_by_the_whole_table(rig: Rig) -> None:
+    registrar = with_name_server(rig)
+    registrar.ended.append(Outcome("ns:1", None))
+    rig.loop.broker.topics.put(TopicConfig("Gone"), now())
+    rig.loop.turn(now())
+    assert registrar.calls[-1][1].ext_fields == {"topic": "Gone"}
+    registrar.ended.append(Outcome("ns:1", None))
+    rig.loop.turn(now())
+    rig.put(RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}))
+    rig.loop.turn(now())
+    announced = announced_topics(registrar.calls[-1][1])
+    assert "Gone" not in announced and "TBW102" in announced
+
+
+def test_a_topic_that_is_deleted_before_its_turn_makes_the_whole_table_go(rig: Rig) -> None:
+    registrar = with_name_server(rig)
+    rig.loop.broker.topics.put(TopicConfig("Gone"), now())
+    rig.loop.turn(now())
+    rig.loop.broker.topics.delete("Gone", now())
+    registrar.ended.append(Outcome("ns:1", None))
+    rig.loop.turn(now())
+    assert "TBW102" in announced_topics(registrar.calls[-1][1])
 
 
 def test_subscriptions_of_a_predecessor_can_be_listed_and_withdrawn(rig: Rig) -> None:

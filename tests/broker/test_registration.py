@@ -5,10 +5,19 @@ import queue
 import socket
 import threading
 
+import pytest
+
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.core import Identity
-from ringmq.broker.outside_calls import OutsideCalls
-from ringmq.broker.registration import Call, Registration, register_command, unregister_command
+from ringmq.broker.outside_calls import Outcome, OutsideCalls
+from ringmq.broker.registration import (
+    SINGLE_TOPICS_MAX,
+    Call,
+    Registration,
+    register_command,
+    register_topic_command,
+    unregister_command,
+)
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
@@ -16,12 +25,14 @@ from ringmq.remoting.frame import FrameDecoder
 from ringmq.remoting.json_body import read_object
 from ringmq.remoting.namesrv_headers import RegisterBrokerRequestHeader
 from ringmq.remoting.register_body import body_crc32
+from ringmq.remoting.route import QueueData, TopicRouteData
 from tests.waiting import wait_until
 
 CONFIG = changed(
     BrokerConfig(),
     {"brokerName": "b", "brokerClusterName": "c", "namesrvAddr": "a:1;b:2", "haListenPort": "10912"},
 )
+SLAVE = {"brokerId": "1", "brokerRole": "SLAVE"}
 IDENTITY = Identity("10.0.0.1", 10911, "10.0.0.2", 0)
 
 
@@ -62,6 +73,75 @@ def test_a_name_server_that_failed_is_told_everything_and_waited_for_by_nobody()
     registration.finished("a:1", False, 2)
     assert registration.is_told(news)
     assert registration.due(502) == [Call("a:1", None)]
+
+
+def single_server() -> Registration:
+    """One name server that knows the broker, at time 0."""
+    registration = Registration.of(changed(CONFIG, {"namesrvAddr": "a:1"}))
+    registration.due(0)
+    registration.finished("a:1", True, 0)
+    return registration
+
+
+def test_a_refused_single_topic_is_followed_by_the_whole_table_until_the_connection_ends() -> None:
+    registration = single_server()
+    news = registration.changed(["T"])
+    assert registration.due(1) == [Call("a:1", frozenset({"T"}))]
+    registration.refused("a:1")
+    assert not registration.is_told(news)
+    assert registration.due(1) == [Call("a:1", None)]
+    registration.finished("a:1", True, 2)
+    assert registration.is_told(news)
+    registration.changed(["T"])
+    assert registration.due(3) == [Call("a:1", None)]
+    registration.finished("a:1", True, 4)
+    registration.lost("a:1", 1000)
+    assert registration.due(1000) == [Call("a:1", None)]
+    registration.finished("a:1", True, 1000)
+    registration.changed(["T"])
+    assert registration.due(1001) == [Call("a:1", frozenset({"T"}))], "perhaps another name server by now"
+
+
+def test_single_topics_that_get_no_answer_twice_are_not_tried_a_third_time() -> None:
+    registration = single_server()
+    kinds, now = [], 0
+    for _ in range(4):
+        registration.changed(["T"])
+        (call,) = registration.due(now)
+        kinds.append(call.topics is None)
+        registration.finished("a:1", call.topics is None, now)
+        if call.topics is not None:
+            now += 500
+            (whole,) = registration.due(now)
+            assert whole.topics is None
+            registration.finished("a:1", True, now)
+    assert kinds == [False, False, True, True]
+
+
+def test_single_topics_are_no_sign_of_life() -> None:
+    registration = single_server()
+    for now in range(1000, 30_000, 1000):
+        registration.changed(["T"])
+        assert registration.due(now) == [Call("a:1", frozenset({"T"}))]
+        registration.finished("a:1", True, now)
+    assert registration.due(30_000) == [Call("a:1", None)], "30 s after the whole table before"
+
+
+@pytest.mark.parametrize("values", [{"enableSingleTopicRegister": "false"}, SLAVE])
+def test_the_whole_table_announces_a_change_where_single_topics_are_off(values: dict[str, str]) -> None:
+    registration = single_server()
+    registration.follow(changed(CONFIG, values))
+    registration.changed(["T"])
+    assert registration.due(1) == [Call("a:1", None)]
+
+
+def test_many_changes_go_in_one_table() -> None:
+    registration = single_server()
+    registration.changed(map(str, range(SINGLE_TOPICS_MAX)))
+    assert registration.due(1)[0].topics is not None
+    registration.changed(map(str, range(SINGLE_TOPICS_MAX + 1)))
+    registration.finished("a:1", True, 2)
+    assert registration.due(2) == [Call("a:1", None)]
 
 
 def test_one_that_fails_is_tried_again_with_growing_pauses() -> None:
@@ -120,6 +200,15 @@ def test_a_broker_that_may_not_be_written_says_so_in_its_topics() -> None:
     body = read_object(command.body, "x")
     assert body["topicConfigSerializeWrapper"]["topicConfigTable"]["T"]["perm"] == 4
     assert table.topics["T"].perm == 6
+
+
+def test_what_is_told_of_one_topic() -> None:
+    topic = TopicConfig("T", 2, 3, 6, topic_sys_flag=1)
+    command = register_topic_command(CONFIG, topic)
+    assert (command.code, command.ext_fields) == (RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "T"})
+    assert TopicRouteData.decode(command.body).queue_datas == [QueueData("b", 2, 3, 6, 1)]
+    limited = register_topic_command(changed(CONFIG, {"brokerPermission": "4"}), topic)
+    assert TopicRouteData.decode(limited.body).queue_datas == [QueueData("b", 2, 3, 4, 1)]
 
 
 def test_a_lost_connection_is_followed_by_everything_at_once_and_later_where_it_is_lost_again_and_again() -> None:
@@ -230,10 +319,13 @@ def test_nobody_listening_is_an_outcome() -> None:
 def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
     server = NameServer([0, None, 0])
     calls = OutsideCalls(lambda: None)
-    outcomes = []
+    outcomes: list[Outcome] = []
     command = RemotingCommand.request(RequestCode.REGISTER_BROKER)
     for wanted, kept_only in enumerate((True, False, True, True, False), 1):
-        calls.call(server.address, command, 5000, kept_only=kept_only)
+        if kept_only:
+            calls.call_kept(server.address, [command], 5000)
+        else:
+            calls.call(server.address, command, 5000)
 
         def arrived(count: int = wanted) -> bool:
             outcomes.extend(calls.outcomes())
@@ -245,3 +337,17 @@ def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
     assert errors[1] is None and errors[4] is None
     assert errors[2] and "closed the connection" in errors[2]
     calls.close(5)
+
+
+def test_the_first_error_ends_a_call_of_several_requests() -> None:
+    server = NameServer([0, 0, 3, 0])
+    calls = OutsideCalls(lambda: None)
+    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
+    single = [RemotingCommand.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": name}) for name in "abc"]
+    calls.call_kept(server.address, single, 5000)
+    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
+    calls.close(5)
+    outcomes = calls.outcomes()
+    assert [outcome.error for outcome in outcomes] == [None, "answered 3: said so", None]
+    assert [outcome.request_code for outcome in outcomes] == [103, 217, 103]
+    assert [server.seen.get().ext_fields for _ in range(4)] == [{}, {"topic": "a"}, {"topic": "b"}, {}]
