@@ -57,3 +57,13 @@ def test_a_slave_runs_as_a_broker_does() -> None:
     assert one == other
     for line in ("Type=notify", "FileDescriptorStoreMax=64", "LimitMEMLOCK=infinity", "LimitNOFILE=1048576"):
         assert f"\n{line}\n" in one
+
+
+def test_units_leave_memory_to_the_broker() -> None:
+    for kind in ("broker", "slave"):
+        unit = (ROOT / f"systemd/ringmq-{kind}@.service").read_text().splitlines()
+        assert [line for line in unit if line.startswith("OOMScoreAdjust=")] == ["OOMScoreAdjust=0"]
+    for path in (ROOT / "systemd").rglob("*"):
+        lines = path.read_text().splitlines() if path.is_file() else []
+        limits = [line for line in lines if line.startswith(("MemoryMax=", "MemoryHigh="))]
+        assert not limits, f"{path.name}: a memory cgroup counts the page cache of the log"
