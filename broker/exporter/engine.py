@@ -9,6 +9,7 @@ from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.control_report import ControlReport
+from ringmq.broker.exporter.http_counts import HttpCounts
 from ringmq.broker.exporter.labels import is_system_group, java_bool
 from ringmq.broker.exporter.tables import Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
@@ -226,6 +227,14 @@ def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], read
     used = list(_process_use(started))
     page.add("ringmq_worker_cpu_seconds_total", [({"worker": name}, seconds) for name, seconds, _ in used])
     page.add("ringmq_worker_resident_bytes", [({"worker": name}, size) for name, _, size in used])
+
+
+def add_http(page: Page, http: HttpCounts) -> None:
+    """The port of /metrics itself."""
+    page.add("ringmq_http_connections", http.connections)
+    page.add("ringmq_http_connections_accepted_total", http.accepted)
+    closed = [({"reason": reason}, count) for reason, count in http.closed.items()]
+    page.add("ringmq_http_connections_closed_total", closed)
 
 
 def _process_use(workers: list[Worker]) -> Iterator[tuple[str, float, int]]:

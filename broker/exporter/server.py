@@ -1,36 +1,49 @@
-"""The HTTP part: /metrics, /health, /ready. `http.server` with bounds: connections, time, size of a request.
+"""The HTTP port: /metrics, /health, /ready. One thread with bounds on connections, time and memory.
 
-A thread per connection, at most CONNECTIONS_MAX; one scrape at a time, and who comes while one is made gets the same
-text. Nothing but GET and HEAD is answered, and what comes with a request is not read.
+`http_connections` decides which connections stay, this module moves the bytes. A page of metrics is made by a thread
+of its own, one at a time, and every request that came before it was begun gets the same page. Nothing but GET and HEAD
+is answered, and what comes with a request is not read.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
 import os
+import select
 import socket
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
-from typing import Any, ClassVar
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
 
-from ringmq.broker.exporter.text import CONTENT_TYPE, PageText
+from ringmq.broker.exporter import http_answer
+from ringmq.broker.exporter.http_answer import Answer
+from ringmq.broker.exporter.http_connections import HttpConnections, Phase
+from ringmq.broker.exporter.http_counts import HttpCounts
+from ringmq.broker.exporter.http_request import HEAD_BYTES_MAX, BadRequest, Request, take_request
+from ringmq.broker.exporter.text import PageText
+from ringmq.remoting.log_throttle import LogThrottle
+from ringmq.remoting.networks import Networks, is_loopback
 
-CONNECTIONS_MAX = 16
-REQUEST_TIMEOUT_S = 5.0
-"""Silence on a connection, also between requests."""
-LIFE_MAX_S = 30.0
-"""One request with its answer, whatever comes and goes meanwhile."""
-TOLD_EVERY_S = 60.0
-"""At most as often a request that failed gets into the log."""
+PAGES_MAX = 16
+"""Answers to /metrics that go out at once; more requests wait for their turn."""
+PAGE_SHARE_S = 2.0
+"""An answer to /metrics that takes longer is closed while other requests wait for its place."""
+ACCEPTS_PER_TURN = 256
+FRESH_S = 0.05
+"""/health and /ready look at the broker at most so often."""
+LOOK_S = 0.25
+"""Between two looks at the deadlines."""
+NO_FILES_PAUSE_S = 0.01
+LINES_PER_MINUTE = 10
+TCP_NOTSENT_LOWAT = 25
 INDEX = b"RingMQ: /metrics (Prometheus), /health, /ready\n"
+JSON_PATHS = ("/health", "/ready")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,161 +55,286 @@ class Pages:
     ready: Callable[[], tuple[bool, dict[str, Any]]]
 
 
-class Handler(BaseHTTPRequestHandler):
-    """One connection."""
-
-    protocol_version = "HTTP/1.1"
-    server_version = "RingMQ"
-    sys_version = ""
-    timeout = REQUEST_TIMEOUT_S
-    disable_nagle_algorithm = True
-    server: ExporterServer
-    JSON_PATHS: ClassVar[dict[str, str]] = {"/health": "health", "/ready": "ready"}
-
-    def setup(self) -> None:
-        """The way to a client on this machine needs no pace: with BBR's a page takes twice the time."""
-        super().setup()
-        if ip_address(self.client_address[0]).is_loopback:
-            with contextlib.suppress(OSError):
-                self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
-
-    def do_GET(self) -> None:
-        """Any path."""
-        self._answer(with_body=True)
-
-    def do_HEAD(self) -> None:
-        """The same without the body."""
-        self._answer(with_body=False)
-
-    def handle_one_request(self) -> None:
-        """A request begins its time anew."""
-        self.server.touch(self.connection)
-        super().handle_one_request()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: whoever sends junk must not fill the log."""
-
-    def _answer(self, *, with_body: bool) -> None:
-        path = self.path.partition("?")[0]
-        pages = self.server.pages
-        if path == "/metrics":
-            self._send_parts(self.server.metrics_page().pieces() if with_body else ())
-        elif path in self.JSON_PATHS:
-            good, value = getattr(pages, self.JSON_PATHS[path])()
-            status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
-            self._send_whole(status, "application/json", json.dumps(value).encode() + b"\n", with_body)
-        else:
-            status = HTTPStatus.OK if path == "/" else HTTPStatus.NOT_FOUND
-            self._send_whole(status, "text/plain; charset=utf-8", INDEX, with_body)
-
-    def _send_whole(self, status: HTTPStatus, kind: str, body: bytes, with_body: bool) -> None:
-        self._send_head(status, {"Content-Type": kind, "Content-Length": str(len(body))})
-        if with_body:
-            self.wfile.write(body)
-
-    def _send_parts(self, pieces: Iterable[bytes | memoryview]) -> None:
-        """A page whose length nobody knows before it is made. HTTP before 1.1 has no chunks: it ends the connection.
-
-        After each piece whoever else waits for this CPU comes first: he that has just had more than his share would
-        wait until the next tick of the kernel's clock, while a page is made.
-        """
-        in_chunks = self.request_version not in ("HTTP/0.9", "HTTP/1.0")
-        self.close_connection |= not in_chunks
-        self._send_head(
-            HTTPStatus.OK, {"Content-Type": CONTENT_TYPE, **({"Transfer-Encoding": "chunked"} if in_chunks else {})}
-        )
-        between = b""
-        for piece in pieces:
-            head = b"%s%x\r\n" % (between, len(piece)) if in_chunks else b""
-            between = b"\r\n"
-            sent = self.connection.sendmsg([head, piece], (), socket.MSG_MORE)
-            for part in (head, piece):
-                if sent < len(part):
-                    self.connection.sendall(memoryview(part)[sent:], socket.MSG_MORE)
-                sent = max(0, sent - len(part))
-            os.sched_yield()
-        if in_chunks and self.command != "HEAD":
-            self.connection.sendall(b"%s0\r\n\r\n" % between)
-
-    def _send_head(self, status: HTTPStatus, fields: dict[str, str]) -> None:
-        if self.headers.get("Content-Length") or self.headers.get("Transfer-Encoding"):
-            self.close_connection = True
-        self.send_response(status)
-        for name, value in fields.items():
-            self.send_header(name, value)
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
+@dataclass(slots=True, eq=False)
+class _Connection:
+    socket: socket.socket
+    number: int
+    received: bytearray = field(default_factory=bytearray)
+    request: Request | None = None
+    """Waits for a page."""
+    answer: Answer | None = None
+    is_refused: bool = False
+    events: int = 0
 
 
-class ExporterServer(ThreadingHTTPServer):
-    """Serves a listening socket that somebody else owns."""
+class ExporterServer:
+    """Serves a listening socket that somebody else owns. `allowed`: hosts that may connect (httpAllowedNetworks)."""
 
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, listener: socket.socket, pages: Pages) -> None:
-        super().__init__(("", 0), Handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = listener
-        self.server_name, self.server_port = listener.getsockname()[:2]
+    def __init__(
+        self,
+        listener: socket.socket,
+        pages: Pages,
+        allowed: Networks | None = None,
+        counts: HttpCounts | None = None,
+    ) -> None:
         self.pages = pages
-        self._since: dict[socket.socket, float] = {}
-        self._silent_until = 0.0
-        self._guard = threading.Lock()
-        self._scrape = threading.Lock()
-        self._page = PageText()
-        self._page_number = 0
+        self.server_port = int(listener.getsockname()[1])
+        self.counts = counts or HttpCounts()
+        self._listener = listener
+        self._listener.setblocking(False)
+        self._allowed = allowed or Networks()
+        self._table = HttpConnections()
+        self._open: dict[int, _Connection] = {}
+        """File descriptor -> connection; the descriptor is its number in the table."""
+        self._again: deque[_Connection] = deque()
+        """Connections whose next request came together with the one before."""
+        self._fresh: dict[str, tuple[float, tuple[bool, dict[str, Any]]]] = {}
+        self._waiting: deque[_Connection] = deque()
+        self._in_scrape: list[_Connection] = []
+        self._paging: dict[int, float] = {}
+        """Answers to /metrics that go out, and when they began."""
+        self._scrape: Future[PageText] | None = None
+        self._scraper = ThreadPoolExecutor(1, "scrape")
+        self._throttle = LogThrottle(LINES_PER_MINUTE)
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stopped = False
+        self._epoll = select.epoll()
+        self._epoll.register(self._bell, select.EPOLLIN)
+        self._epoll.register(listener, select.EPOLLIN)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Take the connection unless there are enough."""
-        with self._guard:
-            full = len(self._since) >= CONNECTIONS_MAX
-            if not full:
-                self._since[request] = time.monotonic()
-        if full:
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
+    def serve_forever(self, look_s: float = LOOK_S, look: Callable[[], None] = lambda: None) -> None:
+        """Answer until `shutdown`. `look` is called each turn, at least every `look_s` seconds."""
+        next_look = 0.0
+        while not self._stopped:
+            now = time.monotonic()
+            if now >= next_look:
+                next_look = now + min(look_s, LOOK_S)
+                self._close_overdue(now)
+            look()
+            self.turn(0.0 if self._again else look_s)
+        for connection in list(self._open.values()):
+            self._close(connection, "client")
+        self._scraper.shutdown(wait=False, cancel_futures=True)
 
-    def shutdown_request(self, request: Any) -> None:
-        """The connection is over."""
-        with self._guard:
-            self._since.pop(request, None)
-        super().shutdown_request(request)
+    def shutdown(self) -> None:
+        """End `serve_forever`; may be called from a signal handler or another thread."""
+        self._stopped = True
+        os.eventfd_write(self._bell, 1)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no event. Anything else is told, since the client is told nothing."""
-        if isinstance(sys.exception(), ConnectionError | TimeoutError):
-            return
-        now = time.monotonic()
-        with self._guard:
-            if now < self._silent_until:
+    def _close_overdue(self, now: float) -> None:
+        for number in self._table.overdue(now):
+            self._close(self._open[number], "time")
+        if self._waiting and len(self._paging) >= PAGES_MAX:
+            for number in [number for number, began in self._paging.items() if now - began >= PAGE_SHARE_S]:
+                self._close(self._open[number], "room")
+
+    def turn(self, timeout_s: float) -> None:
+        """Do what there is to do, or wait for it."""
+        again, self._again = self._again, deque()
+        for number, events in self._epoll.poll(timeout_s):
+            if number == self._bell:
+                os.eventfd_read(self._bell)
+            elif number == self._listener.fileno():
+                self._accept()
+            elif (connection := self._open.get(number)) is not None:
+                self._guarded(self._on_event, connection, events)
+        for connection in again:
+            if self._open.get(connection.number) is connection:
+                self._guarded(self._next_request, connection)
+        self._turn_pages()
+
+    # ---- connections ----
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                accepted, (host, *_) = self._listener.accept()
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    time.sleep(NO_FILES_PAUSE_S)  # the listener stays readable
                 return
-            self._silent_until = now + TOLD_EVERY_S
-        text = f"a request failed (told once in {TOLD_EVERY_S:.0f} s):\n{traceback.format_exc()}"
-        print(f"ringmq: metrics: {text}", file=sys.stderr, flush=True)
+            self.counts.accepted += 1
+            if not self._allowed.allows(host):
+                accepted.close()
+                self.counts.closed["network"] += 1
+                self._say(f"a connection of {host} to /metrics is refused: httpAllowedNetworks does not name it")
+                continue
+            accepted.setblocking(False)
+            connection = _Connection(accepted, accepted.fileno())
+            self._open[connection.number] = connection
+            self.counts.connections = len(self._open)
+            self._make_room(self._table.opened(connection.number, host, time.monotonic()))
+            if self._open.get(connection.number) is connection:
+                self._guarded(self._begin, connection, host)
 
-    def touch(self, connection: socket.socket) -> None:
-        """A request begins."""
-        with self._guard:
-            if connection in self._since:
-                self._since[connection] = time.monotonic()
-
-    def close_late(self) -> None:
-        """End what has taken longer than LIFE_MAX_S; call it every second."""
-        limit = time.monotonic() - LIFE_MAX_S
-        with self._guard:
-            late = [connection for connection, since in self._since.items() if since < limit]
-        for connection in late:
+    def _begin(self, connection: _Connection, host: str) -> None:
+        taken = connection.socket
+        taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        taken.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, http_answer.UNSENT_BYTES_MAX)
+        if is_loopback(host):  # BBR paces what it sends: on the way to this machine a page takes twice the time
             with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
+        self._receive(connection)
 
-    def metrics_page(self) -> PageText:
-        """A page that was begun after the call, shared by all who wait for one."""
-        wanted = self._page_number + 1 + self._scrape.locked()
-        with self._scrape:
-            if self._page_number < wanted:
-                self._page = self.pages.metrics()
-                self._page_number += 1
-            return self._page
+    def _make_room(self, victim: int | None) -> None:
+        if victim is not None:
+            self._close(self._open[victim], "room")
+
+    def _close(self, connection: _Connection, reason: str) -> None:
+        if self._open.get(connection.number) is not connection:
+            return
+        del self._open[connection.number]
+        self._table.closed(connection.number)
+        self._paging.pop(connection.number, None)
+        if connection.request is not None and connection in self._waiting:
+            self._waiting.remove(connection)
+        connection.answer = None
+        if reason in ("client", "request"):
+            with contextlib.suppress(OSError):
+                connection.socket.shutdown(socket.SHUT_WR)
+        connection.socket.close()  # takes it out of epoll, too
+        self.counts.connections = len(self._open)
+        self.counts.closed[reason] += 1
+
+    def _guarded(self, action: Callable[..., None], connection: _Connection, *arguments: Any) -> None:
+        """A failure costs one connection. A client that went away is no event; anything else is logged, throttled."""
+        try:
+            action(connection, *arguments)
+        except (ConnectionError, TimeoutError):
+            self._close(connection, "client")
+        except Exception:
+            self._say(f"a request failed:\n{traceback.format_exc()}")
+            self._close(connection, "fault")
+
+    def _say(self, text: str) -> None:
+        line = self._throttle.line(text, int(time.monotonic() * 1000))
+        if line is not None:
+            print(f"ringmq: metrics: {line}", file=sys.stderr, flush=True)
+
+    def _wait_for(self, connection: _Connection, events: int) -> None:
+        if connection.events == events:
+            return
+        if connection.events == 0:
+            self._epoll.register(connection.number, events)
+        elif events == 0:
+            self._epoll.unregister(connection.number)
+        else:
+            self._epoll.modify(connection.number, events)
+        connection.events = events
+
+    def _on_event(self, connection: _Connection, events: int) -> None:
+        if connection.answer is not None:
+            self._send(connection)
+        elif connection.request is None:
+            self._receive(connection)
+
+    # ---- requests ----
+
+    def _receive(self, connection: _Connection) -> None:
+        try:
+            data = connection.socket.recv(HEAD_BYTES_MAX)
+        except BlockingIOError:
+            self._wait_for(connection, select.EPOLLIN)
+            return
+        if not data:
+            self._close(connection, "client")
+            return
+        self._table.received(connection.number, time.monotonic())
+        connection.received += data
+        self._next_request(connection)
+
+    def _next_request(self, connection: _Connection) -> None:
+        now = time.monotonic()
+        try:
+            request = take_request(connection.received)
+        except BadRequest as error:
+            self._make_room(self._table.requested(connection.number, now, Phase.ANSWER))
+            connection.is_refused = True
+            text = f"{error}\n".encode()
+            self._answer(connection, http_answer.whole(error.status, http_answer.PLAIN, text, keep=False))
+            return
+        if request is None:
+            self._wait_for(connection, select.EPOLLIN)
+            return
+        is_page = request.path == "/metrics" and request.with_body
+        self._make_room(self._table.requested(connection.number, now, Phase.PAGE if is_page else Phase.ANSWER))
+        if self._open.get(connection.number) is not connection:
+            return
+        if is_page:
+            connection.request = request
+            self._waiting.append(connection)
+            self._wait_for(connection, 0)
+        else:
+            self._answer(connection, self._small(request, now))
+
+    def _small(self, request: Request, now: float) -> Answer:
+        how: dict[str, Any] = {"with_body": request.with_body, "keep": request.keep}
+        if request.path == "/metrics":
+            return http_answer.page((), in_chunks=request.in_chunks, **how)
+        if request.path in JSON_PATHS:
+            return http_answer.as_json(*self._look_at(request.path.removeprefix("/"), now), **how)
+        return http_answer.whole(200 if request.path == "/" else 404, http_answer.PLAIN, INDEX, **how)
+
+    def _look_at(self, name: str, now: float) -> tuple[bool, dict[str, Any]]:
+        seen = self._fresh.get(name)
+        if seen is None or now - seen[0] >= FRESH_S:
+            seen = self._fresh[name] = now, getattr(self.pages, name)()
+        return seen[1]
+
+    # ---- pages ----
+
+    def _turn_pages(self) -> None:
+        if self._scrape is not None and self._scrape.done():
+            scrape, self._scrape = self._scrape, None
+            waited, self._in_scrape = self._in_scrape, []
+            for connection in waited:
+                if self._open.get(connection.number) is connection:
+                    self._guarded(self._begin_page, connection, scrape)
+        room = PAGES_MAX - len(self._paging)
+        if self._scrape is None and self._waiting and room > 0:
+            self._in_scrape = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+            self._scrape = self._scraper.submit(lambda: self.pages.metrics())
+            self._scrape.add_done_callback(lambda done: os.eventfd_write(self._bell, 1))
+
+    def _begin_page(self, connection: _Connection, scrape: Future[PageText]) -> None:
+        request, connection.request = connection.request, None
+        assert request is not None
+        pieces = scrape.result().pieces()
+        self._table.answering(connection.number, time.monotonic())
+        self._paging[connection.number] = time.monotonic()
+        self._answer(
+            connection, http_answer.page(pieces, with_body=True, in_chunks=request.in_chunks, keep=request.keep)
+        )
+
+    # ---- answers ----
+
+    def _answer(self, connection: _Connection, answer: Answer) -> None:
+        if self._open.get(connection.number) is connection:
+            connection.answer = answer
+            self._send(connection)
+
+    def _send(self, connection: _Connection) -> None:
+        """At most one piece a turn: other connections, and who else waits for this CPU, come in between."""
+        answer = connection.answer
+        assert answer is not None
+        try:
+            if answer.send(connection.socket):
+                self._table.progressed(connection.number, time.monotonic())
+        except BlockingIOError:
+            self._wait_for(connection, select.EPOLLOUT)
+            return
+        if not answer.is_done:
+            os.sched_yield()
+            self._wait_for(connection, select.EPOLLOUT)
+            return
+        connection.answer = None
+        self._paging.pop(connection.number, None)
+        if answer.closes:
+            self._close(connection, "request" if connection.is_refused else "client")
+            return
+        self._table.answered(connection.number, time.monotonic())
+        if connection.received:
+            self._wait_for(connection, 0)
+            self._again.append(connection)
+        else:
+            self._wait_for(connection, select.EPOLLIN)

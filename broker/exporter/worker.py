@@ -7,10 +7,8 @@ workers whose CPU it shares.
 from __future__ import annotations
 
 import os
-import select
 import socket
 import sys
-import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -19,10 +17,12 @@ from typing import Any
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import read_run_config
 from ringmq.broker.exporter.collect import Collector
+from ringmq.broker.exporter.http_counts import HttpCounts
 from ringmq.broker.exporter.server import ExporterServer, Pages
 from ringmq.broker.health import Heartbeats, liveness, readiness
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec, open_worker
+from ringmq.remoting.networks import networks
 
 NICENESS = 10
 """With 5 the p99 of sends grows more, and a scrape does not take less time: the CPU that it shares has some left."""
@@ -30,9 +30,9 @@ LOOK_S = 0.25
 """Between two looks at the other workers; as often as their idle loops turn."""
 
 
-def pages_of(plane: Plane, config: BrokerConfig, beats: Heartbeats) -> Pages:
+def pages_of(plane: Plane, config: BrokerConfig, beats: Heartbeats, counts: HttpCounts) -> Pages:
     """What the server shows of this broker."""
-    collector = Collector(plane, config, beats)
+    collector = Collector(plane, config, beats, counts)
 
     def health() -> tuple[bool, dict[str, Any]]:
         told = liveness(plane, beats, time.monotonic_ns() // 1_000_000)
@@ -49,19 +49,21 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     """Answer until SIGTERM."""
     os.nice(NICENESS)
     role = plane.role(spec.role)
-    beats = Heartbeats()
+    config = read_run_config(Path(spec.config_path))
+    beats, counts = Heartbeats(), HttpCounts()
     beats.observe(plane, time.monotonic_ns() // 1_000_000)
-    pages = pages_of(plane, read_run_config(Path(spec.config_path)), beats)
-    server = ExporterServer(socket.socket(fileno=os.dup(spec.listen_fds[0])), pages)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": LOOK_S}, daemon=True).start()
-    bell = os.eventfd(0)
-    stop.on_set = lambda: os.eventfd_write(bell, 1)
-    role.state = STATE_SERVING
-    while not stop.is_set:
-        select.select([bell], [], [], LOOK_S)
+    pages = pages_of(plane, config, beats, counts)
+    listener = socket.socket(fileno=os.dup(spec.listen_fds[0]))
+    server = ExporterServer(listener, pages, networks(config.http_allowed_networks), counts)
+    stop.on_set = server.shutdown
+
+    def look() -> None:
         role.progress += 1
         beats.observe(plane, time.monotonic_ns() // 1_000_000)
-        server.close_late()
+
+    role.state = STATE_SERVING
+    if not stop.is_set:  # set before there was something to shut down
+        server.serve_forever(LOOK_S, look)
     role.state = STATE_STOPPING
 
 
@@ -71,7 +73,7 @@ def main(arguments: list[str]) -> int:
     plane, stop = open_worker(spec)
     serve(spec, plane, stop)
     sys.stdout.flush()
-    os._exit(0)  # threads of connections may be in the middle of a read
+    os._exit(0)  # the thread of a scrape may be in the middle of a read
 
 
 if __name__ == "__main__":

@@ -1,0 +1,162 @@
+"""Which HTTP connections stay: a core without IO. Clocks are passed in, in seconds of the monotonic clock.
+
+A connection is a stranger until its first whole request, then it is known. Each kind has half of the places, so that a
+flood of silent connections closes no scraper, and a flood of requests leaves places for new connections. Where a kind
+is full, the host with the most connections of that kind loses the one that was heard from least recently.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from ipaddress import IPv6Address, ip_address
+
+CONNECTIONS_MAX = 256
+HEAD_TIMEOUT_S = 2.0
+"""From the first byte of a request (of the first one: from the accept) to the end of its head."""
+IDLE_TIMEOUT_S = 60.0
+"""Between two requests. Prometheus scrapes every 15 s to 60 s."""
+ANSWER_TIMEOUT_S = 30.0
+"""From a whole request to the last byte of its answer."""
+STALL_TIMEOUT_S = 5.0
+"""Within an answer: the peer takes no byte."""
+
+
+class Phase(Enum):
+    """What a connection waits for."""
+
+    HEAD = "head"
+    PAGE = "page"
+    """The server is making the answer."""
+    ANSWER = "answer"
+    IDLE = "idle"
+
+
+@dataclass(slots=True)
+class _Entry:
+    host: str
+    phase: Phase
+    since: float
+    """When the phase began; for ANSWER and PAGE: when the request was whole."""
+    heard: float
+    """When the peer last sent or took a byte."""
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Connections of one kind. The least recently heard stands first."""
+
+    places: int
+    entries: dict[int, _Entry] = field(default_factory=dict)
+    by_host: Counter[str] = field(default_factory=Counter)
+
+    def put(self, number: int, entry: _Entry) -> None:
+        self.entries[number] = entry
+        self.by_host[entry.host] += 1
+
+    def take(self, number: int) -> _Entry:
+        entry = self.entries.pop(number)
+        self.by_host[entry.host] -= 1
+        if not self.by_host[entry.host]:
+            del self.by_host[entry.host]
+        return entry
+
+    def victim(self) -> int | None:
+        """The connection to close, None while no more than `places` are there."""
+        if len(self.entries) <= self.places:
+            return None
+        most = max(self.by_host.values())
+        return next(number for number, entry in self.entries.items() if self.by_host[entry.host] == most)
+
+
+class HttpConnections:
+    """Phases and deadlines of all connections. A connection is named by a number of the caller's."""
+
+    def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
+        self._strangers = _Pool(connections_max // 2)
+        self._known = _Pool(connections_max - connections_max // 2)
+
+    def __len__(self) -> int:
+        """Open connections."""
+        return len(self._strangers.entries) + len(self._known.entries)
+
+    def opened(self, number: int, host: str, now: float) -> int | None:
+        """A connection was accepted. The connection to close for it, which may be itself; None: there is room."""
+        self._strangers.put(number, _Entry(host_of(host), Phase.HEAD, now, now))
+        return self._strangers.victim()
+
+    def received(self, number: int, now: float) -> None:
+        """Bytes of a request came, and its head is not whole."""
+        entry = self._entry(number)
+        if entry.phase is Phase.IDLE:
+            entry.phase, entry.since = Phase.HEAD, now
+        self._heard(number, entry, now)
+
+    def requested(self, number: int, now: float, phase: Phase) -> int | None:
+        """A whole request came; the connection is in `phase` now. The connection to close, None: there is room."""
+        pool = self._pool(number)
+        entry = pool.take(number)
+        entry.phase, entry.since, entry.heard = phase, now, now
+        self._known.put(number, entry)
+        return self._known.victim() if pool is self._strangers else None
+
+    def answering(self, number: int, now: float) -> None:
+        """The answer is made and goes out from now on."""
+        entry = self._entry(number)
+        entry.phase, entry.heard = Phase.ANSWER, now
+
+    def progressed(self, number: int, now: float) -> None:
+        """The peer took bytes of the answer."""
+        self._heard(number, self._entry(number), now)
+
+    def answered(self, number: int, now: float) -> None:
+        """The whole answer is out, and the connection stays."""
+        entry = self._entry(number)
+        entry.phase, entry.since = Phase.IDLE, now
+        self._heard(number, entry, now)
+
+    def closed(self, number: int) -> None:
+        """The connection is over."""
+        self._pool(number).take(number)
+
+    def overdue(self, now: float) -> list[int]:
+        """Connections whose deadline has passed."""
+        return [number for number, entry in self._all() if _is_overdue(entry, now)]
+
+    def _all(self) -> Iterator[tuple[int, _Entry]]:
+        yield from self._strangers.entries.items()
+        yield from self._known.entries.items()
+
+    def _pool(self, number: int) -> _Pool:
+        return self._strangers if number in self._strangers.entries else self._known
+
+    def _entry(self, number: int) -> _Entry:
+        return self._pool(number).entries[number]
+
+    def _heard(self, number: int, entry: _Entry, now: float) -> None:
+        entry.heard = now
+        entries = self._pool(number).entries
+        if entries is self._known.entries:  # a stranger that sends byte after byte gets no better place
+            entries[number] = entries.pop(number)
+
+
+def host_of(address: str) -> str:
+    """What counts as one host: an IPv4 address, or the 64 bits that an IPv6 host may choose its addresses from."""
+    host = ip_address(address.partition("%")[0])
+    if not isinstance(host, IPv6Address):
+        return str(host)
+    if host.ipv4_mapped:
+        return str(host.ipv4_mapped)
+    return f"{IPv6Address(int(host) >> 64 << 64)}/64"
+
+
+def _is_overdue(entry: _Entry, now: float) -> bool:
+    if entry.phase is Phase.IDLE:
+        return now - entry.since >= IDLE_TIMEOUT_S
+    if entry.phase is Phase.HEAD:
+        return now - entry.since >= HEAD_TIMEOUT_S
+    if entry.phase is Phase.PAGE:
+        return now - entry.since >= ANSWER_TIMEOUT_S
+    return now - entry.since >= ANSWER_TIMEOUT_S or now - entry.heard >= STALL_TIMEOUT_S
