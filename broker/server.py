@@ -7,6 +7,7 @@ for it, once more from the order on.
 """
 
 import contextlib
+import json
 import os
 import resource
 import secrets
@@ -24,6 +25,7 @@ from ringmq.broker.config.run_config import read_run_config, run_config_path, st
 from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.listening import (
     METRICS_PORT,
+    doors_of,
     listen,
     listen_for_metrics,
     listen_for_slaves,
@@ -49,6 +51,7 @@ from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
 from ringmq.ipc.supervisor import Supervisor, make_event_fds
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
+from ringmq.remoting.doors import Door, open_doors
 from ringmq.store import markers, store_order
 from ringmq.store.broker_name import write_broker_name
 from ringmq.store.config_files import ConfigFileError
@@ -342,6 +345,8 @@ class House:
     ha: socket.socket | None
     namesrv: socket.socket | None
     metrics: socket.socket | None
+    doors: list[Door]
+    """The open ones."""
 
     @property
     def all_listeners(self) -> list[socket.socket]:
@@ -400,9 +405,12 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
         if config.metrics_prom_exporter_port == METRICS_PORT != metrics.getsockname()[1] and options.config.listen_port:
             log(f"port {METRICS_PORT} is taken: metrics are on another one; metricsPromExporterPort chooses")
         placement.cpus_by_worker["metrics"] = placement.cpus_by_worker["control"]
+    doors = open_doors(doors_of(config, ha, metrics))
+    for door in doors:
+        log(door.warning)
     readers = placement.readers
     listeners = listener_per_reader(main, readers, kept), listener_per_reader(vip, readers, kept)
-    house = House(config, root, lock, placement, store_host, listeners, ha, namesrv, metrics)
+    house = House(config, root, lock, placement, store_host, listeners, ha, namesrv, metrics, doors)
     for address in kept.close_rest():
         log(f"the service manager had kept a listener on {address}: it is not wanted any more, closed")
     kept.keep(house.all_listeners)
@@ -420,7 +428,7 @@ def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[W
         plane = make_plane(config, root, recovered, house.placement, house.store_host)
         specs = worker_specs(plane, house.placement, house.listeners, write_run_config(plane.name, config))
         specs = [_with_ha(_with_namesrv(spec, house.namesrv, root), house.ha, config) for spec in specs]
-        specs = [_with_metrics(spec, house.metrics) for spec in specs]
+        specs = [_with_metrics(spec, house.metrics, house.doors) for spec in specs]
     leave_marks(plane, root, config.broker_name, recovered)
     plane.publish_watermarks()
     return plane, specs
@@ -537,10 +545,11 @@ def _with_ha(spec: WorkerSpec, listener: socket.socket | None, config: BrokerCon
     return replace(spec, module=HA_MODULE, listen_fds=descriptors, dormant=dormant)
 
 
-def _with_metrics(spec: WorkerSpec, listener: socket.socket | None) -> WorkerSpec:
+def _with_metrics(spec: WorkerSpec, listener: socket.socket | None, doors: list[Door]) -> WorkerSpec:
     if spec.name != "metrics" or listener is None:
         return spec
-    return replace(spec, module=METRICS_MODULE, listen_fds=(listener.fileno(),), dormant=True)
+    extra = {"open_doors": json.dumps([[door.listener, door.shut_by] for door in doors])}
+    return replace(spec, module=METRICS_MODULE, listen_fds=(listener.fileno(),), dormant=True, extra=extra)
 
 
 def _with_namesrv(spec: WorkerSpec, listener: socket.socket | None, root: Path) -> WorkerSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
+from ringmq.doctor.check_doors import check_doors, doors_of
 from ringmq.doctor.check_machine import check_clock, check_cpus, check_engine, check_limits, check_sysctls
 from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
 from ringmq.doctor.facts import Facts
@@ -47,6 +48,7 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
             sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         ),
         *check_ports(facts.ports, is_running=facts.store.is_locked),
+        *check_doors(doors_of(config)),
         *check_name_servers(facts.name_servers),
         # a slave's is not judged at the start either: its master delivers
         *check_store(facts.store, accept_unserved=config.accept_unserved or config.broker_role == "SLAVE"),

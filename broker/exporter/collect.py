@@ -10,7 +10,7 @@ from ringmq.broker.config.run_config import store_config
 from ringmq.broker.control_report import read_report
 from ringmq.broker.exporter import engine
 from ringmq.broker.exporter.groups import GroupFamilies
-from ringmq.broker.exporter.http_counts import HttpCounts
+from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, PageText, parse_labels
 from ringmq.broker.exporter.topics import TopicFamilies
@@ -32,7 +32,7 @@ class Scrape:
 class Collector:
     """Of one broker. Not thread-safe."""
 
-    def __init__(self, plane: Plane, config: BrokerConfig, beats: Heartbeats, http: HttpCounts) -> None:
+    def __init__(self, plane: Plane, config: BrokerConfig, beats: Heartbeats, http: HttpPort) -> None:
         self._plane = plane
         self._config = config
         self._beats = beats
@@ -67,7 +67,7 @@ class Collector:
         engine.add_replication(page, plane, config, self._replicas_wanted)
         ages_ms = self._beats.ages_ms(time.monotonic_ns() // 1_000_000)
         engine.add_workers(page, list(workers(plane)), ages_ms, readiness(plane, config))
-        engine.add_http(page, self._http)
+        engine.add_listeners(page, self._http)
         page.add("ringmq_series_left_out", [({"metric": name}, count) for name, count in page.left_out.items()])
         page.add("ringmq_scrape_seconds", self._last.seconds)
         page.add("ringmq_series", page.series + 1)

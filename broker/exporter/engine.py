@@ -9,7 +9,7 @@ from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.control_report import ControlReport
-from ringmq.broker.exporter.http_counts import HttpCounts
+from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.labels import is_system_group, java_bool
 from ringmq.broker.exporter.tables import Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
@@ -229,11 +229,12 @@ def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], read
     page.add("ringmq_worker_resident_bytes", [({"worker": name}, size) for name, _, size in used])
 
 
-def add_http(page: Page, http: HttpCounts) -> None:
-    """The port of /metrics itself."""
-    page.add("ringmq_http_connections", http.connections)
-    page.add("ringmq_http_connections_accepted_total", http.accepted)
-    closed = [({"reason": reason}, count) for reason, count in http.closed.items()]
+def add_listeners(page: Page, port: HttpPort) -> None:
+    """Open doors, and what the port of /metrics has done."""
+    page.add("ringmq_open_doors", [({"listener": name, "property": what}, 1) for name, what in port.open_doors])
+    page.add("ringmq_http_connections", port.counts.connections)
+    page.add("ringmq_http_connections_accepted_total", port.counts.accepted)
+    closed = [({"reason": reason}, count) for reason, count in port.counts.closed.items()]
     page.add("ringmq_http_connections_closed_total", closed)
 
 

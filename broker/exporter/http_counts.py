@@ -1,4 +1,4 @@
-"""What the HTTP port has done since the worker's start."""
+"""What the metrics worker knows of its own port and is told of the broker's others."""
 
 from __future__ import annotations
 
@@ -17,3 +17,12 @@ class HttpCounts:
     accepted: int = 0
     closed: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLOSED_REASONS, 0))
     """Reason -> connections."""
+
+
+@dataclass(slots=True)
+class HttpPort:
+    """What a scrape shows of listeners."""
+
+    counts: HttpCounts = field(default_factory=HttpCounts)
+    open_doors: list[tuple[str, str]] = field(default_factory=list)
+    """(listener, property) of each listener of the broker that every network may use (remoting/doors.py)."""

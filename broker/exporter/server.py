@@ -155,8 +155,8 @@ class ExporterServer:
                 return
             self.counts.accepted += 1
             if not self._allowed.allows(host):
-                accepted.close()
                 self.counts.closed["network"] += 1
+                accepted.close()
                 self._say(f"a connection of {host} to /metrics is refused: httpAllowedNetworks does not name it")
                 continue
             accepted.setblocking(False)
@@ -184,6 +184,8 @@ class ExporterServer:
         if self._open.get(connection.number) is not connection:
             return
         del self._open[connection.number]
+        self.counts.connections = len(self._open)
+        self.counts.closed[reason] += 1
         self._table.closed(connection.number)
         self._paging.pop(connection.number, None)
         if connection.request is not None and connection in self._waiting:
@@ -193,8 +195,6 @@ class ExporterServer:
             with contextlib.suppress(OSError):
                 connection.socket.shutdown(socket.SHUT_WR)
         connection.socket.close()  # takes it out of epoll, too
-        self.counts.connections = len(self._open)
-        self.counts.closed[reason] += 1
 
     def _guarded(self, action: Callable[..., None], connection: _Connection, *arguments: Any) -> None:
         """A failure costs one connection. A client that went away is no event; anything else is logged, throttled."""

@@ -130,6 +130,12 @@ METRICS = {
         Metric("ringmq_worker_silent_seconds", GAUGE, "Since the worker's loop was seen to turn", ("worker",)),
         Metric("ringmq_worker_cpu_seconds_total", COUNTER, "Processor time of the running process", ("worker",)),
         Metric("ringmq_worker_resident_bytes", GAUGE, "Resident memory, shared pages included", ("worker",)),
+        Metric(
+            "ringmq_open_doors",
+            GAUGE,
+            "1: every network may use the listener, the property is empty",
+            ("listener", "property"),
+        ),
         Metric("ringmq_http_connections", GAUGE, "Open connections to the port of /metrics"),
         Metric(
             "ringmq_http_connections_accepted_total", COUNTER, "Connections to the port of /metrics that were accepted"

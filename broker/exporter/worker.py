@@ -6,6 +6,7 @@ workers whose CPU it shares.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import read_run_config
 from ringmq.broker.exporter.collect import Collector
-from ringmq.broker.exporter.http_counts import HttpCounts
+from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.server import ExporterServer, Pages
 from ringmq.broker.health import Heartbeats, liveness, readiness
 from ringmq.ipc.plane import Plane
@@ -30,9 +31,9 @@ LOOK_S = 0.25
 """Between two looks at the other workers; as often as their idle loops turn."""
 
 
-def pages_of(plane: Plane, config: BrokerConfig, beats: Heartbeats, counts: HttpCounts) -> Pages:
+def pages_of(plane: Plane, config: BrokerConfig, beats: Heartbeats, port: HttpPort) -> Pages:
     """What the server shows of this broker."""
-    collector = Collector(plane, config, beats, counts)
+    collector = Collector(plane, config, beats, port)
 
     def health() -> tuple[bool, dict[str, Any]]:
         told = liveness(plane, beats, time.monotonic_ns() // 1_000_000)
@@ -50,11 +51,12 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     os.nice(NICENESS)
     role = plane.role(spec.role)
     config = read_run_config(Path(spec.config_path))
-    beats, counts = Heartbeats(), HttpCounts()
+    beats = Heartbeats()
+    port = HttpPort(open_doors=json.loads(spec.extra.get("open_doors", "[]")))
     beats.observe(plane, time.monotonic_ns() // 1_000_000)
-    pages = pages_of(plane, config, beats, counts)
+    pages = pages_of(plane, config, beats, port)
     listener = socket.socket(fileno=os.dup(spec.listen_fds[0]))
-    server = ExporterServer(listener, pages, networks(config.http_allowed_networks), counts)
+    server = ExporterServer(listener, pages, networks(config.http_allowed_networks), port.counts)
     stop.on_set = server.shutdown
 
     def look() -> None:

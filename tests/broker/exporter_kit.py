@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.exporter.collect import Collector
-from ringmq.broker.exporter.http_counts import HttpCounts
+from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.health import Heartbeats
 from ringmq.ipc.plane import Capacity, Plane, topic_config_word
 from ringmq.ipc.segment import remove_segments
@@ -69,7 +69,7 @@ class Kit:
         store.mkdir(exist_ok=True)
         given = {"storePathRootDir": str(store), "brokerName": "b", "namesrvAddr": "", **settings}
         self.config = changed(BrokerConfig(), given)
-        self.collector = Collector(plane, self.config, Heartbeats(), HttpCounts())
+        self.collector = Collector(plane, self.config, Heartbeats(), HttpPort())
 
     def text(self) -> str:
         """One scrape."""

@@ -347,11 +347,11 @@ def test_a_stop_is_heard_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(worker.os, "nice", lambda by: by)
     monkeypatch.setattr(worker, "read_run_config", lambda path: BrokerConfig())
     monkeypatch.setattr(worker, "Heartbeats", lambda: SimpleNamespace(observe=lambda plane, now_ms: None))
-    monkeypatch.setattr(worker, "pages_of", lambda plane, config, beats, counts: None)
+    monkeypatch.setattr(worker, "pages_of", lambda plane, config, beats, port: None)
     role = SimpleNamespace(state=0, progress=0)
     stop = SimpleNamespace(is_set=False, on_set=None)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        spec = SimpleNamespace(role=0, config_path="", listen_fds=(listener.fileno(),))
+        spec = SimpleNamespace(role=0, config_path="", extra={}, listen_fds=(listener.fileno(),))
         plane = SimpleNamespace(role=lambda number: role)
         serving = threading.Thread(target=worker.serve, args=(spec, plane, stop), daemon=True)
         serving.start()

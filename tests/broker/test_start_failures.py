@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
 from ringmq.store import markers
 from ringmq.store.store_lock import byte_0_lock
+from tests.broker.exporter_kit import value
 
 SMALL = {
     "mappedFileSizeCommitLog": str(1 << 20),
@@ -249,6 +251,21 @@ def test_a_broker_on_an_ipv6_address_serves(tmp_path: Path) -> None:
         assert broker.host == "::1"
         with socket.create_connection(("::1", broker.port), timeout=5) as connection:
             assert connection.getpeername()[0] == "::1"
+        assert broker.stop() == 0
+
+
+def doors_named(broker: RunningBroker) -> list[str]:
+    return [line.rpartition(": set ")[2] for line in broker.log_tail(20_000).splitlines() if "listener " in line]
+
+
+def test_each_open_door_gets_one_line_at_the_start(tmp_path: Path) -> None:
+    """127.1 is a name as far as a door can tell, and loopback for the kernel."""
+    with RunningBroker(tmp_path / "store", {**SMALL, "bindAddress": "127.1", "adminAddresses": "127.0.0.1"}) as broker:
+        assert doors_named(broker) == ["haAllowedNetworks", "httpAllowedNetworks"]
+        with urllib.request.urlopen(broker.metrics_url + "/metrics", timeout=20) as answer:
+            text = answer.read().decode()
+        assert value(text, "ringmq_open_doors", property="haAllowedNetworks") == 1
+        assert text.count("ringmq_open_doors{") == 2
         assert broker.stop() == 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.doctor.check_doors import check_doors, doors_of
 from ringmq.doctor.check_machine import check_clock, check_cpus, check_engine, check_limits, check_sysctls
 from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
 from ringmq.doctor.examine import check
@@ -221,3 +222,26 @@ def test_a_terminal_shows_what_is_wrong_with_what_to_do() -> None:
     assert lines[-1] == "1 to correct, 1 to look at, 1 well"
     assert counts(findings) == {OK: 1, WARN: 1, FAIL: 1}
     assert "one per queue" in "\n".join(render(findings, 60, verbose=True, paint=lambda text, colour: text))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"adminAddresses": OK, "haAllowedNetworks": OK, "httpAllowedNetworks": OK}),
+        ({"bind_address": "0.0.0.0"}, {"adminAddresses": WARN, "haAllowedNetworks": WARN, "httpAllowedNetworks": WARN}),
+        (
+            {"bind_address": "0.0.0.0", "admin_addresses": "10.0.0.7", "metrics_prom_exporter_host": "127.0.0.1"},
+            {"adminAddresses": OK, "haAllowedNetworks": WARN, "httpAllowedNetworks": OK},
+        ),
+        (
+            {"bind_address": "::", "broker_role": "SLAVE", "metrics_exporter_type": "DISABLE"},
+            {"adminAddresses": WARN},
+        ),
+    ],
+)
+def test_doors(changes: dict[str, str], expected: dict[str, str]) -> None:
+    findings = [*check_doors(doors_of(dataclasses.replace(BrokerConfig(), **changes)))]
+    assert {finding.name: finding.level for finding in findings} == expected
+    for finding in findings:
+        assert bool(finding.advice) == (finding.level != OK)
+        assert finding.level == OK or f"set {finding.name} " in finding.advice

@@ -1,0 +1,43 @@
+"""Which listeners of a broker every network may use, and how to shut them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.listening import METRICS_PORT
+from ringmq.doctor.finding import OK, WARN, Finding, judged
+from ringmq.remoting.doors import Door, address, broker_doors
+
+
+def doors_of(config: BrokerConfig) -> list[Door]:
+    """The doors that a broker with this configuration has."""
+    host, port = config.bind_address, config.listen_port
+    http_host = config.metrics_prom_exporter_host or host
+    http = address(http_host, config.metrics_prom_exporter_port or METRICS_PORT)
+    return list(
+        broker_doors(
+            host,
+            port,
+            None if config.broker_role == "SLAVE" else config.ha_listen_port or port + 1,
+            None if config.metrics_exporter_type == "DISABLE" else http,
+            admin=config.admin_addresses,
+            ha=config.ha_allowed_networks,
+            http_networks=config.http_allowed_networks,
+        )
+    )
+
+
+def check_doors(doors: Iterable[Door]) -> Iterator[Finding]:
+    """A warning per open door."""
+    for door in doors:
+        state = f"names {door.networks}" if door.networks else "empty: every network" if door.is_open else "loopback"
+        yield judged(
+            "doors",
+            door.shut_by,
+            WARN if door.is_open else OK,
+            f"{door.listener} ({state})",
+            f"the listener {door.offer} the networks of this list; an empty list allows every network",
+            f"set {door.shut_by} to the networks of your hosts (10.0.0.7;10.1.0.0/16), or bindAddress to an address "
+            "that only they reach",
+        )

@@ -1,0 +1,71 @@
+"""Doors: listeners beyond loopback whose list of networks is empty, so that every host may use them.
+
+An empty list is what stock RocketMQ has, so an open door is a warning and no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ringmq.remoting.networks import listens_beyond_loopback, networks
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One listener and the property that bounds which hosts may use it."""
+
+    listener: str
+    """host:port."""
+    shut_by: str
+    """The property that names the networks which may use it."""
+    networks: str
+    """The property's value."""
+    offer: str
+    """What the listener does for a host that the list allows."""
+
+    @property
+    def is_open(self) -> bool:
+        """Every network may use it."""
+        return listens_beyond_loopback(_host(self.listener)) and not networks(self.networks)
+
+    @property
+    def warning(self) -> str:
+        """The line of an open door: what it offers, and how to shut it."""
+        return f"listener {self.listener} {self.offer} every network: set {self.shut_by}"
+
+
+def broker_doors(
+    host: str, port: int, ha_port: int | None, http: str | None, *, admin: str, ha: str, http_networks: str
+) -> Iterator[Door]:
+    """The doors of a broker. The VIP port (port - 2) belongs to the broker's own door.
+
+    `ha_port`: None on a slave, which has no replication port. `http`: host:port of /metrics, None without it. `admin`,
+    `ha`, `http_networks`: adminAddresses, haAllowedNetworks and httpAllowedNetworks.
+    """
+    yield Door(address(host, port), "adminAddresses", admin, "takes requests that change the broker from")
+    if ha_port is not None:
+        yield Door(address(host, ha_port), "haAllowedNetworks", ha, "sends the log to")
+    if http is not None:
+        yield Door(http, "httpAllowedNetworks", http_networks, "shows metrics and health to")
+
+
+def name_server_doors(host: str, port: int, *, admin: str, brokers: str) -> Iterator[Door]:
+    """The doors of a name server. `admin`, `brokers`: its adminAddresses and brokerAddresses."""
+    listener = address(host, port)
+    yield Door(listener, "adminAddresses", admin, "takes requests that change the name server from")
+    yield Door(listener, "brokerAddresses", brokers, "registers brokers of")
+
+
+def open_doors(doors: Iterable[Door]) -> list[Door]:
+    """Those that every network may use."""
+    return [door for door in doors if door.is_open]
+
+
+def address(host: str, port: int) -> str:
+    """host:port, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _host(listener: str) -> str:
+    return listener.rpartition(":")[0].strip("[]")
