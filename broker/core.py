@@ -119,7 +119,6 @@ class Broker:
         """Show the hot path what a group is and wants, as of now."""
         online = self.consumers.get(group)
         subscriptions = {} if online is None else online.subscriptions
-        cold = self.groups.has_forbidden(group) or self._may_take_reset(group, subscriptions)
         shown = self._published.get(group, {})
         for topic in shown.keys() - subscriptions.keys():
             self.tables.publish_subscription(group, topic, None)
@@ -130,6 +129,20 @@ class Broker:
         self._published[group] = dict(subscriptions)
         if not subscriptions:
             del self._published[group]
+        self._publish_flags(group)
+
+    def _publish_subscription(self, group: str, topic: str) -> None:
+        """Show the hot path what an online group wants of one topic, which has a new entry."""
+        online = self.consumers.get(group)
+        if online is not None and topic in online.subscriptions:
+            self.tables.publish_subscription(group, topic, online.subscriptions[topic])
+            self._published.setdefault(group, {})[topic] = online.subscriptions[topic]
+        self._publish_flags(group)
+
+    def _publish_flags(self, group: str) -> None:
+        online = self.consumers.get(group)
+        subscriptions = {} if online is None else online.subscriptions
+        cold = self.groups.has_forbidden(group) or self._may_take_reset(group, subscriptions)
         flags = group_flags(
             self.groups.get(group),
             members=online is not None,
@@ -176,9 +189,7 @@ class Broker:
 
     def connections(self) -> set[Connection]:
         """Every connection that a table knows."""
-        members = [connection for group in self.consumers for connection in group.members]
-        producing = [connection for _, group in self.producers for connection in group]
-        return {*members, *producing, *self.forwards.connections()}
+        return {*self.consumers.connections(), *self.producers.connections(), *self.forwards.connections()}
 
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Whatever is due: expiry of clients, locks and forwards, statistics, gates."""
@@ -213,9 +224,10 @@ class Broker:
         self.outbox.changed_topics.add(topic)
         if topic in self.topics:
             self.offsets.adopt(topic, self.now_ms)
-            for group in dict.fromkeys([*self.consumers.groups_on(topic), *self.offsets.groups_to_reset(topic)]):
-                self._published.get(group, {}).pop(topic, None)
-                self.publish_group(group)
+            for group in self.consumers.groups_on(topic):
+                self._publish_subscription(group, topic)
+            for group in self.offsets.groups_to_reset(topic):
+                self._publish_flags(group)
 
     def _members_changed(self, group: str) -> None:
         self.publish_group(group)

@@ -213,12 +213,11 @@ class Plane:
             raise PlaneFullError(f"consumer offsets: the table is full ({self.header.offset_capacity} entries)")
         return code
 
-    def offsets(self) -> Iterator[tuple[int, int, int]]:
-        """All (group id, queue slot, offset) with an offset."""
+    def offset_keys(self, first: int) -> list[tuple[int, int]]:
+        """(group id, queue slot) of the table's entries from number `first` on. An entry keeps both for ever."""
         entries = ffi.cast("struct rmq_consumer_offset *", self.struct.base + self.header.offsets_at)
-        for index in range(self.header.offset_count):
-            if entries[index].offset >= 0:
-                yield entries[index].group_id, entries[index].queue_slot, entries[index].offset
+        numbers = range(first, int(self.header.offset_count))
+        return [(entries[number].group_id, entries[number].queue_slot) for number in numbers]
 
     # -- inbox and verdicts (control) ---------------------------------------------------------------------
 

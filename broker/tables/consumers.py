@@ -7,8 +7,9 @@ to the members when membership or the set of topics has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ringmq.broker.request import Connection, Outbox
 from ringmq.remoting.codes import RequestCode
@@ -55,6 +56,7 @@ class ConsumerGroup:
         return None
 
 
+Key = TypeVar("Key")
 EVER_SUBSCRIBED_MAX = 65_536  # names come from outside
 
 
@@ -65,6 +67,8 @@ class ConsumerTable:
         self._outbox = outbox
         self._on_change = on_change
         self._groups: dict[str, ConsumerGroup] = {}
+        self._of_connection: dict[Connection, dict[str, None]] = {}
+        self._on_topic: dict[str, dict[str, None]] = {}
         self._fingerprints: dict[str, int] = {}
         self.ever_subscribed: set[str] = set()
         """Topics that some heartbeat named since the start."""
@@ -95,12 +99,13 @@ class ConsumerTable:
         group.consume_from_where = data.consume_from_where
         joined = connection not in group.members
         group.members[connection] = member
+        self._of_connection.setdefault(connection, {})[group.name] = None
         stale, topics_changed = False, False
         if with_subscriptions:
             for subscription in data.subscriptions:
                 if len(self.ever_subscribed) < EVER_SUBSCRIBED_MAX:
                     self.ever_subscribed.add(subscription.topic)
-            stale, topics_changed = _merge(group.subscriptions, data.subscriptions)
+            stale, topics_changed = self._merge(group, data.subscriptions)
         if is_new or stale or topics_changed or was_broadcasting != group.is_broadcasting:
             self._on_change(group.name)
         if joined or topics_changed:
@@ -117,19 +122,26 @@ class ConsumerTable:
         group = self._groups.get(group_name)
         if group is None or group.members.pop(connection, None) is None:
             return
+        _discard(self._of_connection, connection, group_name)
         if not group.members:
             del self._groups[group_name]
+            for topic in group.subscriptions:
+                _discard(self._on_topic, topic, group_name)
             self._fingerprints.pop(group_name, None)
             self._on_change(group_name)
         self._notify(group, notify)
 
     def groups_of(self, connection: Connection) -> list[str]:
         """Groups that the connection is a member of."""
-        return [group.name for group in self._groups.values() if connection in group.members]
+        return list(self._of_connection.get(connection, ()))
 
     def groups_on(self, topic: str) -> list[str]:
         """Groups with members that subscribe to the topic."""
-        return [group.name for group in self._groups.values() if topic in group.subscriptions]
+        return list(self._on_topic.get(topic, ()))
+
+    def connections(self) -> Iterable[Connection]:
+        """Every connection that is a member of some group."""
+        return self._of_connection.keys()
 
     def expired(self, before_ms: int) -> list[Connection]:
         """Connections whose last heartbeat is older than `before_ms`."""
@@ -139,6 +151,27 @@ class ConsumerTable:
             for connection, member in group.members.items()
             if member.last_update_ms < before_ms
         ]
+
+    def _merge(self, group: ConsumerGroup, told: list[SubscriptionData]) -> tuple[bool, bool]:
+        """(an expression was replaced, a topic came or went): per topic only a greater subVersion replaces
+        (`ConsumerGroupInfo.updateSubscription`)."""
+        known = group.subscriptions
+        replaced, came = False, False
+        topics = {subscription.topic for subscription in told}
+        gone = [topic for topic in known if topic not in topics]
+        for topic in gone:
+            del known[topic]
+            _discard(self._on_topic, topic, group.name)
+        for subscription in told:
+            old = known.get(subscription.topic)
+            if old is None:
+                known[subscription.topic] = subscription
+                self._on_topic.setdefault(subscription.topic, {})[group.name] = None
+                came = True
+            elif subscription.sub_version > old.sub_version:
+                known[subscription.topic] = subscription
+                replaced = True
+        return replaced, came or bool(gone)
 
     def _notify(self, group: ConsumerGroup, notify: bool) -> None:
         if not notify or group.is_broadcasting:
@@ -150,21 +183,10 @@ class ConsumerTable:
             self._outbox.push(connection, command)
 
 
-def _merge(known: dict[str, SubscriptionData], told: list[SubscriptionData]) -> tuple[bool, bool]:
-    """(an expression was replaced, a topic came or went): per topic only a greater subVersion replaces
-    (`ConsumerGroupInfo.updateSubscription`)."""
-    replaced = False
-    topics = {subscription.topic for subscription in told}
-    gone = [topic for topic in known if topic not in topics]
-    for topic in gone:
-        del known[topic]
-    came = False
-    for subscription in told:
-        old = known.get(subscription.topic)
-        if old is None:
-            known[subscription.topic] = subscription
-            came = True
-        elif subscription.sub_version > old.sub_version:
-            known[subscription.topic] = subscription
-            replaced = True
-    return replaced, came or bool(gone)
+def _discard(index: dict[Key, dict[str, None]], key: Key, name: str) -> None:
+    """Remove one name of an index; a key without names goes."""
+    names = index.get(key)
+    if names is not None:
+        names.pop(name, None)
+        if not names:
+            del index[key]

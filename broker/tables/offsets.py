@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from ringmq.broker.tables.pairs import PairIndex
 from ringmq.broker.tables.ports import PlanePort
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.ipc.errors import PlaneFullError
@@ -34,9 +35,17 @@ class OffsetTable:
         self._tables = tables
         self._strays: dict[OffsetKey, dict[int, int]] = {}
         self._stray_count = 0
+        self._stray_pairs = PairIndex()
         self._resets: dict[OffsetKey, dict[int, int]] = {}
+        self._reset_pairs = PairIndex()
         self._queues: dict[OffsetKey, set[int]] = {}
+        """Queues that have, or have had, an offset in the plane. Whether there is one now, the plane says."""
+        self._pairs = PairIndex()
+        """The keys of `_queues`."""
+        self._all_pairs = (self._stray_pairs, self._reset_pairs, self._pairs)
         self._known_slots: set[tuple[int, int]] = set()
+        self._discovered = 0
+        """Entries of the plane's table whose names are known: entries keep their group and queue slot."""
         self.data_version = DataVersion()
         self._updates = 0
         self.dirty = False
@@ -71,6 +80,7 @@ class OffsetTable:
         slot = self._tables.slot(topic, queue_id)
         if slot is None:
             strays = self._strays.setdefault((topic, group), {})
+            self._stray_pairs.add(topic, group)
             self._stray_count += queue_id not in strays
             strays[queue_id] = offset
         else:
@@ -93,6 +103,7 @@ class OffsetTable:
         that is offline finds it there after a restart. Raises PlaneFullError."""
         self.put(group, topic, queue_id, offset, now_ms)
         self._resets.setdefault((topic, group), {})[queue_id] = offset
+        self._reset_pairs.add(topic, group)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset waits for the queue."""
@@ -106,57 +117,67 @@ class OffsetTable:
             return None
         offset = waiting.pop(queue_id, None)
         if not waiting:
-            del self._resets[key]
+            self._drop_resets(key)
         return offset
 
     def resets_of(self, group: str) -> dict[str, set[int]]:
         """Queues of the group with a reset that waits, by topic."""
-        return {topic: set(queues) for (topic, name), queues in self._resets.items() if name == group}
+        return {topic: set(self._resets[topic, group]) for topic in self._reset_pairs.topics_of(group)}
 
     def groups_to_reset(self, topic: str) -> list[str]:
         """Groups with a reset of the topic that waits."""
-        return [group for name, group in self._resets if name == topic]
+        return self._reset_pairs.groups_of(topic)
 
     # ---- many ----
 
     def table(self) -> dict[OffsetKey, dict[int, int]]:
         """Every offset."""
-        result: dict[OffsetKey, dict[int, int]] = {key: dict(queues) for key, queues in self._strays.items()}
         self._discover()
-        for (topic, group), queue_ids in self._queues.items():
-            group_id = self._plane.group_find(group)
-            for queue_id in sorted(queue_ids):
-                slot = self._tables.slot(topic, queue_id)
-                offset = -1 if slot is None or group_id is None else self._plane.offset_get(group_id, slot)
-                if offset >= 0:
-                    result.setdefault((topic, group), {})[queue_id] = offset
-        return result
+        keys = dict.fromkeys([*self._strays, *self._queues])
+        return {key: offsets for key in keys if (offsets := self._offsets_of(key))}
+
+    def _offsets_of(self, key: OffsetKey) -> dict[int, int]:
+        """Queue -> offset of one group on one topic."""
+        topic, group = key
+        found = dict(self._strays.get(key, ()))
+        group_id = self._plane.group_find(group)
+        for queue_id in sorted(self._queues.get(key, ())):
+            slot = self._tables.slot(topic, queue_id)
+            offset = -1 if slot is None or group_id is None else self._plane.offset_get(group_id, slot)
+            if offset >= 0:
+                found[queue_id] = offset
+        return found
 
     def topics_of(self, group: str) -> list[str]:
         """Topics for which the group has offsets (`whichTopicByConsumer`)."""
-        return sorted({topic for topic, name in self.table() if name == group})
+        self._discover()
+        topics = {*self._pairs.topics_of(group), *self._stray_pairs.topics_of(group)}
+        return sorted(topic for topic in topics if self._offsets_of((topic, group)))
 
     def groups_on(self, topic: str) -> list[str]:
         """Groups that have offsets for the topic (`whichGroupByTopic`)."""
-        return sorted({group for name, group in self.table() if name == topic})
+        self._discover()
+        groups = {*self._pairs.groups_of(topic), *self._stray_pairs.groups_of(topic)}
+        return sorted(group for group in groups if self._offsets_of((topic, group)))
 
     def adopt(self, topic: str, now_ms: int) -> None:
         """Move what is kept beside the plane for a topic that is published now."""
-        for key in [key for key in self._strays if key[0] == topic]:
-            for queue_id, offset in self._pop_strays(key).items():
-                self.take_over(key[1], topic, queue_id, offset, now_ms)
+        for group in self._stray_pairs.groups_of(topic):
+            for queue_id, offset in self._pop_strays((topic, group)).items():
+                self.take_over(group, topic, queue_id, offset, now_ms)
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """These topics are to be deleted: erase their offsets, in one pass over all that there are. To be called while
-        they are still live."""
-        doomed = frozenset(topics)
-        for key in [key for key in self.table() if key[0] in doomed]:
-            self._erase(key)
+        """These topics are to be deleted: erase their offsets. To be called while they are still live."""
+        self._discover()
+        for topic in topics:
+            for group in {group for pairs in self._all_pairs for group in pairs.groups_of(topic)}:
+                self._erase((topic, group))
 
     def forget_group(self, group: str) -> None:
         """Erase every offset of a group."""
-        for key in [key for key in self.table() if key[1] == group]:
-            self._erase(key)
+        self._discover()
+        for topic in {topic for pairs in self._all_pairs for topic in pairs.topics_of(group)}:
+            self._erase((topic, group))
 
     # ---- file ----
 
@@ -190,33 +211,41 @@ class OffsetTable:
             for queue_id, offset in queues.items():
                 if into_plane or self._tables.slot(topic, int(queue_id)) is None:
                     self.take_over(group, topic, int(queue_id), int(offset), now_ms)
+        self._discover()
         self.dirty = not into_plane  # what the predecessor took and did not save is only there
 
     def _erase(self, key: OffsetKey) -> None:
         topic, group = key
         self._pop_strays(key)
-        self._resets.pop(key, None)
+        self._drop_resets(key)
         group_id = self._plane.group_find(group)
-        for queue_id in self._queues.pop(key, ()):
+        for queue_id in self._queues.get(key, ()):
             slot = self._tables.slot(topic, queue_id)
-            if slot is not None and group_id is not None:
+            if slot is not None and group_id is not None and self._plane.offset_get(group_id, slot) >= 0:
                 self._plane.offset_put(group_id, slot, -1)
-                self._known_slots.discard((group_id, slot))
         self.dirty = True
+
+    def _drop_resets(self, key: OffsetKey) -> None:
+        if self._resets.pop(key, None) is not None:
+            self._reset_pairs.discard(*key)
 
     def _pop_strays(self, key: OffsetKey) -> dict[int, int]:
         strays = self._strays.pop(key, {})
         self._stray_count -= len(strays)
+        self._stray_pairs.discard(*key)
         return strays
 
     def _note(self, group_id: int, slot: int, group: str, topic: str, queue_id: int) -> None:
         if (group_id, slot) not in self._known_slots:
             self._known_slots.add((group_id, slot))
             self._queues.setdefault((topic, group), set()).add(queue_id)
+            self._pairs.add(topic, group)
 
     def _discover(self) -> None:
         """Names of the offsets that pulls have put into the plane."""
-        for group_id, slot, _ in self._plane.offsets():
+        fresh = self._plane.offset_keys(self._discovered)
+        self._discovered += len(fresh)
+        for group_id, slot in fresh:
             if (group_id, slot) in self._known_slots:
                 continue
             names = self._tables.names_of(group_id, slot)

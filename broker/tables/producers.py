@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ringmq.broker.request import Connection
 from ringmq.broker.tables.consumers import Member
@@ -15,6 +15,7 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self._groups: dict[str, Members] = {}
+        self._of_connection: dict[Connection, dict[str, None]] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Members]]:
         return iter(self._groups.items())
@@ -26,17 +27,28 @@ class ProducerTable:
     def register(self, group: str, connection: Connection, member: Member) -> None:
         """One group of a heartbeat."""
         self._groups.setdefault(group, {})[connection] = member
+        self._of_connection.setdefault(connection, {})[group] = None
 
     def unregister(self, group: str, connection: Connection) -> None:
         """One member leaves one group."""
         members = self._groups.get(group)
-        if members is not None and members.pop(connection, None) is not None and not members:
+        if members is None or members.pop(connection, None) is None:
+            return
+        if not members:
             del self._groups[group]
+        groups = self._of_connection[connection]
+        del groups[group]
+        if not groups:
+            del self._of_connection[connection]
 
     def drop(self, connection: Connection) -> None:
         """The connection is gone."""
-        for group in [name for name, members in self._groups.items() if connection in members]:
+        for group in list(self._of_connection.get(connection, ())):
             self.unregister(group, connection)
+
+    def connections(self) -> Iterable[Connection]:
+        """Every connection that is a member of some group."""
+        return self._of_connection.keys()
 
     def expired(self, before_ms: int) -> list[Connection]:
         """Connections whose last heartbeat is older than `before_ms`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -132,10 +131,8 @@ class FakePlane:
             self.offset_table[group_id, slot] = offset
         return len(taken)
 
-    def offsets(self) -> Iterator[tuple[int, int, int]]:
-        for (group_id, slot), offset in self.offset_table.items():
-            if offset >= 0:
-                yield group_id, slot, offset
+    def offset_keys(self, first: int) -> list[tuple[int, int]]:
+        return list(self.offset_table)[first:]
 
     def confirm_offset(self) -> int:
         return self.confirm
