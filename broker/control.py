@@ -22,6 +22,7 @@ from ringmq.broker.handlers.table import CHANGES_TABLES, handle, tick
 from ringmq.broker.health import fault_text
 from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import OutsideCalls
+from ringmq.broker.replication import refusals
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request, Run
 from ringmq.broker.staged.writes import StagedWrites
@@ -112,7 +113,7 @@ class ControlLoop:
         self._outlets.perform(effects)
         while self.broker.replication.said:
             log(self.broker.replication.said.pop(0))
-        for line in self.broker.refusals.take_lines():
+        for line in (*self.broker.refusals.take_lines(), *self.broker.replication.refusals.take_lines()):
             self._tell(self._of_peers, line)
         self._announcements.turn(now_ms)
         if self._slave is not None:
@@ -278,6 +279,8 @@ class ControlLoop:
             self._guard("files that retention took", self.broker.store.look_again)
         self._watch_fault()
         self._tell_slow(now_ms)
+        for reason, count in self.broker.replication.refusals.take_counts().items():
+            self._plane.role(lib.RMQ_ROLE_CONTROL).counters[refusals.COUNTERS[reason]] += count
         self._census.turn()
         self._guard("what metrics and health show", lambda: self._report.publish(self._seen(), now_ms))
         return effects

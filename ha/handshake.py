@@ -36,6 +36,8 @@ REFUSE = "refuse"
 
 LEVELS = ("cached", "flushed")
 """What a slave's reports may stand for."""
+UNNAMED = "haAllowedNetworks of the master does not name"
+"""How the reason begins when a slave's log would hold writes, but its network is not named."""
 REASON_CHARS_MAX = 140
 """A reason fits into news for control, whatever its characters."""
 
@@ -89,7 +91,8 @@ class MasterView:
     """What the judge has to know of the master. decided: broker id -> ADOPT or SALVAGE, by an operator.
 
     rule: haDivergenceRule. from_newest_file: haStartFromNewestFile. allowed: haAllowedReplicas; a slave that may not
-    count may follow, but neither hold the master's writes nor be adopted.
+    count may follow, but neither hold the master's writes nor be adopted. peer_host: the address that the slave's
+    connection comes from. is_named: haAllowedNetworks names it; any other slave may follow, and changes nothing here.
     """
 
     cluster: str
@@ -101,6 +104,8 @@ class MasterView:
     rule: str = REFUSE_WRITES
     from_newest_file: bool = False
     allowed: tuple[str, ...] = ()
+    peer_host: str = ""
+    is_named: bool = False
     decided: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -109,10 +114,8 @@ class MasterView:
         return LogRange(self.min_offset, self.max_offset).first_offset(self.file_bytes, self.from_newest_file)
 
     def counts(self, peer: PeerClaim) -> bool:
-        """haAllowedReplicas lets this slave count."""
-        return not self.allowed or not {str(peer.broker_id), peer.broker_addr.rpartition(":")[0]}.isdisjoint(
-            self.allowed
-        )
+        """haAllowedReplicas lets this slave count. Its host is that of its connection, not one that it says."""
+        return not self.allowed or not {str(peer.broker_id), self.peer_host}.isdisjoint(self.allowed)
 
     def choice(self, broker_id: int) -> str:
         """What is to be done about a slave whose log is longer or differs."""
@@ -232,6 +235,8 @@ def _held(peer: PeerClaim, own: MasterView, common: int, reason: str, adopt: boo
     """A slave whose log begins above `common` has a hole there: nothing can be adopted from it."""
     if not own.counts(peer):
         return Verdict(REFUSE, reason=f"{reason}, and haAllowedReplicas does not name it")
+    if not own.is_named:
+        return Verdict(REFUSE, reason=f"{UNNAMED} {own.peer_host}, and {reason}")
     if adopt and peer.min_offset > common:
         reason += f"; it begins at {peer.min_offset} and cannot be adopted"
     return Verdict(HOLD, common, reason, adopt and peer.min_offset <= common)

@@ -3,8 +3,12 @@
 One connection:
 
     Connected --> ready --FirstReport at a possible offset--> transfer --Closed--> gone
-                    |                                             |
-                    +--offset that cannot be, or beyond the end---+--> Close (a longer slave is told to control)
+        |           |                                             |
+        |           +--offset that cannot be, or beyond the end---+--> Close
+        +--haAllowedNetworks does not allow the host--> Close
+
+A slave without a handshake whose log is longer is told to control, which holds writes, when haAllowedNetworks names
+its host. Any other host that asks for an offset beyond the end changes nothing.
 
 The group (replication_state):
 
@@ -25,6 +29,8 @@ from ringmq.ha.log_range import LogRange
 from ringmq.ha.master_events import (
     DEGRADED_ENTERED,
     DEGRADED_LEFT,
+    REFUSED_NETWORK,
+    REFUSED_UNNAMED,
     Close,
     Closed,
     Connected,
@@ -78,6 +84,8 @@ class MasterCore:
         """Take one event, return what is to be done, in order. The first Tick says what holds without a slave."""
         effects: list[Effect] = []
         match event:
+            case Connected(peer=place, host=host) if not self.settings.allowed_networks.allows(host):
+                effects = _turn_away(place, host, "haAllowedNetworks does not allow it", REFUSED_NETWORK)
             case Connected(peer=place, host=host, port=port):
                 self._connections += 1
                 self._peers[place] = MasterPeer(place, host, port, self._connections)
@@ -95,7 +103,7 @@ class MasterCore:
             case Closed(peer=place, why=why) if place in self._peers:
                 peer = self._peers.pop(place)
                 effects = [
-                    Log(f"{peer.name} is gone: {why}"),
+                    Log(f"{peer.name} is gone: {why}", is_of_peer=True),
                     Tell(PeerNews(peer.host, peer.port, "closed", peer.broker_id, why=why)),
                 ]
             case FirstReport() | Closed() | Tick():
@@ -148,19 +156,33 @@ class MasterCore:
         return [
             StartTransfer(peer.place, start),
             Log(
-                f"{peer.name} asks for {offset} and gets the log from {start} on, its end is {log.append_offset}{lacks}"
+                f"{peer.name} asks for {offset} and gets the log from {start} on, "
+                f"its end is {log.append_offset}{lacks}",
+                is_of_peer=True,
             ),
-            Tell(PeerNews(peer.host, peer.port, "transfer", peer.broker_id, offset=start)),
+            Tell(
+                PeerNews(
+                    peer.host,
+                    peer.port,
+                    "transfer",
+                    peer.broker_id,
+                    offset=start,
+                    is_named=self.settings.allowed_networks.names(peer.host),
+                )
+            ),
         ]
 
     def _beyond_end(self, peer: MasterPeer, offset: int, log: LogRange) -> list[Effect]:
         """Within a file of the end it may be a slave that kept what this master has lost; farther off it is junk."""
         if offset - log.append_offset > self.settings.file_bytes:
             return _let_go(peer, f"it asks for {offset}, the log ends at {log.append_offset}: no slave of this master")
-        effects = _let_go(peer, f"its log ends at {offset}, this one at {log.append_offset}")
-        if peer.identity is None and peer.allowed(self.settings):
-            effects.append(Tell(LongerSlave(peer.host, peer.port, offset, log.append_offset)))
-        return effects
+        why = f"its log ends at {offset}, this one at {log.append_offset}"
+        if peer.identity is not None or not peer.allowed(self.settings):
+            return _let_go(peer, why)
+        if self.settings.allowed_networks.names(peer.host):
+            return [*_let_go(peer, why), Tell(LongerSlave(peer.host, peer.port, offset, log.append_offset))]
+        del self._peers[peer.place]
+        return _turn_away(peer.place, peer.host, f"{why}, and haAllowedNetworks does not name it", REFUSED_UNNAMED)
 
     # -- the group -----------------------------------------------------------------------------------------------------
 
@@ -226,4 +248,10 @@ class MasterCore:
 
 
 def _let_go(peer: MasterPeer, why: str) -> list[Effect]:
-    return [Log(f"the connection of {peer.name} is closed: {why}"), Close(peer.place, why)]
+    return [Log(f"the connection of {peer.name} is closed: {why}", is_of_peer=True), Close(peer.place, why)]
+
+
+def _turn_away(place: int, host: str, why: str, counter: str) -> list[Effect]:
+    """Of a peer that no longer has an entry. The line is the same for every connection of the host."""
+    text = f"a connection from {host} to the replication port is closed: {why}"
+    return [Log(text, is_of_peer=True), Count(counter), Close(place, why)]

@@ -128,9 +128,10 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Tell the operator."""
+    """Tell the operator. is_of_peer: any peer can cause this line, so it is throttled apart from other lines."""
 
     text: str
+    is_of_peer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,5 +143,9 @@ class Count:
 
 DEGRADED_ENTERED = "degraded_entered"
 DEGRADED_LEFT = "degraded_left"
+REFUSED_NETWORK = "refused_network"
+"""A connection of a host that haAllowedNetworks does not allow."""
+REFUSED_UNNAMED = "refused_unnamed"
+"""A longer log of a host that haAllowedNetworks does not name."""
 
 Effect = Mark | Require | State | StartTransfer | Close | Tell | Log | Count

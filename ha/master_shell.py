@@ -24,14 +24,18 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, opened
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, WorkerSpec
 from ringmq.native import ffi, lib
+from ringmq.remoting.log_throttle import LogThrottle
 
 SLICE_MS = 100
 """Longest time between two looks of the core at how far the slaves are."""
+PEER_LINES_PER_MINUTE = 60
 NEWS_KEPT = 1024
 """While control does not take any, the newest ones."""
 COUNTERS = {
     events.DEGRADED_ENTERED: lib.RMQ_HA_DEGRADED_ENTERED,
     events.DEGRADED_LEFT: lib.RMQ_HA_DEGRADED_LEFT,
+    events.REFUSED_NETWORK: lib.RMQ_HA_REFUSED_NETWORK,
+    events.REFUSED_UNNAMED: lib.RMQ_HA_REFUSED_UNNAMED,
 }
 WHY = {
     lib.RMQ_HA_WHY_PEER: "the slave closed the connection",
@@ -54,6 +58,7 @@ class MasterShell:
         self._core = core
         self._untold: deque[bytes] = deque(maxlen=NEWS_KEPT)
         """News that did not fit into control's inbox yet."""
+        self._of_peers = LogThrottle(PEER_LINES_PER_MINUTE)
         self._ordered_away: dict[int, str] = {}
         """Why the core closes a peer, until C has done it."""
 
@@ -144,8 +149,10 @@ class MasterShell:
                 lib.rmq_ha_sender_disconnect(self._sender, peer)
             case events.Tell(news=news):
                 self._tell(news)
-            case events.Log(text=text):
-                _log(text)
+            case events.Log(text=text, is_of_peer=is_of_peer):
+                line = self._of_peers.line(text, _now_ms()) if is_of_peer else text
+                if line is not None:
+                    _log(line)
             case events.Count(name=name):
                 self._plane.role(lib.RMQ_ROLE_HA).counters[COUNTERS[name]] += 1
 

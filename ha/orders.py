@@ -62,7 +62,10 @@ class LongerSlave:
 
 @dataclass(frozen=True, slots=True)
 class PeerNews:
-    """A slave's connection changed. event: "transfer" (its stream began at `offset`) or "closed" (`why`)."""
+    """A slave's connection changed. event: "transfer" (its stream began at `offset`) or "closed" (`why`).
+
+    is_named: haAllowedNetworks names its host.
+    """
 
     host: str
     port: int
@@ -70,6 +73,7 @@ class PeerNews:
     broker_id: int = STOCK_BROKER_ID
     offset: int = 0
     why: str = ""
+    is_named: bool = False
 
 
 @dataclass(frozen=True, slots=True)

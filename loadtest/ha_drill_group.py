@@ -126,13 +126,14 @@ class HaGroup:
     ) -> None:
         self.network = network
         self._folder = folder
-        self.settings = dict(settings)
         self._master_host, self._slave_host = (MASTER_HOST, SLAVE_HOST) if network else (LOOPBACK, LOOPBACK)
+        named = {"haAllowedNetworks": f"{self._master_host};{self._slave_host}"}  # cuts, and longer logs hold writes
+        self.settings = {**named, **settings}
         self._prefix = network.slave_prefix if network else ()
         self.slaves: list[Node] = []
         self.name_server = NameServer(self._master_host)
         try:
-            master = {"brokerRole": "SYNC_MASTER", **_addresses(self._master_host), **settings}
+            master = {"brokerRole": "SYNC_MASTER", **_addresses(self._master_host), **self.settings}
             self.master = Node(folder / "master", master, self.name_server.address, (), folder)
             for number, store in enumerate(slave_stores, 1):
                 self.slaves.append(self.new_slave(store, number))

@@ -59,6 +59,11 @@ def is_loopback(host: str) -> bool:
     return address is not None and address.is_loopback
 
 
+def is_address(host: str) -> bool:
+    """True when `host` is an IPv4 or IPv6 address as text, False for a name."""
+    return _address(host) is not None
+
+
 def listens_beyond_loopback(host: str) -> bool:
     """True when a listener on `host` can be reached from other machines. A host name counts as one that can."""
     return host != "localhost" and not is_loopback(host)

@@ -14,6 +14,7 @@ from ringmq.broker.exporter.labels import is_system_group, java_bool
 from ringmq.broker.exporter.tables import Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
 from ringmq.broker.health import FAULT_WORDS, Readiness, Worker
+from ringmq.broker.replication import refusals
 from ringmq.broker.replication.view import ReplicationView, mono_ms
 from ringmq.broker.slow_requests import UNTOLD_COUNTER
 from ringmq.ha.replica_policy import ReplicaPolicy
@@ -63,6 +64,11 @@ ROLE_COUNTERS = {
     "ringmq_flush_timeouts_total": (lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_TIMEOUTS),
     "ringmq_dispatch_records_total": (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_RECORDS),
     "ringmq_dispatch_bad_records_total": (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_BAD_RECORDS),
+}
+HA_REFUSED = {
+    "full": lib.RMQ_HA_REFUSED,
+    "network": lib.RMQ_HA_REFUSED_NETWORK,
+    refusals.UNNAMED: lib.RMQ_HA_REFUSED_UNNAMED,
 }
 CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
 TABLES = ("topic", "queue", "group", "subscription", "offset")
@@ -162,6 +168,7 @@ def add_replication(page: Page, plane: Plane, config: BrokerConfig, wanted: int)
     page.add("ringmq_replication_state", marks.replication_state)
     degraded = plane.role(lib.RMQ_ROLE_HA).counters[lib.RMQ_HA_DEGRADED_ENTERED]
     page.add("ringmq_replication_degraded_total", int(degraded))
+    page.add("ringmq_ha_refused_total", [({"reason": reason}, count) for reason, count in _refused(plane).items()])
     peers, now = view.peers(), mono_ms()
     names = [{"slave": peer.address, "broker_id": str(peer.broker_id)} for peer in peers]
     behind = [max(0, marks.append_offset - peer.reported_offset) for peer in peers]
@@ -176,6 +183,15 @@ def add_replication(page: Page, plane: Plane, config: BrokerConfig, wanted: int)
         "ringmq_slave_bytes_per_second",
         [(name, peer.bytes_per_second) for name, peer in zip(names, peers, strict=True)],
     )
+
+
+def _refused(plane: Plane) -> dict[str, int]:
+    """Reason -> slaves and connections that were refused, by the HA worker or by control."""
+    ha, control = plane.role(lib.RMQ_ROLE_HA).counters, plane.role(lib.RMQ_ROLE_CONTROL).counters
+    counts = {reason: int(ha[number]) for reason, number in HA_REFUSED.items()}
+    for reason, number in refusals.COUNTERS.items():
+        counts[reason] = counts.get(reason, 0) + int(control[number])
+    return counts
 
 
 def add_clients(page: Page, tables: Tables, report: ControlReport | None, config: BrokerConfig) -> None:

@@ -114,6 +114,7 @@ METRICS = {
         Metric("ringmq_replication_in_sync_replicas", GAUGE, "Replicas in sync, this broker counted"),
         Metric("ringmq_replication_state", GAUGE, "0 ok, 11 too few slaves connected, 12 slaves silent"),
         Metric("ringmq_replication_degraded_total", COUNTER, "Times the policy was lowered"),
+        Metric("ringmq_ha_refused_total", COUNTER, "Slaves and replication connections refused", ("reason",)),
         Metric("ringmq_write_held", GAUGE, "1: sends wait for an operator's choice (ringmq ha status)"),
         Metric("ringmq_slave_lag_bytes", GAUGE, "Appended here and not reported by the slave", ("broker_id", "slave")),
         Metric("ringmq_slave_lag_seconds", GAUGE, "Since the slave had everything", ("broker_id", "slave")),

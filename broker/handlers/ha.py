@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ringmq.broker.core import Broker
-from ringmq.broker.replication import ha_status
+from ringmq.broker.replication import ha_status, refusals
 from ringmq.broker.replication.state import UndecidedError
 from ringmq.broker.request import Answer, Request
 from ringmq.ha import handshake
@@ -12,6 +14,7 @@ from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict
 from ringmq.ha.orders import Identity, OrderError
 from ringmq.remoting import ha_bodies, json_body
 from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.networks import Networks, is_address, networks
 
 SLAVE = "SLAVE"
 CONFIRM = "confirm"
@@ -28,14 +31,39 @@ def shake_hands(broker: Broker, request: Request) -> Answer:
     if broker.config.broker_role == SLAVE:
         verdict = Verdict(handshake.REFUSE, reason=f"broker {broker.config.broker_id} is a slave itself")
         return _handshake_answer(broker, request, verdict)
-    verdict = handshake.judge(claim, _own_view(broker, claim), broker.store.log_crc)
-    broker.replication.judged(claim, verdict)
+    host, replication = request.connection.host, broker.replication
+    claim, lie = judged_by_connection(claim, host, networks(broker.config.ha_allowed_networks))
+    if lie:
+        replication.refusals.add(refusals.ADDRESS, f"slave {claim.broker_id} ({host}) is refused: {lie}")
+        return _handshake_answer(broker, request, Verdict(handshake.REFUSE, reason=lie))
+    own = _own_view(broker, claim, host)
+    verdict = handshake.judge(claim, own, broker.store.log_crc)
+    if verdict.kind == handshake.REFUSE and verdict.reason.startswith(handshake.UNNAMED):
+        text = f"slave {claim.broker_id} ({host}) is refused, sends go on: {verdict.reason}"
+        replication.refusals.add(refusals.UNNAMED, text)
+    replication.judged(claim, verdict, is_named=own.is_named)
     if verdict.kind == handshake.ACCEPT and not broker.replication.view.give(_identity(claim, request)):
         return request.reply(ResponseCode.SYSTEM_BUSY, "too many orders wait for the HA worker, try again")
     return _handshake_answer(broker, request, verdict)
 
 
-def _own_view(broker: Broker, claim: PeerClaim) -> MasterView:
+def judged_by_connection(claim: PeerClaim, host: str, allowed: Networks) -> tuple[PeerClaim, str]:
+    """The claim with the connection's host in the place of the one that it says, and why it is refused, else "".
+
+    Where the log of that slave is read from follows from it. A host that the list allows may be said: a broker can have
+    several addresses. A name is passed over: it says nothing that could be checked.
+    """
+    said, _, port = claim.broker_addr.rpartition(":")
+    if not port:
+        return claim, ""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if not is_address(said) or said.strip("[]") == host or allowed.allows(said):
+        return replace(claim, broker_addr=address), ""
+    lie = f"its brokerIP1 is {said}, its connection comes from {host}: haAllowedNetworks allows only the latter"
+    return replace(claim, broker_addr=address), lie
+
+
+def _own_view(broker: Broker, claim: PeerClaim, host: str) -> MasterView:
     marks, config = broker.replication.view.marks(), broker.config
     return MasterView(
         cluster=config.broker_cluster_name,
@@ -48,6 +76,8 @@ def _own_view(broker: Broker, claim: PeerClaim) -> MasterView:
         decided=broker.replication.choices_for(claim),
         from_newest_file=config.ha_start_from_newest_file,
         allowed=tuple(filter(None, config.ha_allowed_replicas.split(";"))),
+        peer_host=host,
+        is_named=networks(config.ha_allowed_networks).names(host),
     )
 
 

@@ -5,6 +5,8 @@ A master with an undecided divergence holds its writes, over its own restarts, t
 for the slave's tail (adopt) leaves an order for the store and ends the run; one against it (salvage) is told to the
 slave at its next handshake, and lets writes go on. So does the very slave when it comes back with a log that fits;
 nothing else does, whatever others say under its id.
+
+Only a slave that haAllowedNetworks names changes anything here, whether it causes a hold or ends one.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ringmq.broker.replication.refusals import Refusals
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, ReplicationView
 from ringmq.broker.tables.ports import PlanePort
 from ringmq.ha.handshake import ACCEPT, ADOPT, CUT, HOLD, SALVAGE, START_AT, PeerClaim, Verdict
@@ -55,6 +58,7 @@ class Replication:
     restart: StoreOrder | None = None
     said: list[str] = field(default_factory=list)
     """Lines for the operator; who writes them takes them out."""
+    refusals: Refusals = field(default_factory=Refusals)
     dirty: bool = False
     """`divergences` are not those of the file."""
 
@@ -75,9 +79,10 @@ class Replication:
             end = marks.append_offset
             self._differs(Divergence(*NOBODY_KEY, end, end, end))
 
-    def judged(self, claim: PeerClaim, verdict: Verdict) -> None:
+    def judged(self, claim: PeerClaim, verdict: Verdict, *, is_named: bool) -> None:
         """A slave was compared with our log. COMPARE asks for more windows, REFUSE is for strangers and slaves that
-        may not count: neither says anything about the log that writes are held for."""
+        may not count: neither says anything about the log that writes are held for. is_named: haAllowedNetworks names
+        the slave's host; HOLD is for such slaves alone."""
         slave = claim.broker_id, claim.broker_addr
         if verdict.kind == HOLD:
             divergence = Divergence(*slave, verdict.offset, self.view.marks().append_offset, claim.max_offset)
@@ -85,9 +90,10 @@ class Replication:
             if verdict.adopt and claim.broker_addr:
                 self._adopt(divergence)
         elif verdict.kind in (ACCEPT, START_AT, CUT):
-            if (decision := self._decision(claim)) is not None:
+            decision = self._decision(claim)
+            if decision is not None and (is_named or decision == slave):
                 self.decided[slave] = self.decided.pop(decision)  # it comes back under this address, with another end
-            self._fits(slave, has_followed=verdict.kind == ACCEPT)
+            self._fits(slave, has_followed=verdict.kind == ACCEPT, is_named=is_named)
 
     def choices_for(self, claim: PeerClaim) -> dict[int, str]:
         """What an operator has decided about this slave, by its broker id."""
@@ -141,7 +147,7 @@ class Replication:
                 if decision is None or decision.choice != SALVAGE:
                     self._differs(Divergence(STOCK_BROKER_ID, host, end, end, offset))
             case PeerNews(host=host, broker_id=broker_id, event="transfer") if broker_id == STOCK_BROKER_ID:
-                self._fits((STOCK_BROKER_ID, host), has_followed=True)
+                self._fits((STOCK_BROKER_ID, host), has_followed=True, is_named=news.is_named)
             case LinkNews(event=event):
                 self.link_news = news
                 self.dirty |= event == "transfer"  # a slave now: what it held writes for as a master counts no longer
@@ -162,10 +168,16 @@ class Replication:
         self.divergences[slave] = divergence
         self._hold()
 
-    def _fits(self, slave: SlaveKey, *, has_followed: bool) -> None:
+    def _fits(self, slave: SlaveKey, *, has_followed: bool, is_named: bool) -> None:
         """The slave's log is a beginning of ours, or the slave makes it one; a decision ends when it has."""
         if has_followed:
             self.decided.pop(slave, None)
+        if not is_named and slave in self.divergences:
+            self.refusals.say(
+                f"slave {slave[0]} ({slave[1]}) has come back with a log that fits, but haAllowedNetworks does not "
+                "name it: sends stay refused until ringmq ha salvage"
+            )
+            return
         if self.divergences.pop(slave, None) is not None:
             self.dirty = True
             self._hold()

@@ -29,6 +29,8 @@
 #define RMQ_HA_SLEEPS 7          /* with its bell armed: write has to wake it */
 #define RMQ_HA_DEGRADED_ENTERED 8 /* counted by the shell */
 #define RMQ_HA_DEGRADED_LEFT 9
+#define RMQ_HA_REFUSED_NETWORK 10 /* counted by the shell: haAllowedNetworks does not allow the host */
+#define RMQ_HA_REFUSED_UNNAMED 11 /* counted by the shell: a longer log of a host that haAllowedNetworks does not name */
 
 #define RMQ_HA_EVENT_CONNECTED 1
 #define RMQ_HA_EVENT_FIRST_REPORT 2 /* offset: where the slave's log ends, at least 0 and perhaps beyond ours */

@@ -11,6 +11,7 @@ import pytest
 
 from ringmq.broker.control_shell import resume_hold
 from ringmq.broker.handlers.table import HANDLERS
+from ringmq.broker.replication import refusals
 from ringmq.broker.replication.state import DIVERGENCES_MAX
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms
 from ringmq.broker.tables.persistence import Persistence
@@ -26,7 +27,11 @@ from tests.broker.fakes import Lab, make_lab, peer
 
 FILE_BYTES = 65_536
 LOG = bytes(range(256)) * 40  # 10,240 bytes
-SETTINGS = {"mappedFileSizeCommitLog": str(FILE_BYTES), "maxMessageSize": "4194304"}
+SETTINGS = {
+    "mappedFileSizeCommitLog": str(FILE_BYTES),
+    "maxMessageSize": "4194304",
+    "haAllowedNetworks": "10.0.0.0/24;127.0.0.0/8",
+}
 
 
 @pytest.fixture
@@ -53,8 +58,10 @@ def claim(log: bytes = LOG, **fields: Any) -> PeerClaim:
     )  # fmt: skip
 
 
-def shake(lab: Lab, request: PeerClaim) -> HandshakeAnswer:
-    answer = lab.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(request))
+def shake(lab: Lab, request: PeerClaim, host: str = "") -> HandshakeAnswer:
+    """From the host that the claim names, or from `host`."""
+    connection = peer(1)._replace(host=host or request.broker_addr.rpartition(":")[0] or "10.0.0.9")
+    answer = lab.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(request), connection=connection)
     assert answer.code == 0, answer.remark
     return handshake.answer_of(answer.body)
 
@@ -72,7 +79,7 @@ def test_an_equal_beginning_is_accepted_and_ha_hears_who_comes(master: Lab) -> N
     assert (answer.start_id, answer.max_offset, answer.confirm_offset) == ("abc", len(LOG), 9000)
     (order,) = map(json.loads, master.plane.ha_orders)
     assert order == {
-        "order": "identity", "host": "127.0.0.1", "port": 5555, "broker_id": 1, "room": "west", "level": "cached",
+        "order": "identity", "host": "10.0.0.9", "port": 5555, "broker_id": 1, "room": "west", "level": "cached",
         "start_id": "1f",
     }  # fmt: skip
 
@@ -182,7 +189,7 @@ def test_a_stock_slave_beyond_the_end_holds_writes_and_cannot_be_adopted(master:
     assert master.plane.watermarks.write_hold == HOLD_NONE
     replication.take_news(news)
     assert master.plane.watermarks.write_hold == HOLD_NONE, "decided"
-    replication.take_news(PeerNews("10.0.0.7", 4445, "transfer"))
+    replication.take_news(PeerNews("10.0.0.7", 4445, "transfer", is_named=True))
     replication.take_news(news)
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "a decision holds for one divergence"
 
@@ -190,11 +197,11 @@ def test_a_stock_slave_beyond_the_end_holds_writes_and_cannot_be_adopted(master:
 def test_a_stock_slave_that_comes_back_with_a_fitting_log_lets_writes_go_on(master: Lab) -> None:
     replication = master.broker.replication
     replication.take_news(LongerSlave("10.0.0.7", 4444, len(LOG) + 100, len(LOG)))
-    replication.take_news(PeerNews("10.0.0.8", 4444, "transfer"))
+    replication.take_news(PeerNews("10.0.0.8", 4444, "transfer", is_named=True))
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "another one"
     replication.take_news(PeerNews("10.0.0.7", 4445, "closed"))
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
-    replication.take_news(PeerNews("10.0.0.7", 4446, "transfer"))
+    replication.take_news(PeerNews("10.0.0.7", 4446, "transfer", is_named=True))
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
@@ -289,7 +296,7 @@ def test_a_hold_whose_reason_died_with_control_can_be_lifted(master: Lab) -> Non
     (unknown,) = status(master).divergences
     for other in ({"max_offset": 0, "tail": ()}, {"cluster": "Other"}, {}):
         shake(master, claim(LOG, **other))
-    master.broker.replication.take_news(PeerNews("10.0.0.7", 4446, "transfer"))
+    master.broker.replication.take_news(PeerNews("10.0.0.7", 4446, "transfer", is_named=True))
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "who of them it was nobody knows"
     decided = {"brokerId": str(unknown.broker_id), "choice": "adopt"}
     assert master.ask(RequestCode.HA_DECIDE, decided).code == ResponseCode.INVALID_PARAMETER
@@ -365,9 +372,9 @@ def test_stock_slaves_are_told_apart_by_their_hosts(master: Lab) -> None:
     replication = master.broker.replication
     replication.take_news(LongerSlave("10.0.0.7", 4444, len(LOG) + 100, len(LOG)))
     replication.take_news(LongerSlave("10.0.0.8", 4444, len(LOG) + 50, len(LOG)))
-    replication.take_news(PeerNews("10.0.0.8", 4446, "transfer"))
+    replication.take_news(PeerNews("10.0.0.8", 4446, "transfer", is_named=True))
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
-    replication.take_news(PeerNews("10.0.0.7", 4446, "transfer"))
+    replication.take_news(PeerNews("10.0.0.7", 4446, "transfer", is_named=True))
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
@@ -520,3 +527,70 @@ def test_topics_and_groups_come_in_pages_when_asked_for(master: Lab) -> None:
     groups = master.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {"groupSeq": "0", "maxGroupNum": "1"})
     assert len(read_object(groups.body, "x")["subscriptionGroupTable"]) == 1
     assert int(groups.ext_fields["totalGroupNum"]) > 1
+
+
+# ---- whose word counts ----
+
+
+def unnamed(settings: dict[str, str] | None = None) -> Lab:
+    """A master whose haAllowedNetworks is empty."""
+    lab = make_lab({**SETTINGS, "haAllowedNetworks": "", **(settings or {})})
+    lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
+    return lab
+
+
+@pytest.mark.parametrize("rule", ["refuse", "adopt"])
+def test_a_longer_log_of_a_network_that_is_not_named_changes_nothing(rule: str, tmp_path: Path) -> None:
+    lab = unnamed({"haDivergenceRule": rule})
+    for longer in (claim(LOG + b"more"), claim(LOG + b"more", tail=((0, len(LOG), 1),))):
+        answer = shake(lab, longer)
+        assert answer.verdict == handshake.REFUSE
+        assert answer.reason.startswith("haAllowedNetworks of the master does not name 10.0.0.9")
+    replication = lab.broker.replication
+    assert lab.plane.watermarks.write_hold == HOLD_NONE
+    assert (replication.divergences, replication.restart, replication.said) == ({}, None, [])
+    assert replication.refusals.take_counts() == {refusals.UNNAMED: 2}
+    assert all("sends go on" in line for line in replication.refusals.take_lines())
+    Persistence(tmp_path, lab.broker).save_tables()
+    assert read_hold(tmp_path) == ()
+
+
+def test_a_pair_with_an_empty_list_goes_on() -> None:
+    lab = unnamed()
+    assert shake(lab, claim(LOG[:8192])).verdict == handshake.ACCEPT
+    assert shake(lab, claim(b"", broker_addr="10.0.0.77:10911"), host="10.0.0.9").verdict != handshake.REFUSE
+    assert len(lab.plane.ha_orders) >= 1
+
+
+def test_a_slave_that_says_anothers_address_is_refused(master: Lab) -> None:
+    """With a list: a broker with several addresses says one that the list allows."""
+    answer = shake(master, claim(LOG, broker_addr="192.168.7.7:10911"), host="10.0.0.9")
+    assert (answer.verdict, "192.168.7.7" in answer.reason) == (handshake.REFUSE, True)
+    assert master.broker.replication.refusals.take_counts() == {refusals.ADDRESS: 1}
+    assert master.plane.ha_orders == []
+    for said in ("10.0.0.77:10911", "slave.example:10911"):
+        assert shake(master, claim(LOG, broker_addr=said), host="10.0.0.9").verdict == handshake.ACCEPT
+
+
+def test_what_is_adopted_comes_from_where_the_connection_came_from(master: Lab) -> None:
+    shake(master, claim(LOG + b"more", broker_addr="10.0.0.77:12345"), host="10.0.0.9")
+    assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}).code == 0
+    order = master.broker.replication.restart
+    assert order is not None
+    assert order.source == "10.0.0.9:12345"
+
+
+def test_a_hold_of_before_stays_when_an_unnamed_slave_comes_back_with_a_fitting_log(tmp_path: Path) -> None:
+    lab = unnamed()
+    held = [HeldFor(1, "10.0.0.9:10911", 8000, 9000, 12_000), HeldFor(-1, "10.0.0.7", 8000, 9000, 12_000)]
+    write_hold(tmp_path, held)
+    replication = lab.broker.replication
+    resume_hold(tmp_path, replication)
+    assert shake(lab, claim(LOG)).verdict == handshake.ACCEPT
+    replication.take_news(PeerNews("10.0.0.7", 4446, "transfer"))
+    assert len(status(lab).divergences) == 2
+    assert lab.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    assert ["haAllowedNetworks" in line for line in replication.refusals.take_lines()] == [True, True]
+    for number in ("1", "-1"):
+        assert lab.ask(RequestCode.HA_DECIDE, {"brokerId": number, "choice": "salvage"}).code == 0
+    assert lab.plane.watermarks.write_hold == HOLD_NONE

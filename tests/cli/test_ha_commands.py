@@ -24,6 +24,7 @@ SMALL = {
     "mappedFileSizeConsumeQueue": 6000,
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
+    "haAllowedNetworks": "127.0.0.0/8",
 }
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

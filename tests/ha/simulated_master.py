@@ -302,6 +302,7 @@ class SimulatedMaster:
             self.range.append_offset,
             self.settings.file_bytes,
             self.settings.divergence_rule,
+            is_named=True,
             decided=self.operator,
         )
         verdict = handshake.judge(claim, view, self.log.checksum)

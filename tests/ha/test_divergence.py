@@ -21,7 +21,7 @@ from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
 
-ASYNC = {**MASTER, "brokerRole": "ASYNC_MASTER"}
+ASYNC = {**MASTER, "brokerRole": "ASYNC_MASTER", "haAllowedNetworks": "127.0.0.0/8"}
 SENT = [b"%d " % number + b"x" * 700 for number in range(60)]
 LOST_FROM = 30_000
 LATE = b"to a topic that was made last"

@@ -14,8 +14,10 @@ from ringmq.ha.handshake import (
     CUT,
     HOLD,
     REFUSE,
+    REFUSE_WRITES,
     SALVAGE,
     START_AT,
+    UNNAMED,
     HandshakeAnswer,
     MasterView,
     PeerClaim,
@@ -47,7 +49,10 @@ def claim(log: bytes, low: int = 0, windows_end: int | None = None) -> PeerClaim
 def view(log: bytes, low: int = 0, rule: str = "refuse", **decided: str) -> MasterView:
     """A master with this log."""
     chosen = {int(name.removeprefix("slave")): choice for name, choice in decided.items()}
-    return MasterView("DefaultCluster", "broker-a", "3a", low, len(log), FILE_BYTES, rule, decided=chosen)
+    return MasterView(
+        "DefaultCluster", "broker-a", "3a", low, len(log), FILE_BYTES, rule, peer_host="10.0.0.2", is_named=True,
+        decided=chosen,
+    )  # fmt: skip
 
 
 def judged(slave: bytes, master: bytes, slave_low: int = 0, master_low: int = 0, **view_fields: str) -> Verdict:
@@ -143,8 +148,20 @@ def test_a_slave_that_may_not_count_holds_nobody_up() -> None:
     for allowed, kind in ((("2",), REFUSE), (("2", "1"), HOLD), (("10.0.0.2",), HOLD)):
         verdict = judge(claim(LOG, windows_end=600_000), replace(own, allowed=allowed), crc)
         assert verdict.kind == kind
+    says_another = replace(claim(LOG, windows_end=600_000), broker_addr="10.0.0.7:10911")
+    assert judge(says_another, replace(own, allowed=("10.0.0.7",)), crc).kind == REFUSE, "its connection's host counts"
     follows = judge(claim(LOG[:600_000]), replace(own, allowed=("2",)), crc)
     assert follows.kind == ACCEPT
+
+
+@pytest.mark.parametrize("rule", [REFUSE_WRITES, ADOPT])
+def test_a_slave_of_a_network_that_is_not_named_holds_nobody_up(rule: str) -> None:
+    master = LOG[:600_000]
+    own = replace(view(master, rule=rule), is_named=False)
+    for log in (LOG, changed(LOG, 599_000)):
+        verdict = judge(claim(log, windows_end=600_000), own, lambda at, size: zlib.crc32(master[at : at + size]))
+        assert (verdict.kind, verdict.adopt) == (REFUSE, False)
+        assert verdict.reason.startswith(f"{UNNAMED} 10.0.0.2, and ")
 
 
 def test_a_longer_slave_is_asked_for_the_bytes_below_the_masters_end() -> None:

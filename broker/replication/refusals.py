@@ -1,0 +1,45 @@
+"""Slaves that control refused: lines for the log, and counts for the metric `ringmq_ha_refused_total`.
+
+The HA worker counts the connections that it refuses in its own role's counters (native/src/ha_sender.h).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+LINES_MAX = 16
+"""Lines between two turns of control; the counts have every refusal."""
+ADDRESS = "address"
+"""The slave says an address that is not its connection's and that haAllowedNetworks does not allow."""
+UNNAMED = "unnamed"
+"""The slave's log would hold writes, and haAllowedNetworks does not name its host."""
+COUNTERS = {ADDRESS: 12, UNNAMED: 13}
+"""Reason -> the counter of control's role that has it."""
+
+
+@dataclass(slots=True)
+class Refusals:
+    """What was refused since it was taken out last."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, reason: str, text: str) -> None:
+        """Count a refusal by its reason (ADDRESS, UNNAMED) and keep a line."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """Keep a line that a peer has caused."""
+        if len(self.lines) < LINES_MAX:
+            self.lines.append(text)
+
+    def take_lines(self) -> list[str]:
+        """The lines so far; none are left afterwards."""
+        taken, self.lines = self.lines, []
+        return taken
+
+    def take_counts(self) -> dict[str, int]:
+        """Reason -> refusals since the last call."""
+        taken, self.counts = self.counts, {}
+        return taken
