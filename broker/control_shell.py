@@ -18,6 +18,7 @@ from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_state
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.ports import SUBSCRIPTION_NONE
+from ringmq.broker.tables.topics import compaction_notice
 from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
@@ -56,7 +57,9 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if config.broker_role != "SLAVE":
         resume_hold(root, broker.replication)
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
-
+    notice = compaction_notice(broker.topics)
+    if notice is not None:
+        log(notice)
     for group_id, topic_id in plane.subscriptions():  # a predecessor's: its members have to say them again
         plane.subscription_set(group_id, topic_id, SUBSCRIPTION_NONE, 0, [])
     persistence = Persistence(root, broker)

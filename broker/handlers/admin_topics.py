@@ -8,7 +8,7 @@ from ringmq.broker.core import Broker
 from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.handlers.topic_attributes import alter_attributes, parse_attributes
 from ringmq.broker.request import Answer, Request
-from ringmq.broker.tables.topics import BATCH_QUEUE, QUEUE_TYPE, check_queue_nums
+from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, check_queue_nums
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import encode_topic_list
@@ -69,6 +69,13 @@ def _check(broker: Broker, config: TopicConfig) -> None:
     if config.attributes.get("+" + QUEUE_TYPE) == BATCH_QUEUE:
         raise RequestError(
             f"{QUEUE_TYPE} = {BATCH_QUEUE}: making such topics is not supported yet",
+            field="attributes",
+            code=ResponseCode.INVALID_PARAMETER,
+        )
+    if config.attributes.get("+" + CLEANUP_POLICY) == COMPACTION:
+        raise RequestError(
+            f"{CLEANUP_POLICY} = {COMPACTION}: compaction is not built yet, so the topic would keep every message of a "
+            "key; leave the attribute out, or set DELETE",
             field="attributes",
             code=ResponseCode.INVALID_PARAMETER,
         )

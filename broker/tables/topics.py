@@ -23,6 +23,7 @@ QUEUE_TYPE = "queue.type"
 BATCH_QUEUE = "BatchCQ"
 CLEANUP_POLICY = "cleanup.policy"
 COMPACTION = "COMPACTION"
+NAMED_MAX = 10
 BENCHMARK_QUEUES = 1024
 SCHEDULE_QUEUES = 18
 
@@ -190,6 +191,18 @@ class TopicTable:
 def is_batch_topic(config: TopicConfig) -> bool:
     """Whether the topic has BatchConsumeQueues."""
     return config.attributes.get(QUEUE_TYPE) == BATCH_QUEUE
+
+
+def compaction_notice(topics: Iterable[TopicConfig]) -> str | None:
+    """A line about topics of an existing store that ask for compaction, None without any. Names at most NAMED_MAX."""
+    names_found = sorted(topic.topic_name for topic in topics if topic.attributes.get(CLEANUP_POLICY) == COMPACTION)
+    if not names_found:
+        return None
+    more = f" and {len(names_found) - NAMED_MAX} more" if len(names_found) > NAMED_MAX else ""
+    return (
+        f"{CLEANUP_POLICY} = {COMPACTION} does nothing here, as compaction is not built yet: topics "
+        f"{', '.join(names_found[:NAMED_MAX])}{more} keep every message until retention takes it"
+    )
 
 
 def check_queue_nums(config: TopicConfig) -> None:

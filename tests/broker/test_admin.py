@@ -10,6 +10,7 @@ from ringmq.broker.control_shell import store_folder
 from ringmq.broker.handlers.runtime_info import format_bytes, format_runtime
 from ringmq.broker.handlers.topic_attributes import BadAttribute, alter_attributes, parse_attributes
 from ringmq.broker.tables.ports import KeyQuery
+from ringmq.broker.tables.topics import compaction_notice
 from ringmq.remoting.admin_bodies import (
     ConsumerConnection,
     ConsumeStats,
@@ -87,6 +88,7 @@ def test_a_topic_is_made_changed_and_read() -> None:
         ("T", {"topicFilterType": "NONE"}, 1, "topicFilterType"),
         ("T", {"attributes": "+message.type=MIXED"}, 29, "MIXED"),
         ("T", {"attributes": "+queue.type=BatchCQ"}, 29, "queue.type = BatchCQ"),
+        ("T", {"attributes": "+cleanup.policy=COMPACTION"}, 29, "compaction is not built yet"),
         ("T", {"attributes": "+nonsense=1"}, 1, "unsupported key"),
         ("T", {"readQueueNums": 65536}, 29, "0..65535"),
         ("T", {"writeQueueNums": -1}, 29, "writeQueueNums"),
@@ -309,6 +311,24 @@ def test_configuration_changes(body: bytes, code: int, text: str | None) -> None
     answer = lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
     assert answer.code == code
     assert text is None or text in answer.remark
+
+
+@pytest.mark.parametrize("policy", ["COMPACTION", "DELETE"])
+def test_a_list_of_topics_may_not_ask_for_compaction(policy: str) -> None:
+    lab = make_lab()
+    wanted = [TopicConfig("A"), TopicConfig("B", attributes={"+cleanup.policy": policy})]
+    body = write_body({"topicConfigList": [config.to_json() for config in wanted]})
+    answer = lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+    refused = policy == "COMPACTION"
+    assert answer.code == (29 if refused else 0)
+    assert ("A" in lab.broker.topics) is not refused
+
+
+def test_compaction_of_an_existing_store_is_told() -> None:
+    compacted = [TopicConfig(f"C{number:02}", attributes={"cleanup.policy": "COMPACTION"}) for number in range(12)]
+    assert compaction_notice([TopicConfig("A"), TopicConfig("B", attributes={"cleanup.policy": "DELETE"})]) is None
+    assert "topics C00 keep every" in str(compaction_notice([*compacted[:1], TopicConfig("A")]))
+    assert "C08, C09 and 2 more keep every" in str(compaction_notice(compacted))
 
 
 def test_a_change_is_seen_shown_and_told() -> None:
