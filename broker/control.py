@@ -82,6 +82,7 @@ class ControlLoop:
         self._faults = LogThrottle(FAULT_LINES_PER_MINUTE)
         self._of_peers = LogThrottle(PEER_LINES_PER_MINUTE)
         self._failed_requests = LogThrottle(PEER_LINES_PER_MINUTE)
+        self._of_settings = LogThrottle(PEER_LINES_PER_MINUTE)
         self._changes: list[RemotingCommand] = []
         """Answers of this turn that the config files stand behind."""
         self._unsaved = False
@@ -115,6 +116,9 @@ class ControlLoop:
             log(self.broker.replication.said.pop(0))
         for line in (*self.broker.refusals.take_lines(), *self.broker.replication.refusals.take_lines()):
             self._tell(self._of_peers, line)
+        lines, self.broker.outbox.lines = self.broker.outbox.lines, []
+        for line in lines:
+            self._tell(self._of_settings, line)
         self._announcements.turn(now_ms)
         if self._slave is not None:
             self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))

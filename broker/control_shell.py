@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -54,6 +55,9 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if config.broker_role != "SLAVE":  # a slave takes no requests that could be under way
         broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
     broker.prepare(now_ms())
+    sends_from_ms = config.start_accept_send_request_time_stamp
+    if sends_from_ms > now_ms():
+        log(f"sends are refused until {time_text(sends_from_ms)} (startAcceptSendRequestTimeStamp = {sends_from_ms})")
     if config.broker_role != "SLAVE":
         resume_hold(root, broker.replication)
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
@@ -96,6 +100,14 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if broker.replication.restart is not None:
         write_order(root, broker.replication.restart)
         raise SystemExit(EXIT_RESTART_STORE)
+
+
+def time_text(milliseconds: int) -> str:
+    """A point in time for people, in UTC; one that no calendar has is named by its milliseconds since 1970."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms after 1970, which never comes"
 
 
 def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: Collection[str]) -> None:

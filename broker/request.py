@@ -128,11 +128,13 @@ Effect = Reply | Run | Release | Hangup | Push
 
 @dataclass(slots=True)
 class Outbox:
-    """Effects beyond the answer, in order; `register` and `changed_topics`: what the name servers should be told."""
+    """Effects beyond the answer, in order; `register` and `changed_topics`: what the name servers should be told;
+    `lines`: for the log, about settings that peers change, throttled by the shell."""
 
     effects: list[Effect] = field(default_factory=list)
     register: bool = False
     changed_topics: set[str] = field(default_factory=set)
+    lines: list[str] = field(default_factory=list)
     _opaque: int = 0
 
     def push(self, connection: Connection, command: RemotingCommand) -> int:

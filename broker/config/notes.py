@@ -18,6 +18,7 @@ DIFFERENCES = {
     "authorizationEnabled": "same name; not served here yet, so only false",
     "aclEnable": "same name; not served here yet, so only false",
     "enableControllerMode": "same name; not served here yet, so only false",
+    "startAcceptSendRequestTimeStamp": "same name; request 25 sets it at most one day ahead here",
     "metricsExporterType": "same name; DISABLE there",
     "metricsPromExporterPort": "same name; where 5557 is taken, any free one here",
     "metricsPromExporterHost": "same name; empty is brokerIP1 there",

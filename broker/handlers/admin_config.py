@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ringmq.broker.config.broker_config import ConfigError, changed, nearest_name, property_table
+from collections.abc import Sequence
+
+from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, changed, nearest_name, property_table
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request
@@ -10,12 +12,16 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.json_text import dump_json
 from ringmq.remoting.properties_text import BadProperties, format_properties, parse_properties
 
+SENDS_FROM = "startAcceptSendRequestTimeStamp"
+SENDS_REFUSED_MS_MAX = 86_400_000
+"""How far ahead of now request 25 may set `SENDS_FROM`: one day."""
+NAMED_MAX = 10
 _ALWAYS_BLACK = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 
 
 def update_config(broker: Broker, request: Request) -> Answer:
-    """25. Stock's properties that mean nothing here are accepted and ignored; ours are checked, and refused when they
-    take effect at a start only."""
+    """25. Stock's properties that mean nothing here are accepted and ignored, with a line in the log; ours are checked,
+    and refused when they take effect at a start only. Each change gets a line that names the peer."""
     try:
         lines = parse_properties(request.command.body.decode("utf-8"))
     except (BadProperties, UnicodeDecodeError) as error:
@@ -34,20 +40,52 @@ def update_config(broker: Broker, request: Request) -> Answer:
         config = changed(broker.config, {name: value for name, value in values.items() if name in table})
     except ConfigError as error:
         return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
-    for name in values:
-        if name in table and not table[name][1].live:
-            attribute = table[name][0]
-            if getattr(config, attribute) != getattr(broker.config, attribute):
-                remark = f"{name} takes effect at a start only: put it into broker.conf"
-                return request.reply(ResponseCode.SYSTEM_ERROR, remark)
-    if config != broker.config:
-        old_permission = broker.config.broker_permission
-        broker.apply_config(config)
-        if config.broker_permission != old_permission:
-            broker.topics.data_version.next(request.now_ms)
-            broker.topics.dirty = True
-            broker.outbox.register = True
+    differing = [name for name in values if name in table and _text(config, name) != _text(broker.config, name)]
+    refused = _why_refused(config, differing, request.now_ms)
+    if refused is not None:
+        return request.reply(ResponseCode.SYSTEM_ERROR, refused)
+    address = request.connection.address
+    ignored = [name for name in values if name not in table]
+    if ignored:
+        more = f" and {len(ignored) - NAMED_MAX} more" if len(ignored) > NAMED_MAX else ""
+        broker.outbox.lines.append(
+            f"request 25 from {address} sets {', '.join(ignored[:NAMED_MAX])}{more}: this does nothing here, and is "
+            "answered 0 as RocketMQ does"
+        )
+    if differing:
+        changes = [f"{name} = {_text(config, name)} (was {_text(broker.config, name)})" for name in differing]
+        broker.outbox.lines.append(f"request 25 from {address} sets {', '.join(changes)}")
+        _apply(broker, config, request.now_ms)
     return request.reply()
+
+
+def _why_refused(config: BrokerConfig, differing: Sequence[str], now_ms: int) -> str | None:
+    """The reason why a running broker cannot take over `config`, whose values of `differing` are new."""
+    table = property_table()
+    for name in differing:
+        if not table[name][1].live:
+            return f"{name} takes effect at a start only: put it into broker.conf"
+    latest_ms = now_ms + SENDS_REFUSED_MS_MAX
+    if SENDS_FROM in differing and config.start_accept_send_request_time_stamp > latest_ms:
+        return (
+            f"{SENDS_FROM} = {config.start_accept_send_request_time_stamp} is more than a day ahead and would refuse "
+            f"sends until then: at most {latest_ms} (milliseconds since 1970, now {now_ms})"
+        )
+    return None
+
+
+def _apply(broker: Broker, config: BrokerConfig, now_ms: int) -> None:
+    old_permission = broker.config.broker_permission
+    broker.apply_config(config)
+    if config.broker_permission != old_permission:
+        broker.topics.data_version.next(now_ms)
+        broker.topics.dirty = True
+        broker.outbox.register = True
+
+
+def _text(config: BrokerConfig, name: str) -> str:
+    attribute, entry = property_table()[name]
+    return entry.text(getattr(config, attribute))
 
 
 def get_config(broker: Broker, request: Request) -> Answer:

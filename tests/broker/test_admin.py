@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.control_shell import store_folder
+from ringmq.broker.control_shell import store_folder, time_text
 from ringmq.broker.handlers.runtime_info import format_bytes, format_runtime
 from ringmq.broker.handlers.topic_attributes import BadAttribute, alter_attributes, parse_attributes
 from ringmq.broker.tables.ports import KeyQuery
@@ -342,6 +342,43 @@ def test_a_change_is_seen_shown_and_told() -> None:
     answer = lab.ask(RequestCode.GET_BROKER_CONFIG)
     assert b"brokerPermission=4\n" in answer.body
     assert read_object(answer.ext_fields["version"].encode(), "x")["counter"] == 1
+
+
+def test_a_change_and_a_name_without_meaning_are_told_with_the_peer() -> None:
+    lab = make_lab()
+    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\nmaxMsgsNumBatch=64")
+    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"sendMessageThreadPoolNums=7")
+    changed_line, ignored_line = lab.broker.outbox.lines
+    assert changed_line == f"request 25 from {peer(1).address} sets brokerPermission = 4 (was 6)"
+    assert ignored_line.startswith(f"request 25 from {peer(1).address} sets sendMessageThreadPoolNums: this does noth")
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted"),
+    [(0, True), (START_MS + 86_400_000, True), (START_MS + 86_400_001, False), (1 << 62, False)],
+)
+def test_sends_may_be_refused_for_a_day_at_most(value: int, accepted: bool) -> None:
+    lab = make_lab()
+    answer = lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"startAcceptSendRequestTimeStamp={value}".encode())
+    assert answer.code == (0 if accepted else 1)
+    assert lab.broker.config.start_accept_send_request_time_stamp == (value if accepted else 0)
+    if not accepted:
+        limit = f"at most {START_MS + 86_400_000}"
+        assert answer.remark.startswith(f"startAcceptSendRequestTimeStamp = {value} ") and limit in answer.remark
+        assert lab.broker.outbox.lines == []
+
+
+def test_a_far_time_of_the_start_does_not_keep_other_settings_from_being_changed() -> None:
+    lab = make_lab({"startAcceptSendRequestTimeStamp": str(1 << 62)})
+    body = f"startAcceptSendRequestTimeStamp={1 << 62}\nbrokerPermission=4".encode()
+    assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == 0
+    assert lab.broker.config.broker_permission == 4
+
+
+def test_a_point_in_time_is_told_in_words() -> None:
+    assert time_text(1_700_000_000_000) == "2023-11-14 22:13:20 UTC"
+    assert time_text(1 << 62) == f"{1 << 62} ms after 1970, which never comes"
 
 
 def test_topic_stats() -> None:

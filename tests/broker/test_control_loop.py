@@ -403,6 +403,22 @@ def test_a_refusal_gets_one_line_and_is_reported(rig: Rig, capsys: pytest.Captur
     assert dict(report.refused) == {"change admin": 30, "replication": 0}
 
 
+def test_changed_settings_are_told_in_bounded_lines(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    began = now()
+    for number in range(2 * PEER_LINES_PER_MINUTE):
+        rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"maxMsgsNumBatch=%d" % (number + 1)))
+    rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerRocketProperty=1"))
+    rig.loop.turn(began)
+    said = capsys.readouterr().err
+    assert "request 25 from 127.0.0.9:4567 sets maxMsgsNumBatch = 1 (was 64)" in said
+    assert said.count("request 25 from") == PEER_LINES_PER_MINUTE
+    rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"sendMessageThreadPoolNums=7"))
+    rig.loop.turn(began + 60_000)
+    said = capsys.readouterr().err
+    assert "sets sendMessageThreadPoolNums: this does nothing here" in said
+    assert f"{PEER_LINES_PER_MINUTE} more lines were dropped" in said
+
+
 def test_a_clean_stop_answers_and_saves(rig: Rig) -> None:
     rig.put(RemotingCommand.request(9999, opaque=5))
     rig.loop.broker.offsets.put("G", "TBW102", 0, 6, now())
