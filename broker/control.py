@@ -35,6 +35,7 @@ from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, decode_payload
 from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.junk import describe
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.store import layout
 
@@ -188,6 +189,9 @@ class ControlLoop:
             self.broker.now_ms = now_ms
             self.broker.on_close(connection)
             return [*effects, *self.broker.outbox.take()]
+        if record.type == lib.RMQ_INBOX_JUNK:
+            spoken = describe(record.payload, int(self._plane.header.settings.frame_bytes_max))
+            self._tell(self._of_peers, f"junk from {connection.host}: {spoken}")
         if record.type != lib.RMQ_INBOX_COLD_FRAME:
             return effects
         # What this client's earlier pulls committed comes first: a commit of an older pull must not undo this request.

@@ -89,6 +89,7 @@ def add_requests(page: Page, plane: Plane) -> None:
     in_full_rings = sum(int(plane.header.slow_untold[reader]) for reader in readers)
     over_the_rate = int(plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER])
     page.add("ringmq_slow_requests_untold_total", in_full_rings + over_the_rate)
+    page.add("ringmq_junk_untold_total", sum(int(plane.header.junk_untold[reader]) for reader in readers))
     counters = {reader: plane.role(lib.RMQ_ROLE_READ + reader).counters for reader in readers}
     page.add("ringmq_pulls_uncounted_total", sum(int(plane.header.pulled[reader].overflow) for reader in readers))
     for name, number in READ_COUNTERS.items():

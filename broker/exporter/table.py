@@ -71,6 +71,7 @@ METRICS = {
             ("stage",),
         ),
         Metric("ringmq_slow_requests_untold_total", COUNTER, "Slow requests that got no line in the log"),
+        Metric("ringmq_junk_untold_total", COUNTER, "Connections closed for junk that got no line in the log"),
         Metric("ringmq_connections", GAUGE, "Open connections", ("worker",)),
         Metric("ringmq_connections_accepted_total", COUNTER, "Connections accepted", ("worker",)),
         Metric("ringmq_connections_closed_total", COUNTER, "Connections closed, by reason", ("reason", "worker")),

@@ -487,6 +487,7 @@ struct rmq_plane_header {
     uint64_t pulled_cells_at;    /* u32 entry + 1, 0 = free [readers_max][RMQ_PULLED_CELLS] */
     struct rmq_pulled_table pulled[RMQ_READERS_MAX]; /* reader */
     uint64_t slow_untold[RMQ_READERS_MAX];           /* reader: slow requests that found their ring full */
+    uint64_t junk_untold[RMQ_READERS_MAX];           /* reader: connections closed for junk that control did not hear of */
     struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_PLACES]; /* the role itself */
 };
 
@@ -527,6 +528,8 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_HA 4           /* ha -> control: one JSON object (ha/orders.py) */
 #define RMQ_INBOX_QUEUE 5        /* a slave's dispatch -> control: pending = id, payload = topic of a queue that is in no table;
                                   * frame_length 1: its records hold inner batches */
+#define RMQ_INBOX_JUNK 6         /* payload: the first bytes, at most RMQ_JUNK_BYTES, of what is no frame; the connection is closed */
+#define RMQ_JUNK_BYTES 16
 
 /* Record in a verdict ring (control -> reader), payload follows, padded to 8 bytes. */
 struct rmq_verdict {

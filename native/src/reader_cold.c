@@ -26,7 +26,7 @@ static void refuse(struct rmq_reader *r, struct rmq_connection *c, const struct 
     rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, remark);
 }
 
-static void inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to)
+void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to)
 {
     memset(to, 0, sizeof *to);
     to->role = (uint16_t)r->role_number;
@@ -100,7 +100,7 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
         return RMQ_FATE_DONE;
     }
     struct rmq_inbox_record record;
-    inbox_head(r, c, &record);
+    rmq_inbox_head(r, c, &record);
     record.type = RMQ_INBOX_COLD_FRAME;
     record.frame_length = length;
     struct rmq_pending *p = NULL;
@@ -134,7 +134,7 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c)
 {
     struct rmq_inbox_record record;
-    inbox_head(r, c, &record);
+    rmq_inbox_head(r, c, &record);
     record.type = RMQ_INBOX_CLOSED;
     return rmq_inbox_put(r->plane, &record, NULL, 0);
 }

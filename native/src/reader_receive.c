@@ -134,12 +134,12 @@ static int begin_block(struct rmq_reader *r, struct rmq_connection *c, uint32_t 
     return 1;
 }
 
-/* Whole frame length from its length field; 0 = impossible, the connection is closed. */
-static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *at)
+/* Whole frame length from its length field, the first 4 of `there` bytes; 0 = impossible, the connection is closed. */
+static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *at, uint32_t there)
 {
     uint32_t length = rmq_get32(at);
     if (length < 4 || length > r->settings->frame_bytes_max - 4) {
-        rmq_connection_close(r, c, RMQ_READ_CLOSED_FRAME);
+        rmq_junk_close(r, c, at, there);
         return 0;
     }
     return length + 4;
@@ -148,7 +148,7 @@ static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, cons
 /* The length of the frame is known, its other bytes are still to come. 0 = stalled or closed; asked again after a stall. */
 static int head_complete(struct rmq_reader *r, struct rmq_connection *c)
 {
-    uint32_t total = frame_total(r, c, c->head);
+    uint32_t total = frame_total(r, c, c->head, 4);
     if (!total || !begin_block(r, c, total))
         return 0;
     memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES, c->head, 4);
@@ -193,7 +193,7 @@ static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const stru
                 return at;
             continue;
         }
-        uint32_t total = frame_total(r, c, bytes + at);
+        uint32_t total = frame_total(r, c, bytes + at, end - at);
         if (!total)
             return at;
         if (total > end - at || waited) {

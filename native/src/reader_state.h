@@ -205,6 +205,8 @@ struct rmq_reader {
     int64_t now_ms, now_ns;  /* of the round */
     uint64_t fresh;          /* requests of this round that are not published yet and did not wait for room */
     uint64_t counters[20];
+    int64_t junk_since_ms;   /* the second in which junk_reports were made */
+    uint32_t junk_reports;
 
     /* arena */
     uint8_t *arena;
@@ -424,6 +426,8 @@ void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
 /* reader_cold.c: control's inbox and verdicts */
 enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                              uint32_t length, struct rmq_hold *hold, uint32_t redone);
+void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to);
+void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t length);
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c); /* 0 or -ENOBUFS */
 uint32_t rmq_verdicts_drain(struct rmq_reader *r);
 void rmq_redo_run(struct rmq_reader *r);

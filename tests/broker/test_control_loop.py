@@ -391,6 +391,24 @@ def test_what_peers_send_does_not_use_up_the_lines_of_our_own_faults(
     )
 
 
+@pytest.mark.parametrize(
+    ("first", "spoken"),
+    [
+        (b"GET / HTTP/1.1\r\n", "an HTTP request"),
+        (b"\x16\x03\x01\x02\x00\x01", "a TLS hello"),
+        (struct.pack(">i", 17 << 20), "frame length 17825792 over 16777212"),
+    ],
+)
+def test_junk_that_a_reader_reports_gets_one_line(
+    rig: Rig, capsys: pytest.CaptureFixture[str], first: bytes, spoken: str
+) -> None:
+    rig.plane.header.settings.frame_bytes_max = 16 << 20
+    for _ in range(30):
+        rig.put(first, kind=lib.RMQ_INBOX_JUNK)
+    assert rig.answers() == []
+    assert capsys.readouterr().err.count(f"junk from 127.0.0.9: {spoken}") == 1
+
+
 def test_a_refusal_gets_one_line_and_is_reported(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
     rig.loop.broker.config = changed(rig.loop.broker.config, {"adminAddresses": "192.0.2.1"})
     for pending in range(30):

@@ -241,11 +241,13 @@ def test_a_group_that_pulls_too_much_is_counted_as_overflow(tmp_path: Path) -> N
 def test_what_is_not_told_and_not_counted_shows(tmp_path: Path) -> None:
     with kit(tmp_path) as made:
         made.plane.header.slow_untold[0] = 4
+        made.plane.header.junk_untold[0] = 5
         made.plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER] = 3
         kinds = (ClientKind("payers", "PYTHON", 477, "CONSUME_PASSIVELY", 2),)
         ReportWriter(made.plane.name).publish(ControlReport(6, (), kinds, left_out=7), 0)
         text = made.text()
         assert value(text, "ringmq_slow_requests_untold_total") == 7
+        assert value(text, "ringmq_junk_untold_total") == 5
         assert value(text, "ringmq_series_left_out", metric="rocketmq_consumer_connections") == 7
 
 

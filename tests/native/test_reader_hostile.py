@@ -52,6 +52,51 @@ JUNK = {
 }
 
 
+@pytest.mark.parametrize(
+    ("junk", "told"),
+    [
+        (JUNK["http"], JUNK["http"][:16]),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
+        (JUNK["17 MiB"], JUNK["17 MiB"]),
+        (JUNK["code is text"], JUNK["code is text"][:16]),
+    ],
+)
+def test_control_hears_the_first_bytes_of_junk(kit: ReaderKit, junk: bytes, told: bytes) -> None:
+    with connected(kit) as client:
+        client.send(junk)
+        record, payload = kit.take()
+        assert (record.type, payload) == (lib.RMQ_INBOX_JUNK, told)
+        assert (bytes(record.peer_host)[:4], record.peer_port) == (
+            bytes([127, 0, 0, 1]),
+            client.socket.getsockname()[1],
+        )
+        assert client.is_closed()
+
+
+def test_junk_whose_length_comes_in_pieces_is_told_by_its_first_four_bytes(kit: ReaderKit) -> None:
+    with connected(kit) as client:
+        for count, byte in enumerate(b"GET ", 1):
+            client.send(bytes([byte]))
+            wait_until(lambda count=count: kit.counter(lib.RMQ_READ_BYTES_IN) >= count, "the byte to be received")
+        assert kit.take()[1] == b"GET "
+        assert client.is_closed()
+
+
+def test_a_flood_of_junk_is_counted_and_does_not_fill_the_inbox(kit: ReaderKit) -> None:
+    began = time.monotonic()
+    for _ in range(100):
+        with connected(kit) as client:
+            client.send(JUNK["http"])
+            assert client.is_closed()
+    seconds = time.monotonic() - began
+    told = 0
+    while kit.inbox_take() is not None:
+        told += 1
+    untold = int(kit.header.junk_untold[0])
+    assert told + untold == 100
+    assert 8 <= told <= 8 * (seconds + 2)
+
+
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK.keys())
 def test_broken_frames_close_the_connection(kit: ReaderKit, junk: bytes) -> None:
     with connected(kit) as neighbour, connected(kit) as client:
