@@ -57,6 +57,8 @@ _INT32 = struct.Struct(">i")
 _UINT16 = struct.Struct(">H")
 _LANGUAGE_NAMES = {int(code): code.name for code in LanguageCode}
 _LANGUAGE_NUMBERS = {code.name: int(code) for code in LanguageCode}
+DIALECT_HEADER_BYTES_MAX = 16_384
+"""Headers that are no standard JSON: they are read in Python."""
 
 
 @dataclass(slots=True)
@@ -213,7 +215,7 @@ def _decode_json_header(data: memoryview) -> RemotingCommand:
     language.
     """
     try:
-        header = load_json(bytes(data))
+        header = load_json(bytes(data), DIALECT_HEADER_BYTES_MAX)
     except ValueError as error:
         raise BadHeader(f"JSON header does not parse: {error}", field="header") from error
     if not isinstance(header, dict):

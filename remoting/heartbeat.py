@@ -95,7 +95,7 @@ class HeartbeatData:
     @classmethod
     def decode(cls, body: bytes, known: KnownSubscription = lambda group, topic: None) -> HeartbeatData:
         """From stock's body; for `known` see `ConsumerData.from_json`. Raises `BadBody`."""
-        value = json_body.read_object(body, "HeartbeatData")
+        value = json_body.read_request(body, "HeartbeatData")
         return cls(
             client_id=json_body.text(value, "clientID"),
             producer_groups=[
@@ -143,7 +143,7 @@ class LockBatch:
     @classmethod
     def decode(cls, body: bytes) -> LockBatch:
         """From stock's body. Raises `BadBody`."""
-        value = json_body.read_object(body, "LockBatch")
+        value = json_body.read_request(body, "LockBatch")
         return cls(
             consumer_group=json_body.text(value, "consumerGroup"),
             client_id=json_body.text(value, "clientId"),

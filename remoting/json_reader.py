@@ -8,8 +8,9 @@ Beyond standard JSON it takes:
   form;
 * superfluous commas.
 
-Depth is bounded, so that nobody's brackets end in a RecursionError. Lone surrogates are refused, as orjson does: text
-that no UTF-8 can hold could be put into no file and no frame.
+An object in a key has no key that is an object: each level would double the escapes of its text. Depth is bounded, so
+that nobody's brackets end in a RecursionError. Lone surrogates are refused, as orjson does: text that no UTF-8 can hold
+could be put into no file and no frame.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class _Reader:
         self.text = text
         self.at = 0
         self.last_key = ""
+        self.in_key = False
 
     def fault(self, wanted: str) -> ValueError:
         return ValueError(f"wanted {wanted} at character {self.at}, found {self.text[self.at : self.at + 16]!r}")
@@ -116,8 +118,11 @@ class _Reader:
         head = self.text[self.at : self.at + 1]
         if head == '"':
             return self.string()
-        if head == "{":
-            return json.dumps(self.value(depth + 1), ensure_ascii=False, separators=(",", ":"))
+        if head == "{" and not self.in_key:
+            self.in_key = True
+            value = self.value(depth + 1)
+            self.in_key = False
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         match = _BARE_KEY.match(self.text, self.at)
         if match is None:
             raise self.fault("a key")

@@ -90,7 +90,7 @@ class CommitRequest:
         """Read a request's body of up to `chunks_max` chunks. Raises RequestError naming field and limit."""
         if len(body) > COMMIT_BODY_BYTES_MAX:
             raise _over("body", f"{len(body)} bytes", COMMIT_BODY_BYTES_MAX)
-        value = json_body.read_object(body, "commit of staged writes")
+        value = json_body.read_request(body, "commit of staged writes", COMMIT_BODY_BYTES_MAX)
         query_id = json_body.text(value, "queryId")
         if not 0 < len(query_id) <= QUERY_ID_CHARS_MAX:
             raise _over("queryId", f"{len(query_id)} characters, at least 1,", QUERY_ID_CHARS_MAX)

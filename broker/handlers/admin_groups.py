@@ -13,7 +13,7 @@ from ringmq.remoting.config_beans import SubscriptionGroupConfig
 
 def update_group(broker: Broker, request: Request) -> Answer:
     """200."""
-    value = json_body.read_object(request.command.body, "SubscriptionGroupConfig")
+    value = json_body.read_request(request.command.body, "SubscriptionGroupConfig")
     config = SubscriptionGroupConfig.from_json(value)
     names.check_group(config.group_name)
     _put(broker, config, request.now_ms)
@@ -22,7 +22,7 @@ def update_group(broker: Broker, request: Request) -> Answer:
 
 def update_groups(broker: Broker, request: Request) -> Answer:
     """225: all are checked before the first is made."""
-    value = json_body.read_object(request.command.body, "SubscriptionGroupList")
+    value = json_body.read_request(request.command.body, "SubscriptionGroupList", json_body.REQUEST_LIST_BYTES_MAX)
     configs = [SubscriptionGroupConfig.from_json(entry) for entry in json_body.objects(value, "groupConfigList")]
     for config in configs:
         names.check_group(config.group_name)

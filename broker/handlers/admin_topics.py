@@ -40,7 +40,7 @@ def update_topic(broker: Broker, request: Request) -> Answer:
 
 def update_topics(broker: Broker, request: Request) -> Answer:
     """18: all are checked before the first is made; only whether the shared tables have room shows in the making."""
-    value = json_body.read_object(request.command.body, "CreateTopicListRequestBody")
+    value = json_body.read_request(request.command.body, "CreateTopicListRequestBody", json_body.REQUEST_LIST_BYTES_MAX)
     configs = [TopicConfig.from_json(entry) for entry in json_body.objects(value, "topicConfigList")]
     _put_all(broker, configs, request.now_ms)
     return request.reply()

@@ -87,7 +87,7 @@ def consumer_list(broker: Broker, request: Request) -> Answer:
 
 def check_client_config(broker: Broker, request: Request) -> Answer:
     """Whether the broker can filter by the subscription's expression."""
-    value = json_body.read_object(request.command.body, "CheckClientRequestBody")
+    value = json_body.read_request(request.command.body, "CheckClientRequestBody")
     subscription = json_body.mapping(value, "subscriptionData")
     kind = json_body.text(subscription, "expressionType", EXPRESSION_TAG)
     if kind not in ("", EXPRESSION_TAG):

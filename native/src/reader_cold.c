@@ -9,6 +9,7 @@
 #include "reader_state.h"
 
 #define COLD_BODY_MAX (4u << 20)
+#define COLD_HEADER_MAX (256u << 10) /* properties have 32 KiB; JSON may write six characters for one */
 #define LARGE_BYTES (64u << 10) /* frames above leave half of the inbox to the others */
 #define OVERLOAD "[OVERLOAD]the broker's control process cannot take more requests now, try again later"
 #define CONTROL_GONE "[OVERLOAD]the broker's control process restarted, try again"
@@ -91,6 +92,13 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
         char remark[160];
         snprintf(remark, sizeof remark, "the body of a request with code %d may have at most %u bytes, this one has %u", h->code,
                  COLD_BODY_MAX, body);
+        rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
+        return RMQ_FATE_DONE;
+    }
+    if (h->header_length > COLD_HEADER_MAX) {
+        char remark[160];
+        snprintf(remark, sizeof remark, "the header of a request with code %d may have at most %u bytes, this one has %u", h->code,
+                 COLD_HEADER_MAX, h->header_length);
         rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
         return RMQ_FATE_DONE;
     }

@@ -184,6 +184,16 @@ def test_body_over_the_limit_of_cold_requests(kit: ReaderKit) -> None:
     assert "4194304" in (answer.remark or "") and "4194305" in (answer.remark or "")
 
 
+def test_header_over_the_limit_of_cold_requests(kit: ReaderKit) -> None:
+    with connected(kit) as client:
+        client.send(request(ROUTE, {"topic": "T" * (256 << 10)}, opaque=6))
+        answer = client.answer()
+        assert (answer.code, answer.opaque) == (13, 6)
+        assert "at most 262144 bytes" in (answer.remark or "")
+        client.send(request(ROUTE, {"topic": "T" * (200 << 10)}, opaque=7))
+        assert kit.take()[0].frame_length > 200 << 10
+
+
 def test_held_pull_goes_through_control_and_back(kit: ReaderKit) -> None:
     kit.start("dispatch")
     with connected(kit) as client:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from ringmq.remoting import json_body, json_text
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.heartbeat import HeartbeatData
-from ringmq.remoting.json_body import read_object, write_body, write_browser_body
+from ringmq.remoting.json_body import read_object, read_request, write_body, write_browser_body
 from ringmq.remoting.json_reader import read_json
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.register_body import MAX_INFLATED_BYTES, decode_register_body
 from ringmq.remoting.route import TopicRouteData
+from tests.operations import operations
 
 QUEUE = MessageQueue("T", "b", 3)
 
@@ -221,6 +222,50 @@ def test_both_writers_write_json(value: Any) -> None:
     assert json.loads(write_browser_body(value)) == value
     assert read_json(write_body(value).decode()) == value
     assert read_json(json.dumps(value, indent=1)) == value
+
+
+def test_what_any_peer_may_send_is_bounded() -> None:
+    def refused(body: bytes, limit: int) -> bool:
+        with pytest.raises(BadBody, match=f"heartbeat: .* at most {limit} are read") as caught:
+            read_request(body, "heartbeat")
+        return caught.value.field == "heartbeat"
+
+    plain = b'{"a":[%s0]}'
+    assert refused(plain % (b"0," * (json_body.REQUEST_BYTES_MAX // 2)), json_body.REQUEST_BYTES_MAX)
+    assert refused(b"{a:[%s0]}" % (b"0," * (json_body.DIALECT_BYTES_MAX // 2)), json_body.DIALECT_BYTES_MAX)
+    referring = b'{"b":{},"a":[%s{"$ref":"$.b"}]}' % (b"0," * (json_body.REFERRING_BYTES_MAX // 2))
+    assert refused(referring, json_body.REFERRING_BYTES_MAX)
+    assert len(read_request(plain % (b"0," * 100_000), "heartbeat")["a"]) == 100_001
+    assert read_object(referring, "a master's table")["a"][-1] == {}
+
+
+@pytest.mark.usefixtures("_engine")
+def test_large_standard_text_needs_no_reader_in_python() -> None:
+    text = b'{"a":[%s0]}' % (b"0," * json_body.DIALECT_BYTES_MAX)
+    assert len(read_request(text, "x")["a"]) == json_body.DIALECT_BYTES_MAX + 1
+    with pytest.raises(BadBody, match="in fastjson's dialect at most 16384"):
+        read_request(text[:-1], "x")
+
+
+def test_keys_that_are_objects_do_not_nest() -> None:
+    """Each level would double the escapes of the text that the key becomes."""
+    text = '{"a":1}'
+    for _ in range(30):
+        text = "{" + text + ":1}"
+    with pytest.raises(ValueError, match="wanted a key at character 2"):
+        read_json(text)
+    assert read_json('{{"a":{"b":1}}:{{"c":2}:3},{"d":4}:5}') == {'{"a":{"b":1}}': {'{"c":2}': 3}, '{"d":4}': 5}
+
+
+def test_the_readers_are_linear() -> None:
+    for piece in ("0,", "{},", '{{"q":0}:1},', '"\\u0041",', "tr", "9"):
+        costs = [operations(lambda: fails_or_reads("[" + piece * many)) for many in (500, 1000)]  # noqa: B023
+        assert costs[1] < 2.1 * costs[0], piece
+
+
+def fails_or_reads(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        read_json(text)
 
 
 @given(st.text(max_size=60))
