@@ -52,6 +52,9 @@ CLOSED = {
     "slow": lib.RMQ_READ_CLOSED_SLOW,
     "partial": lib.RMQ_READ_CLOSED_PARTIAL,
     "memory": lib.RMQ_READ_CLOSED_MEMORY,
+    "shortage": lib.RMQ_READ_CLOSED_SHORTAGE,
+    "large": lib.RMQ_READ_CLOSED_LARGE,
+    "full": lib.RMQ_READ_CLOSED_FULL,
     "control": lib.RMQ_READ_CLOSED_CONTROL,
 }
 ROLE_COUNTERS = {

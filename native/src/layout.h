@@ -130,7 +130,7 @@ struct rmq_bell {
     uint8_t pad[60];
 };
 
-/* 256 bytes per role, written by that role's process (pid and generation by the supervisor). */
+/* 512 bytes per role, written by that role's process (pid and generation by the supervisor). */
 struct rmq_role {
     struct rmq_bell bell;     /*   0 */
     uint32_t pid;             /*  64 supervisor */
@@ -139,7 +139,7 @@ struct rmq_role {
     uint32_t cpu;             /*  76 supervisor */
     uint64_t progress;        /*  80 role: turns of its loop; control waits for one of write when a topic goes */
     uint64_t claim_position;  /*  88 role, ~0 = none: where it may hold a claim in the inbox; reset by the supervisor */
-    uint64_t counters[20];    /*  96 role: meaning in each role's header */
+    uint64_t counters[52];    /*  96 role: meaning in each role's header */
 };
 
 /* Settings every worker needs; written once by the supervisor before any worker starts. */
@@ -568,7 +568,7 @@ _Static_assert(offsetof(struct rmq_watermarks, write_hold) == 704, "watermark pa
 _Static_assert(sizeof(struct rmq_ha_peer) == 256, "ha peer");
 _Static_assert(sizeof(struct rmq_ha_link) == 72, "ha link");
 _Static_assert(sizeof(struct rmq_ha_order) == 1024, "ha order");
-_Static_assert(sizeof(struct rmq_role) == 256, "role");
+_Static_assert(sizeof(struct rmq_role) == 512, "role");
 _Static_assert(sizeof(struct rmq_topic) == 320, "topic");
 _Static_assert(sizeof(struct rmq_group) == 320, "group");
 _Static_assert(sizeof(struct rmq_queue) == 128, "queue");

@@ -157,6 +157,8 @@ static int rings_wait(const struct rmq_reader *r)
 static void publish_counters(struct rmq_reader *r)
 {
     r->counters[RMQ_READ_PARKED] = r->parked_count;
+    r->counters[RMQ_READ_BUFFERS_FREE] = r->buffers_free;
+    r->counters[RMQ_READ_BLOCK_BYTES_FREE] = (uint64_t)r->blocks_free * RMQ_BLOCK_BYTES;
     for (unsigned i = 0; i < sizeof r->counters / sizeof *r->counters; i++)
         rmq_store_relaxed(&r->role->counters[i], r->counters[i]);
     rmq_store_relaxed(&r->role->progress, r->role->progress + 1);
@@ -193,8 +195,10 @@ static uint32_t round_once(struct rmq_reader *r)
     work += rmq_arrivals_drain(r);
     if (r->redo_head != RMQ_NONE)
         rmq_redo_run(r);
-    if (r->stalled_count)
+    if (r->stalled_count) {
         rmq_receive_resume(r);
+        rmq_shortage_look(r);
+    }
     if (r->buffers_lent < r->lend_target)
         rmq_buffers_lend(r);
     if (r->starved_count)
@@ -210,6 +214,8 @@ static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
     int64_t wake_ms = r->tick_next_ms < r->scan_next_ms ? r->tick_next_ms : r->scan_next_ms;
     if (r->parked_next_ms < wake_ms)
         wake_ms = r->parked_next_ms;
+    if (r->stalled_count && r->shortage_next_ms < wake_ms)
+        wake_ms = r->shortage_next_ms;
     if (r->stopping && wake_ms > r->now_ms + STOP_LOOK_MS)
         wake_ms = r->now_ms + STOP_LOOK_MS;
     int64_t now = rmq_mono_ns(), until = wake_ms * 1000000 < deadline_ns ? wake_ms * 1000000 : deadline_ns;

@@ -28,11 +28,18 @@
 #define RMQ_READ_CLOSED_IDLE 12
 #define RMQ_READ_CLOSED_SLOW 13       /* does not read its answers */
 #define RMQ_READ_CLOSED_PARTIAL 14    /* an incomplete frame grew too old */
-#define RMQ_READ_CLOSED_MEMORY 15     /* no place for its frame, or more than connections_max */
+#define RMQ_READ_CLOSED_MEMORY 15     /* the system gave none */
 #define RMQ_READ_CLOSED_CONTROL 16    /* by verdict, or because control started anew */
 #define RMQ_READ_OVERLOAD 17          /* answers SYSTEM_BUSY given here */
 #define RMQ_READ_STALLS 18            /* times a connection had to wait for memory, the request ring or its reader */
 #define RMQ_READ_STALE 19             /* completions and verdicts for what is gone, answers of clients that nobody waits for */
+#define RMQ_READ_CLOSED_SHORTAGE 20   /* it held receive buffers or blocks that others waited for (reader_shortage.h) */
+#define RMQ_READ_CLOSED_LARGE 21      /* a frame larger than frame_bytes_max or than the arena's room for one */
+#define RMQ_READ_CLOSED_FULL 22       /* accepted beyond connections_max */
+#define RMQ_READ_SHORT_MS 23          /* monotonic: the latest close of reason SHORTAGE or ANSWERS; 0 = never */
+#define RMQ_READ_BUFFERS_FREE 24
+#define RMQ_READ_BLOCK_BYTES_FREE 25
+#define RMQ_READ_COUNTERS 52
 
 struct rmq_reader;
 

@@ -405,6 +405,8 @@ enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, c
         h->header_length < uniq_pair_length(r) || !resolve(r, c, &s))
         return RMQ_FATE_COLD;
     if (r->takes_no_sends || r->in_flight >= r->in_flight_max || !rmq_ring_room(r->requests, r->request_head)) {
+        if (r->refuses)
+            return refuse(r, c, h, "[OVERLOAD]too many requests under way, try again later");
         c->stalled_ns = c->stalled_ns ? c->stalled_ns : r->now_ns;
         return RMQ_FATE_STALL;
     }

@@ -116,19 +116,27 @@ static uint32_t pages_of(uint32_t bytes) { return (bytes + RMQ_BLOCK_BYTES - 1) 
 /* The first page that a frame of so many may have. */
 static uint32_t first_page(const struct rmq_reader *r, uint32_t pages) { return pages > LARGE_PAGES ? large_from(r) : 0; }
 
-uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *hold, uint32_t bytes)
+uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *hold, uint32_t bytes, int *crumb)
 {
     uint32_t pages = pages_of(bytes), first = first_page(r, pages), from = hold->block, to = from + hold->block_pages;
-    if (to <= first)
+    *crumb = 0;
+    if (hold->block == RMQ_NONE || to <= first)
         return 0;
     from = from < first ? first : from;
-    while (from > first && !r->block_used[from - 1])
+    while (from > first && to - from < pages && !r->block_used[from - 1])
         from--;
-    while (to < r->block_pages && !r->block_used[to])
+    while (to < r->block_pages && to - from < pages && !r->block_used[to])
         to++;
     if (to - from >= pages)
         return pages;
-    return pages > LARGE_PAGES && to - from < LARGE_PAGES ? 0 : to - from; /* crumbs make no room for a large one */
+    *crumb = pages > LARGE_PAGES && to - from < LARGE_PAGES;
+    return to - from;
+}
+
+int rmq_block_fits(const struct rmq_reader *r, uint32_t bytes)
+{
+    uint32_t pages = pages_of(bytes);
+    return pages <= r->blocks_free && find_run(r, first_page(r, pages), r->block_pages, pages) < r->block_pages;
 }
 
 /* Pages [at, end) are used. */
@@ -175,6 +183,15 @@ void rmq_blocks_tick(struct rmq_reader *r)
         r->zones_next_ms = r->now_ms + ZONE_WINDOW_MS;
 }
 
+/* Pages [at, at + pages) become a frame's. */
+static void mark_used(struct rmq_reader *r, uint32_t at, uint32_t pages)
+{
+    memset(r->block_used + at, 1, pages);
+    r->blocks_free -= pages;
+    r->small_free -= small_pages(r, at, pages);
+    note_used(r, at, at + pages);
+}
+
 uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
 {
     uint32_t pages = pages_of(bytes);
@@ -187,14 +204,31 @@ uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *h
         if (at == r->block_pages)
             return NULL;
     }
-    memset(r->block_used + at, 1, pages);
-    r->blocks_free -= pages;
-    r->small_free -= small_pages(r, at, pages);
-    note_used(r, at, at + pages);
+    mark_used(r, at, pages);
     if (pages <= LARGE_PAGES)
         r->block_hint = at + pages < r->block_pages ? at + pages : 0;
     *hold = (struct rmq_hold){.buffer = RMQ_NONE, .block = at, .block_pages = pages};
     return r->arena + r->blocks_at + (uint64_t)at * RMQ_BLOCK_BYTES;
+}
+
+int rmq_block_grow(struct rmq_reader *r, struct rmq_hold *hold, uint32_t used, uint32_t bytes)
+{
+    uint32_t pages = pages_of(bytes), end = hold->block + hold->block_pages, more = pages - hold->block_pages;
+    if (hold->block >= first_page(r, pages) && more <= r->block_pages - end && !memchr(r->block_used + end, 1, more)) {
+        mark_used(r, end, more);
+        hold->block_pages = pages;
+        if (r->block_hint >= end && r->block_hint < end + more)
+            r->block_hint = end + more < r->block_pages ? end + more : 0;
+        return 1;
+    }
+    struct rmq_hold larger;
+    uint8_t *to = rmq_block_take(r, bytes, &larger);
+    if (!to)
+        return 0;
+    memcpy(to, r->arena + r->blocks_at + (uint64_t)hold->block * RMQ_BLOCK_BYTES, used);
+    rmq_hold_release(r, hold);
+    *hold = larger;
+    return 1;
 }
 
 void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold)

@@ -82,7 +82,10 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
         }
         c->answers_due--;
     } else if (rmq_cold_is_full(c) && !redone) {
-        return RMQ_FATE_STALL;
+        if (!r->refuses)
+            return RMQ_FATE_STALL;
+        refuse(r, c, h, OVERLOAD);
+        return RMQ_FATE_DONE;
     }
     if (redone > RMQ_REDO_MAX) {
         refuse(r, c, h, "[OVERLOAD]the broker's tables change too fast for this request, try again");

@@ -9,8 +9,6 @@
 
 #include "reader_state.h"
 
-#define GRACE_PART 16 /* of the time for a frame, before its pace is judged */
-
 static const uint8_t v4_in_v6[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 /* Sockets beside mapped files and the process's own; beyond the hard limit accepts fail and are asked again. */
@@ -130,7 +128,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
         return; /* EMFILE and the like: asked again at the next tick */
     struct rmq_connection *c = connection_take(r);
     if (!c) {
-        r->counters[RMQ_READ_CLOSED_MEMORY]++;
+        r->counters[RMQ_READ_CLOSED_FULL]++;
         close(event->result);
         return;
     }
@@ -148,7 +146,8 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->head_length = c->frame_bytes = c->filled = 0;
     c->block = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};
     c->active_ms = r->now_ms;
-    c->span_head = c->span_count = 0;
+    c->span_head = c->span_count = c->buffers_held = 0;
+    c->waited = 0;
     c->parked = c->parked_count = c->cold_count = c->cold_bytes = c->answers_due = 0;
     read_peer(c);
     r->counters[RMQ_READ_ACCEPTED]++;
@@ -235,56 +234,35 @@ static void finish_some(struct rmq_reader *r)
     }
 }
 
-/* How far its frame is behind the time for it, in bytes times milliseconds; 0 = is not, or has only begun. */
-static uint64_t lag(const struct rmq_reader *r, const struct rmq_connection *c)
+/* A half frame whose time is over; one that waits for a block loses its time to others only when they need its memory. */
+static void look_at_half_frame(struct rmq_reader *r, struct rmq_connection *c, uint32_t time_ms)
 {
-    uint64_t allowed_ms = r->settings->partial_frame_timeout_ms, taken_ms = (uint64_t)(r->now_ms - c->partial_ms);
-    uint64_t due = c->frame_bytes * taken_ms, there = c->filled * allowed_ms;
-    return taken_ms > allowed_ms / GRACE_PART && there < due ? due - there : 0;
-}
-
-/* A frame of `bytes` waits for a block: who holds one that helps most and does not use it goes, of several the farthest
- * behind. One at a time: the next tick sees whether that was enough. 1 = somebody went. */
-static int make_room(struct rmq_reader *r, uint32_t bytes)
-{
-    struct rmq_connection *last = NULL;
-    uint32_t last_run = 0;
-    uint64_t last_lag = 0;
-    for (uint32_t i = 0; i < r->connections_used; i++) {
-        struct rmq_connection *c = rmq_connection_at(r, i);
-        uint64_t behind = c->state == RMQ_CONNECTION_OPEN && c->frame_bytes && !c->stall ? lag(r, c) : 0;
-        uint32_t run = behind ? rmq_block_run(r, &c->block, bytes) : 0;
-        if (run > last_run || (run && run == last_run && behind > last_lag)) {
-            last = c;
-            last_run = run;
-            last_lag = behind;
-        }
-    }
-    if (last)
-        rmq_connection_close(r, last, RMQ_READ_CLOSED_PARTIAL);
-    return last != NULL;
+    if ((!c->head_length && !c->frame_bytes) || c->stall & ~RMQ_STALL_ROOM)
+        return;
+    int lateness = rmq_frame_lateness(r->settings->partial_frame_timeout_ms, time_ms, c->filled, (uint64_t)(r->now_ms - c->partial_ms));
+    if (lateness == RMQ_FRAME_LATE)
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_PARTIAL);
+    else if (lateness == RMQ_FRAME_SHORT && !c->stall)
+        rmq_shortage_close(r, c, RMQ_READ_CLOSED_SHORTAGE);
 }
 
 void rmq_connections_tick(struct rmq_reader *r)
 {
     const struct rmq_settings *s = r->settings;
+    uint32_t time_ms = rmq_frame_time_ms(s->partial_frame_timeout_ms, r->blocks_free, r->block_pages);
     if (r->reports)
         finish_some(r);
     for (uint32_t i = 0; i < r->connections_used; i++) {
         struct rmq_connection *c = rmq_connection_at(r, i);
         if (c->state != RMQ_CONNECTION_OPEN)
             continue;
-        int partial = c->head_length || c->frame_bytes;
         if (c->output && c->output->count && !c->output->reads && /* the disk's time is not the client's */
             r->now_ms - c->output->progress_ms > s->send_stall_timeout_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_SLOW);
-        else if (partial && !c->stall && r->now_ms - c->partial_ms > s->partial_frame_timeout_ms)
-            rmq_connection_close(r, c, RMQ_READ_CLOSED_PARTIAL);
         else if (s->idle_connection_ms && r->now_ms - c->active_ms > s->idle_connection_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_IDLE);
+        else
+            look_at_half_frame(r, c, time_ms);
     }
-    uint32_t least, first = rmq_receive_room_wanted(r, &least);
-    if (first && !make_room(r, first) && least < first)
-        make_room(r, least);
     rmq_accept_arm(r);
 }

@@ -33,7 +33,7 @@ enum rmq_fate rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, 
 {
     struct rmq_frame_header h;
     if (rmq_frame_header_parse(frame, length, &h) < 0) {
-        rmq_junk_close(r, c, frame, length);
+        rmq_junk_close(r, c, frame, length, RMQ_READ_CLOSED_FRAME);
         return RMQ_FATE_CLOSED;
     }
     enum rmq_fate fate = RMQ_FATE_COLD;

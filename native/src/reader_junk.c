@@ -23,11 +23,12 @@ static int report(struct rmq_reader *r, const struct rmq_connection *c, const ui
     return 1;
 }
 
-void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t length)
+void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t length,
+                    uint32_t reason)
 {
     if (c->state != RMQ_CONNECTION_OPEN)
         return;
     if (!report(r, c, bytes, length < RMQ_JUNK_BYTES ? length : RMQ_JUNK_BYTES))
         rmq_store_relaxed(&r->header->junk_untold[r->index], r->header->junk_untold[r->index] + 1);
-    rmq_connection_close(r, c, RMQ_READ_CLOSED_FRAME);
+    rmq_connection_close(r, c, reason);
 }

@@ -6,6 +6,8 @@
 #include "bytes.h"
 #include "reader_state.h"
 
+#define ABSURD_BYTES (256u << 20) /* a length beyond is no frame's, but text or another protocol */
+
 static struct rmq_span *span_add(struct rmq_connection *c)
 {
     if (c->span_head + c->span_count == c->span_capacity) {
@@ -24,24 +26,14 @@ static struct rmq_span *span_add(struct rmq_connection *c)
     return &c->spans[c->span_head + c->span_count++];
 }
 
-/* The last buffers are for those who are served. Who has waited longest ends; a wait for the request ring is write's doing. */
-static void close_longest_stalled(struct rmq_reader *r)
-{
-    for (uint32_t i = 0; i < r->stalled_count; i++) {
-        struct rmq_connection *c = rmq_connection_at(r, r->stalled[i]);
-        if (c->span_count && c->stall & (RMQ_STALL_ROOM | RMQ_STALL_OUTPUT | RMQ_STALL_COLD)) {
-            rmq_connection_close(r, c, c->stall & RMQ_STALL_OUTPUT ? RMQ_READ_CLOSED_SLOW : RMQ_READ_CLOSED_MEMORY);
-            return;
-        }
-    }
-}
-
-/* What a stalled connection has received moves out of its buffer when those run short: a few bytes would keep a whole one.
- * Many bytes only while half of the blocks is free: it needs blocks to go on, so that waiting bytes must never take them all. */
+/* What a stalled connection has received moves out of its buffer: a few bytes would keep a whole one, many bytes do when
+ * buffers run short. Many only while half of the blocks is free: a connection needs blocks to go on, so that waiting bytes
+ * must never take them all. */
 static uint8_t *span_block(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
 {
-    int may = rmq_blocks_many(r) || (bytes <= r->buffer_bytes / 4 && rmq_blocks_for_control(r));
-    return rmq_buffers_few(r) && may ? rmq_block_take(r, bytes, hold) : NULL;
+    int is_little = bytes <= r->buffer_bytes / 4;
+    int may = rmq_blocks_many(r) ? is_little || rmq_buffers_few(r) : is_little && rmq_blocks_for_control(r);
+    return may ? rmq_block_take(r, bytes, hold) : NULL;
 }
 
 static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
@@ -62,12 +54,13 @@ static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
     span->hold = (struct rmq_hold){.buffer = buffer, .block = RMQ_NONE};
     span->at = at;
     r->buffer_references[buffer]++;
-    if (rmq_buffers_last(r))
-        close_longest_stalled(r);
+    c->buffers_held++;
 }
 
 static void stall(struct rmq_reader *r, struct rmq_connection *c, uint8_t reason)
 {
+    if (!c->stall)
+        c->stall_ms = r->now_ms;
     c->stall |= reason;
     r->counters[RMQ_READ_STALLS]++;
     if (!c->in_stalled) {
@@ -116,20 +109,29 @@ static int run_block(struct rmq_reader *r, struct rmq_connection *c)
     return go_on;
 }
 
-/* A frame of `total` bytes begins; its first 4 are known. 0 = stalled or closed. */
-static int begin_block(struct rmq_reader *r, struct rmq_connection *c, uint32_t total)
+static void wait_for_room(struct rmq_reader *r, struct rmq_connection *c, uint32_t bytes)
 {
-    uint8_t *to = rmq_block_take(r, total, &c->block);
-    if (!to) {
-        if ((total + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES > rmq_block_pages_max(r))
-            rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
-        else
-            stall(r, c, RMQ_STALL_ROOM);
-        c->room_bytes = total;
+    stall(r, c, RMQ_STALL_ROOM);
+    c->room_bytes = bytes;
+    if (bytes < r->no_room_bytes)
+        r->no_room_bytes = bytes;
+}
+
+/* A frame of `total` bytes begins; its first 4 are known, `there` bytes of it have come. 0 = stalled or closed. */
+static int begin_block(struct rmq_reader *r, struct rmq_connection *c, uint32_t total, uint32_t there)
+{
+    if ((total + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES > rmq_block_pages_max(r)) {
+        rmq_connection_close(r, c, RMQ_READ_CLOSED_LARGE);
+        return 0;
+    }
+    uint32_t first = rmq_frame_first_bytes(total, there, rmq_blocks_many(r));
+    if (!rmq_block_take(r, first, &c->block)) {
+        wait_for_room(r, c, first);
         return 0;
     }
     c->frame_bytes = total;
     c->filled = 0;
+    c->waited = 0;
     c->partial_ms = r->now_ms;
     return 1;
 }
@@ -139,17 +141,18 @@ static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, cons
 {
     uint32_t length = rmq_get32(at);
     if (length < 4 || length > r->settings->frame_bytes_max - 4) {
-        rmq_junk_close(r, c, at, there);
+        int is_large = length >= 4 && length < ABSURD_BYTES;
+        rmq_junk_close(r, c, at, there, is_large ? RMQ_READ_CLOSED_LARGE : RMQ_READ_CLOSED_FRAME);
         return 0;
     }
     return length + 4;
 }
 
 /* The length of the frame is known, its other bytes are still to come. 0 = stalled or closed; asked again after a stall. */
-static int head_complete(struct rmq_reader *r, struct rmq_connection *c)
+static int head_complete(struct rmq_reader *r, struct rmq_connection *c, uint32_t there)
 {
     uint32_t total = frame_total(r, c, c->head, 4);
-    if (!total || !begin_block(r, c, total))
+    if (!total || !begin_block(r, c, total, there))
         return 0;
     memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES, c->head, 4);
     c->filled = 4;
@@ -163,12 +166,33 @@ static int gather_head(struct rmq_reader *r, struct rmq_connection *c, const uin
         c->partial_ms = r->now_ms;
     while (c->head_length < 4 && *at < end)
         c->head[c->head_length++] = bytes[(*at)++];
-    return c->head_length < 4 || head_complete(r, c);
+    return c->head_length < 4 || head_complete(r, c, 4 + end - *at);
+}
+
+/* The first part of its memory is full: the frame gets the rest. 0 = stalled. */
+static int grow_block(struct rmq_reader *r, struct rmq_connection *c)
+{
+    if (!rmq_block_grow(r, &c->block, c->filled, c->frame_bytes)) {
+        wait_for_room(r, c, c->frame_bytes);
+        return 0;
+    }
+    if (c->waited) /* for this: its time begins anew */
+        c->partial_ms = r->now_ms;
+    c->waited = 0;
+    return 1;
 }
 
 static int fill_block(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
 {
-    uint32_t part = c->frame_bytes - c->filled < end - *at ? c->frame_bytes - c->filled : end - *at;
+    uint32_t room = c->block.block_pages * RMQ_BLOCK_BYTES;
+    if (c->filled == room) {
+        if (!grow_block(r, c))
+            return 0;
+        room = c->block.block_pages * RMQ_BLOCK_BYTES;
+    }
+    if (room > c->frame_bytes)
+        room = c->frame_bytes;
+    uint32_t part = room - c->filled < end - *at ? room - c->filled : end - *at;
     memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES + c->filled, bytes + *at, part);
     c->filled += part;
     *at += part;
@@ -197,7 +221,7 @@ static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const stru
         if (!total)
             return at;
         if (total > end - at || waited) {
-            if (!begin_block(r, c, total))
+            if (!begin_block(r, c, total, end - at))
                 return at;
             continue;
         }
@@ -264,19 +288,27 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
 
 /* --- stalls ---------------------------------------------------------------------------------------------- */
 
+/* What it has received holds some of the last buffers: what waits for write or control goes on, to be refused. */
+static int must_refuse(const struct rmq_reader *r, const struct rmq_connection *c)
+{
+    return c->buffers_held && rmq_buffers_last(r) && !r->takes_no_sends;
+}
+
 static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c, int blocks_came_free)
 {
-    if (c->stall & RMQ_STALL_RING && (r->in_flight >= r->in_flight_max || r->in_flight + r->cold_count >= r->pending_capacity))
+    int must = must_refuse(r, c);
+    if (!must && c->stall & RMQ_STALL_RING && (r->in_flight >= r->in_flight_max || r->in_flight + r->cold_count >= r->pending_capacity))
         return 0;
-    if (c->stall & RMQ_STALL_COLD && (c->cold_count > RMQ_COLD_MAX / 2 || c->cold_bytes > RMQ_COLD_BYTES_MAX / 2))
+    if (!must && c->stall & RMQ_STALL_COLD && (c->cold_count > RMQ_COLD_MAX / 2 || c->cold_bytes > RMQ_COLD_BYTES_MAX / 2))
         return 0;
     if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(r) / 2)
         return 0;
-    return !(c->stall & RMQ_STALL_ROOM) || blocks_came_free;
+    return !(c->stall & RMQ_STALL_ROOM) || (blocks_came_free && c->room_bytes < r->no_room_bytes);
 }
 
 static void span_pop(struct rmq_reader *r, struct rmq_connection *c)
 {
+    c->buffers_held -= c->spans[c->span_head].hold.buffer != RMQ_NONE;
     rmq_hold_release(r, &c->spans[c->span_head].hold);
     c->span_head++;
     c->span_count--;
@@ -286,8 +318,15 @@ static void span_pop(struct rmq_reader *r, struct rmq_connection *c)
 
 static void resume(struct rmq_reader *r, struct rmq_connection *c)
 {
+    int for_room = c->stall & RMQ_STALL_ROOM;
+    int64_t since_ms = c->stall_ms;
+    r->refuses = must_refuse(r, c);
     c->stall = 0;
-    c->partial_ms = c->active_ms = r->now_ms;
+    c->waited = for_room != 0;
+    if (!for_room) { /* the time for its frame stood still */
+        c->partial_ms += r->now_ms - since_ms;
+        c->active_ms = r->now_ms;
+    }
     if (c->frame_bytes && c->filled == c->frame_bytes)
         run_block(r, c);
     while (c->state == RMQ_CONNECTION_OPEN && !c->stall && c->span_count) {
@@ -295,28 +334,30 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
         uint32_t end = span->at + span->length;
         uint32_t at = parse(r, c, &span->hold, span->at, end);
         if (c->state != RMQ_CONNECTION_OPEN)
-            return; /* its spans are forgotten */
+            break; /* its spans are forgotten */
         span = &c->spans[c->span_head];
         span->at = at;
         span->length = end - at;
         if (at == end)
             span_pop(r, c);
     }
+    r->refuses = 0;
+    if (for_room && c->stall & RMQ_STALL_ROOM)
+        c->stall_ms = since_ms; /* it waits on */
     if (!c->stall)
         rmq_connection_receive(r, c);
 }
 
-void rmq_receive_resume(struct rmq_reader *r)
+static void resume_some(struct rmq_reader *r, int blocks_came_free, uint64_t room_most)
 {
     uint32_t count = r->stalled_count;
-    int blocks_came_free = r->blocks_came_free;
-    r->blocks_came_free = 0; /* from here on: what the resumed give back is for the next round */
     r->stalled_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_connection *c = rmq_connection_at(r, r->stalled[i]);
+        int is_left = room_most != UINT64_MAX && (!(c->stall & RMQ_STALL_ROOM) || c->room_bytes > room_most);
         if (c->state != RMQ_CONNECTION_OPEN || !c->stall) {
             c->in_stalled = 0;
-        } else if (!may_resume(r, c, blocks_came_free)) {
+        } else if (is_left || !may_resume(r, c, blocks_came_free)) {
             r->stalled[r->stalled_count++] = rmq_connection_index(r, c);
         } else {
             c->in_stalled = 0;
@@ -325,20 +366,16 @@ void rmq_receive_resume(struct rmq_reader *r)
     }
 }
 
-uint32_t rmq_receive_room_wanted(const struct rmq_reader *r, uint32_t *least)
+/* Small frames get a block before large ones that wait longer. Each try is a search of all blocks, so none is made for as
+ * much as has just been looked for in vain. */
+void rmq_receive_resume(struct rmq_reader *r)
 {
-    uint32_t first = 0;
-    *least = 0;
-    for (uint32_t i = 0; i < r->stalled_count; i++) {
-        const struct rmq_connection *c = &r->connections[r->stalled[i]];
-        if (!(c->stall & RMQ_STALL_ROOM))
-            continue;
-        if (!first)
-            first = *least = c->room_bytes;
-        else if (c->room_bytes < *least)
-            *least = c->room_bytes;
-    }
-    return first;
+    int blocks_came_free = r->blocks_came_free;
+    r->blocks_came_free = 0; /* from here on: what the resumed give back is for the next round */
+    r->no_room_bytes = UINT32_MAX;
+    if (blocks_came_free && r->room_least)
+        resume_some(r, 1, 2 * (uint64_t)r->room_least);
+    resume_some(r, blocks_came_free, UINT64_MAX);
 }
 
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c)

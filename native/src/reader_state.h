@@ -11,6 +11,7 @@
 #include "frame_header.h"
 #include "reader.h"
 #include "ring.h"
+#include "shortage_rules.h"
 
 #define RMQ_BLOCK_BYTES 4096u         /* unit of the reassembly area */
 #define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
@@ -108,7 +109,7 @@ struct rmq_connection {
     uint8_t stall;           /* RMQ_STALL_*: parsing waits */
     uint8_t listener;        /* 1 = VIP port */
     uint8_t v6;
-    uint8_t had_cold : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1;
+    uint8_t had_cold : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1, waited : 1;
     uint32_t topic_id;       /* of the last send: most clients repeat it */
     struct rmq_output *output;
     /* the frame in the making */
@@ -122,6 +123,8 @@ struct rmq_connection {
     int64_t active_ms;
     struct rmq_span *spans;
     uint32_t span_head, span_count, span_capacity;
+    uint32_t buffers_held;   /* by spans */
+    int64_t stall_ms;        /* since when it is stalled */
     uint32_t parked;         /* first parked pull, index + 1 */
     uint32_t parked_count;   /* bounded: one connection must not take every place of its reader */
     uint32_t cold_count;     /* requests that control holds */
@@ -204,7 +207,7 @@ struct rmq_reader {
     uint64_t inbox_barrier;
     int64_t now_ms, now_ns;  /* of the round */
     uint64_t fresh;          /* requests of this round that are not published yet and did not wait for room */
-    uint64_t counters[20];
+    uint64_t counters[RMQ_READ_COUNTERS];
     int64_t junk_since_ms;   /* the second in which junk_reports were made */
     uint32_t junk_reports;
 
@@ -222,6 +225,11 @@ struct rmq_reader {
     uint8_t blocks_came_free; /* since who waits for some was last asked */
     struct rmq_zone block_zones[2]; /* what small frames alone may have; the rest */
     int64_t zones_next_ms, given_next_ms;
+    int64_t shortage_next_ms;
+    int refuses;             /* sends and requests to control that would wait: their bytes hold the last buffers */
+    uint32_t hung_up_next;
+    uint32_t no_room_bytes;  /* a block of that size was looked for in vain in this round */
+    uint32_t room_least;     /* bytes of the smallest frame that waits for a block, 0 = none did at the last look */
 
     /* connections */
     struct rmq_connection *connections;
@@ -314,9 +322,12 @@ void rmq_blocks_tick(struct rmq_reader *r);
 uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold); /* NULL: no room */
 void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold);
 int rmq_blocks_for_control(const struct rmq_reader *r); /* enough of them that control may be given another frame */
+/* The block that holds `used` bytes gets room for `bytes`, where it lies or elsewhere. 0 = there is none, nothing changed. */
+int rmq_block_grow(struct rmq_reader *r, struct rmq_hold *hold, uint32_t used, uint32_t bytes);
+int rmq_block_fits(const struct rmq_reader *r, uint32_t bytes); /* a block of that size is free */
 /* Free pages in a row that there would be without the block, of those that a frame of `bytes` may have, but not more than it
- * needs. 0 = no help for it. */
-uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *hold, uint32_t bytes);
+ * needs. 0 = no help for it; `crumb`: too few to help a large frame alone. */
+uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *hold, uint32_t bytes, int *crumb);
 uint32_t rmq_block_pages_max(const struct rmq_reader *r); /* of one frame */
 /* The frame at `frame` gets a keeper of its own: a counted buffer reference, or the block moves over to `to`. */
 void rmq_hold_keep(struct rmq_reader *r, struct rmq_hold *from, struct rmq_hold *to);
@@ -336,9 +347,12 @@ void rmq_accept_stop(struct rmq_reader *r);
 /* reader_receive.c: bytes -> frames */
 void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);
 void rmq_receive_resume(struct rmq_reader *r); /* stalled connections whose reason is gone */
-/* Bytes of the frame that has waited longest for a block, and of the smallest that waits for one; 0 = none does. */
-uint32_t rmq_receive_room_wanted(const struct rmq_reader *r, uint32_t *least);
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
+
+/* reader_shortage.c: who ends when buffers or blocks run short */
+/* Closes it and notes that memory was short. */
+void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
+void rmq_shortage_look(struct rmq_reader *r); /* after the stalled have had their turn */
 
 /* reader_frame.c: which way a frame goes */
 enum rmq_fate { RMQ_FATE_DONE, RMQ_FATE_STALL, RMQ_FATE_COLD, RMQ_FATE_CLOSED };
@@ -427,7 +441,8 @@ void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
 enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                              uint32_t length, struct rmq_hold *hold, uint32_t redone);
 void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to);
-void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t length);
+/* Tells control the first bytes, then closes. */
+void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason);
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c); /* 0 or -ENOBUFS */
 uint32_t rmq_verdicts_drain(struct rmq_reader *r);
 void rmq_redo_run(struct rmq_reader *r);

@@ -1,0 +1,34 @@
+/* shortage_rules.h: what a half frame may hold, how long, and which connection ends first when a reader's receive buffers or
+ * blocks run short. Rules without state or clock; reader_shortage.c applies them. Twin: tests/native/shortage_twin.py. */
+#ifndef RMQ_SHORTAGE_RULES_H
+#define RMQ_SHORTAGE_RULES_H
+
+#include <stdint.h>
+
+/* cdef-begin */
+#define RMQ_FRAME_FLOOR_MS 250 /* no shortage gives a half frame less time */
+#define RMQ_FRAME_GRACE_MS 100 /* of a frame, before its pace is looked at */
+#define RMQ_FRAME_PACE 1024    /* bytes a millisecond: a frame that comes at this pace is never late or behind */
+#define RMQ_FRAME_ON_TIME 0
+#define RMQ_FRAME_SHORT 1      /* late only because memory is short */
+#define RMQ_FRAME_LATE 2       /* later than the configured time */
+
+/* Bytes of memory that a frame of `total` bytes gets at first, when `there` of them have come: little more than those, so
+ * that announcing a large frame costs the reader next to nothing. `many`: more than half of the blocks is free. The frame
+ * gets all of its room at once when the first part is full: two such frames cannot wait for each other. */
+uint32_t rmq_frame_first_bytes(uint32_t total, uint32_t there, int many);
+/* The time for a half frame while `free` of `all` blocks are free: the configured one while half of them is, then the cube of
+ * the share, at least RMQ_FRAME_FLOOR_MS. */
+uint32_t rmq_frame_time_ms(uint32_t timeout_ms, uint32_t free, uint32_t all);
+/* RMQ_FRAME_*, of a frame that began `taken_ms` ago and of which `there` bytes have come. Bytes that have come give time. */
+int rmq_frame_lateness(uint32_t timeout_ms, uint32_t time_ms, uint32_t there, uint64_t taken_ms);
+/* How much is missing of what should have come by now, in thousandths of that; 0 = the frame is on its pace. */
+uint32_t rmq_frame_behind(uint32_t total, uint32_t there, uint64_t taken_ms);
+/* Who goes first when somebody waits for `wanted` pages in a row: greater ranks first, 0 = never. `run`: free pages in a row
+ * that there would be without the frame's memory, at most `wanted`; `crumb`: they are too few to help by themselves. */
+uint64_t rmq_block_victim_rank(uint32_t behind, uint32_t run, int crumb);
+/* Who goes first when receive buffers run short: greater ranks first, 0 = never. `buffers`: held by bytes that wait.
+ * `reads_not`: it waits because its answers are not read; `idle_ms`: since it made progress. */
+uint64_t rmq_buffer_victim_rank(uint32_t buffers, int reads_not, uint64_t idle_ms);
+/* cdef-end */
+#endif

@@ -1,0 +1,90 @@
+"""Connections that use up what a reader has: other clients are served meanwhile and at once afterwards."""
+
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest.running import RunningBroker
+from tests.raw_client import RawClient
+
+pytestmark = pytest.mark.timeout(120)
+CLAIM = bytes.fromhex("00f424000000")
+"""A frame of 16 MB is announced, and two bytes of it come."""
+CLAIMERS = 2800
+SILENCE_MAX_S = 1.0
+SETTINGS = {
+    "mappedFileSizeCommitLog": 64 << 20,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 1000,
+    "maxIndexNum": 4000,
+}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path / "store", SETTINGS) as running:
+        workers = running.worker_pids()
+        yield running
+        assert running.worker_pids() == workers, "no worker has been replaced"
+        assert running.stop() == 0
+
+
+class Canary:
+    """Sends on connections of each age and on the VIP port; none of them may be silent for long."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        host, port = address.rsplit(":", 1)
+        self._vip_address = f"{host}:{int(port) - 2}"
+        self._old = RawClient(address, SILENCE_MAX_S)
+        self.longest_s = 0.0
+
+    def sing(self, seconds: float = 0.0) -> None:
+        """One round, or as many as there is time for."""
+        until = time.monotonic() + seconds
+        while True:
+            self._send(self._old)
+            for address in (self._address, self._vip_address):
+                began = time.monotonic()
+                with RawClient(address, SILENCE_MAX_S) as new:
+                    self._send(new)
+                self.longest_s = max(self.longest_s, time.monotonic() - began)
+            assert self.longest_s < SILENCE_MAX_S
+            if time.monotonic() >= until:
+                return
+
+    def _send(self, client: RawClient) -> None:
+        began = time.monotonic()
+        assert client.send("Canary", b"c" * 2000).code == 0
+        self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2 * CLAIMERS:
+        pytest.skip(f"needs {2 * CLAIMERS} open files, {hard} are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * CLAIMERS), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("many_files")
+def test_announced_frames_that_do_not_come_silence_nobody(broker: RunningBroker) -> None:
+    host, port = broker.address.rsplit(":", 1)
+    canary = Canary(broker.address)
+    canary.sing()
+    claimers = []
+    for number in range(CLAIMERS):
+        claimers.append(socket.create_connection((host, int(port)), timeout=10))
+        claimers[-1].sendall(CLAIM)
+        if number % 100 == 0:
+            canary.sing()
+    canary.sing(2.0)
+    for claimer in claimers:
+        claimer.close()
+    canary.sing(1.0)

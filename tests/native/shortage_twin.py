@@ -1,0 +1,52 @@
+"""native/src/shortage_rules.c once more, in plain Python."""
+
+FLOOR_MS, GRACE_MS, PACE = 250, 100, 1024
+ON_TIME, SHORT, LATE = 0, 1, 2
+FIRST_BYTES, FIRST_FACTOR = 16384, 16
+WHOLE, TOLERATED = 1000, 20
+IDLE_BITS = 40
+
+
+def first_bytes(total: int, there: int, *, many: bool) -> int:
+    """Memory that a frame gets at first."""
+    first = max(there, 1)
+    if many:
+        first = max(first * FIRST_FACTOR, FIRST_BYTES)
+    return min(first, total)
+
+
+def time_ms(timeout_ms: int, free: int, every: int) -> int:
+    """The time for a half frame by the share of blocks that are free."""
+    share = min(WHOLE, 2 * WHOLE * free // every) if every else WHOLE
+    return min(timeout_ms, max(FLOOR_MS, timeout_ms * (share**3 // WHOLE**2) // WHOLE))
+
+
+def lateness(timeout_ms: int, limit_ms: int, there: int, taken_ms: int) -> int:
+    """ON_TIME, SHORT (late for want of memory), LATE."""
+    if taken_ms > timeout_ms:
+        return LATE
+    return SHORT if taken_ms > limit_ms + there // PACE else ON_TIME
+
+
+def behind(total: int, there: int, taken_ms: int) -> int:
+    """Thousandths of what should have come by now that have not."""
+    if taken_ms <= GRACE_MS:
+        return 0
+    due = min(total, min(taken_ms, 0xFFFFFFFF) * PACE)
+    missing = (due - there) * WHOLE // due if there < due else 0
+    return missing if missing > TOLERATED else 0
+
+
+def block_rank(behind_by: int, run: int, *, crumb: bool) -> int:
+    """Who makes room first; greater first, 0 = never."""
+    if not behind_by or not run or (crumb and behind_by < WHOLE - WHOLE // 10):
+        return 0
+    return (0 if crumb else 1 + behind_by // (WHOLE // 10)) << 48 | run << 16 | behind_by
+
+
+def buffer_rank(buffers: int, *, reads_not: bool, idle_ms: int) -> int:
+    """Who gives receive buffers back first; greater first, 0 = never."""
+    if not buffers:
+        return 0
+    kind = 2 if not reads_not else 3 if idle_ms > GRACE_MS else 1
+    return kind << 60 | min(buffers, 0xFFFF) << IDLE_BITS | min(idle_ms, (1 << IDLE_BITS) - 1)
