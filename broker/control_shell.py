@@ -12,6 +12,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import read_run_config, store_config, write_run_config
 from ringmq.broker.control import log, now_ms, run_control
 from ringmq.broker.core import Broker, Identity
+from ringmq.broker.live_settings import show_live
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.state import Replication
@@ -74,11 +75,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
             write_run_config(spec.plane_name, changed)  # for a successor of this process
         except OSError as error:
             log(f"the changed configuration holds until control is started again: {error}")
-        settings.pull_memory_bytes_max = changed.max_transfer_bytes_on_message_in_memory
-        settings.pull_memory_count_max = changed.max_transfer_count_on_message_in_memory
-        settings.pull_disk_bytes_max = changed.max_transfer_bytes_on_message_in_disk
-        settings.pull_disk_count_max = changed.max_transfer_count_on_message_in_disk
-        settings.slow_request_ms = changed.slow_request_ms
+        show_live(settings, changed)
 
     broker.on_config = take_over
     name_servers = OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))

@@ -165,6 +165,8 @@ class Broker:
         """Take over a changed configuration: republish what depends on it. Raises PlaneFullError."""
         if config.auto_create_topic_enable and not self.config.auto_create_topic_enable:
             self.topics.offer_template(config, self.now_ms)
+        if self.config.long_polling_enable and not config.long_polling_enable:
+            self.held_pulls.shorten(self.now_ms + config.short_polling_time_mills)
         self.config = config
         self.config_version.next(self.now_ms)
         if self._move_gates():

@@ -8,6 +8,7 @@ from pathlib import Path
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import store_config
+from ringmq.broker.live_settings import show_live
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.native import ffi, lib
@@ -66,6 +67,7 @@ def additions_of(config: BrokerConfig) -> bytes:
 def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placement: Placement, store_host: str) -> None:
     """Write struct rmq_settings; listenPort is the port that was really bound, `store_host` the resolved brokerIP1."""
     settings = plane.header.settings
+    show_live(settings, config)
     settings.segment_bytes = config.mapped_file_size_commit_log
     settings.queue_file_bytes = config.mapped_file_size_consume_queue
     settings.batch_queue_file_bytes = config.mapper_file_size_batch_consume_queue
@@ -75,18 +77,8 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.sync_flush = config.flush_disk_type == "SYNC_FLUSH"
     settings.message_bytes_max = config.max_message_size
     settings.frame_bytes_max = FRAME_BYTES_MAX
-    settings.sync_flush_timeout_ms = config.sync_flush_timeout
-    settings.flush_interval_ms = config.flush_interval_commit_log
-    settings.flush_least_pages = config.flush_commit_log_least_pages
-    settings.flush_thorough_interval_ms = config.flush_commit_log_thorough_interval
     settings.populate_window_bytes = config.populate_window_bytes
     settings.idle_connection_ms = config.server_channel_max_idle_time_seconds * 1000
-    settings.long_polling_enable = config.long_polling_enable
-    settings.short_polling_ms = config.short_polling_time_mills
-    settings.pull_memory_bytes_max = config.max_transfer_bytes_on_message_in_memory
-    settings.pull_memory_count_max = config.max_transfer_count_on_message_in_memory
-    settings.pull_disk_bytes_max = config.max_transfer_bytes_on_message_in_disk
-    settings.pull_disk_count_max = config.max_transfer_count_on_message_in_disk
     settings.memory_window_bytes = _memory_window_bytes(config)
     settings.readers = placement.readers
     settings.spin_pauses = placement.spin_pauses if config.spin_pauses < 0 else config.spin_pauses
@@ -101,9 +93,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     _text(
         settings, "commit_log_path", os.fsencode(store_config(config).commit_log_directories[0]), "storePathCommitLog"
     )
-    settings.lite_pull_enable = config.lite_pull_message_enable
     settings.trace_on = config.trace_on
-    settings.slave_read_enable = config.slave_read_enable
     settings.reassembly_bytes_max = config.reassembly_bytes_max
     settings.receive_buffer_bytes = config.receive_buffer_bytes
     settings.receive_buffer_count = config.receive_buffer_count
@@ -111,7 +101,6 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.partial_frame_timeout_ms = config.partial_frame_timeout_ms
     settings.send_queue_bytes_max = config.send_queue_bytes_max
     settings.send_stall_timeout_ms = config.send_stall_timeout_ms
-    settings.slow_request_ms = config.slow_request_ms
     _fill_replication(plane, config)
     plane.watermarks.confirm_policy = confirm_policy_of(config)
 
@@ -145,7 +134,6 @@ def _fill_replication(plane: Plane, config: BrokerConfig) -> None:
     settings.ha_bytes_per_second = config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0
     settings.ha_heartbeat_ms = config.ha_send_heartbeat_interval
     settings.ha_housekeeping_ms = config.ha_housekeeping_interval
-    settings.offset_check_in_slave = config.offset_check_in_slave
 
 
 def _memory_window_bytes(config: BrokerConfig) -> int:

@@ -75,11 +75,11 @@ class BrokerConfig:
 
     # sends and pulls
     start_accept_send_request_time_stamp: int = number("startAcceptSendRequestTimeStamp", 0, 0, 1 << 62, live=True)
-    long_polling_enable: bool = switch("longPollingEnable", True)
-    short_polling_time_mills: int = number("shortPollingTimeMills", 1000, 1, _DAY_MS)
-    lite_pull_message_enable: bool = switch("litePullMessageEnable", True)
-    slave_read_enable: bool = switch("slaveReadEnable", False)
-    offset_check_in_slave: bool = switch("offsetCheckInSlave", False)
+    long_polling_enable: bool = switch("longPollingEnable", True, live=True)
+    short_polling_time_mills: int = number("shortPollingTimeMills", 1000, 1, _DAY_MS, live=True)
+    lite_pull_message_enable: bool = switch("litePullMessageEnable", True, live=True)
+    slave_read_enable: bool = switch("slaveReadEnable", False, live=True)
+    offset_check_in_slave: bool = switch("offsetCheckInSlave", False, live=True)
     enable_property_filter: bool = switch("enablePropertyFilter", False, only=False, why="SQL92 is " + _LATER)
     max_transfer_bytes_on_message_in_memory: int = number(
         "maxTransferBytesOnMessageInMemory", 262_144, 1, 16_777_216, live=True
@@ -139,10 +139,10 @@ class BrokerConfig:
 
     # store: durability
     flush_disk_type: str = choice("flushDiskType", "ASYNC_FLUSH", ("ASYNC_FLUSH", "SYNC_FLUSH"))
-    sync_flush_timeout: int = number("syncFlushTimeout", 5000, 1, 3_600_000)
-    flush_interval_commit_log: int = number("flushIntervalCommitLog", 500, 1, _DAY_MS)
-    flush_commit_log_least_pages: int = number("flushCommitLogLeastPages", 4, 0, 262_144)
-    flush_commit_log_thorough_interval: int = number("flushCommitLogThoroughInterval", 10_000, 1, _DAY_MS)
+    sync_flush_timeout: int = number("syncFlushTimeout", 5000, 1, 3_600_000, live=True)
+    flush_interval_commit_log: int = number("flushIntervalCommitLog", 500, 1, _DAY_MS, live=True)
+    flush_commit_log_least_pages: int = number("flushCommitLogLeastPages", 4, 0, 262_144, live=True)
+    flush_commit_log_thorough_interval: int = number("flushCommitLogThoroughInterval", 10_000, 1, _DAY_MS, live=True)
     message_index_safe: bool = switch("messageIndexSafe", False)
     check_crc_on_recover: bool = switch("checkCRCOnRecover", True)
     enable_dleger_commit_log: bool = switch("enableDLegerCommitLog", False, only=False, why="DLedger is " + _LATER)

@@ -6,7 +6,7 @@ Only BatchCQ topics and subscriptions with very many tags come here; every other
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ringmq.broker.request import Connection, Request
 
@@ -43,6 +43,10 @@ class HeldPulls:
             gone = {id(held) for held in due}
             self._held = [held for held in self._held if id(held) not in gone]
         return [held.request for held in due]
+
+    def shorten(self, deadline_ms: int) -> None:
+        """No pull waits beyond `deadline_ms`."""
+        self._held = [replace(held, deadline_ms=min(held.deadline_ms, deadline_ms)) for held in self._held]
 
     def drop(self, connection: Connection) -> None:
         """The client is gone."""

@@ -369,7 +369,7 @@ void rmq_dispatch_publish(struct rmq_dispatcher *d)
     for (uint32_t i = 0; i < d->touched_count; i++)
         publish_queue(d, d->touched[i]);
     rmq_fence(); /* a reader sets its flag, fences and looks at max_offset: one of the two sees the other */
-    if (d->header->settings.long_polling_enable && d->touched_count)
+    if (rmq_load(&d->header->settings.long_polling_enable) && d->touched_count)
         for (uint32_t reader = 0; reader < d->header->settings.readers && reader < RMQ_READERS_MAX; reader++)
             tell_reader(d, reader);
     uint64_t *counters = d->role->counters;

@@ -142,7 +142,8 @@ struct rmq_role {
     uint64_t counters[52];    /*  96 role: meaning in each role's header */
 };
 
-/* Settings every worker needs; written once by the supervisor before any worker starts. */
+/* Settings every worker needs; written by the supervisor before any worker starts. Those of live properties control
+ * writes again while workers run, a word at a time (broker/live_settings.py). */
 struct rmq_settings {
     uint64_t segment_bytes;            /* mappedFileSizeCommitLog */
     uint64_t queue_file_bytes;         /* mappedFileSizeConsumeQueue, multiple of 20 */
@@ -198,7 +199,7 @@ struct rmq_settings {
     uint32_t ha_heartbeat_ms;          /* haSendHeartbeatInterval */
     uint32_t ha_housekeeping_ms;       /* haHousekeepingInterval */
     uint32_t offset_check_in_slave;    /* a slave corrects offsets that are outside its queues */
-    uint32_t slow_request_ms;          /* sends that took longer are told to control; 0 = none are. control may change it */
+    uint32_t slow_request_ms;          /* sends that took longer are told to control; 0 = none are */
     uint8_t reserved[192];
 };
 #define RMQ_BROKER_MASTER 0

@@ -170,6 +170,7 @@ static void tick(struct rmq_reader *r)
         rmq_park_tick(r);
     if (r->now_ms >= r->tick_next_ms) {
         rmq_connections_tick(r);
+        rmq_park_heed_settings(r);
         rmq_pulls_tick(r);
         rmq_buffers_tick(r);
         rmq_blocks_tick(r);

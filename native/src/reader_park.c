@@ -17,6 +17,7 @@ int rmq_park_open(struct rmq_reader *r)
     r->parked_slots = calloc(r->header->queue_capacity, sizeof *r->parked_slots);
     r->parked_flags = (uint8_t *)r->plane->base + r->header->parked_flags_at + (uint64_t)r->index * r->header->queue_capacity;
     r->parked_free = RMQ_NONE;
+    r->long_polling = rmq_load(&r->settings->long_polling_enable);
     if (!r->parked || !r->parked_slots)
         return -ENOMEM;
     for (uint32_t i = 0; i < rmq_load(&r->header->queue_count); i++)
@@ -53,7 +54,7 @@ int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pu
         r->parked_free = r->parked[index].next_free;
     else
         index = r->parked_used++;
-    int64_t hold_ms = r->settings->long_polling_enable ? pull->suspend_ms : r->settings->short_polling_ms;
+    int64_t hold_ms = rmq_load(&r->settings->long_polling_enable) ? pull->suspend_ms : rmq_load(&r->settings->short_polling_ms);
     if (hold_ms < 0)
         hold_ms = 0;
     if (hold_ms > 3600000)
@@ -185,6 +186,20 @@ uint32_t rmq_arrivals_drain(struct rmq_reader *r)
     RMQ_CRASH("reader-arrivals-run");
     rmq_store(&ring->tail, tail);
     return count;
+}
+
+void rmq_park_heed_settings(struct rmq_reader *r)
+{
+    uint32_t long_polling = rmq_load(&r->settings->long_polling_enable);
+    int64_t latest_ms = r->now_ms + rmq_load(&r->settings->short_polling_ms);
+    for (uint32_t i = 0; r->long_polling && !long_polling && i < r->parked_used; i++) {
+        struct rmq_parked_pull *p = &r->parked[i];
+        if (p->frame && p->deadline_ms > latest_ms)
+            p->deadline_ms = latest_ms;
+        if (p->frame && p->deadline_ms < r->parked_next_ms)
+            r->parked_next_ms = p->deadline_ms;
+    }
+    r->long_polling = long_polling;
 }
 
 void rmq_park_tick(struct rmq_reader *r)

@@ -266,6 +266,7 @@ struct rmq_reader {
     uint32_t *parked_slots;  /* first parked pull per queue slot, index + 1 */
     uint8_t *parked_flags;   /* shared, this reader's row */
     int64_t parked_next_ms, scan_next_ms, tick_next_ms;
+    uint32_t long_polling; /* as the last tick has seen it */
     struct rmq_pull_result *pull_result;
 
     /* output */
@@ -435,6 +436,8 @@ int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pu
 void rmq_unpark_last(struct rmq_reader *r, struct rmq_connection *c); /* takes back the connection's newest */
 uint32_t rmq_arrivals_drain(struct rmq_reader *r);
 void rmq_park_tick(struct rmq_reader *r);
+/* Long polling was switched off: dispatch rings for nobody any more, so a held pull ends like a new one would. */
+void rmq_park_heed_settings(struct rmq_reader *r);
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
 
 /* reader_cold.c: control's inbox and verdicts */

@@ -11,9 +11,10 @@ from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.config.sources import Setting, from_environment, read_config, resolve
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
+from ringmq.broker.live_settings import WORDS, show_live
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
-from ringmq.native import lib
+from ringmq.native import ffi, lib
 from ringmq.remoting.properties_text import BadProperties, PropertyLine, format_properties, parse_properties
 from ringmq.store.retention import RetentionSettings
 
@@ -258,3 +259,13 @@ def test_our_own_environment_names_get_no_notice() -> None:
     names = {name for path in files for name in asked.findall(path.read_text())}
     assert {"RINGMQ_NATIVE", "RINGMQ_NAMESRV", "RINGMQ_SYNC_SWITCH", "RINGMQ_CACHE_DIR"} <= names
     assert from_environment(dict.fromkeys(names, "x")) == ([], [])
+
+
+def test_properties_that_workers_follow_are_live_and_written_at_each_change() -> None:
+    assert all(property_table()[name][1].live for name in WORDS.values())
+    settings = ffi.new("struct rmq_settings *")
+    show_live(settings, BrokerConfig())
+    assert (settings.long_polling_enable, settings.short_polling_ms, settings.slave_read_enable) == (1, 1000, 0)
+    values = {"longPollingEnable": "false", "shortPollingTimeMills": "70", "slaveReadEnable": "true"}
+    show_live(settings, changed(BrokerConfig(), values))
+    assert (settings.long_polling_enable, settings.short_polling_ms, settings.slave_read_enable) == (0, 70, 1)

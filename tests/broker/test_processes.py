@@ -17,7 +17,7 @@ from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from tests.broker.seccomp import IO_URING_SETUP, refusing
 from tests.descriptors import descriptors_of
-from tests.raw_client import RawClient
+from tests.raw_client import RawClient, pull_fields
 from tests.waiting import wait_until
 
 SMALL = {
@@ -84,6 +84,23 @@ def test_routes_are_back_soon_after_the_name_server_was_killed(tmp_path: Path) -
         assert has_route()
         broker.signal_worker("namesrv", signal.SIGKILL)
         wait_until(has_route, "the broker registers again before its period of 30 s is over", timeout_s=15)
+        assert broker.stop() == 0
+
+
+def test_workers_follow_settings_that_change_while_they_run(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", SMALL) as broker, RawClient(broker.address, timeout_s=10) as client:
+        client.send("Live", b"first")
+        pull = pull_fields("Live", 0, 1) | {"sysFlag": 2 | 4, "suspendTimeoutMillis": 60_000}
+        body = b"longPollingEnable=false\nshortPollingTimeMills=100\nslaveReadEnable=true"
+        with RawClient(broker.address, timeout_s=20) as held:
+            held.tell(RequestCode.PULL_MESSAGE, pull)
+            assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, body).code == 0
+            answer = held.hear()
+        assert answer is not None
+        assert answer.code == 19
+        assert client.ask(RequestCode.PULL_MESSAGE, pull).code == 19
+        shown = client.ask(RequestCode.GET_BROKER_CONFIG, {}).body
+        assert set(body.split()) <= set(shown.split())
         assert broker.stop() == 0
 
 

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from ringmq.broker.handlers.table import tick
-from ringmq.broker.request import Reply, Run
+from ringmq.broker.request import Reply, Request, Run
 from ringmq.broker.tables.ports import BatchPull
 from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from tests.broker.fakes import START_MS, Lab, make_lab, peer
 
@@ -163,3 +164,12 @@ def test_an_empty_queue(offset: int, code: int) -> None:
     lab.broker.topics.put(TopicConfig("B", 1, 1, attributes={"queue.type": "BatchCQ"}), START_MS)
     lab.join("G", {"B": "*"})
     assert pull(lab, topic="B", queueOffset=offset).code == code
+
+
+def test_switching_long_polling_off_shortens_what_control_holds() -> None:
+    lab = make_lab()
+    request = Request(RemotingCommand.request(RequestCode.PULL_MESSAGE), peer(1), lab.now_ms)
+    assert lab.broker.held_pulls.hold(request, 30_000, lambda: False)
+    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"longPollingEnable=false\nshortPollingTimeMills=300")
+    assert lab.broker.held_pulls.take_due(lab.now_ms + 299) == []
+    assert lab.broker.held_pulls.take_due(lab.now_ms + 300) == [request]

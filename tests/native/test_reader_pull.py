@@ -318,6 +318,31 @@ def test_hold_ends_in_time(kit: ReaderKit) -> None:
     assert parked(kit) == 0
 
 
+def test_long_polling_may_be_switched_while_pulls_are_held(kit: ReaderKit) -> None:
+    settings = kit.header.settings
+    with connected(kit) as client:
+        client.send(pull_frame("TopicA", "GROUP", 0, sys_flag=SUSPEND, suspend_ms=30_000))
+        wait_until(lambda: parked(kit), "the pull is held")
+        began = time.monotonic()
+        settings.short_polling_ms, settings.long_polling_enable = 200, 0
+        assert numbers(client.answer())[:2] == (19, "NO_MESSAGE_IN_QUEUE")
+        assert time.monotonic() - began < 4, "a tick and the time of short polling"
+
+        settings.short_polling_ms = 1000
+        client.send(pull_frame("TopicA", "GROUP", 0, sys_flag=SUSPEND, suspend_ms=30_000))
+        wait_until(lambda: parked(kit), "the pull is held")
+        fill(kit, 1)
+        assert parked(kit), "nothing rings for short polling"
+        assert numbers(client.answer())[:3] == (0, "FOUND", 1)
+
+        settings.long_polling_enable = 1
+        client.send(pull_frame("TopicA", "GROUP", 1, sys_flag=SUSPEND, suspend_ms=30_000))
+        wait_until(lambda: parked(kit), "the pull is held")
+        assert client.is_quiet(1.5), "longer than short polling"
+        fill(kit, 1)
+        assert numbers(client.answer())[:3] == (0, "FOUND", 2)
+
+
 def test_one_connection_cannot_take_every_place_for_held_pulls(kit: ReaderKit) -> None:
     """The rest of its pulls is answered at once; other consumers go on holding."""
     limit = 16384
