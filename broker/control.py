@@ -37,7 +37,7 @@ from ringmq.remoting.command import RemotingCommand, decode_payload
 from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.junk import describe
 from ringmq.remoting.log_throttle import LogThrottle
-from ringmq.store import layout
+from ringmq.store.record_values import is_topic_name
 
 RECORDS_PER_TURN = 512
 TICK_MS = 250
@@ -215,7 +215,7 @@ class ControlLoop:
     def _make_queue(self, record: InboxRecord) -> None:
         """A slave's dispatch waits in front of a record whose queue has no entry: its topic's settings come later."""
         topic = record.payload.decode(errors="replace")
-        if not layout.is_folder_name(topic):
+        if not is_topic_name(record.payload):
             text = f"a record from the master has topic {topic!r}, which cannot be stored: it is left out"
             self._tell(self._of_peers, text)
             return

@@ -11,6 +11,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.store.markers import write_failed_marker
+from ringmq.store.record_values import not_indexed_line
 
 QUEUES_PER_SLICE = 256
 OPEN_FILES_MAX = 16_384
@@ -27,6 +28,7 @@ class DispatchShell:
         self._next_slot = 0
         self._cleaning_to: int | None = None
         self._fault_told = 0
+        self._impossible_told = self._impossible_field()
 
     def open_files_max(self) -> int:
         """Half of the descriptors this process may have, at most OPEN_FILES_MAX; raises the soft limit first."""
@@ -46,6 +48,7 @@ class DispatchShell:
         if state.dispatch_fault != self._fault_told:
             self._fault_told = state.dispatch_fault
             self._tell_fault(state)
+        self._tell_impossible()
         self._clean_a_little()
 
     def _tell_fault(self, state: Any) -> None:
@@ -54,6 +57,21 @@ class DispatchShell:
         elif state.dispatch_fault:
             cause = os.strerror(state.dispatch_fault_errno)
             print(f"ringmq: a consume queue or index cannot be written: {cause}", file=sys.stderr, flush=True)
+
+    def _impossible_field(self) -> int:
+        return int(self._plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_IMPOSSIBLE_FIELD])
+
+    def _tell_impossible(self) -> None:
+        """Name the first record that is not indexed, once in a run of the broker."""
+        field = self._impossible_field()
+        if not field or self._impossible_told:
+            return
+        self._impossible_told = field
+        counters = self._plane.role(lib.RMQ_ROLE_DISPATCH).counters
+        line = not_indexed_line(
+            int(counters[lib.RMQ_DISPATCH_NOT_INDEXED]), int(counters[lib.RMQ_DISPATCH_IMPOSSIBLE_OFFSET]), field
+        )
+        print(f"ringmq: {line}", file=sys.stderr, flush=True)
 
     def _clean_a_little(self) -> None:
         """Follow the log's beginning, some queues per slice, so that dispatch never stops for it."""

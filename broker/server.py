@@ -210,6 +210,8 @@ def make_plane(
     marks.flushed_offset = recovered.unsynced_offset
     marks.dispatched_offset = recovered.redispatch_offset
     marks.min_offset = recovered.min_offset
+    if recovered.not_indexed_from < recovered.redispatch_offset:  # dispatch counts those that it meets itself
+        plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_NOT_INDEXED] = recovered.not_indexed
     marks.confirm_limit = plane_setup.first_confirm_limit(recovered)
     if config.broker_role != "SLAVE" and read_hold(root):
         marks.write_hold = lib.RMQ_HOLD_LONGER_SLAVE

@@ -104,10 +104,10 @@ class StreamReader:
         self.append_offset += size
         return True
 
-    def _is_record(self, data: bytes) -> bool:
+    @staticmethod
+    def _is_record(data: bytes) -> bool:
         view = ffi.new("struct rmq_record_view *")
-        sound = lib.rmq_record_parse(data, len(data), 0, view) == lib.RMQ_RECORD_OK
-        return bool(sound and view.physical_offset == self.append_offset)
+        return bool(lib.rmq_record_parse(data, len(data), 0, view) == lib.RMQ_RECORD_OK)
 
     def _refuse(self, reason: int, offset: int) -> bool:
         self.reason, self.reason_offset = reason, offset

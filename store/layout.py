@@ -59,8 +59,8 @@ _SIZES = {
     "struct rmq_cq_batch_unit": 40,
     "struct rmq_index": 16,
     "struct rmq_index_header": 40,
-    "struct rmq_queue_row": 64,
-    "struct rmq_log_recovery": 72,
+    "struct rmq_queue_row": 80,
+    "struct rmq_log_recovery": 104,
 }
 
 
@@ -79,8 +79,3 @@ if native.available():  # records are decoded without it, too: by Spark tasks on
 def file_name(offset: int) -> str:
     """Return the name of the file whose first byte has this offset: 20 decimal digits."""
     return f"{offset:020d}"
-
-
-def is_folder_name(topic: str) -> bool:
-    """Whether the queues of a topic of this name can have a folder: it may come from a stranger's log."""
-    return topic not in ("", ".", "..") and not {"/", "\0"} & set(topic)

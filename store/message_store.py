@@ -18,6 +18,7 @@ from ringmq.store.consume_queue import ConsumeQueue, Unit
 from ringmq.store.index_file import IndexStore
 from ringmq.store.mapped_file import MappedFileCache
 from ringmq.store.record import Record
+from ringmq.store.record_values import is_queue_id, is_topic_name, queue_id_of
 from ringmq.store.search import Boundary, offset_by_time
 
 AnyQueue = ConsumeQueue | BatchConsumeQueue
@@ -75,21 +76,22 @@ class MessageStore:
     # ---- queues -------------------------------------------------------------------------------------------
 
     def queue_names(self, topics: Collection[str] | None = None) -> Iterator[QueueName]:
-        """Yield every `topic/queueId` folder of both kinds, or those of some topics."""
+        """Yield every `topic/queueId` folder of both kinds, or those of some topics; no other folder is a queue's."""
         for folder, is_batch in ((layout.CONSUME_QUEUE, False), (layout.BATCH_CONSUME_QUEUE, True)):
             directory = self.config.root / folder
             names = [topic.name for topic in _sub_directories(directory)] if topics is None else topics
             for topic in names:
-                for queue in _sub_directories(directory / topic) if layout.is_folder_name(topic) else ():
-                    if queue.name.isdigit():
-                        yield QueueName(topic, int(queue.name), is_batch)
+                for queue in _sub_directories(directory / topic) if is_topic_name(os.fsencode(topic)) else ():
+                    queue_id = queue_id_of(queue.name)
+                    if queue_id is not None:
+                        yield QueueName(topic, queue_id, is_batch)
 
     def queue(self, topic: str, queue_id: int) -> AnyQueue | None:
         """Return the reader of a queue, None when it has no folder."""
         known = self._queues.get((topic, queue_id))
         if known is not None:
             return known
-        if not layout.is_folder_name(topic) or queue_id < 0:
+        if not is_topic_name(topic.encode("utf-8", "replace")) or not is_queue_id(queue_id):
             return None
         found: AnyQueue
         plain = f"{self._root}/{layout.CONSUME_QUEUE}/{topic}/{queue_id}"

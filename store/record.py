@@ -59,8 +59,13 @@ class Record:
     reconsume_times: int
     prepared_transaction_offset: int
     body: bytes
-    topic: str
+    topic_raw: bytes
     properties_raw: bytes
+
+    @property
+    def topic(self) -> str:
+        """Return the name as text; bytes that are no UTF-8 become U+FFFD, as in Java."""
+        return self.topic_raw.decode("utf-8", "replace")
 
     @property
     def properties(self) -> dict[str, str]:
@@ -157,7 +162,7 @@ def _parse_fields(data: memoryview, offset: int, check_crc: bool) -> tuple[int, 
         return BAD_LENGTH, None
     return OK, Record(
         offset, size, magic, body_crc, queue_id, flag, queue_offset, physical, sys_flag, born_time, born_host,
-        store_time, store_host, reconsume_times, prepared_offset, body, topic.decode("utf-8", "replace"), properties,
+        store_time, store_host, reconsume_times, prepared_offset, body, topic, properties,
     )  # fmt: skip
 
 

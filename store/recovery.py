@@ -12,6 +12,7 @@ The log is the truth; queues and index are rebuilt from it. Three ways to begin,
 
 Afterwards: the log ends with its last valid record; bytes behind it are zero (what was there is kept in
 `ringmq.cut/`); queues and index name nothing behind it; `redispatch_offset` says from where dispatch has to replay.
+A record with an impossible value (`record_values`) is valid, stays where it is, and no queue has it.
 Rules from CommitLog.recoverNormally / recoverAbnormally, ConsumeQueue.recover / truncateDirtyLogicFiles; where stock
 would cut away files that hold data they are moved aside instead.
 """
@@ -31,6 +32,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError, load_config
 from ringmq.store.mapped_file import FileQueue, MappedFileCache, StoreLoadError
 from ringmq.store.message_store import MessageStore
+from ringmq.store.record_values import not_indexed_line
 from ringmq.store.recovery_cut import CUT_FOLDER, cut_log
 from ringmq.store.recovery_index import recover_index
 from ringmq.store.recovery_queues import QueueState, bound_queues, load_queues, truncate_queues
@@ -67,6 +69,8 @@ class RecoveredStore:
     cut_bytes: int = 0
     queues: dict[tuple[str, int], QueueState] = field(default_factory=dict)
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    not_indexed: int = 0  # records with impossible values that the scan has met
+    not_indexed_from: int = 0  # the first of them
     reasons: list[str] = field(default_factory=list)
     stage_ms: dict[str, float] = field(default_factory=dict)
 
@@ -333,6 +337,7 @@ def _scan(
             row.queue_end = queue.physical_end
     state = ffi.new("struct rmq_log_recovery *")
     lib.rmq_log_recovery_init(state, table)
+    state.gap_max = store.config.consume_queue_file_bytes // layout.CONSUME_QUEUE_UNIT.size
     append = _scan_files(store, result, start, state, limit, tell)
     torn = state.last_properties_state
     was_readable = result.mode == CLEAN or (result.mode == SAME_BOOT and state.last_offset < _queues_end(result))
@@ -344,6 +349,9 @@ def _scan(
     result.append_offset = append
     result.scanned_records = state.records
     result.last_store_time_ms = state.last_store_time_ms
+    result.not_indexed, result.not_indexed_from = state.impossible, state.impossible_offset
+    if state.impossible:
+        result.reasons.append(not_indexed_line(state.impossible, state.impossible_offset, state.impossible_field))
     _take_rows(table, result, _known_topics(store.config.root), unknown_topics_from)
 
 

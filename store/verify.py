@@ -20,6 +20,7 @@ from ringmq.store.consume_queue import ConsumeQueue
 from ringmq.store.delay_levels import native_delay_levels
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
+from ringmq.store.record_values import FIELDS
 from ringmq.store.verify_index import IndexChecker
 
 Progress = Callable[[str, int, int], None]
@@ -28,7 +29,8 @@ ROWS_MAX = 1 << 18
 HASHES_MAX = 1 << 20
 ROW = np.dtype(
     [("position", "i8"), ("queue_offset", "i8"), ("tags_code", "i8"), ("store_time_ms", "i8"), ("size", "i4"),
-     ("queue", "i4"), ("sys_flag", "i4"), ("properties", "i4"), ("count", "i4"), ("keys", "i4")]
+     ("queue", "i4"), ("sys_flag", "i4"), ("properties", "i4"), ("count", "i4"), ("keys", "i4"),
+     ("impossible", "i4"), ("reserved", "i4")]
 )  # fmt: skip
 UNIT = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 assert ROW.itemsize == ffi.sizeof("struct rmq_log_row")
@@ -61,6 +63,7 @@ class VerifyReport:
     index_entries: int = 0
     errors: int = 0
     warnings: int = 0
+    not_indexed: int = 0
     cross_checked: bool = False
     findings: list[Finding] = field(default_factory=list)
 
@@ -134,6 +137,7 @@ class _Run:
         rows, hashes = self._scan_file(start, mapped, end)
         self.report.records += len(rows)
         self._warn_of_properties(rows)
+        rows = self._leave_out_impossible(rows)
         self._cross_check(start, mapped, rows, hashes)
         self._check_queues(rows, start + end)
         if self.index is not None:
@@ -179,6 +183,14 @@ class _Run:
         for row in rows[rows["properties"] != 0][:FINDINGS_MAX]:
             text = f"the properties {_PROPERTIES[int(row['properties'])]}"
             self.report.add(WARNING, f"commit log {row['position']}", text)
+
+    def _leave_out_impossible(self, rows: Any) -> Any:
+        """Name what neither queues nor index have; the other rows."""
+        for row in rows[rows["impossible"] != 0]:
+            self.report.not_indexed += 1
+            text = f"not indexed, impossible {FIELDS[int(row['impossible'])]}"
+            self.report.add(WARNING, f"commit log {row['position']}", text)
+        return rows[rows["impossible"] == 0]
 
     def _cross_check(self, start: int, mapped: Any, rows: Any, hashes: Any) -> None:
         if self.kernel is None or not len(rows):

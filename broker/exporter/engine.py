@@ -67,6 +67,7 @@ ROLE_COUNTERS = {
     "ringmq_flush_timeouts_total": (lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_TIMEOUTS),
     "ringmq_dispatch_records_total": (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_RECORDS),
     "ringmq_dispatch_bad_records_total": (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_BAD_RECORDS),
+    "ringmq_records_not_indexed_total": (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_NOT_INDEXED),
 }
 HA_REFUSED = {
     "full": lib.RMQ_HA_REFUSED,

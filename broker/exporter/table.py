@@ -99,6 +99,7 @@ METRICS = {
         Metric("ringmq_flush_timeouts_total", COUNTER, "Sends answered FLUSH_DISK_TIMEOUT"),
         Metric("ringmq_dispatch_records_total", COUNTER, "Records dispatched to queues and index"),
         Metric("ringmq_dispatch_bad_records_total", COUNTER, "Records left out because they are damaged"),
+        Metric("ringmq_records_not_indexed_total", COUNTER, "Whole records left out because a value is impossible"),
         Metric("ringmq_store_fault", GAUGE, "1: writes are refused for this cause", ("cause",)),
         Metric(
             "ringmq_disk_bytes",

@@ -92,6 +92,35 @@ static int add_keys(struct rmq_dispatcher *d, const uint8_t *record, const struc
     return rc;
 }
 
+/* --- impossible values ------------------------------------------------------------------------------------ */
+
+/* Notes a record that stays in the log and gets neither unit nor index entry. */
+static void leave_out(struct rmq_dispatcher *d, int64_t commit_log_offset, int field)
+{
+    if (!d->left_out++) {
+        d->left_out_at = commit_log_offset;
+        d->left_out_field = field;
+    }
+}
+
+/* Counts those of the batch; the shell names the first one of a run. */
+static void count_left_out(struct rmq_dispatcher *d)
+{
+    uint64_t *counters = d->role->counters;
+    counters[RMQ_DISPATCH_NOT_INDEXED] += d->left_out;
+    if (!d->left_out || counters[RMQ_DISPATCH_IMPOSSIBLE_FIELD])
+        return;
+    counters[RMQ_DISPATCH_IMPOSSIBLE_OFFSET] = (uint64_t)d->left_out_at;
+    rmq_store(&counters[RMQ_DISPATCH_IMPOSSIBLE_FIELD], (uint64_t)d->left_out_field);
+}
+
+/* The record's impossible field. A name in the tables is sound: control puts no other there. */
+static int impossible_field(const struct rmq_record_view *view, const uint8_t *topic, uint64_t at, uint32_t slot)
+{
+    int why = rmq_record_numbers(view, (int64_t)at);
+    return !why && slot == RMQ_NONE && !rmq_is_topic_name(topic, view->topic_length) ? RMQ_VALUE_TOPIC : why;
+}
+
 /* --- reading ---------------------------------------------------------------------------------------------- */
 
 static void add_row(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_record_view *view, int64_t tags_code,
@@ -115,12 +144,17 @@ static void add_row(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_re
 }
 
 /* Takes one whole record into the batch. 0, 1 = it waits for its queue's entry, or -errno. */
-static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rmq_record_view *view)
+static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rmq_record_view *view, uint64_t at)
 {
     struct rmq_dispatch_keys keys;
     const uint8_t *topic = record + view->topic_at;
     uint32_t slot = slot_of(d, topic, view);
-    int transaction = view->sys_flag & RMQ_SYS_TRANSACTION_MASK;
+    int transaction = view->sys_flag & RMQ_SYS_TRANSACTION_MASK, impossible = impossible_field(view, topic, at, slot);
+    if (impossible) {
+        d->records++;
+        leave_out(d, (int64_t)at, impossible);
+        return 0;
+    }
     if (slot != RMQ_NONE)
         d->question.open = 0;
     else if (d->header->settings.broker_role == RMQ_BROKER_SLAVE && rmq_dispatch_ask(&d->question, d->plane, topic, view))
@@ -128,7 +162,7 @@ static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rm
     d->records++;
     if (view->store_time_ms > d->batch_store_time_ms)
         d->batch_store_time_ms = view->store_time_ms;
-    if (slot == RMQ_NONE || view->queue_offset < 0) {
+    if (slot == RMQ_NONE) {
         d->role->counters[RMQ_DISPATCH_UNKNOWN_TOPIC]++;
         return 0;
     }
@@ -174,7 +208,7 @@ int64_t rmq_dispatch_read(struct rmq_dispatcher *d, uint64_t end)
         const uint8_t *record = (const uint8_t *)d->segment.base + (at - d->segment.offset);
         rc = rmq_record_parse(record, (appended < limit ? appended : limit) - at, 0, &view);
         if (rc == RMQ_RECORD_OK) {
-            if (view.total_size > end - at || (rc = take(d, record, &view)) == 1)
+            if (view.total_size > end - at || (rc = take(d, record, &view, at)) == 1)
                 break;
             if (rc < 0)
                 return rc;
@@ -198,38 +232,64 @@ int64_t rmq_dispatch_read(struct rmq_dispatcher *d, uint64_t end)
 
 /* --- units ------------------------------------------------------------------------------------------------ */
 
+/* Whether the queue ends too far before this offset: more than a file of units would have to be filled. */
+static int is_far_behind(const struct rmq_dispatcher *d, const struct rmq_dispatch_touch *touch, uint64_t first)
+{
+    return touch->max_offset && first > touch->max_offset &&
+           first - touch->max_offset > d->queues.file_bytes / RMQ_CQ_UNIT_BYTES;
+}
+
+/* Whether another record has the place in the queue: an older one, and the queue is in order up to it. Where the unit before
+ * it names a newer record, or a slave meets the first place, a topic of this name was made again and these are its old units:
+ * a master gives such a topic other queues. 1, 0, or -errno. */
+static int is_taken(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_dispatch_row *row)
+{
+    struct rmq_cq_unit unit, before;
+    uint64_t min = rmq_queue_at(d->plane, slot)->min_offset;
+    if (row->queue_offset < min)
+        return 0;
+    int rc = rmq_queue_files_read(&d->queues, slot, row->queue_offset, &unit);
+    if (rc <= 0 || unit.commit_log_offset >= row->unit.commit_log_offset)
+        return rc < 0 ? rc : 0;
+    if (!row->queue_offset)
+        return d->header->settings.broker_role != RMQ_BROKER_SLAVE;
+    if (row->queue_offset == min && rmq_queue_files_file_start(&d->queues, min) == min)
+        return 0; /* the file before it is gone */
+    rc = rmq_queue_files_read(&d->queues, slot, row->queue_offset - 1, &before);
+    return rc <= 0 ? rc : before.commit_log_offset < unit.commit_log_offset;
+}
+
 /* A unit beyond the queue's end: filler units go before it, as stock puts them before the first unit of a queue.
- * 1 = go on, 0 = leave this record out (a hostile queue offset), or -errno. */
+ * 0 or -errno. */
 static int bridge(struct rmq_dispatcher *d, uint32_t slot, struct rmq_dispatch_touch *touch, uint64_t first)
 {
-    uint64_t from = touch->max_offset, units = d->queues.file_bytes / RMQ_CQ_UNIT_BYTES;
-    if (from && first - from > units) {
-        d->role->counters[RMQ_DISPATCH_BAD_RECORDS]++;
-        return 0;
-    }
+    uint64_t from = touch->max_offset;
     if (!from) {
         from = rmq_queue_files_file_start(&d->queues, first);
         touch->min_offset = first;
     }
     d->role->counters[RMQ_DISPATCH_FILLED_UNITS] += first - from;
-    int rc = rmq_queue_files_fill(&d->queues, slot, from, first);
-    return rc < 0 ? rc : 1;
+    return rmq_queue_files_fill(&d->queues, slot, from, first);
 }
 
 /* One run of consecutive queue offsets from row `*number` on; moves `*number` behind it. */
 static int write_run(struct rmq_dispatcher *d, uint32_t slot, struct rmq_dispatch_touch *touch, uint32_t *number)
 {
-    uint64_t first = d->rows[*number - 1].queue_offset, count = 0;
+    const struct rmq_dispatch_row *row = &d->rows[*number - 1];
+    uint64_t first = row->queue_offset, count = 0;
+    int rc = first < touch->max_offset ? is_taken(d, slot, row) : is_far_behind(d, touch, first);
+    if (rc) {
+        *number = row->next;
+        if (rc > 0)
+            leave_out(d, row->unit.commit_log_offset, RMQ_VALUE_QUEUE_PLACE);
+        return rc < 0 ? rc : 0;
+    }
     for (; *number && d->rows[*number - 1].queue_offset == first + count; count++) {
         rmq_cq_encode(d->units + count * RMQ_CQ_UNIT_BYTES, &d->rows[*number - 1].unit, 1);
         *number = d->rows[*number - 1].next;
     }
-    if (first > INT64_MAX / RMQ_CQ_UNIT_BYTES - RMQ_DISPATCH_ROWS) {
-        d->role->counters[RMQ_DISPATCH_BAD_RECORDS] += count;
-        return 0;
-    }
-    int rc = first > touch->max_offset ? bridge(d, slot, touch, first) : 1;
-    if (rc <= 0)
+    rc = first > touch->max_offset ? bridge(d, slot, touch, first) : 0;
+    if (rc < 0)
         return rc;
     rc = rmq_queue_files_write(&d->queues, slot, first, d->units, count, touch->max_offset);
     if (!rc && first + count > touch->max_offset)
@@ -241,6 +301,11 @@ static int write_run(struct rmq_dispatcher *d, uint32_t slot, struct rmq_dispatc
 static int write_batch_unit(struct rmq_dispatcher *d, uint32_t slot, struct rmq_dispatch_touch *touch, uint32_t *number)
 {
     const struct rmq_dispatch_row *row = &d->rows[*number - 1];
+    if (is_far_behind(d, touch, row->queue_offset)) {
+        leave_out(d, row->unit.commit_log_offset, RMQ_VALUE_QUEUE_PLACE);
+        *number = row->next;
+        return 0;
+    }
     struct rmq_cq_batch_unit unit = {
         .commit_log_offset = row->unit.commit_log_offset, .tags_code = row->unit.tags_code,
         .store_time_ms = row->store_time_ms, .base_offset = (int64_t)row->queue_offset, .size = row->unit.size,
@@ -375,6 +440,7 @@ void rmq_dispatch_publish(struct rmq_dispatcher *d)
     uint64_t *counters = d->role->counters;
     counters[RMQ_DISPATCH_BATCHES]++;
     counters[RMQ_DISPATCH_RECORDS] += d->records;
+    count_left_out(d);
     counters[RMQ_DISPATCH_BYTES] += d->position - d->marks->dispatched_offset;
     counters[RMQ_DISPATCH_OPEN_FILES] = d->queues.open_count;
     counters[RMQ_DISPATCH_QUEUE_WRITES] = d->queues.writes;
@@ -389,6 +455,6 @@ void rmq_dispatch_forget(struct rmq_dispatcher *d)
     for (uint32_t i = 0; i < d->touched_count; i++)
         memset(&d->touches[d->touched[i]], 0, sizeof d->touches[0]);
     d->touched_count = d->row_count = d->key_count = 0;
-    d->records = 0;
+    d->records = d->left_out = 0;
     d->batch_store_time_ms = d->newest_store_time_ms;
 }

@@ -9,6 +9,7 @@
 #include "dispatcher.h"
 #include "index_files.h"
 #include "queue_files.h"
+#include "record_values.h"
 #include "segment.h"
 
 enum {
@@ -64,6 +65,9 @@ struct rmq_dispatcher {
     uint32_t key_count;
     uint8_t units[RMQ_DISPATCH_ROWS * RMQ_CQ_UNIT_BYTES];
     uint64_t records;
+    uint64_t left_out;               /* of them, with an impossible value */
+    int64_t left_out_at;             /* commit log offset of the first one */
+    int32_t left_out_field;          /* its RMQ_VALUE_* */
     int64_t batch_store_time_ms;     /* newest of the batch */
     int64_t newest_store_time_ms;    /* newest dispatched since start */
 

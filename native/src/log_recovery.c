@@ -108,7 +108,7 @@ struct rmq_queue_row *rmq_queue_table_row(struct rmq_queue_table *table, const u
     row->topic = (const uint8_t *)(row + 1);
     row->topic_length = (uint32_t)topic_length;
     row->queue_id = queue_id;
-    row->queue_end = row->log_first = row->log_next = row->missing_from = -1;
+    row->queue_end = row->log_first = row->log_next = row->missing_from = row->again_from = -1;
     uint32_t any = table->buckets[bucket_of(table, topic, topic_length, RMQ_ANY_QUEUE)];
     if (any)
         row->queue_end = table->rows[any - 1]->queue_end;
@@ -124,17 +124,43 @@ void rmq_log_recovery_init(struct rmq_log_recovery *state, struct rmq_queue_tabl
     state->last_offset = -1;
 }
 
+static void note_impossible(struct rmq_log_recovery *state, int field) {
+    if (!state->impossible++) {
+        state->impossible_offset = state->last_offset;
+        state->impossible_field = field;
+    }
+}
+
+/* Counts the record held back for its queue. One far behind the end of the queue is not of it: dispatch leaves it out, too. */
+static void count(struct rmq_log_recovery *state, struct rmq_queue_row *row) {
+    int64_t queue_offset = state->held_queue_offset, next = queue_offset + state->held_count;
+    int64_t known = row->log_next > row->queue_max ? row->log_next : row->queue_max;
+    if (row->again_from >= 0 && queue_offset == row->again_next) {
+        row->log_first = 0;
+        row->missing_from = row->again_from;
+        row->log_next = row->again_next;
+    } else if (row->log_next > 0 && !queue_offset) {
+        row->again_from = state->last_offset;
+        row->again_next = next;
+        return;
+    } else if (state->gap_max && known > 0 && queue_offset - known > state->gap_max) {
+        note_impossible(state, RMQ_VALUE_QUEUE_PLACE);
+        return;
+    }
+    row->again_from = -1;
+    if (row->log_next < 0) {
+        row->log_first = queue_offset;
+        row->missing_from = state->last_offset;
+    }
+    if (next > row->log_next)
+        row->log_next = next;
+}
+
 void rmq_log_recovery_finish(struct rmq_log_recovery *state, int keep) {
     struct rmq_queue_row *row = state->held_row;
     if (keep && row && state->held_count && state->last_offset >= row->queue_end
-        && (row->queue_end < 0 || state->held_queue_offset >= row->queue_max)) {
-        int64_t queue_offset = state->held_queue_offset;
-        if (row->log_next < 0 || queue_offset < row->log_next) {
-            row->log_first = queue_offset;
-            row->missing_from = state->last_offset;
-        }
-        row->log_next = queue_offset + state->held_count;
-    }
+        && (row->queue_end < 0 || state->held_queue_offset >= row->queue_max))
+        count(state, row);
     if (!keep && state->last_offset >= 0)
         state->records--;
     state->held_count = 0;
@@ -148,8 +174,10 @@ static int hold(struct rmq_log_recovery *state, const uint8_t *record, const str
     state->last_size = view->total_size;
     state->last_store_time_ms = view->store_time_ms;
     state->records++;
-    if (transaction == RMQ_SYS_TRANSACTION_PREPARED || transaction == RMQ_SYS_TRANSACTION_ROLLBACK
-        || view->queue_offset < 0 || view->queue_id == RMQ_ANY_QUEUE)
+    int impossible = rmq_record_value(record, view, view->position);
+    if (impossible)
+        note_impossible(state, impossible);
+    if (impossible || transaction == RMQ_SYS_TRANSACTION_PREPARED || transaction == RMQ_SYS_TRANSACTION_ROLLBACK)
         return 0;
     struct rmq_queue_row *row =
         rmq_queue_table_row(state->table, record + view->topic_at, view->topic_length, view->queue_id);
@@ -174,10 +202,12 @@ int64_t rmq_log_recovery_scan(struct rmq_log_recovery *state, const uint8_t *fil
         uint64_t at;
         int reason;
         int64_t got = rmq_log_scan(file, from, end, file_start, check_crc, &view, 1, &at, &reason);
-        if (!got) {
+        if (!got && reason != RMQ_SCAN_BAD_PLACE) {
             state->reason = reason;
             break;
         }
+        if (!got)
+            at = from + view.total_size;
         rmq_log_recovery_finish(state, 1);
         if (hold(state, file + from, &view))
             return -ENOMEM;

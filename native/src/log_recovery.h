@@ -1,7 +1,8 @@
 /* Recovery scan: walks mapped log files record by record and keeps, per queue, what the log says about it.
  *
  * The last record met is held back until a valid successor shows up or the caller says to keep it, because the
- * rule for a torn properties string applies to the very last record of the log only.
+ * rule for a torn properties string applies to the very last record of the log only. A record with an impossible value
+ * (record_values.h) is passed over: no queue has it.
  */
 #ifndef RMQ_LOG_RECOVERY_H
 #define RMQ_LOG_RECOVERY_H
@@ -9,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "record.h"
+#include "record_values.h"
 
 /* cdef-begin */
 struct rmq_queue_row {
@@ -19,12 +20,14 @@ struct rmq_queue_row {
     int64_t queue_max;              /* in: offset after the last unit of the ConsumeQueue */
     int64_t queue_end;              /* in: end in the log of that unit's record, or where the topic begins; -1 = neither */
     /* Out, about the records behind queue_end, -1 = none. A topic that was deleted and made again begins at 0 again:
-     * when offsets fall back, only the newer life counts. */
+     * where offsets fall back to 0 and go on from there, only the newer life counts. */
     int64_t log_first;              /* queue offset of the first one */
     int64_t log_next;               /* offset after the last one */
     int64_t missing_from;           /* commit log offset of the first one */
     int32_t is_batch;               /* in: BatchConsumeQueue, counts INNER_NUM messages */
     uint32_t row_number;            /* in order of creation */
+    int64_t again_from;             /* own: commit log offset of a record at 0 that may begin another life, -1 = none */
+    int64_t again_next;             /* own: queue offset behind it */
 };
 
 enum { RMQ_ANY_QUEUE = -2147483647 - 1 }; /* its row says with which queue_end rows of the topic begin that come after it */
@@ -42,6 +45,11 @@ struct rmq_log_recovery {
     int64_t held_queue_offset;
     int64_t held_count;             /* 0 = nothing held back */
     struct rmq_queue_row *held_row;
+    int64_t gap_max;                /* in: offsets that a queue may leave out in front of a record, 0 = any number */
+    int64_t impossible;             /* records that no queue counts */
+    int64_t impossible_offset;      /* commit log offset of the first one */
+    int32_t impossible_field;       /* its RMQ_VALUE_* */
+    int32_t reserved;
 };
 
 struct rmq_queue_table *rmq_queue_table_new(void);          /* NULL without memory */
@@ -64,7 +72,7 @@ int64_t rmq_log_recovery_scan(struct rmq_log_recovery *state, const uint8_t *fil
 void rmq_log_recovery_finish(struct rmq_log_recovery *state, int keep);
 /* cdef-end */
 
-_Static_assert(sizeof(struct rmq_queue_row) == 64, "rmq_queue_row");
-_Static_assert(sizeof(struct rmq_log_recovery) == 72, "rmq_log_recovery");
+_Static_assert(sizeof(struct rmq_queue_row) == 80, "rmq_queue_row");
+_Static_assert(sizeof(struct rmq_log_recovery) == 104, "rmq_log_recovery");
 
 #endif

@@ -31,6 +31,19 @@ static int64_t key_hashes(const uint8_t *topic, size_t topic_length, const struc
     return (int64_t)count;
 }
 
+static struct rmq_log_row impossible_row(const uint8_t *record, const struct rmq_record_view *view, int field) {
+    return (struct rmq_log_row){
+        .position = view->position,
+        .queue_offset = view->queue_offset,
+        .store_time_ms = view->store_time_ms,
+        .size = (int32_t)view->total_size,
+        .queue_row = -1,
+        .sys_flag = view->sys_flag,
+        .properties_state = rmq_properties_state(record + view->properties_at, view->properties_length),
+        .impossible = field,
+    };
+}
+
 int64_t rmq_log_table(const uint8_t *file, uint64_t from, uint64_t end, int64_t file_start,
                       struct rmq_queue_table *queues, const struct rmq_delay_levels *levels, struct rmq_log_row *rows,
                       size_t rows_max, int32_t *hashes, size_t hashes_max, size_t *hashes_count, uint64_t *at,
@@ -45,9 +58,18 @@ int64_t rmq_log_table(const uint8_t *file, uint64_t from, uint64_t end, int64_t 
         *reason = RMQ_SCAN_FULL;
         if (count == rows_max)
             break;
-        if (!rmq_log_scan(file, from, end, file_start, 1, &view, 1, &next, reason))
-            break;
+        if (!rmq_log_scan(file, from, end, file_start, 1, &view, 1, &next, reason)) {
+            if (*reason != RMQ_SCAN_BAD_PLACE)
+                break;
+            next = from + view.total_size;
+        }
         const uint8_t *record = file + from, *topic = record + view.topic_at;
+        int impossible = rmq_record_value(record, &view, view.position);
+        if (impossible) {
+            rows[count] = impossible_row(record, &view, impossible);
+            from = *at = next;
+            continue;
+        }
         struct rmq_queue_row *queue = rmq_queue_table_row(queues, topic, view.topic_length, view.queue_id);
         if (!queue)
             return -ENOMEM;

@@ -3,7 +3,7 @@
 #define RMQ_LOG_TABLE_H
 
 #include "log_recovery.h"
-#include "record.h"
+#include "record_values.h"
 
 /* cdef-begin */
 struct rmq_log_row {
@@ -17,6 +17,8 @@ struct rmq_log_row {
     int32_t properties_state;       /* RMQ_PROPERTIES_* */
     int32_t message_count;
     int32_t key_count;              /* entries the index should have for it */
+    int32_t impossible;             /* RMQ_VALUE_*: neither queue nor index has it, queue_row is -1 then; else 0 */
+    int32_t reserved;
 };
 
 /* Like rmq_log_scan, with CRC check: fills rows and, one after another, the index hashes of all their keys. Stops with
@@ -27,6 +29,6 @@ int64_t rmq_log_table(const uint8_t *file, uint64_t from, uint64_t end, int64_t 
                       int *reason);
 /* cdef-end */
 
-_Static_assert(sizeof(struct rmq_log_row) == 56, "rmq_log_row");
+_Static_assert(sizeof(struct rmq_log_row) == 64, "rmq_log_row");
 
 #endif

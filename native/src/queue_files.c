@@ -210,6 +210,20 @@ int rmq_queue_files_write(struct rmq_queue_files *f, uint32_t slot, uint64_t fir
     return 0;
 }
 
+int rmq_queue_files_read(struct rmq_queue_files *f, uint32_t slot, uint64_t at, struct rmq_cq_unit *unit)
+{
+    uint8_t bytes[RMQ_CQ_UNIT_BYTES];
+    uint64_t place = at * RMQ_CQ_UNIT_BYTES, start = place - place % f->file_bytes;
+    int64_t number = take_file(f, slot, start);
+    if (number < 0)
+        return (int)number;
+    ssize_t n = pread(f->files[number - 1].fd, bytes, sizeof bytes, (off_t)(place - start));
+    if (n != (ssize_t)sizeof bytes)
+        return n < 0 ? -errno : -EINVAL;
+    rmq_cq_decode(bytes, unit);
+    return unit->size > 0 && unit->commit_log_offset >= 0 && !(unit->size == RMQ_CQ_FILL_SIZE && !unit->commit_log_offset);
+}
+
 int rmq_queue_files_fill(struct rmq_queue_files *f, uint32_t slot, uint64_t first, uint64_t end)
 {
     uint8_t buffer[FILL_UNITS * RMQ_CQ_UNIT_BYTES];

@@ -10,6 +10,7 @@
 #include "background_sync.h"
 #include "let_go.h"
 #include "plane.h"
+#include "consume_queue.h"
 #include "queue_window.h"
 
 struct rmq_queue_file {
@@ -42,6 +43,8 @@ void rmq_queue_files_close(struct rmq_queue_files *files);
  * queue's units, published or not. 0 or -errno. */
 int rmq_queue_files_write(struct rmq_queue_files *files, uint32_t slot, uint64_t first, const uint8_t *units,
                           uint64_t count, uint64_t max_offset);
+/* The unit at queue offset `at`: 1 = it names a record, 0 = nothing is written there or a filler, or -errno. */
+int rmq_queue_files_read(struct rmq_queue_files *files, uint32_t slot, uint64_t at, struct rmq_cq_unit *unit);
 /* Filler units for [first, end). */
 int rmq_queue_files_fill(struct rmq_queue_files *files, uint32_t slot, uint64_t first, uint64_t end);
 /* First unit of the file that holds queue offset `at`. */

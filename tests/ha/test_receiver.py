@@ -14,7 +14,7 @@ from plane_kit import Kit, die_with_parent
 from receiver_kit import Receiver, SlaveKit, frame, frames
 
 from ringmq.ha.stream_reader import StreamReader
-from ringmq.native import lib
+from ringmq.native import ffi, lib
 from tests.waiting import wait_until
 
 SEGMENT = 65_536
@@ -146,12 +146,12 @@ def test_what_breaks_a_rule_ends_the_connection_and_counts_for_nothing(tmp_path:
     first = struct.unpack_from(">i", log)[0]
     kit = slave_with_files(tmp_path, segment_bytes=SEGMENT)
     good = frame(0, log[:first])
-    moved = log[:28] + struct.pack(">q", 7) + log[36:first]
+    cut = struct.pack(">I", first - 1) + log[4 : first - 1]
     cases = [
         (frame(first), lib.RMQ_LINK_STARTS_AT, first, 0),
         (frame(0, b"GET / HTTP/1.1\r\n\r\n"), lib.RMQ_LINK_RECORD, 0, 0),
         (frame(0, bytes(64)), lib.RMQ_LINK_RECORD, 0, 0),
-        (frame(0, moved), lib.RMQ_LINK_RECORD, 0, 0),
+        (frame(0, cut), lib.RMQ_LINK_RECORD, 0, 0),
         (frame(0, struct.pack(">iI", SEGMENT - 1, 0xCBD43194)), lib.RMQ_LINK_RECORD, 0, 0),
         (struct.pack(">qi", 0, -1), lib.RMQ_LINK_SIZE, 0, 0),
         (struct.pack(">qi", 0, (4 << 20) + 1), lib.RMQ_LINK_SIZE, 0, 0),
@@ -172,6 +172,52 @@ def test_what_breaks_a_rule_ends_the_connection_and_counts_for_nothing(tmp_path:
             assert kit.marks.append_offset >= before
             assert max(slave.reports()) <= kit.marks.append_offset
             assert not any(kit.log(kit.marks.append_offset, SEGMENT))
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (12, struct.pack(">i", -1)),
+        (12, struct.pack(">i", 1 << 30)),
+        (20, struct.pack(">q", -5)),
+        (20, struct.pack(">q", 1 << 62)),
+        (28, struct.pack(">q", 7)),
+        (28, struct.pack(">q", -1)),
+    ],
+    ids=["queue id -1", "queue id 2^30", "queue offset -5", "queue offset 2^62", "place 7", "place -1"],
+)
+def test_an_impossible_value_is_replicated_and_left_out(tmp_path: Path, log: bytes, at: int, value: bytes) -> None:
+    first = struct.unpack_from(">i", log)[0]
+    damaged = log[: first + at] + value + log[first + at + len(value) :]
+    kit = slave_with_files(tmp_path, segment_bytes=SEGMENT)
+    twin = StreamReader(0, SEGMENT)
+    twin.feed(frames(damaged, 0, SEGMENT))
+    assert (twin.reason, twin.append_offset) == (0, len(log))
+    with kit.receiver() as slave:
+        slave.connect()
+        finish(slave, damaged, 0)
+    assert kit.log(0, len(log)) == damaged, "byte for byte"
+    kit.dispatch_all()
+    assert kit.marks.dispatched_offset == len(log)
+    counters = kit.header.roles[lib.RMQ_ROLE_DISPATCH].counters
+    assert counters[lib.RMQ_DISPATCH_NOT_INDEXED] == 1
+    assert counters[lib.RMQ_DISPATCH_IMPOSSIBLE_OFFSET] == first
+    units = [
+        unit[0]
+        for topic, queues in (("TopicA", 3), ("TopicB", 1))
+        for queue_id in range(queues)
+        for unit in kit.queue_units(topic, queue_id).values()
+        if unit[1] != 0x7FFFFFFF
+    ]
+    view, places, offset = ffi.new("struct rmq_record_view *"), [], 0
+    while offset < len(log):
+        result = lib.rmq_record_parse(log[offset:], len(log) - offset, 0, view)
+        if result == lib.RMQ_RECORD_BLANK:
+            offset += SEGMENT - offset % SEGMENT
+            continue
+        places.append(offset)
+        offset += view.total_size
+    assert sorted(units) == [place for place in places if place != first]
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

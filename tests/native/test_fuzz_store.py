@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-SOURCES = ["record.c", "index.c", "consume_queue.c", "log_recovery.c", "log_table.c"]
+SOURCES = ["record.c", "index.c", "consume_queue.c", "log_recovery.c", "log_table.c", "record_values.c", "utf8.c"]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,72 @@
+"""Values that no broker gives a record, in Python: the same rule as `native/src/record_values.c`.
+
+The frame around such a value may be valid: lengths add up and the body has its CRC, but no checksum covers the header.
+The record stays in the log and goes to slaves byte for byte; nothing indexes it.
+"""
+
+from ringmq.store import layout
+from ringmq.store.record import Record
+
+QUEUE_ID_MAX = 65534
+"""A topic has at most 65535 queues."""
+QUEUE_OFFSET_MAX = 0x00FFFFFFFFFFFFFF
+TOPIC_BYTES_MAX = 255
+
+POSSIBLE = 0
+PHYSICAL_OFFSET = 1
+QUEUE_ID = 2
+QUEUE_OFFSET = 3
+TOPIC = 4
+QUEUE_PLACE = 5
+
+FIELDS = {
+    PHYSICAL_OFFSET: "physical offset: it names another place of the log",
+    QUEUE_ID: f"queue id: it is not in 0..{QUEUE_ID_MAX}",
+    QUEUE_OFFSET: "queue offset: no queue reaches there",
+    TOPIC: "topic: no folder can have this name",
+    QUEUE_PLACE: "queue offset: another record has this place of the queue, or the queue ends far before it",
+}
+"""What is impossible about each field, for operators."""
+
+
+def is_topic_name(name: bytes) -> bool:
+    """Whether the bytes can name a topic, and so a folder."""
+    if not 0 < len(name) <= TOPIC_BYTES_MAX or name.startswith(b".") or b"/" in name or b"\0" in name:
+        return False
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_queue_id(number: int) -> bool:
+    """Whether a queue can have this number."""
+    return 0 <= number <= QUEUE_ID_MAX
+
+
+def queue_id_of(folder: str) -> int | None:
+    """The queue whose folder has this name, None where it is no queue's."""
+    is_number = folder.isascii() and folder.isdigit() and len(folder) <= len(str(QUEUE_ID_MAX))
+    queue_id = int(folder) if is_number else -1
+    return queue_id if is_queue_id(queue_id) and str(queue_id) == folder else None
+
+
+def impossible_value(record: Record, position: int) -> int:
+    """The first impossible field of a record that stands at `position` of the commit log, POSSIBLE without one."""
+    if record.physical_offset != position:
+        return PHYSICAL_OFFSET
+    if not is_queue_id(record.queue_id):
+        return QUEUE_ID
+    has_unit = record.transaction_type not in (layout.TRANSACTION_PREPARED, layout.TRANSACTION_ROLLBACK)
+    if has_unit and not 0 <= record.queue_offset <= QUEUE_OFFSET_MAX:
+        return QUEUE_OFFSET
+    return POSSIBLE if is_topic_name(record.topic_raw) else TOPIC
+
+
+def not_indexed_line(count: int, offset: int, field: int) -> str:
+    """What an operator is told of `count` such records, the first of them at an offset of the commit log."""
+    return (
+        f"{count} records with impossible values are kept in the log and not indexed; the first, at {offset}, has an "
+        f"impossible {FIELDS.get(field, f'field {field}')}; `ringmq store verify` names all of them"
+    )
