@@ -29,7 +29,9 @@ from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
-from ringmq.remoting.config_beans import DataVersion
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig
+from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import Perm
 from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 from ringmq.remoting.subscription import SubscriptionData
@@ -107,6 +109,22 @@ class Broker:
             self.config.slave_read_enable,
             self.config.offset_check_in_slave,
         )
+
+    def refuse_new(self, what: str) -> None:
+        """Raise RequestError while the memory of the broker is near ringmqMemoryMax. `what`: what a client adds."""
+        if self.plane.header.memory_level:
+            raise RequestError(
+                f"{what} is refused: the memory of the broker is near ringmqMemoryMax, try again later",
+                field="",
+                code=ResponseCode.SYSTEM_BUSY,
+            )
+
+    def find_group(self, group: str, now_ms: int) -> SubscriptionGroupConfig | None:
+        """The group's configuration, made when it is missing and clients may make it. Raises RequestError."""
+        may_make = self.config.auto_create_subscription_group
+        if may_make and self.groups.get(group) is None:
+            self.refuse_new(f"group {group}")
+        return self.groups.find(group, may_make, now_ms)
 
     def notifies(self, group: str) -> bool:
         """Whether members of the group are told of each other's coming and going."""

@@ -99,6 +99,7 @@ def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
     refused = list(_why_no_writes(plane, config, report))
     unknown, notes = _name_servers(config, report)
     notes += _replication_notes(plane, config)
+    notes += _memory_notes(plane)
     return Readiness(
         ready=not (down or refused or unknown),
         reasons=[*down, *refused, *unknown, *notes],
@@ -164,6 +165,14 @@ def _replication_notes(plane: Plane, config: BrokerConfig) -> list[str]:
     wanted = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties())).need
     in_sync = max(1, int(plane.watermarks.in_sync_replicas))
     return [f"replication is degraded: {in_sync} of {wanted} replicas in sync"] if in_sync < wanted else []
+
+
+def _memory_notes(plane: Plane) -> list[str]:
+    header = plane.header
+    if not header.memory_level:
+        return []
+    used = (header.memory_private_bytes + header.memory_shared_bytes) >> 20
+    return [f"new connections and clients are refused: memory is {used} of {header.memory_max_bytes >> 20} MiB"]
 
 
 @dataclass(slots=True)

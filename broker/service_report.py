@@ -158,7 +158,10 @@ class ServiceReport:
 
 
 def is_full(plane: Plane) -> bool:
-    """A reader has all the connections that it may have: clients were quicker than the broker's question to itself."""
+    """No connection is taken: the broker is near its memory's limit, or a reader has all that it may have, because
+    clients were quicker than the broker's question to itself."""
+    if plane.header.memory_level:
+        return True
     limit = int(plane.header.settings.connections_max)
     readers = range(int(plane.header.settings.readers))
     return any(int(plane.role(lib.RMQ_ROLE_READ + i).counters[lib.RMQ_READ_CONNECTIONS]) >= limit for i in readers)

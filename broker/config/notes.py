@@ -51,6 +51,7 @@ MEANINGS = {
     "ringmqSendStallTimeoutMs": "how long a connection may take nothing before it is closed",
     "ringmqPopulateWindowBytes": "pages of the log that are faulted in ahead of the append position",
     "ringmqSpinPauses": "spinning before a worker sleeps; -1 = by the number of CPUs",
+    "ringmqMemoryMax": "memory of all processes, without page cache; near it what is new is refused",
     "ringmqTopicsMax": "room of the shared topic table",
     "ringmqQueuesMax": "room of the shared queue table",
     "ringmqGroupsMax": "room of the shared group table",

@@ -250,6 +250,15 @@ def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], read
     page.add("ringmq_worker_resident_bytes", [({"worker": name}, size) for name, _, size in used])
 
 
+def add_memory(page: Page, plane: Plane) -> None:
+    """The memory of all processes, as the supervisor has sampled it."""
+    header = plane.header
+    kinds = {"private": header.memory_private_bytes, "shared": header.memory_shared_bytes}
+    page.add("ringmq_memory_bytes", [({"kind": kind}, int(size)) for kind, size in kinds.items()])
+    page.add("ringmq_memory_max_bytes", int(header.memory_max_bytes))
+    page.add("ringmq_memory_level", int(header.memory_level))
+
+
 def add_listeners(page: Page, port: HttpPort) -> None:
     """Open doors, and what the port of /metrics has done."""
     page.add("ringmq_open_doors", [({"listener": name, "property": what}, 1) for name, what in port.open_doors])

@@ -133,6 +133,9 @@ METRICS = {
         Metric("ringmq_worker_silent_seconds", GAUGE, "Since the worker's loop was seen to turn", ("worker",)),
         Metric("ringmq_worker_cpu_seconds_total", COUNTER, "Processor time of the running process", ("worker",)),
         Metric("ringmq_worker_resident_bytes", GAUGE, "Resident memory, shared pages included", ("worker",)),
+        Metric("ringmq_memory_bytes", GAUGE, "Memory of all processes: private pages, shared pages once", ("kind",)),
+        Metric("ringmq_memory_max_bytes", GAUGE, "ringmqMemoryMax"),
+        Metric("ringmq_memory_level", GAUGE, "0 below, 1 near ringmqMemoryMax (new clients are refused), 2 at it"),
         Metric(
             "ringmq_open_doors",
             GAUGE,

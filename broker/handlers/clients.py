@@ -21,6 +21,8 @@ from ringmq.remoting.subscription import EXPRESSION_TAG
 def heart_beat(broker: Broker, request: Request) -> Answer:
     """Register the client's groups; V2 heartbeats are told whether they must send their subscriptions again."""
     data = HeartbeatData.decode(request.command.body, broker.consumers.subscription)
+    if not _is_registered(broker, request, data):
+        broker.refuse_new(f"client {data.client_id}")
     sub_change = data.fingerprint == 0
     for consumer in data.consumers:
         if not _register_consumer(broker, request, data, consumer):
@@ -36,10 +38,18 @@ def heart_beat(broker: Broker, request: Request) -> Answer:
     return request.reply(ext_fields=ext.encode())
 
 
+def _is_registered(broker: Broker, request: Request, data: HeartbeatData) -> bool:
+    """The connection is a member of a group that its heartbeat names."""
+    consuming = (broker.consumers.get(consumer.group_name) for consumer in data.consumers)
+    if any(group is not None and request.connection in group.members for group in consuming):
+        return True
+    return any(request.connection in (broker.producers.get(group) or ()) for group in data.producer_groups)
+
+
 def _register_consumer(broker: Broker, request: Request, data: HeartbeatData, consumer: ConsumerData) -> bool:
     """One group; False when it does not exist and may not be made (stock skips it silently)."""
     now_ms = request.now_ms
-    config = broker.groups.find(consumer.group_name, broker.config.auto_create_subscription_group, now_ms)
+    config = broker.find_group(consumer.group_name, now_ms)
     if config is None:
         return False
     order = any(
@@ -99,6 +109,8 @@ def check_client_config(broker: Broker, request: Request) -> Answer:
 def lock_queues(broker: Broker, request: Request) -> Answer:
     """The queues that the client holds now, newly locked or renewed."""
     batch = heartbeat.LockBatch.decode(request.command.body)
+    if not broker.locks.is_any_live(batch.consumer_group, request.now_ms):
+        broker.refuse_new(f"a lock of group {batch.consumer_group}")
     held = broker.locks.lock(batch.consumer_group, batch.client_id, batch.queues, request.now_ms)
     return request.reply(body=heartbeat.encode_locked(held))
 

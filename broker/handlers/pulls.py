@@ -40,7 +40,7 @@ def pull(broker: Broker, request: Request) -> Answer:
     refusal = _check_broker(broker, request)
     if refusal is not None:
         return refusal
-    group = broker.groups.find(header.consumer_group, broker.config.auto_create_subscription_group, request.now_ms)
+    group = broker.find_group(header.consumer_group, request.now_ms)
     if group is None:
         remark = f"subscription group [{header.consumer_group}] does not exist, {FAQ}"
         return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

@@ -80,6 +80,7 @@ def _check_topic_name(broker: Broker, request: Request, header: SendMessageReque
 
 def _create_topic(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> TopicConfig | None:
     refuse_while_deleted(broker, header.topic)
+    broker.refuse_new(f"topic {header.topic}")
     sys_flag = 0
     if header.unit_mode:
         sys_flag = TopicSysFlag.UNIT_SUB if names.is_retry_topic(header.topic) else TopicSysFlag.UNIT
@@ -109,7 +110,7 @@ def _check_retry(broker: Broker, request: Request, header: SendMessageRequestHea
     if not names.is_retry_topic(header.topic):
         return None
     name = header.topic.removeprefix(names.RETRY_PREFIX)
-    group = broker.groups.find(name, broker.config.auto_create_subscription_group, request.now_ms)
+    group = broker.find_group(name, request.now_ms)
     if group is None:
         remark = f"subscription group not exist, {name} {FAQ}"
         return _refuse(broker, request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

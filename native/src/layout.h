@@ -75,6 +75,11 @@
 #define RMQ_HOLD_NONE 0
 #define RMQ_HOLD_LONGER_SLAVE 1 /* a slave's log is longer than this master's, or differs from it */
 
+/* memory_level: how near the memory of all processes is to memory_max_bytes (ipc/memory.py). */
+#define RMQ_MEMORY_FREE 0
+#define RMQ_MEMORY_NEAR 1 /* what is new is refused: connections, and names and registrations of clients */
+#define RMQ_MEMORY_FULL 2 /* the limit is reached */
+
 /* The page that outsiders may map: 4096 bytes, one word per cache line.
  *   0 magic "RMQWATER"  8 version  12 confirm_policy  16 start_id  24 owner_pid  32 store_dev  40 store_ino
  *  64 append_offset (write)      128 flushed_offset (flush)     192 dispatched_offset (dispatch)
@@ -468,7 +473,11 @@ struct rmq_plane_header {
     uint32_t reserved1;
     uint64_t parked_flags_at;    /* u8 [readers_max][queue_capacity]: reader has pulls parked on the slot (reader) */
     uint64_t readable_from;      /* supervisor, once: the end of what was recovered and may be read; dispatch reaches it */
-    uint8_t reserved2[80];
+    uint32_t memory_level;       /* supervisor: RMQ_MEMORY_* */
+    uint32_t reserved2;
+    uint64_t memory_private_bytes, memory_shared_bytes; /* supervisor: of all processes; of segments, each page once */
+    uint64_t memory_max_bytes;   /* supervisor, once: ringmqMemoryMax */
+    uint8_t reserved3[48];
     struct rmq_settings settings;
     struct rmq_role roles[RMQ_ROLES_MAX];
     struct rmq_journal journal;

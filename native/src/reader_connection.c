@@ -126,7 +126,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
         r->accepting[event->tag & 1] = 0;
     if (event->result < 0)
         return; /* EMFILE and the like: asked again at the next tick */
-    struct rmq_connection *c = connection_take(r);
+    struct rmq_connection *c = rmq_load(&r->header->memory_level) ? NULL : connection_take(r);
     if (!c) {
         r->counters[RMQ_READ_CLOSED_FULL]++;
         close(event->result);

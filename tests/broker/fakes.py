@@ -42,6 +42,7 @@ class FakePlane:
             ha_peers=[],
             ha_link=SimpleNamespace(**dict.fromkeys(LINK_FIELDS, 0)),
             master_known=0,
+            memory_level=0,
         )
         self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0))
         self.ha_orders: list[bytes] = []

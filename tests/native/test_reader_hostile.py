@@ -304,6 +304,21 @@ def test_more_connections_than_allowed(make_kit: MakeKit) -> None:
         context.__exit__(None, None, None)
 
 
+def test_no_connection_is_taken_near_the_memory_limit(make_kit: MakeKit) -> None:
+    kit = make_kit()
+    for role in ("write", "read"):
+        kit.start(role)
+    with connected(kit) as old:
+        assert old.ask(send_frame("TopicA", b"x")).code == 0
+        kit.header.memory_level = lib.RMQ_MEMORY_NEAR
+        with connected(kit) as new:
+            assert new.is_closed()
+        assert old.ask(send_frame("TopicA", b"x")).code == 0
+        kit.header.memory_level = lib.RMQ_MEMORY_FREE
+        with connected(kit) as later:
+            assert later.ask(send_frame("TopicA", b"x")).code == 0
+
+
 def test_full_request_ring_stalls_and_goes_on(make_kit: MakeKit) -> None:
     """Nobody consumes requests for a while: receiving stops, nothing is lost when write comes."""
     kit = make_kit(request_slots=8)

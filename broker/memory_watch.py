@@ -1,0 +1,66 @@
+"""The bound of the broker's whole memory (ringmqMemoryMax): the supervisor samples it and publishes the level.
+
+The level is one word of the plane. From NEAR on readers accept no connection and control makes no name and registers
+no client.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+
+from ringmq.broker import appends, plane_setup
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.ipc.memory import FREE, FULL, NEAR, MemoryUse, memory_use, next_level
+from ringmq.ipc.plane import Plane
+from ringmq.remoting.log_throttle import LogThrottle
+
+BESIDE_TABLES_BYTES = 512 << 20
+"""Of the default: the processes themselves, the tables of control, answers that wait."""
+SAMPLE_EVERY_MS = 250
+LINES_PER_MINUTE = 10
+_MIB = 1 << 20
+_WORDS = {
+    FREE: "below ringmqMemoryMax again: connections and clients are taken",
+    NEAR: "near ringmqMemoryMax: new connections, and names and registrations of clients are refused",
+    FULL: "at ringmqMemoryMax: new connections, and names and registrations of clients are refused",
+}
+
+
+def memory_max_bytes(config: BrokerConfig, plane_bytes: int, readers: int) -> int:
+    """ringmqMemoryMax, by default the configured tables and arenas and BESIDE_TABLES_BYTES."""
+    arenas = readers * plane_setup.arena_bytes(config) + appends.arena_bytes(config)
+    return config.memory_max or plane_bytes + arenas + BESIDE_TABLES_BYTES
+
+
+class MemoryWatch:
+    """Samples the memory of the broker's processes and keeps the words of the plane."""
+
+    def __init__(self, plane: Plane, config: BrokerConfig, log: Callable[[str], None]) -> None:
+        self._plane = plane
+        self._log = log
+        self._header = plane.header
+        readers = int(self._header.settings.readers)
+        self._max_bytes = memory_max_bytes(config, int(self._header.plane_bytes), readers)
+        self._header.memory_max_bytes = self._max_bytes
+        self._throttle = LogThrottle(LINES_PER_MINUTE)
+        self._next_ms = 0
+
+    def tick(self, now_ms: int, workers: Iterable[int]) -> None:
+        """Called some times a second with the process ids of the workers; samples when it is time."""
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + SAMPLE_EVERY_MS
+        self.take(memory_use([os.getpid(), *workers], self._plane.name), now_ms)
+
+    def take(self, use: MemoryUse, now_ms: int) -> None:
+        """Publish one sample, and the level that follows from it."""
+        self._header.memory_private_bytes, self._header.memory_shared_bytes = use.private, use.shared
+        before = int(self._header.memory_level)
+        level = next_level(before, use.total, self._max_bytes)
+        if level == before:
+            return
+        self._header.memory_level = level
+        line = self._throttle.line(_WORDS[level], now_ms)
+        if line is not None:
+            self._log(f"memory: {use.total // _MIB} of {self._max_bytes // _MIB} MiB, {line}")

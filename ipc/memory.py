@@ -1,0 +1,66 @@
+"""Memory of all processes of a broker: what is counted, and the level that readers and control act on.
+
+Counted are the private pages of every process (RssAnon and what of them is swapped out) and the allocated pages of
+each shared segment, once. Pages of mapped files are not: they are page cache, which the kernel takes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.ipc import segment
+
+FREE, NEAR, FULL = 0, 1, 2
+"""RMQ_MEMORY_* (layout.h)."""
+ENTER = {NEAR: 0.90, FULL: 0.97}
+"""Level -> part of the limit from which on it holds."""
+LEAVE = {NEAR: 0.85, FULL: 0.93}
+"""Level -> part of the limit below which it ends; lower, so that a level does not come and go with every sample."""
+_COUNTED = ("RssAnon:", "VmSwap:")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """One sample, in bytes."""
+
+    private: int
+    shared: int
+
+    @property
+    def total(self) -> int:
+        """What ringmqMemoryMax bounds."""
+        return self.private + self.shared
+
+
+def next_level(level: int, used_bytes: int, max_bytes: int) -> int:
+    """The level after a sample, given the one before. `max_bytes` is over 0."""
+    part = used_bytes / max_bytes
+    if part >= ENTER[FULL] or (level == FULL and part >= LEAVE[FULL]):
+        return FULL
+    if part >= ENTER[NEAR] or (level >= NEAR and part >= LEAVE[NEAR]):
+        return NEAR
+    return FREE
+
+
+def memory_use(pids: Iterable[int], plane_name: str, proc: Path = Path("/proc")) -> MemoryUse:
+    """Look at the processes and at the segments of the plane; about 0.1 ms a process. Ended processes count nothing."""
+    private = sum(_private_bytes(proc / str(pid) / "status") for pid in pids)
+    shared = sum(_allocated_bytes(path) for path in segment.SHM_DIR.glob(f"{plane_name}-*"))
+    return MemoryUse(private, shared)
+
+
+def _private_bytes(status: Path) -> int:
+    try:
+        lines = status.read_text(errors="replace").splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(_COUNTED))
+
+
+def _allocated_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_blocks * 512
+    except OSError:
+        return 0

@@ -1,0 +1,132 @@
+"""ringmqMemoryMax: who is refused near it, and a real broker that comes near."""
+
+import contextlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+from ringmq.broker import appends
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.memory_watch import BESIDE_TABLES_BYTES, MemoryWatch, memory_max_bytes
+from ringmq.ipc.memory import MemoryUse
+from ringmq.ipc.segment import plane_name, segment_path
+from ringmq.loadtest.running import RunningBroker
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.heartbeat import HeartbeatData, LockBatch
+from ringmq.remoting.message_queue import MessageQueue
+from tests.broker.exporter_kit import value
+from tests.broker.fakes import make_lab, peer
+from tests.raw_client import RawClient
+from tests.waiting import wait_until
+
+MIB = 1 << 20
+
+
+def watched(max_bytes: int) -> tuple[MemoryWatch, SimpleNamespace, list[str]]:
+    header = SimpleNamespace(settings=SimpleNamespace(readers=2), plane_bytes=300 * MIB, memory_level=0)
+    lines: list[str] = []
+    plane = SimpleNamespace(header=header, name="none")
+    return MemoryWatch(plane, BrokerConfig(memory_max=max_bytes), lines.append), header, lines  # type: ignore[arg-type]
+
+
+def test_the_default_is_what_is_configured_and_half_a_gibibyte() -> None:
+    config = BrokerConfig(receive_buffer_bytes=65_536, receive_buffer_count=256, reassembly_bytes_max=64 * MIB)
+    rest = memory_max_bytes(config, 300 * MIB, 2) - (300 + 2 * 80) * MIB - BESIDE_TABLES_BYTES
+    assert rest == appends.arena_bytes(config), "control's own arena"
+    assert memory_max_bytes(BrokerConfig(memory_max=5), 300 * MIB, 2) == 5
+
+
+def test_each_change_of_the_level_gets_a_line() -> None:
+    watch, header, lines = watched(1000 * MIB)
+    assert header.memory_max_bytes == 1000 * MIB
+    for private, level in ((100, 0), (899, 0), (900, 1), (980, 2), (940, 2), (900, 1), (100, 0)):
+        watch.take(MemoryUse((private - 50) * MIB, 50 * MIB), 0)
+        assert (header.memory_level, header.memory_shared_bytes) == (level, 50 * MIB)
+    assert [line.partition(",")[0] for line in lines] == [f"memory: {used} of 1000 MiB" for used in (900, 980, 100)]
+    assert all("ringmqMemoryMax" in line for line in lines)
+
+
+def test_a_sample_is_taken_four_times_a_second() -> None:
+    watch, header, _ = watched(1000 * MIB)
+    watch.tick(0, [])
+    first = header.memory_private_bytes
+    assert first > 0
+    header.memory_private_bytes = -1
+    watch.tick(249, [])
+    assert header.memory_private_bytes == -1
+    watch.tick(250, [])
+    assert header.memory_private_bytes > 0
+
+
+def test_near_the_limit_clients_add_nothing_and_go_on() -> None:
+    lab = make_lab()
+    producer = HeartbeatData("p1", producer_groups=["makers"]).encode()
+    locks = LockBatch("group", "c1", [MessageQueue("T", "wire-a", 0)]).encode()
+    lab.make_topic("T")
+    assert lab.join("group", {"T": "*"}).code == 0
+    assert lab.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(2)).code == 0
+    assert lab.ask(RequestCode.LOCK_BATCH_MQ, body=locks).code == 0
+    lab.plane.header.memory_level = 1
+
+    assert lab.join("group", {"T": "*"}).code == 0
+    assert lab.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(2)).code == 0
+    assert lab.ask(RequestCode.LOCK_BATCH_MQ, body=locks).code == 0
+    lab.make_topic("ByAnOperator")
+
+    refused = [
+        lab.join("group", {"T": "*"}, connection=peer(3)),
+        lab.join("another", {"T": "*"}),
+        lab.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(3)),
+        lab.ask(RequestCode.LOCK_BATCH_MQ, body=LockBatch("other", "c1", [MessageQueue("T", "wire-a", 0)]).encode()),
+        lab.ask(RequestCode.SEND_MESSAGE_V2, {"a": "p", "b": "New", "c": "TBW102", "d": "4", "e": "0", "f": "0",
+                                              "g": "1", "h": "0", "i": "", "j": "0", "k": "false"}, b"x"),
+    ]  # fmt: skip
+    for answer in refused:
+        assert answer.code == ResponseCode.SYSTEM_BUSY and "ringmqMemoryMax" in answer.remark
+    assert lab.broker.groups.get("another") is None and lab.broker.topics.get("New") is None
+
+
+def test_a_broker_near_its_limit_takes_no_connection_and_serves_those_it_has(tmp_path: Path) -> None:
+    def metric(name: str, **labels: str) -> float:
+        with urlopen(broker.metrics_url + "/metrics", timeout=20) as answer:
+            return value(answer.read().decode(), name, **labels)
+
+    def is_ready() -> bool:
+        with contextlib.suppress(HTTPError), urlopen(broker.metrics_url + "/ready", timeout=20) as answer:
+            ready.update(json.load(answer))
+            return True
+        return False
+
+    ready: dict[str, Any] = {}
+
+    def used_bytes() -> int:
+        wait_until(lambda: metric("ringmq_memory_bytes", kind="private") > 0, "memory is sampled")
+        return int(metric("ringmq_memory_bytes", kind="private") + metric("ringmq_memory_bytes", kind="shared"))
+
+    store, small = tmp_path / "store", {"mappedFileSizeCommitLog": 1 << 20}
+    with RunningBroker(store, small) as broker:
+        used = used_bytes()
+        assert metric("ringmq_memory_level") == 0 and used < metric("ringmq_memory_max_bytes") / 2
+        assert broker.stop() == 0
+    limit = used + 64 * MIB
+    with RunningBroker(store, {**small, "ringmqMemoryMax": limit}) as broker, RawClient(broker.address) as old:
+        assert old.send("Hello", b"x").code == 0
+        ballast = segment_path(plane_name(store), "ballast")  # a shared segment as any other
+        ballast.write_bytes(bytes(int(limit * 0.98) - used_bytes()))
+        wait_until(lambda: "memory: " in broker.log_tail(20_000), "the level has risen")
+        assert "ringmqMemoryMax" in broker.log_tail(20_000)
+        with RawClient(broker.address) as refused:
+            assert refused.hear() is None
+        assert old.send("Hello", b"x").code == 0
+        assert old.send("Fresh", b"x").code == ResponseCode.SYSTEM_BUSY
+        wait_until(is_ready, "a name server knows the broker")
+        assert "new connections and clients are refused" in ready["reasons"][0]
+        assert metric("ringmq_memory_level") >= 1
+        ballast.unlink()
+        wait_until(lambda: metric("ringmq_memory_level") == 0, "there is room again")
+        with RawClient(broker.address) as later:
+            assert later.send("Fresh", b"x").code == 0
+        assert broker.stop() == 0
