@@ -70,6 +70,7 @@ def _run_group(start: _Start, namesrv_port: int, slaves: int) -> int:
     from ringmq.broker.config.broker_config import ConfigError
     from ringmq.cli.serve_group import run_group, slave_store
     from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
+    from ringmq.remoting.networks import is_loopback
 
     try:
         config, _ = _configured(start)  # the master tells the notices
@@ -78,6 +79,8 @@ def _run_group(start: _Start, namesrv_port: int, slaves: int) -> int:
         return EXIT_BAD_CONFIG
     home = Path(config.store_path_root_dir).resolve()
     shared = ["-c", str(start.config_file)] if start.config_file is not None else []
+    if is_loopback(config.bind_address) and not config.ha_allowed_networks:
+        shared += ["--set", "haAllowedNetworks=127.0.0.0/8"]  # nothing else reaches it, and every decision can be tried
     shared += [word for assignment in start.settings for word in ("--set", assignment)]
     shared += ["--cpus", start.cpus] if start.cpus else []
     master = ["serve", *shared, "--store", str(home), "--namesrv-port", str(namesrv_port)]

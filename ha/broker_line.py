@@ -41,6 +41,11 @@ class BrokerLine:
         """Of the kept connection, None without one."""
         return None if self._socket is None else self._socket.fileno()
 
+    @property
+    def peer_host(self) -> str:
+        """The address at the other end of the kept connection, as text; "" without one."""
+        return "" if self._socket is None else peer_host(self._socket)
+
     def close(self) -> None:
         """End the connection."""
         if self._socket is not None:
@@ -71,6 +76,14 @@ class BrokerLine:
             for received in decoder.feed(data):
                 if received.is_response and received.opaque == command.opaque:
                     return received
+
+
+def peer_host(connection: socket.socket) -> str:
+    """The address at the other end as text; "" when the connection has ended."""
+    try:
+        return str(connection.getpeername()[0])
+    except OSError:
+        return ""
 
 
 def _left(deadline: float) -> float:

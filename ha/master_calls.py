@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ringmq.ha import handshake
-from ringmq.ha.broker_line import BrokerLine
+from ringmq.ha.broker_line import BrokerLine, peer_host
 from ringmq.ha.handshake import PeerClaim
 from ringmq.ha.slave_core import CONFIRM_TIMEOUT_MS, CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS
 from ringmq.ha.slave_events import (
@@ -121,7 +121,7 @@ class MasterCalls:
                 return NotSupported()
             if answer.code:
                 return HandshakeFailed(f"{answer.code} {answer.remark or ''}".rstrip())
-            return Answered(handshake.answer_of(bytes(answer.body)))
+            return Answered(handshake.answer_of(bytes(answer.body)), self._line.peer_host if self._line else "")
         except CALL_ERRORS as error:
             return HandshakeFailed(str(error) or type(error).__name__)
 
@@ -152,4 +152,4 @@ def _connect(attempt: int, address: str) -> _Outcome:
         return _Outcome(attempt, ConnectFailed(str(error) or type(error).__name__))
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.setblocking(False)
-    return _Outcome(attempt, Connected(link.getsockname()[1]), link)
+    return _Outcome(attempt, Connected(link.getsockname()[1], peer_host(link)), link)

@@ -58,6 +58,8 @@ from ringmq.ha.slave_events import (
 from ringmq.store.store_order import CUT, REBASE, StoreOrder
 
 BACK_OFF_MS = (0, 250, 500, 1000, 2000, 4000, 5000)
+STOCK_ADDRESS_CHARS_MIN = 6
+"""Shorter values of haMasterAddress count as none, as in stock."""
 HELD_OFF_MS = 5000
 """A master that holds or refuses this slave needs a person first; one that cannot be asked, a name server."""
 CONNECT_TIMEOUT_MS = 3000
@@ -85,6 +87,7 @@ class SlaveCore:
     _failures: int = 0
     _due_ms: int = 0
     _local_port: int = 0
+    _ha_host: str = ""
     _compared: int = 0
     _master_start_id: str = ""
     _asked_ms: int | None = None
@@ -135,12 +138,13 @@ class SlaveCore:
                 return self._fault(text, now_ms)
             case "faulty", StoreSound():
                 return [Log("the store takes bytes again"), *self._wait(now_ms, 0)]
-            case "connecting", Connected(local_port=port):
+            case "connecting", Connected(local_port=port, host=host):
+                self._ha_host = host
                 return self._connected(port, now_ms)
             case "connecting", ConnectFailed(why=why):
                 return self._lost(f"no connection to master {self._master.ha}: {why}", now_ms)
-            case "handshake", Answered(answer=answer):
-                return self._judged(answer, now_ms)
+            case "handshake", Answered(answer=answer, host=host):
+                return self._judged(answer, host, now_ms)
             case "handshake", NotSupported():
                 return self._transfer("", NO_LIMIT, now_ms)
             case "handshake", HandshakeFailed(why=why):
@@ -236,7 +240,7 @@ class SlaveCore:
 
     # -- the master's verdict ------------------------------------------------------------------------------------------
 
-    def _judged(self, answer: HandshakeAnswer, now_ms: int) -> list[Effect]:
+    def _judged(self, answer: HandshakeAnswer, host: str, now_ms: int) -> list[Effect]:
         own_end, self._alone_since_ms = self.snapshot.append_offset, None
         match answer.verdict:
             case handshake.COMPARE if self._compared < COMPARES_MAX:
@@ -244,16 +248,33 @@ class SlaveCore:
                 return [Handshake(self._master.broker, self._local_port, answer.offset)]
             case handshake.ACCEPT:
                 return self._transfer(answer.start_id, answer.confirm_offset, now_ms)
-            case handshake.START_AT:
+            case handshake.START_AT if self.snapshot.empty or self._may_cut(host):
                 return self._restart(StoreOrder(REBASE, answer.offset), answer.reason)
-            case handshake.CUT if answer.offset < own_end:
+            case handshake.CUT if answer.offset < own_end and self._may_cut(host):
                 return self._restart(StoreOrder(CUT, answer.offset), answer.reason)
+            case handshake.START_AT | handshake.CUT if not self._may_cut(host):
+                return self._kept(answer, host, now_ms)
         why = f"master {self._master.broker} says {answer.verdict}: {answer.reason}"
         effects = [Disconnect(why), *self._said(why)]
         if answer.verdict == handshake.HOLD:
             effects += self._limited(min(answer.offset, answer.confirm_offset))
             effects.append(Tell(LinkNews(self._master.ha, "held", why=answer.reason)))
         return [*effects, *self._wait(now_ms, HELD_OFF_MS)]
+
+    def _may_cut(self, host: str) -> bool:
+        """haAllowedNetworks names the master, or it is the host of haMasterAddress, where the HA connection goes to.
+
+        What the name servers say is not enough: anybody may register a master there.
+        """
+        is_configured = len(self.settings.master_address) >= STOCK_ADDRESS_CHARS_MIN and host == self._ha_host != ""
+        return is_configured or self.settings.allowed_networks.names(host)
+
+    def _kept(self, answer: HandshakeAnswer, host: str, now_ms: int) -> list[Effect]:
+        """This log would lose records for a master that nobody has named: it stays, and the slave asks again."""
+        unnamed = f"this log stays, because neither haAllowedNetworks nor haMasterAddress names {host or 'that host'}"
+        why = f"master {self._master.broker} says {answer.verdict} at {answer.offset}: {answer.reason}; {unnamed}"
+        news = Tell(LinkNews(self._master.ha, "held", why=f"{answer.verdict} at {answer.offset}: {unnamed}"))
+        return [Disconnect(why), *self._said(why), news, *self._wait(now_ms, HELD_OFF_MS)]
 
     def _restart(self, order: StoreOrder, reason: str) -> list[Effect]:
         self.state = "restarting"

@@ -43,9 +43,10 @@ class MasterIs:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The HA connection stands; its own port."""
+    """The HA connection stands: its own port, and the master's address that it goes to."""
 
     local_port: int
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,10 @@ class ConnectFailed:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The master has answered the handshake."""
+    """The broker at `host`, the address of the connection, has answered the handshake."""
 
     answer: HandshakeAnswer
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

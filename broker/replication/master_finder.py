@@ -10,11 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ringmq.ha.orders import Master
+from ringmq.ha.slave_core import STOCK_ADDRESS_CHARS_MIN
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.response_headers import RegisterBrokerResponseHeader
-
-STOCK_ADDRESS_CHARS_MIN = 6
-"""Shorter values of haMasterAddress count as none, as in stock."""
 
 
 @dataclass(slots=True)

@@ -215,7 +215,7 @@ class SimulatedSlave:
             return
         self.connection = connection
         self.received, self.read_ms = 0, self.world.now_ms
-        self.step(events.Connected(connection.port))
+        self.step(events.Connected(connection.port, "10.0.0.1"))
 
     def _ask(self, claim: PeerClaim) -> None:
         self.world.at(self.path.arrival_us(TO_MASTER), self._asked, claim, self.connection)
@@ -227,7 +227,7 @@ class SimulatedSlave:
     def _answered(self, answer: HandshakeAnswer | None, connection: Connection) -> None:
         if self.alive and self.connection is connection:
             self.heard_ms = self.world.now_ms if answer else self.heard_ms
-            self.step(events.Answered(answer) if answer else events.HandshakeFailed("refused"))
+            self.step(events.Answered(answer, "10.0.0.1") if answer else events.HandshakeFailed("refused"))
 
     def _confirm_asked(self, connection: Connection) -> None:
         if self.master.alive:

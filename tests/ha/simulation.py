@@ -65,7 +65,7 @@ class Simulation:
         for number in range(1, count + 1):
             flush = random.choice(("SYNC_FLUSH", "ASYNC_FLUSH"))
             own = {"brokerRole": "SLAVE", "flushDiskType": flush, "namesrvAddr": "n:9876"}
-            settings = HaSettings.from_properties({**COMMON, **own})
+            settings = HaSettings.from_properties({**COMMON, "haAllowedNetworks": "10.0.0.1", **own})
             path = Path(self.world, random.choice((0.1, 2, 20)))
             slave = SimulatedSlave(self.world, settings, self.ledger, self.master, path, number, rooms[1 << number])
             slave.name_servers_answer_ms = random.choice((0, 0, 0, random.uniform(0, NAME_SERVERS_SILENT_MS)))

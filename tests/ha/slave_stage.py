@@ -8,6 +8,7 @@ from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import SlaveCore
 from tests.ha.scenario import Phrases, Scenario
 
+MASTER_HOST = "10.0.0.1"
 phrase = Phrases()
 
 
@@ -70,9 +71,9 @@ def _master_is(stage: SlaveStage, now_ms: int, ha: str, broker: str = "") -> lis
     return stage.step(events.MasterIs("" if ha == "nowhere" else ha, broker), now_ms)
 
 
-@phrase(r"connected, port (?P<port>\d+)")
-def _connected(stage: SlaveStage, now_ms: int, port: int) -> list[str]:
-    return stage.step(events.Connected(port), now_ms)
+@phrase(r"connected, port (?P<port>\d+)( to (?P<host>\S+))?")
+def _connected(stage: SlaveStage, now_ms: int, port: int, host: str = MASTER_HOST) -> list[str]:
+    return stage.step(events.Connected(port, host), now_ms)
 
 
 @phrase(r"not connected: (?P<why>.+)")
@@ -80,12 +81,21 @@ def _connect_failed(stage: SlaveStage, now_ms: int, why: str) -> list[str]:
     return stage.step(events.ConnectFailed(why), now_ms)
 
 
-@phrase(r"the master (?P<start_id>\w+) says (?P<verdict>\w+)( at (?P<offset>\d+))?(, confirmed (?P<confirm>\d+))?")
+@phrase(
+    r"the master (?P<start_id>\w+)( at (?P<host>[\d.]+))? says (?P<verdict>\w+)( at (?P<offset>\d+))?"
+    r"(, confirmed (?P<confirm>\d+))?"
+)
 def _answered(
-    stage: SlaveStage, now_ms: int, start_id: str, verdict: str, offset: int = 0, confirm: int = 0
+    stage: SlaveStage,
+    now_ms: int,
+    start_id: str,
+    verdict: str,
+    offset: int = 0,
+    confirm: int = 0,
+    host: str = MASTER_HOST,
 ) -> list[str]:
     answer = HandshakeAnswer(verdict, offset, "its reason", start_id, 0, 0, confirm)
-    return stage.step(events.Answered(answer), now_ms)
+    return stage.step(events.Answered(answer, host), now_ms)
 
 
 @phrase(r"the master does not know the code")

@@ -16,12 +16,12 @@ from ringmq.remoting.json_body import read_object, write_body
 from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.store_order import CUT, StoreOrder, write_order
 from ringmq.store.write_hold import read_hold
-from tests.ha.test_pair import MASTER, SLAVE, log_bytes, marks, running_slave, wait_for_slave
+from tests.ha.test_pair import MASTER, NAMED, SLAVE, log_bytes, marks, running_slave, wait_for_slave
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
 
-ASYNC = {**MASTER, "brokerRole": "ASYNC_MASTER", "haAllowedNetworks": "127.0.0.0/8"}
+ASYNC = {**MASTER, "brokerRole": "ASYNC_MASTER", **NAMED}
 SENT = [b"%d " % number + b"x" * 700 for number in range(60)]
 LOST_FROM = 30_000
 LATE = b"to a topic that was made last"
@@ -252,3 +252,16 @@ def test_logs_that_differ_are_told_apart_and_the_slaves_part_is_kept(tmp_path: P
         assert master.stop() == 0
     saved = b"".join(path.read_bytes() for path in sorted((tmp_path / "slave" / "salvage").iterdir()))
     assert all(body in saved for body in SENT[kept:])
+
+
+def test_with_an_empty_list_a_longer_slave_holds_nobody_up(tmp_path: Path, slave_end: int) -> None:
+    """Each side says which property would let it go on; the slave's log stays as it is."""
+    unnamed = {**ASYNC, "haAllowedNetworks": ""}
+    with RunningBroker(tmp_path / "master", unnamed) as master:
+        with running_slave(tmp_path, master, {}) as slave:
+            line = "haAllowedNetworks of the master does not name 127.0.0.1"
+            wait_until(lambda: line in master.log_tail() and line in slave.log_tail(), "both say why")
+            assert takes_sends(master)
+            assert marks(slave).append_offset == slave_end
+        assert master.stop() == 0
+    assert read_hold(tmp_path / "master") == ()

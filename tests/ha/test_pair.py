@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from ringmq.ipc.watermark import Watermarks, read_watermarks
 from ringmq.loadtest.running import RunningBroker
 from tests.raw_client import RawClient
@@ -20,6 +22,7 @@ STORE = {
 }
 MASTER = {**STORE, "brokerRole": "SYNC_MASTER"}
 SLAVE = {**STORE, "brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": True}
+NAMED = {"haAllowedNetworks": "127.0.0.0/8"}
 
 
 def marks(broker: RunningBroker) -> Watermarks:
@@ -27,8 +30,8 @@ def marks(broker: RunningBroker) -> Watermarks:
 
 
 @contextmanager
-def running_slave(tmp_path: Path, master: RunningBroker) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path / "slave", SLAVE, namesrv=master.namesrv) as slave:
+def running_slave(tmp_path: Path, master: RunningBroker, networks: dict[str, str] = NAMED) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path / "slave", {**SLAVE, **networks}, namesrv=master.namesrv) as slave:
         yield slave
         assert slave.stop() == 0
 
@@ -46,10 +49,11 @@ def wait_for_slave(master: RunningBroker, slave: RunningBroker) -> int:
     return end
 
 
-def test_what_was_acknowledged_is_on_the_slave_whoever_dies_there(tmp_path: Path) -> None:
-    with RunningBroker(tmp_path / "master", MASTER) as master:
+@pytest.mark.parametrize("networks", [{}, NAMED], ids=["empty", "named"])
+def test_what_was_acknowledged_is_on_the_slave_whoever_dies_there(tmp_path: Path, networks: dict[str, str]) -> None:
+    with RunningBroker(tmp_path / "master", {**MASTER, **networks}) as master:
         make_topic(master.address, "Pair")
-        with running_slave(tmp_path, master) as slave, RawClient(master.address) as client:
+        with running_slave(tmp_path, master, networks) as slave, RawClient(master.address) as client:
             wait_until(lambda: client.send("Pair", b"first").code == 0, "the slave is in sync")
             acknowledged = []
             for number in range(400):
@@ -85,6 +89,10 @@ def test_a_slave_that_was_away_too_long_starts_afresh_and_keeps_what_it_had(tmp_
     for path in sorted((tmp_path / "master" / "commitlog").iterdir())[:2]:
         path.unlink()  # as retention does
     with RunningBroker(tmp_path / "master", {**MASTER, "brokerRole": "ASYNC_MASTER"}) as master:
+        with running_slave(tmp_path, master, {}) as slave:
+            kept = "this log stays, because neither haAllowedNetworks nor haMasterAddress names 127.0.0.1"
+            wait_until(lambda: kept in slave.log_path.read_text(), "it says what would allow it")
+            assert (marks(slave).min_offset, marks(slave).append_offset) == (0, had)
         with running_slave(tmp_path, master) as slave:
             end = wait_for_slave(master, slave)
             start = 2 * FILE_BYTES

@@ -232,7 +232,7 @@ def test_a_control_that_knows_less_takes_nothing_from_a_stream_that_runs(tmp_pat
 @pytest.mark.parametrize(("verdict", "action"), [(handshake.START_AT, REBASE), (handshake.CUT, CUT)])
 def test_a_verdict_about_the_log_ends_the_worker_with_an_order(tmp_path: Path, verdict: str, action: str) -> None:
     with (
-        Slave(tmp_path / "store") as slave,
+        Slave(tmp_path / "store", haAllowedNetworks="127.0.0.1") as slave,
         FakeMaster(whole_stream) as master,
         FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
     ):
