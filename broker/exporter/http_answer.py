@@ -12,22 +12,21 @@ from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
+from ringmq.broker.exporter.http_protocol import Buffer, HttpProtocol
 from ringmq.broker.exporter.text import CONTENT_TYPE
 
 UNSENT_BYTES_MAX = 512 << 10
 PLAIN = "text/plain; charset=utf-8"
-Buffer = bytes | memoryview
 
 
 class Answer:
-    """What is left of an answer. `closes`: the connection ends behind it."""
+    """What is left of an answer."""
 
-    def __init__(self, head: bytes, pieces: Iterable[Buffer] = (), *, in_chunks: bool = False, closes: bool) -> None:
-        self.closes = closes
+    def __init__(self, protocol: HttpProtocol, begin: list[Buffer], pieces: Iterable[Buffer] = ()) -> None:
+        """`begin` (bytes that are framed already) goes out first, then `pieces`."""
+        self._protocol = protocol
+        self._left = begin
         self._pieces: Iterator[Buffer] = iter(pieces)
-        self._in_chunks = in_chunks
-        self._between = b""
-        self._left: list[Buffer] = [head]
         self._is_first, self._is_last = True, False
 
     def send(self, connection: socket.socket) -> int:
@@ -55,38 +54,29 @@ class Answer:
     def _next_piece(self) -> None:
         """Append the next piece. It ends the life of the piece before, whose buffer the next one may reuse."""
         piece = next(self._pieces, None)
-        if piece is None:
-            self._is_last = True
-            if self._in_chunks:
-                self._left.append(b"%s0\r\n\r\n" % self._between)
+        if piece is not None:
+            self._left += self._protocol.piece(piece)
             return
-        if self._in_chunks:
-            self._left.append(b"%s%x\r\n" % (self._between, len(piece)))
-            self._between = b"\r\n"
-        self._left.append(piece)
+        self._is_last = True
+        if end := self._protocol.end():
+            self._left.append(end)
 
 
-def whole(status: int, kind: str, body: bytes, *, with_body: bool = True, keep: bool = True) -> Answer:
+def whole(protocol: HttpProtocol, status: int, kind: str, body: bytes, *, with_body: bool = True) -> Answer:
     """An answer of known length."""
-    head = _head(status, keep, f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n")
-    return Answer(head + body if with_body else head, closes=not keep)
+    begin: list[Buffer] = [protocol.head(status, kind, len(body))]
+    if with_body:
+        begin += protocol.piece(body)
+    return Answer(protocol, begin)
 
 
-def as_json(good: bool, value: dict[str, Any], *, with_body: bool, keep: bool) -> Answer:
+def as_json(protocol: HttpProtocol, good: bool, value: dict[str, Any], *, with_body: bool) -> Answer:
     """200 or 503 with an object."""
     status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
     body = json.dumps(value).encode() + b"\n"
-    return whole(status, "application/json", body, with_body=with_body, keep=keep)
+    return whole(protocol, status, "application/json", body, with_body=with_body)
 
 
-def page(pieces: Iterable[Buffer], *, with_body: bool, in_chunks: bool, keep: bool) -> Answer:
-    """A page whose length is not known before it is made. Without chunks the end of the connection ends it."""
-    keep = keep and in_chunks
-    fields = f"Content-Type: {CONTENT_TYPE}\r\n" + ("Transfer-Encoding: chunked\r\n" if in_chunks else "")
-    chunks = in_chunks and with_body
-    return Answer(_head(200, keep, fields), pieces if with_body else (), in_chunks=chunks, closes=not keep)
-
-
-def _head(status: int, keep: bool, fields: str) -> bytes:
-    line = f"HTTP/1.1 {int(status)} {HTTPStatus(status).phrase}\r\nServer: RingMQ\r\n"
-    return (line + fields + ("" if keep else "Connection: close\r\n") + "\r\n").encode()
+def page(protocol: HttpProtocol, pieces: Iterable[Buffer]) -> Answer:
+    """A page whose length is not known before it is made: chunks, or for HTTP/1.0 the end of the connection, end it."""
+    return Answer(protocol, [protocol.head(HTTPStatus.OK, CONTENT_TYPE, None)], pieces)

@@ -25,7 +25,7 @@ from ringmq.broker.exporter import http_answer
 from ringmq.broker.exporter.http_answer import Answer
 from ringmq.broker.exporter.http_connections import HttpConnections, Phase
 from ringmq.broker.exporter.http_counts import HttpCounts
-from ringmq.broker.exporter.http_request import HEAD_BYTES_MAX, BadRequest, Request, take_request
+from ringmq.broker.exporter.http_protocol import HEAD_BYTES_MAX, BadRequest, HttpProtocol, Request
 from ringmq.broker.exporter.text import PageText
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.remoting.networks import Networks, is_loopback
@@ -59,7 +59,7 @@ class Pages:
 class _Connection:
     socket: socket.socket
     number: int
-    received: bytearray = field(default_factory=bytearray)
+    protocol: HttpProtocol = field(default_factory=HttpProtocol)
     request: Request | None = None
     """Waits for a page."""
     answer: Answer | None = None
@@ -240,18 +240,18 @@ class ExporterServer:
             self._close(connection, "client")
             return
         self._table.received(connection.number, time.monotonic())
-        connection.received += data
+        connection.protocol.receive(data)
         self._next_request(connection)
 
     def _next_request(self, connection: _Connection) -> None:
         now = time.monotonic()
         try:
-            request = take_request(connection.received)
+            request = connection.protocol.next_request()
         except BadRequest as error:
             self._make_room(self._table.requested(connection.number, now, Phase.ANSWER))
             connection.is_refused = True
             text = f"{error}\n".encode()
-            self._answer(connection, http_answer.whole(error.status, http_answer.PLAIN, text, keep=False))
+            self._answer(connection, http_answer.whole(connection.protocol, error.status, http_answer.PLAIN, text))
             return
         if request is None:
             self._wait_for(connection, select.EPOLLIN)
@@ -265,15 +265,18 @@ class ExporterServer:
             self._waiting.append(connection)
             self._wait_for(connection, 0)
         else:
-            self._answer(connection, self._small(request, now))
+            self._answer(connection, self._small(connection.protocol, request, now))
 
-    def _small(self, request: Request, now: float) -> Answer:
-        how: dict[str, Any] = {"with_body": request.with_body, "keep": request.keep}
+    def _small(self, protocol: HttpProtocol, request: Request, now: float) -> Answer:
+        with_body = request.with_body
         if request.path == "/metrics":
-            return http_answer.page((), in_chunks=request.in_chunks, **how)
+            return http_answer.page(protocol, ())
         if request.path in JSON_PATHS:
-            return http_answer.as_json(*self._look_at(request.path.removeprefix("/"), now), **how)
-        return http_answer.whole(200 if request.path == "/" else 404, http_answer.PLAIN, INDEX, **how)
+            return http_answer.as_json(
+                protocol, *self._look_at(request.path.removeprefix("/"), now), with_body=with_body
+            )
+        status = 200 if request.path == "/" else 404
+        return http_answer.whole(protocol, status, http_answer.PLAIN, INDEX, with_body=with_body)
 
     def _look_at(self, name: str, now: float) -> tuple[bool, dict[str, Any]]:
         seen = self._fresh.get(name)
@@ -297,14 +300,11 @@ class ExporterServer:
             self._scrape.add_done_callback(lambda done: os.eventfd_write(self._bell, 1))
 
     def _begin_page(self, connection: _Connection, scrape: Future[PageText]) -> None:
-        request, connection.request = connection.request, None
-        assert request is not None
+        connection.request = None
         pieces = scrape.result().pieces()
         self._table.answering(connection.number, time.monotonic())
         self._paging[connection.number] = time.monotonic()
-        self._answer(
-            connection, http_answer.page(pieces, with_body=True, in_chunks=request.in_chunks, keep=request.keep)
-        )
+        self._answer(connection, http_answer.page(connection.protocol, pieces))
 
     # ---- answers ----
 
@@ -329,11 +329,11 @@ class ExporterServer:
             return
         connection.answer = None
         self._paging.pop(connection.number, None)
-        if answer.closes:
+        if connection.protocol.is_last:
             self._close(connection, "request" if connection.is_refused else "client")
             return
         self._table.answered(connection.number, time.monotonic())
-        if connection.received:
+        if connection.protocol.start_next():
             self._wait_for(connection, 0)
             self._again.append(connection)
         else:

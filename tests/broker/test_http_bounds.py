@@ -13,21 +13,30 @@ from ringmq.broker.exporter.http_connections import (
     Phase,
     host_of,
 )
-from ringmq.broker.exporter.http_request import HEAD_BYTES_MAX, BadRequest, Request, take_request
+from ringmq.broker.exporter.http_protocol import HEAD_BYTES_MAX, BadRequest, HttpProtocol, Request
 
 
-def taken(text: bytes) -> tuple[Request | None, bytes]:
-    received = bytearray(text)
-    return take_request(received), bytes(received)
+def after(text: bytes) -> HttpProtocol:
+    protocol = HttpProtocol()
+    protocol.receive(text)
+    return protocol
 
 
 def test_requests_are_taken_one_by_one() -> None:
-    two = b"\r\nGET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\nHEAD / HTTP/1.0\r\n\r\nGET"
-    first, rest = taken(two)
-    assert first == Request("/metrics")
-    second, rest = taken(rest)
-    assert second == Request("/", with_body=False, in_chunks=False, keep=False)
-    assert taken(rest) == (None, b"GET")
+    protocol = after(b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\nHEAD / HTTP/1.0\r\n\r\n")
+    assert protocol.next_request() == Request("/metrics")
+    head = protocol.head(200, "text/plain", None)
+    assert b"Transfer-Encoding: chunked\r\n" in head and b"Connection" not in head
+    assert b"".join(protocol.piece(memoryview(b"page"))) == b"4\r\npage\r\n"
+    assert protocol.end() == b"0\r\n\r\n" and not protocol.is_last
+    assert protocol.start_next(), "the next one came together with it"
+    assert protocol.next_request() == Request("/", with_body=False)
+    assert b"Connection: close\r\n" in protocol.head(200, "text/plain", None)
+    assert protocol.end() == b"" and protocol.is_last
+
+
+def test_half_a_head_is_no_request() -> None:
+    assert after(b"GET / HTTP/1.1\r\nHost: a\r\n").next_request() is None
 
 
 @pytest.mark.parametrize(
@@ -37,22 +46,25 @@ def test_requests_are_taken_one_by_one() -> None:
         (b"GET\r\n\r\n", 400),
         (b"GET /metrics\r\n\r\n", 400),
         (b"GET / HTTP/2.0\r\n\r\n", 505),
-        (b"POST / HTTP/1.1\r\n\r\n", 501),
-        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nHost: a\r\n\r\n", 501),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nno colon\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\n folded: x\r\n\r\n", 400),
-        (b"x" * HEAD_BYTES_MAX, 431),
+        (b"x" * (HEAD_BYTES_MAX + 1), 431),
     ],
 )
 def test_other_heads_are_refused(head: bytes, status: int) -> None:
     with pytest.raises(BadRequest) as refused:
-        taken(head)
+        after(head).next_request()
     assert refused.value.status == status
 
 
 @pytest.mark.parametrize("field", [b"Connection: close", b"Content-Length: 5", b"Transfer-Encoding: chunked"])
 def test_what_comes_with_a_request_ends_the_connection(field: bytes) -> None:
-    request, _ = taken(b"GET / HTTP/1.1\r\n" + field + b"\r\n\r\n")
-    assert request is not None and not request.keep
+    protocol = after(b"GET / HTTP/1.1\r\nHost: a\r\n" + field + b"\r\n\r\n")
+    assert protocol.next_request() is not None
+    assert b"Connection: close\r\n" in protocol.head(404, "text/plain", 0)
+    protocol.end()
+    assert protocol.is_last
 
 
 def test_each_phase_has_a_deadline() -> None:

@@ -175,7 +175,7 @@ def bare() -> Iterator[tuple[ExporterServer, int]]:
 def ask(port: int, path: str = "/health") -> bytes:
     """The answer over a new connection."""
     with socket.create_connection(("127.0.0.1", port), 20) as connection:
-        connection.sendall(b"GET %s HTTP/1.1\r\nConnection: close\r\n\r\n" % path.encode())
+        connection.sendall(b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % path.encode())
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
@@ -183,7 +183,12 @@ def test_health_answers_behind_slow_connections(bare: tuple[ExporterServer, int]
     """Silent ones, half heads, and readers that never read: many times as many as there are places."""
     _, port = bare
     held = []
-    for sent in (b"", b"GET /hea", b"GET /health HTTP/1.1\r\n\r\n", b"GET /metrics HTTP/1.1\r\n\r\n"):
+    for sent in (
+        b"",
+        b"GET /hea",
+        b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
+    ):
         for _ in range(300):
             connection = socket.create_connection(("127.0.0.1", port), 20)
             connection.sendall(sent)
@@ -199,7 +204,7 @@ def test_a_connection_that_was_answered_stays_while_silent_ones_come(bare: tuple
     serving, port = bare
     with socket.create_connection(("127.0.0.1", port), 20) as old, contextlib.ExitStack() as held:
         for _ in range(3):
-            old.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+            old.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
             assert old.recv(4096).startswith(b"HTTP/1.1 200 OK\r\n")
             for _ in range(200):
                 held.enter_context(socket.create_connection(("127.0.0.1", port), 20))
@@ -247,7 +252,7 @@ def test_pages_wait_for_their_turn(bare: tuple[ExporterServer, int], monkeypatch
     with contextlib.ExitStack() as held:
         for _ in range(3):
             slow = held.enter_context(socket.create_connection(("127.0.0.1", port), 20))
-            slow.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            slow.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_until(lambda: len(serving._paging) == 3, "their pages are under way")
         assert len(ask(port, "/metrics")) > 16 << 20
     assert serving.counts.closed["room"] == 3
@@ -255,8 +260,10 @@ def test_pages_wait_for_their_turn(bare: tuple[ExporterServer, int], monkeypatch
 
 def test_requests_that_come_together_are_answered_in_order(bare: tuple[ExporterServer, int]) -> None:
     with socket.create_connection(("127.0.0.1", bare[1]), 20) as connection:
-        last = b"GET /ready HTTP/1.1\r\nConnection: close\r\n\r\n"
-        connection.sendall(b"GET /health HTTP/1.1\r\n\r\n" * 20 + b"GET /metrics HTTP/1.1\r\n\r\n" + last)
+        last = b"GET /ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+        connection.sendall(
+            b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 20 + b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" + last
+        )
         found = b"".join(iter(lambda: connection.recv(65_536), b""))
     assert found.count(b"HTTP/1.1 200 OK") == 21 and b"scrape " in found.partition(b"503")[0]
 
@@ -267,20 +274,21 @@ def test_the_end_of_a_page_waits_for_nothing(bare: tuple[ExporterServer, int], m
     sendmsg = socket.socket.sendmsg
 
     def kept_sendmsg(self: socket.socket, buffers: Sequence[bytes], more: Sequence[Any] = (), flags: int = 0) -> int:
-        flags_of[bytes(buffers[-1])] = flags
+        flags_of[b"".join(map(bytes, buffers))] = flags
         return sendmsg(self, buffers, more, flags)
 
     monkeypatch.setattr(socket.socket, "sendmsg", kept_sendmsg)
     with socket.create_connection(("127.0.0.1", port), 20) as connection:
-        connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         found = b""
         while not found.endswith(b"0\r\n\r\n"):
             found += connection.recv(4096)
         (served,) = serving._open.values()
         assert served.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
         assert served.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0") == b"reno"
-    assert flags_of[b"scrape "] == socket.MSG_MORE, "the next one comes"
-    assert flags_of[b"\r\n0\r\n\r\n"] == 0
+    (first,) = (sent for sent in flags_of if sent.endswith(b"7\r\nscrape \r\n"))
+    assert flags_of[first] == socket.MSG_MORE, "the next one comes"
+    assert flags_of[b"0\r\n\r\n"] == 0
 
 
 def test_others_may_run_after_each_piece(bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,10 +322,13 @@ def test_a_page_comes_in_chunks_or_ends_the_connection(bare: tuple[ExporterServe
                 found += piece
         return found.partition(b"\r\n\r\n")[2] if found.startswith(b"HTTP/") else found
 
-    assert answer(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n") == b"7\r\nscrape \r\n2\r\n1\n\r\n0\r\n\r\n"
+    assert (
+        answer(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        == b"7\r\nscrape \r\n2\r\n1\n\r\n0\r\n\r\n"
+    )
     assert answer(b"GET /metrics HTTP/1.0\r\n\r\n") == b"scrape 2\n"
     assert answer(b"GET /metrics HTTP/1.0\r\nConnection: keep-alive\r\n\r\n") == b"scrape 3\n"
-    assert answer(b"HEAD /metrics HTTP/1.1\r\nConnection: close\r\n\r\n") == b""
+    assert answer(b"HEAD /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") == b""
 
 
 def test_a_scrape_that_fails_is_logged_once_a_minute(
