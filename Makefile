@@ -86,6 +86,11 @@ ha-drill: ## 100 seeded faults of a master and its slave under load, then the ch
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "replication drill" $(BIN)/python -m ringmq.loadtest.ha_drill --seed 1 --rounds 100 $(HA_DRILL_ARGS)
 
+.PHONY: siege
+siege: ## 40 attacks and 12 pairs of them while an honest client asks, 45 minutes; SIEGE_ARGS="--only churn,bombs"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "siege" $(BIN)/python -m ringmq.loadtest.siege $(SIEGE_ARGS)
+
 .PHONY: deb
 deb: ## a self-contained Debian package in dist/ (on Debian 12)
 	@.ci/stage "set up" .ci/bootstrap deb

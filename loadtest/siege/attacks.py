@@ -1,0 +1,72 @@
+"""The table of attacks, and the pairs that run at once."""
+
+from ringmq.loadtest.siege import attacks_clients as clients
+from ringmq.loadtest.siege import attacks_messages as messages
+from ringmq.loadtest.siege import attacks_other_doors as doors
+from ringmq.loadtest.siege import attacks_wire as wire
+from ringmq.loadtest.siege.attack import Attack
+
+ATTACKS = (
+    Attack("half-frames", "receive buffers", wire.half_frames),
+    Attack("announced-sizes", "blocks for large frames", wire.announced_sizes),
+    Attack("byte-wise", "deadlines of half frames", wire.byte_wise),
+    Attack("churn", "accepting connections", wire.churn),
+    Attack("idle-connections", "places of connections", wire.idle_connections),
+    Attack("aborted-connections", "clearing up after connections", wire.aborted_connections),
+    Attack("unknown-codes", "control's time", wire.unknown_codes),
+    Attack("oneway-flood", "requests without back pressure", wire.oneway_flood),
+    Attack("huge-headers", "parsers of headers", wire.huge_headers),
+    Attack("foreign-protocols", "log lines", wire.foreign_protocols),
+    Attack("damaged-frames", "parsers", wire.damaged_frames),
+    Attack("never-reading", "memory for answers", wire.never_reading),
+    Attack("slow-readers", "memory for answers", wire.slow_readers),
+    Attack("parked-pulls", "places of held pulls", wire.parked_pulls),
+    Attack("impossible-fields", "checks of values", wire.impossible_fields),
+    Attack("group-heartbeats", "control's time, places of groups", clients.group_heartbeats),
+    Attack("dialect-heartbeats", "the reader of fastjson's dialect", clients.dialect_heartbeats),
+    Attack("producer-groups", "memory of control", clients.producer_groups),
+    Attack("queue-locks", "memory of control", clients.queue_locks),
+    Attack("deep-json", "the stack of control", clients.deep_json),
+    Attack("offset-commits", "places of groups and offsets", clients.offset_commits),
+    Attack("new-topics", "places of topics", clients.new_topics),
+    Attack("leaving-clients", "notices to groups", clients.leaving_clients),
+    Attack("index-queries", "control's time", clients.index_queries),
+    Attack("settings-from-outside", "the broker's settings", clients.settings_from_outside),
+    Attack("whole-tables", "control's time, memory for answers", clients.whole_tables),
+    Attack("largest-messages", "the log's bandwidth", messages.largest_messages),
+    Attack("bombs", "write's time for one request", messages.bombs),
+    Attack("small-messages", "dispatch and index", messages.small_messages),
+    Attack("longer-log", "holding of writes", doors.longer_log),
+    Attack("false-claims", "holding of writes", doors.false_claims),
+    Attack("adoption", "the log itself", doors.adoption),
+    Attack("ha-connections", "places of slaves", doors.ha_connections),
+    Attack("anonymous-slaves", "the log's bandwidth, trust in reports", doors.anonymous_slaves),
+    Attack("false-master", "a slave's start", doors.false_master, needs_slave=True),
+    Attack("slow-http", "places of HTTP", doors.slow_http),
+    Attack("large-http", "memory of HTTP", doors.large_http),
+    Attack("second-masters", "routes", doors.second_masters),
+    Attack("name-server-floods", "memory and time of the name server", doors.name_server_floods),
+    Attack("name-server-frames", "buffers of the name server", doors.name_server_frames),
+)
+"""In the order of the run."""
+
+COMBINATIONS = (
+    ("half-frames", "never-reading"),
+    ("idle-connections", "group-heartbeats"),
+    ("announced-sizes", "parked-pulls"),
+    ("producer-groups", "queue-locks"),
+    ("new-topics", "offset-commits"),
+    ("largest-messages", "slow-readers"),
+    ("churn", "slow-http"),
+    ("damaged-frames", "bombs"),
+    ("longer-log", "adoption"),
+    ("dialect-heartbeats", "whole-tables"),
+    ("ha-connections", "small-messages"),
+    ("name-server-frames", "foreign-protocols"),
+)
+"""Two attacks at once."""
+
+
+def attack_named(name: str) -> Attack:
+    """The row of that name. KeyError when there is none."""
+    return {attack.name: attack for attack in ATTACKS}[name]

@@ -1,0 +1,274 @@
+"""The canary: an honest client in threads, one for each kind of request on old and on new connections.
+
+A request counts from its first try until the right answer: after a wrong answer, a closed connection or 2 s of silence
+the lane connects anew and tries again. What was sent and read goes into the checker of the drills.
+"""
+
+import contextlib
+import http.client
+import itertools
+import json
+import socket
+import struct
+import threading
+import time
+from collections import deque
+
+from ringmq.loadtest.checker import Checker
+from ringmq.loadtest.siege.attack import Target
+from ringmq.loadtest.siege.figures import Asked, Lane
+from ringmq.loadtest.siege.requests import consumer, heartbeat, pull, request, send
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import FLAG_RESPONSE, RemotingCommand, decode_payload
+from ringmq.remoting.message import decode_messages
+
+TOPIC = "Canary"
+HOST = "127.0.0.1"
+KINDS = ("send", "pull", "heartbeat", "cold", "health", "vip", "route")
+"""vip: a send on the fast port. cold: a request to control. route: a request to the name server."""
+PAUSE_S = 0.05
+TRY_TIMEOUT_S = 2.0
+RETRY_PAUSE_S = 0.02
+BEHIND_MAX_S = 1.0
+"""So long after its answer a message may not be readable yet."""
+_QUEUES = {("send", True): 0, ("send", False): 1, ("vip", True): 2, ("vip", False): 3}
+QUEUES = len(_QUEUES)
+
+
+class WrongAnswerError(Exception):
+    """The broker answered, but not with what was asked for."""
+
+
+class Line:
+    """One connection and one request at a time."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection((HOST, port), timeout=TRY_TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, data: bytes) -> RemotingCommand:
+        """The answer. OSError when the connection fails or nothing comes in time."""
+        self._socket.sendall(data)
+        while True:
+            (length,) = struct.unpack(">i", self._read(4))
+            command = decode_payload(memoryview(self._read(length)))
+            if command.flag & FLAG_RESPONSE:  # else a notice from the broker
+                return command
+
+    def _read(self, length: int) -> bytes:
+        parts = []
+        while length:
+            part = self._socket.recv(min(length, 1 << 20))
+            if not part:
+                raise ConnectionError("closed")
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+
+class Record:
+    """What the client knows of its messages, for all threads."""
+
+    def __init__(self) -> None:
+        self.checker = Checker()
+        self.guard = threading.Lock()
+        self._ends: list[deque[tuple[float, int]]] = [deque([(0.0, 0)], maxlen=4000) for _ in range(QUEUES)]
+        self._numbers = itertools.count()
+
+    def began(self, queue_id: int) -> str:
+        """A message that is about to be sent; its id."""
+        with self.guard:
+            message_id = f"{queue_id}-{next(self._numbers)}"
+            self.checker.began(f"queue-{queue_id}", message_id)
+        return message_id
+
+    def acknowledged(self, message_id: str, queue_id: int, offset: int) -> None:
+        """The broker keeps it."""
+        with self.guard:
+            self.checker.acknowledged(message_id, TOPIC, queue_id, offset)
+            self._ends[queue_id].append((time.monotonic(), offset + 1))
+
+    def read(self, queue_id: int, offset: int, message_id: str) -> None:
+        """A consumer was shown it."""
+        with self.guard:
+            self.checker.read(TOPIC, queue_id, offset, message_id)
+
+    def readable_end(self, queue_id: int) -> int:
+        """The offset up to which everything has to be readable by now."""
+        latest = time.monotonic() - BEHIND_MAX_S
+        return max((end for at, end in list(self._ends[queue_id]) if at < latest), default=0)
+
+
+class CanaryLane(threading.Thread):
+    """Asks one kind of request until it is told to stop."""
+
+    def __init__(self, lane: Lane, target: Target, record: Record) -> None:
+        super().__init__(daemon=True, name=lane.name)
+        self.lane = lane
+        self._target = target
+        self._record = record
+        self._ended = threading.Event()
+        self._line: Line | None = None
+        self._http: http.client.HTTPConnection | None = None
+        self._offset = 0
+        self._beat = heartbeat(f"canary-{lane.kept}", [consumer("canary", TOPIC)], ["canary"])
+        self._done: deque[Asked] = deque()
+        self._waiting_since = 0.0
+        self._wrong: list[str] = []
+
+    def run(self) -> None:
+        """Ask, pause, ask."""
+        while not self._ended.wait(PAUSE_S):
+            self._wrong = []
+            self._waiting_since = began = time.monotonic()
+            while not (answered := self._tried()) and not self._ended.wait(RETRY_PAUSE_S):
+                pass
+            self._done.append(Asked(began, time.monotonic(), answered, tuple(self._wrong)))
+            self._waiting_since = 0.0
+        self._hang_up()
+
+    def asked(self, since_s: float) -> list[Asked]:
+        """Everything that ended after `since_s`, and what is waited for now."""
+        found = [one for one in list(self._done) if one.ended_s > since_s]
+        if began := self._waiting_since:
+            found.append(Asked(began, time.monotonic(), False, tuple(self._wrong)))
+        return found
+
+    def forget(self, before_s: float) -> None:
+        """Requests that ended before are not asked for any more."""
+        while self._done and self._done[0].ended_s < before_s:
+            self._done.popleft()
+
+    def stop(self) -> None:
+        """End soon."""
+        self._ended.set()
+
+    def _tried(self) -> bool:
+        try:
+            getattr(self, f"_{self.lane.kind}")()
+        except WrongAnswerError as error:
+            self._wrong.append(str(error))
+        except TimeoutError:
+            self._wrong.append("no answer")
+        except (OSError, EOFError, ValueError, http.client.HTTPException) as error:
+            self._wrong.append(type(error).__name__)
+        else:
+            if not self.lane.kept:
+                self._hang_up()
+            return True
+        self._hang_up()
+        return False
+
+    def _hang_up(self) -> None:
+        for line in (self._line, self._http):
+            if line is not None:
+                with contextlib.suppress(OSError):
+                    line.close()
+        self._line = self._http = None
+
+    def _ask(self, data: bytes, port: int, *right: int) -> RemotingCommand:
+        if self._line is None:
+            self._line = Line(port)
+        answer = self._line.ask(data)
+        if answer.code not in (0, *right):
+            raise WrongAnswerError(f"code {answer.code}: {answer.remark or ''}"[:160])
+        return answer
+
+    # ---- kinds ----
+
+    def _send(self) -> None:
+        queue_id = _QUEUES[self.lane.kind, self.lane.kept]
+        message_id = self._record.began(queue_id)
+        port = self._target.vip_port if self.lane.kind == "vip" else self._target.port
+        answer = self._ask(send(message_id.encode(), TOPIC, queue_id), port)
+        self._record.acknowledged(message_id, queue_id, int(answer.ext_fields["queueOffset"]))
+
+    _vip = _send
+
+    def _pull(self) -> None:
+        queue_id = 0 if self.lane.kept else 1
+        answer = self._ask(pull(TOPIC, queue_id, self._offset, group="canary"), self._target.port, 19)
+        for message in decode_messages(answer.body) if answer.code == 0 else ():
+            self._record.read(queue_id, message.queue_offset, bytes(message.body).decode())
+            self._offset = message.queue_offset + 1
+        if answer.code == 19 and self._offset < (end := self._record.readable_end(queue_id)):
+            raise WrongAnswerError(f"offset {self._offset} of {end} is not readable")
+
+    def _heartbeat(self) -> None:
+        self._ask(self._beat, self._target.port)
+
+    def _cold(self) -> None:
+        self._ask(request(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": 0}), self._target.port)
+
+    def _route(self) -> None:
+        self._ask(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": TOPIC}), self._target.name_server_port)
+
+    def _health(self) -> None:
+        if self._http is None:
+            self._http = http.client.HTTPConnection(HOST, self._target.http_port, timeout=TRY_TIMEOUT_S)
+        self._http.request("GET", "/health")
+        answer = self._http.getresponse()
+        body = answer.read()
+        if answer.status != 200:
+            raise WrongAnswerError(f"HTTP {answer.status}: {body[:100]!r}")
+        json.loads(body)
+
+
+class Canary:
+    """All lanes. Its topic has to be there."""
+
+    def __init__(self, target: Target) -> None:
+        self.record = Record()
+        self._lanes = [CanaryLane(Lane(kind, kept), target, self.record) for kind in KINDS for kept in (True, False)]
+        for lane in self._lanes:
+            lane.start()
+
+    def asked(self, since_s: float) -> dict[str, list[Asked]]:
+        """By lane, everything that ended after `since_s`."""
+        return {lane.lane.name: lane.asked(since_s) for lane in self._lanes}
+
+    def forget(self, before_s: float) -> None:
+        """Free what is older."""
+        for lane in self._lanes:
+            lane.forget(before_s)
+
+    def stop(self) -> None:
+        """End all threads."""
+        for lane in self._lanes:
+            lane.stop()
+        for lane in self._lanes:
+            lane.join(timeout=2 * TRY_TIMEOUT_S)
+
+
+def make_topic(port: int, topic: str) -> None:
+    """A topic with a queue for each lane that sends."""
+    fields = {
+        "topic": topic, "defaultTopic": "TBW102", "readQueueNums": QUEUES, "writeQueueNums": QUEUES, "perm": 6,
+        "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
+    }  # fmt: skip
+    with contextlib.closing(Line(port)) as line:
+        answer = line.ask(request(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
+    if answer.code != 0:
+        raise RuntimeError(f"topic {topic}: code {answer.code}: {answer.remark}")
+
+
+def read_back(port: int, record: Record) -> str:
+    """Read all queues of the canary from the first offset to the last, for the checker; what went wrong, or nothing."""
+    with contextlib.closing(Line(port)) as line:
+        for queue_id in range(QUEUES):
+            asked = {"topic": TOPIC, "queueId": queue_id}
+            end = int(line.ask(request(RequestCode.GET_MAX_OFFSET, asked)).ext_fields["offset"])
+            at = int(line.ask(request(RequestCode.GET_MIN_OFFSET, asked)).ext_fields["offset"])
+            while at < end:
+                answer = line.ask(pull(TOPIC, queue_id, at, group="canary-end"))
+                if answer.code != 0:
+                    return f"queue {queue_id} offset {at} of {end}: code {answer.code}: {answer.remark}"
+                for message in decode_messages(answer.body):
+                    text = bytes(message.body).decode(errors="replace")
+                    record.checker.final_read(TOPIC, queue_id, message.queue_offset, text)
+                    at = message.queue_offset + 1
+    return ""

@@ -1,0 +1,77 @@
+"""Request frames of attackers, as bytes."""
+
+import struct
+from collections.abc import Iterable, Mapping
+
+from ringmq.loadtest.siege.attack import TOPIC
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.json_text import dump_json
+
+HOLD_FLAG, COMMIT_FLAG, SUBSCRIPTION_FLAG = 2, 1, 4
+PULL_HOLD_MS = 15_000
+
+
+def request(
+    code: int, fields: Mapping[str, object] | None = None, body: bytes = b"", *, oneway: bool = False, opaque: int = 1
+) -> bytes:
+    """A request with a JSON header."""
+    texts = {name: str(value) for name, value in (fields or {}).items()}
+    return encode_frame(RemotingCommand.request(code, texts, body, oneway=oneway, opaque=opaque))
+
+
+def frame(header: bytes, body: bytes = b"", kind: int = 0) -> bytes:
+    """Any header under right lengths; `kind`: 0 = JSON, 1 = binary."""
+    return struct.pack(">iI", 4 + len(header) + len(body), kind << 24 | len(header)) + header + body
+
+
+def send(
+    body: bytes,
+    topic: str = TOPIC,
+    queue_id: int = 0,
+    properties: str = "",
+    *,
+    code: int = RequestCode.SEND_MESSAGE_V2,
+    oneway: bool = False,
+    **more: object,
+) -> bytes:
+    """A send by the short field names. `more` replaces fields."""
+    fields: dict[str, object] = {
+        "a": "siege", "b": topic, "c": "TBW102", "d": 4, "e": queue_id, "f": 0, "g": 1_700_000_000_000, "h": 0,
+        "i": properties, "j": 0, "k": "false", "m": "true" if code == RequestCode.SEND_BATCH_MESSAGE else "false",
+    }  # fmt: skip
+    return request(code, fields | more, body, oneway=oneway)
+
+
+def pull(
+    topic: str = TOPIC, queue_id: int = 0, offset: int = 0, *, hold_ms: int = 0, group: str = "siege", **more: object
+) -> bytes:
+    """A pull of 32 messages; held at the end of the queue for `hold_ms`."""
+    fields: dict[str, object] = {
+        "consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": offset, "maxMsgNums": 32,
+        "sysFlag": SUBSCRIPTION_FLAG | (HOLD_FLAG if hold_ms else 0), "commitOffset": 0,
+        "suspendTimeoutMillis": hold_ms, "subscription": "*", "subVersion": 0, "expressionType": "TAG",
+    }  # fmt: skip
+    return request(RequestCode.PULL_MESSAGE, fields | more)
+
+
+def consumer(group: str, topic: str = TOPIC) -> dict[str, object]:
+    """A consumer group as a heartbeat names it."""
+    subscription = {
+        "classFilterMode": False, "codeSet": [], "expressionType": "TAG", "subString": "*", "subVersion": 1,
+        "tagsSet": [], "topic": topic,
+    }  # fmt: skip
+    return {
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "consumeType": "CONSUME_PASSIVELY", "groupName": group,
+        "messageModel": "CLUSTERING", "subscriptionDataSet": [subscription], "unitMode": False,
+    }  # fmt: skip
+
+
+def heartbeat(client: str, consumers: Iterable[dict[str, object]] = (), producers: Iterable[str] = ()) -> bytes:
+    """A heartbeat."""
+    body = {
+        "clientID": client,
+        "consumerDataSet": list(consumers),
+        "producerDataSet": [{"groupName": name} for name in producers],
+    }
+    return request(RequestCode.HEART_BEAT, body=dump_json(body))

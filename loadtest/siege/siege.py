@@ -1,0 +1,125 @@
+"""One siege: attack after attack on one broker, and what its canary noticed."""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ringmq.loadtest.checker import Violation
+from ringmq.loadtest.siege.attacker import AttackerError, attackers
+from ringmq.loadtest.siege.attacks import attack_named
+from ringmq.loadtest.siege.figures import AttackFigures, Goals, lane_figures
+from ringmq.loadtest.siege.garrison import Garrison
+from ringmq.loadtest.siege.watch import Watch
+
+BEFORE_S = 1.0
+GIVE_UP_S = 30.0
+"""So long after the aftermath a canary may still wait; then the broker is started again."""
+RECOVER_S = 10.0
+POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class SiegeOptions:
+    """seconds: of an attack. after_s: how long the canary is looked at behind it. cpu: of all attackers."""
+
+    seed: int = 1
+    seconds: float = 15.0
+    after_s: float = 25.0
+    cpu: int = 0
+    settings: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SiegeReport:
+    """What came of it. `sent`: messages of the canary that were acknowledged."""
+
+    options: SiegeOptions
+    attacks: list[AttackFigures] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    failed_starts: int = 0
+    sent: int = 0
+    elapsed_s: float = 0.0
+
+    def missed(self, goals: Goals) -> list[str]:
+        """Every goal that was broken."""
+        found = [f"{attack.name}: {text}" for attack in self.attacks for text in attack.missed(goals)]
+        found += [f"{violation.kind}: {violation.text}" for violation in self.violations]
+        return found + ([f"failed starts: {self.failed_starts}"] if self.failed_starts else [])
+
+
+def run_siege(
+    folder: Path, rows: Sequence[tuple[str, ...]], options: SiegeOptions, tell: Callable[[str], None]
+) -> SiegeReport:
+    """Each row is one attack, or two at once, by name. Stores lie in `folder`. RuntimeError: a fresh broker does not
+    start."""
+    began = time.monotonic()
+    report = SiegeReport(options)
+    garrison = Garrison(folder, options.settings, tell)
+    try:
+        for number, names in enumerate(rows):
+            tell(" + ".join(names))
+            found = attack(garrison, names, options, options.seed * 1000 + 2 * number)
+            report.attacks.append(found)
+            for text in found.missed(Goals()):
+                tell(f"  {text}")
+        garrison.judge()
+    finally:
+        garrison.close()
+    report.violations, report.failed_starts, report.sent = garrison.violations, garrison.failed_starts, garrison.sent
+    report.elapsed_s = time.monotonic() - began
+    return report
+
+
+def attack(garrison: Garrison, names: tuple[str, ...], options: SiegeOptions, seed: int) -> AttackFigures:
+    """One row."""
+    attacks = [attack_named(name) for name in names]
+    found = AttackFigures(" + ".join(names), "; ".join(attack.aims_at for attack in attacks), {})
+    found.memory_max_bytes = garrison.memory_max_bytes()
+    with contextlib.ExitStack() as stack:
+        if any(attack.needs_slave for attack in attacks):
+            stack.enter_context(garrison.slave())
+        ready = stack.enter_context(attackers(names, garrison.target, seed, options.cpu))
+        time.sleep(BEFORE_S)
+        garrison.canary.forget(time.monotonic())
+        watch = Watch(garrison.broker)
+        watch.start()
+        began = time.monotonic()
+        for attacker in ready:
+            attacker.begin(options.seconds)
+        time.sleep(options.seconds)
+        end = time.monotonic()
+        time.sleep(options.after_s)
+        recovered = _wait_answered(garrison, GIVE_UP_S)
+        asked = garrison.canary.asked(began)
+        watch.stop()
+        for attacker in ready:
+            try:
+                found.tallies.append(attacker.end())
+            except AttackerError as error:
+                found.faults.append(f"attacker: {error}")
+    found.lanes = {name: lane_figures(one, began, end) for name, one in asked.items()}
+    found.memory_bytes, found.deaths = watch.peaks, watch.deaths
+    found.log_lines, found.log_samples = watch.log()
+    if not recovered:
+        _recover(garrison, found)
+    return found
+
+
+def _wait_answered(garrison: Garrison, timeout_s: float) -> bool:
+    """Until no lane has been waiting for more than a second."""
+    deadline = time.monotonic() + timeout_s
+    while any(one and not one[-1].answered and one[-1].took_s > 1.0 for one in garrison.canary.asked(0.0).values()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def _recover(garrison: Garrison, found: AttackFigures) -> None:
+    """The broker did not come back by itself: another start, and if that does not help, another store."""
+    found.faults.append(f"not normal {GIVE_UP_S:.0f} s later")
+    if not garrison.start_again() or not _wait_answered(garrison, RECOVER_S):
+        found.faults.append("not normal after a restart either")
+        garrison.replace_store()

@@ -1,0 +1,87 @@
+"""What the broker's processes and its log do during an attack: memory, deaths, lines."""
+
+import re
+import threading
+from collections import Counter
+from pathlib import Path
+
+from ringmq.loadtest.running import RunningBroker
+
+SAMPLE_S = 0.25
+SAMPLES_OF_LOG = 3
+SPARE_BYTES = 512 << 20
+"""ringmqMemoryMax by default: all shared segments and so much more."""
+SHARED, WHOLE = "shared", "whole"
+_CHANGING = re.compile(r"\d[\d.:,TZ-]*")
+_LIFTED = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def anonymous_bytes(pid: int) -> int:
+    """Private pages of a process; 0 when it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    found = re.search(r"^RssAnon:\s+(\d+)", status, re.MULTILINE)
+    return int(found[1]) << 10 if found else 0
+
+
+def shared_bytes(store: Path) -> tuple[int, int]:
+    """Pages that the broker's shared segments have, and the size that they may grow to."""
+    from ringmq.ipc.segment import SHM_DIR, plane_name
+
+    have = size = 0
+    for path in SHM_DIR.glob(f"{plane_name(store)}-*"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        have += status.st_blocks * 512
+        size += status.st_size
+    return have, size
+
+
+class Watch(threading.Thread):
+    """Peaks of memory from `begin` on, and workers that are not those of then."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        super().__init__(daemon=True)
+        self._broker = broker
+        self._end = threading.Event()
+        self._workers = broker.worker_pids()
+        self._log_at = broker.log_path.stat().st_size
+        self.peaks: dict[str, int] = {}
+        self.deaths: list[str] = []
+
+    def run(self) -> None:
+        """Look every SAMPLE_S."""
+        while not self._end.wait(SAMPLE_S):
+            self._look()
+
+    def _look(self) -> None:
+        workers = self._broker.worker_pids()
+        for name, pid in self._workers.items():
+            if workers.get(name) != pid:
+                self.deaths.append(name)
+        self._workers = {**self._workers, **workers}
+        sizes = {name: anonymous_bytes(pid) for name, pid in workers.items()}
+        sizes["supervisor"] = anonymous_bytes(self._broker.process.pid)
+        sizes[SHARED], _ = shared_bytes(self._broker.store)
+        sizes[WHOLE] = sum(sizes.values())
+        for name, size in sizes.items():
+            self.peaks[name] = max(self.peaks.get(name, 0), size)
+
+    def stop(self) -> None:
+        """Take a last look and end."""
+        self._end.set()
+        self.join()
+        self._look()
+        self.deaths = list(dict.fromkeys(self.deaths))
+
+    def log(self) -> tuple[int, list[str]]:
+        """Lines since the begin, and the most frequent ones with their number; numbers in them are left out."""
+        with self._broker.log_path.open("rb") as file:
+            file.seek(self._log_at)
+            lines = file.read().decode(errors="replace").splitlines()
+        counted = Counter(_CHANGING.sub("#", _LIFTED.sub("", line))[:160] for line in lines)
+        return len(lines), [f"{count} x {text}" for text, count in counted.most_common(SAMPLES_OF_LOG)]

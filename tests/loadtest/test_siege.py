@@ -1,0 +1,211 @@
+"""The siege's arithmetic, its table of attacks, and its engine of scripted connections."""
+
+import random
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+from click import BadParameter
+
+from ringmq.loadtest.siege.attack import Target
+from ringmq.loadtest.siege.attacks import ATTACKS, COMBINATIONS, attack_named
+from ringmq.loadtest.siege.figures import Asked, AttackFigures, Goals, LaneFigures, lane_figures, normal_again, p99
+from ringmq.loadtest.siege.main import rows_of
+from ringmq.loadtest.siege.report import closing, tables
+from ringmq.loadtest.siege.siege import SiegeOptions, SiegeReport
+from ringmq.loadtest.siege.swarm import ANSWER, HOLD, RESET, Link, Swarm, Take, Wave
+
+TARGET = Target(
+    port=1, vip_port=2, ha_port=3, name_server_port=4, http_port=5, master_port=6, lying_port=7,
+    cluster="c", broker_name="b", log_file_bytes=1 << 20,
+)  # fmt: skip
+
+
+def asked(*spans: tuple[float, float]) -> list[Asked]:
+    return [Asked(began, ended) for began, ended in spans]
+
+
+# ---- figures ----
+
+
+def test_p99_is_the_value_that_99_of_100_do_not_exceed() -> None:
+    assert p99(range(1, 101)) == 99
+    assert p99([5]) == 5
+    assert p99([]) == 0
+
+
+def test_a_request_that_is_late_delays_the_normal_state() -> None:
+    assert normal_again(asked((9.0, 9.01), (10.1, 10.11)), 10.0) == 0
+    assert normal_again(asked((9.0, 12.5), (12.6, 12.61)), 10.0) == pytest.approx(2.5)
+    assert normal_again(asked((10.5, 10.8), (11.2, 11.5)), 10.0) == pytest.approx(1.5)
+
+
+def test_one_late_answer_long_after_is_another_matter() -> None:
+    assert normal_again(asked((10.1, 10.11), (15.0, 15.3)), 10.0) == 0
+
+
+def test_who_still_waits_is_not_normal() -> None:
+    assert normal_again([Asked(9.0, 40.0, answered=False)], 10.0) == pytest.approx(30.0)
+
+
+def test_a_silence_that_reaches_beyond_the_attack_belongs_to_it() -> None:
+    found = lane_figures(asked((0.1, 0.2), (9.0, 14.0), (14.1, 14.15)), 0.0, 10.0)
+    assert (found.count, round(found.silence_ms), round(found.normal_after_ms)) == (2, 5000, 4000)
+    assert round(found.after_silence_ms) == 50
+
+
+def test_a_lane_that_asked_nothing_was_silent_all_the_time() -> None:
+    assert lane_figures([], 0.0, 15.0).silence_ms == 15_000
+
+
+def figures(silence_ms: float = 5.0, p99_ms: float = 2.0, normal_after_ms: float = 0.0) -> AttackFigures:
+    lane = LaneFigures(100, p99_ms, silence_ms, 1.0, 1.0, normal_after_ms)
+    return AttackFigures(
+        "half-frames", "buffers", {"send, old": lane}, {"whole": 100 << 20, "read-0": 9 << 20}, 200 << 20
+    )
+
+
+def test_each_goal_is_judged() -> None:
+    assert figures().missed(Goals()) == []
+    assert figures(silence_ms=1001).missed(Goals()) == ["silence 1,001 ms (send, old), above 1,000 ms in 1 lanes"]
+    assert figures(p99_ms=101).missed(Goals())[0].startswith("p99 101 ms")
+    assert figures(normal_after_ms=1001).missed(Goals())[0].startswith("normal after 1,001 ms")
+    large = figures()
+    large.memory_bytes["whole"], large.deaths, large.faults = 201 << 20, ["control"], ["not normal"]
+    assert large.missed(Goals()) == ["memory 201 of 200 MiB", "worker ended: control", "not normal"]
+
+
+def test_the_report_names_what_was_missed() -> None:
+    tally = {"opened": 10, "closed_by_peer": 3, "not_opened": {}, "answers": {"2": 7}}
+    bad = figures(silence_ms=9000)
+    bad.tallies.append(tally)
+    report = SiegeReport(SiegeOptions(), [bad], failed_starts=1)
+    text = tables(report, Goals()) + closing(report, report.missed(Goals()))
+    assert "| half-frames | 2 / 9,000; 1 / 1 |" in text
+    assert "10 opened, 3 closed by the broker | 2: 7 |" in text
+    assert "- half-frames: silence 9,000 ms" in text and "- failed starts: 1" in text
+
+
+# ---- attacks ----
+
+
+def test_there_are_forty_attacks_and_twelve_combinations() -> None:
+    names = [attack.name for attack in ATTACKS]
+    assert len(set(names)) == 40 and len(COMBINATIONS) == 12
+    assert {name for pair in COMBINATIONS for name in pair} <= set(names)
+
+
+@pytest.mark.parametrize("name", [attack.name for attack in ATTACKS])
+def test_every_attack_plans_its_waves(name: str) -> None:
+    waves = attack_named(name).plan(TARGET, random.Random(1))
+    assert waves
+    assert all(bool(wave.port) != bool(wave.listen_port) for wave in waves)
+
+
+def test_rows_by_name() -> None:
+    assert rows_of("churn,bombs+churn") == [("churn",), ("bombs", "churn")]
+    assert len(rows_of("")) == 52
+    with pytest.raises(BadParameter, match="nothing unknown"):
+        rows_of("nothing")
+
+
+# ---- swarm ----
+
+
+@pytest.fixture
+def echo(request: pytest.FixtureRequest) -> int:
+    """A server that gives back what it gets; its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=pump, args=(connection,), daemon=True).start()
+
+    def pump(connection: socket.socket) -> None:
+        try:
+            while data := connection.recv(65_536):
+                connection.sendall(data)
+        except OSError:
+            pass
+        finally:
+            connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    request.addfinalizer(lambda: (listener.shutdown(socket.SHUT_RDWR), listener.close()))
+    return int(listener.getsockname()[1])
+
+
+def run_script(port: int, script: Callable[..., object], **wave: object) -> Swarm:
+    swarm = Swarm([Wave(script, port=port, **wave)])  # type: ignore[arg-type]
+    swarm.run(0.5)
+    return swarm
+
+
+def test_answers_are_waited_for_and_counted(echo: int) -> None:
+    seen = []
+
+    def script(link: Link):  # type: ignore[no-untyped-def]
+        for number in range(3):
+            yield b'{"code":%d}' % number
+            yield ANSWER
+            seen.append(link.last)
+        yield HOLD
+
+    tally = run_script(echo, script, connections=1, again=False).tally
+    assert seen == [b'{"code":0}', b'{"code":1}', b'{"code":2}']
+    assert (tally.opened, tally.closed_by_peer, tally.answers["2"], tally.sent_bytes) == (1, 0, 1, 30)
+
+
+def test_ended_connections_are_made_anew(echo: int) -> None:
+    def script(link: Link):  # type: ignore[no-untyped-def]
+        yield b"x"
+        yield RESET
+
+    assert run_script(echo, script, connections=4).tally.opened > 8
+    assert run_script(echo, script, connections=4, again=False).tally.opened == 4
+
+
+def test_who_does_not_drain_reads_what_the_script_takes(echo: int) -> None:
+    def script(link: Link):  # type: ignore[no-untyped-def]
+        yield bytes(20_000)
+        yield 0.1
+        yield Take(5000)
+        yield HOLD
+
+    assert run_script(echo, script, connections=1, again=False, reads=False).tally.received_bytes == 5000
+
+
+def test_a_closed_port_is_counted() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = int(listener.getsockname()[1])
+
+    def script(link: Link):  # type: ignore[no-untyped-def]
+        yield b"x"
+
+    assert run_script(port, script, connections=1).tally.not_opened["ECONNREFUSED"] > 0
+
+
+def test_a_listening_wave_takes_connections() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = int(listener.getsockname()[1])
+
+    def server(link: Link):  # type: ignore[no-untyped-def]
+        yield ANSWER
+        yield b"back:" + link.last
+
+    heard = []
+
+    def client(link: Link):  # type: ignore[no-untyped-def]
+        yield 0.05
+        yield b"hello"
+        yield ANSWER
+        heard.append(link.last)
+        yield HOLD
+
+    Swarm([Wave(server, 0, listen_port=port), Wave(client, 1, port=port, again=False)]).run(0.5)
+    assert heard == [b"back:hello"]
