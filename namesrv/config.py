@@ -9,12 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringmq.remoting.networks import ACCEPTED, Networks
 from ringmq.remoting.properties_text import parse_properties, read_properties_text
 
 BLACK_LIST = frozenset(
-    {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome", "bindAddress", "listenPort"}
+    {
+        "configBlackList",
+        "configStorePath",
+        "kvConfigPath",
+        "rocketmqHome",
+        "bindAddress",
+        "listenPort",
+        "adminAddresses",
+        "brokerAddresses",
+    }
 )
-"""What UPDATE_NAMESRV_CONFIG may not touch; the last two are ours."""
+"""What UPDATE_NAMESRV_CONFIG may not touch; the last four are ours."""
 
 
 class ConfigError(ValueError):
@@ -23,6 +33,10 @@ class ConfigError(ValueError):
 
 def _setting(name: str, default: Any, low: int = 0, high: int = 0) -> Any:
     return dataclasses.field(default=default, metadata={"name": name, "low": low, "high": high})
+
+
+def _network_list(name: str, meaning_of_empty: str) -> Any:
+    return dataclasses.field(default="", metadata={"name": name, "networks": meaning_of_empty})
 
 
 @dataclass(slots=True)
@@ -34,6 +48,8 @@ class NamesrvConfig:
     bind_address: str = _setting("bindAddress", "127.0.0.1")
     listen_port: int = _setting("listenPort", 9876, 0, 65535)
     kv_config_path: str = _setting("kvConfigPath", "")
+    admin_addresses: str = _network_list("adminAddresses", "empty = every client may change KV, permissions, settings")
+    broker_addresses: str = _network_list("brokerAddresses", "empty = every host may register brokers")
     order_message_enable: bool = _setting("orderMessageEnable", False)
     return_order_topic_config_to_broker: bool = _setting("returnOrderTopicConfigToBroker", True)
     scan_not_active_broker_interval_ms: int = _setting("scanNotActiveBrokerInterval", 5000, 10, 3_600_000)
@@ -97,12 +113,16 @@ def nearest_name(name: str) -> str | None:
 
 
 def kind_of(field: dataclasses.Field[Any]) -> str:
-    """What its text is: number, switch or text."""
+    """What its text is: number, switch, networks or text."""
+    if "networks" in field.metadata:
+        return "networks"
     return {bool: "switch", int: "number"}.get(type(field.default), "text")
 
 
 def accepted_text(field: dataclasses.Field[Any]) -> str:
     """The range of a setting in words."""
+    if kind_of(field) == "networks":
+        return f"{ACCEPTED}; {field.metadata['networks']}"
     if kind_of(field) == "number":
         return f"a whole number {field.metadata['low']}..{field.metadata['high']}"
     return "true or false" if kind_of(field) == "switch" else "text"
@@ -123,4 +143,9 @@ def _parse(field: Any, text: str) -> Any:
         if not text.isascii() or not text.isdecimal() or len(text) > 18 or not low <= int(text) <= high:
             raise ConfigError(f"{name} = {text[:64]!r} is not an integer in {low}..{high}")
         return int(text)
+    if "networks" in field.metadata:
+        try:
+            Networks.parse(text)
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}; accepted: {accepted_text(field)}") from error
     return text

@@ -41,6 +41,8 @@ class LiveBroker:
     data_version: DataVersion
     connection: int | None
     ha_server_addr: str
+    host: str = ""
+    """Which host registered it; "" when that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Registration:
     enable_acting_master: bool | None = None
     zone_name: str | None = None
     connection: int | None = None
+    host: str = ""
+    """The peer's address, as the connection has it."""
 
     @property
     def address(self) -> BrokerAddress:
@@ -116,6 +120,7 @@ class RouteRegistry:
             registration.table.data_version.copy(),
             registration.connection,
             registration.ha_server_addr,
+            registration.host,
         )
         return self._answer_for(registration, broker)
 
@@ -145,6 +150,21 @@ class RouteRegistry:
         for address in late:
             self._forget(address)
         return [connection for connection in connections if connection is not None]
+
+    def holder(self, registration: Registration) -> tuple[str, LiveBroker] | None:
+        """(address, entry) of the live broker that has the name and id of `registration`."""
+        broker = self.brokers.get(registration.broker_name)
+        addr = None if broker is None else broker.broker_addrs.get(registration.broker_id)
+        if broker is None or addr is None:
+            return None
+        live = self.live.get(BrokerAddress(broker.cluster, addr))
+        return None if live is None else (addr, live)
+
+    def live_under(self, address: BrokerAddress, broker_name: str) -> LiveBroker | None:
+        """The live broker that `unregister` with these arguments would forget."""
+        broker = self.brokers.get(broker_name)
+        own = None if broker is None else self.live.get(BrokerAddress(broker.cluster, address.addr))
+        return own or self.live.get(address)
 
     def heard_from(self, address: BrokerAddress, now_ms: int) -> None:
         """A broker's heartbeat or question refreshes its time."""

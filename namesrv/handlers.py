@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringmq.namesrv.access import Incidents, dispute_text, refusal, unregister_refusal
 from ringmq.namesrv.config import BLACK_LIST, ConfigError, NamesrvConfig
 from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, BrokerAddress, Registration, RouteRegistry
 from ringmq.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig
@@ -48,6 +49,7 @@ class Call:
     request: RemotingCommand
     connection: int
     now_ms: int
+    host: str
 
 
 @dataclass(slots=True)
@@ -59,15 +61,18 @@ class NamesrvHandlers:
     kv: KvConfig = field(default_factory=KvConfig)
     started_ms: int = 0
     save_kv: Callable[[KvConfig], None] = lambda kv: None
+    incidents: Incidents = field(default_factory=Incidents)
 
-    def handle(self, request: RemotingCommand, connection: int, now_ms: int) -> RemotingCommand | None:
-        """The answer to a request; None for a oneway."""
+    def handle(
+        self, request: RemotingCommand, connection: int, now_ms: int, host: str = "127.0.0.1"
+    ) -> RemotingCommand | None:
+        """The answer to a request of `host`; None for a oneway."""
         self.registry.delete_topic_with_registration = self.config.delete_topic_with_broker_registration
         self.registry.support_acting_master = self.config.support_acting_master
-        response = self._answer(request, connection, now_ms)
+        response = self._answer(request, connection, now_ms, host)
         return None if request.is_oneway else response
 
-    def _answer(self, request: RemotingCommand, connection: int, now_ms: int) -> RemotingCommand:
+    def _answer(self, request: RemotingCommand, connection: int, now_ms: int, host: str) -> RemotingCommand:
         method = _TABLE.get(request.code)
         if method is None:
             return RemotingCommand.response_to(
@@ -76,11 +81,18 @@ class NamesrvHandlers:
                 f" request type {request.code} not supported",
             )
         try:
+            self._check_access(refusal(self.config, request.code, host))
             header = decode_request_header(request)
-            fields, body = method(self, header, Call(request, connection, now_ms))
+            fields, body = method(self, header, Call(request, connection, now_ms, host))
         except RequestError as error:
             return RemotingCommand.response_to(request, error.code, str(error))
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, None, fields, body)
+
+    def _check_access(self, refused: str | None) -> None:
+        if refused is not None:
+            self.incidents.refused += 1
+            self.incidents.tell(refused)
+            raise Refused(ResponseCode.NO_PERMISSION, refused)
 
     # ---- brokers ----
 
@@ -89,21 +101,21 @@ class NamesrvHandlers:
         if header.body_crc32 and header.body_crc32 != body_crc32(request.body):
             raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match bodyCrc32", "bodyCrc32")
         timeout = header.heartbeat_timeout_millis
-        registered = self.registry.register(
-            Registration(
-                cluster=header.cluster_name,
-                broker_name=header.broker_name,
-                broker_addr=header.broker_addr,
-                broker_id=header.broker_id,
-                ha_server_addr=header.ha_server_addr,
-                table=_registered_topics(request, header.compressed is True),
-                expiry_ms=DEFAULT_EXPIRY_MS if timeout is None else timeout,
-                enable_acting_master=header.enable_acting_master,
-                zone_name=header.zone_name,
-                connection=call.connection,
-            ),
-            call.now_ms,
+        registration = Registration(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_addr=header.broker_addr,
+            broker_id=header.broker_id,
+            ha_server_addr=header.ha_server_addr,
+            table=_registered_topics(request, header.compressed is True),
+            expiry_ms=DEFAULT_EXPIRY_MS if timeout is None else timeout,
+            enable_acting_master=header.enable_acting_master,
+            zone_name=header.zone_name,
+            connection=call.connection,
+            host=call.host,
         )
+        self._tell_dispute(registration)
+        registered = self.registry.register(registration, call.now_ms)
         if registered is None:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
@@ -116,8 +128,21 @@ class NamesrvHandlers:
         wanted = order is not None and self.config.return_order_topic_config_to_broker
         return answer.encode(), encode_kv_table(order or {}) if wanted else b""
 
+    def _tell_dispute(self, registration: Registration) -> None:
+        """Two hosts register the same name and id. The last one counts, as with stock; the operator hears of it."""
+        holder = self.registry.holder(registration)
+        if holder is None or holder[1].host == registration.host:
+            return
+        addr, live = holder
+        self.incidents.disputes += 1
+        one, other = (addr, live.host), (registration.broker_addr, registration.host)
+        self.incidents.tell(dispute_text(registration.broker_name, registration.broker_id, one, other))
+
     def _unregister(self, header: headers.UnregisterBrokerRequestHeader, call: Call) -> Answer:
-        self.registry.unregister(BrokerAddress(header.cluster_name, header.broker_addr), header.broker_name)
+        address = BrokerAddress(header.cluster_name, header.broker_addr)
+        live = self.registry.live_under(address, header.broker_name)
+        self._check_access(unregister_refusal(self.config, live, address, call.host))
+        self.registry.unregister(address, header.broker_name)
         return None, b""
 
     def _heartbeat(self, header: headers.BrokerHeartbeatRequestHeader, call: Call) -> Answer:

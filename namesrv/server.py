@@ -33,6 +33,8 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.errors import FrameError, RemotingError
 from ringmq.remoting.frame import FrameDecoder
+from ringmq.remoting.junk import describe_error
+from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.remoting.properties_text import BadProperties, parse_assignments
 
 log = logging.getLogger("ringmq.namesrv")
@@ -41,6 +43,10 @@ RELEASE_S = 1.0
 """Within which the service manager closes a socket that it is told to give up."""
 WRITE_HIGH_WATER_BYTES = 256 * 1024
 """Answers waiting for a client beyond this stop the reading of its requests."""
+
+
+LINES_PER_MINUTE = 10
+"""Of junk, and once more of refused requests and disputes: peers cause both at any rate."""
 
 
 def now_ms() -> int:
@@ -62,6 +68,8 @@ class NamesrvServer:
             (lambda kv: None) if kv_path is None else (lambda kv: save_kv(kv, kv_path)),
         )
         self.buffered_bytes = 0
+        self._junk_lines = LogThrottle(LINES_PER_MINUTE)
+        self._incident_lines = LogThrottle(LINES_PER_MINUTE)
         self._connections: dict[int, _Connection] = {}
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
@@ -132,6 +140,20 @@ class NamesrvServer:
             if monotonic_s - connection.last_active_s > self.config.server_channel_max_idle_time_seconds:
                 connection.close("idle")
 
+    def tell_junk(self, host: str, spoken: str) -> None:
+        """A connection of `host` is closed for what it sent."""
+        self._tell(self._junk_lines, f"junk from {host}: {spoken}")
+
+    def tell_incidents(self) -> None:
+        """Write what the handlers want an operator to hear of."""
+        for line in self.handlers.incidents.take_lines():
+            self._tell(self._incident_lines, line)
+
+    def _tell(self, throttle: LogThrottle, text: str) -> None:
+        line = throttle.line(text, now_ms())
+        if line is not None:
+            log.warning("%s", line)
+
     async def _scan_forever(self) -> None:
         while True:
             await asyncio.sleep(self.config.scan_not_active_broker_interval_ms / 1000)
@@ -149,13 +171,15 @@ class _Connection(asyncio.Protocol):
         self._requests: deque[RemotingCommand] = deque()
         self._transport: asyncio.Transport | None = None
         self._peer = "?"
+        self._host = ""
         self._paused = False
         self._counted_bytes = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._peer = str(transport.get_extra_info("peername"))
+        peer = transport.get_extra_info("peername")
+        self._peer, self._host = str(peer), peer[0] if peer else ""
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         if not self._server.add(self):
             self.close(f"more than {self._server.config.max_connections} connections")
@@ -173,6 +197,7 @@ class _Connection(asyncio.Protocol):
         except FrameError as error:
             self._requests += [c for c in error.commands_before if isinstance(c, RemotingCommand)]
             self._drain()
+            self._server.tell_junk(self._host, describe_error(error))
             self.close(str(error))
             return
         self._count_buffered(self._decoder.buffered_bytes)
@@ -214,7 +239,9 @@ class _Connection(asyncio.Protocol):
 
     def _answer(self, request: RemotingCommand) -> RemotingCommand | None:
         try:
-            return self._server.handlers.handle(request, self.number, now_ms())
+            response = self._server.handlers.handle(request, self.number, now_ms(), self._host)
+            self._server.tell_incidents()
+            return response
         except Exception as error:  # as stock: whatever a handler throws is answered, and the server goes on
             log.exception("request %d of %s failed", request.code, self._peer)
             if request.is_oneway:

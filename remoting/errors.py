@@ -30,6 +30,8 @@ class FrameError(RemotingError):
     """
 
     commands_before: tuple[object, ...] = ()
+    first_bytes: bytes = b""
+    """At most 16 bytes with which the bad frame begins."""
 
 
 class FrameTooLarge(FrameError):

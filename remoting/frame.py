@@ -9,7 +9,10 @@ from __future__ import annotations
 from ringmq.remoting.command import MAX_FRAME_BYTES, RemotingCommand, check_prefix, decode_payload
 from ringmq.remoting.errors import FrameError
 
-__all__ = ["FrameDecoder"]
+__all__ = ["FIRST_BYTES", "FrameDecoder"]
+
+FIRST_BYTES = 16
+"""Of a bad frame, kept for the log."""
 
 
 class FrameDecoder:
@@ -24,6 +27,8 @@ class FrameDecoder:
         self._buffer = bytearray()
         self._wanted = 8
         self._error: FrameError | None = None
+        self._at = 0
+        """Where in the buffer the frame at hand begins."""
 
     @property
     def buffered_bytes(self) -> int:
@@ -45,6 +50,7 @@ class FrameDecoder:
             self._cut(commands)
         except FrameError as error:
             error.commands_before = tuple(commands)
+            error.first_bytes = bytes(self._buffer[self._at : self._at + FIRST_BYTES])
             self._error = error
             self._buffer = bytearray()  # not clear(): the traceback may still hold views of the old one
             raise
@@ -55,6 +61,7 @@ class FrameDecoder:
         with memoryview(self._buffer) as view:
             self._wanted = 8
             while available - at >= 8:
+                self._at = at
                 with view[at:] as rest:
                     frame_bytes = check_prefix(rest, self._max_frame_bytes)
                 if available - at < frame_bytes:

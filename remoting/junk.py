@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ringmq.remoting.codes import SerializeType
 from ringmq.remoting.command import MAX_FRAME_BYTES
+from ringmq.remoting.errors import FrameError
+from ringmq.remoting.frame import FIRST_BYTES
 
-FIRST_BYTES = 16
-"""As many are enough; readers report no more."""
 _METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
 _BEGINNINGS = {
     **dict.fromkeys(_METHODS, "an HTTP request"),
@@ -50,3 +50,8 @@ def describe(first_bytes: bytes, max_frame_bytes: int = MAX_FRAME_BYTES) -> str:
         return f"broken header: header length {header_length} is over the frame's {length - 4}"
     header = first_bytes[8 : min(8 + header_length, FIRST_BYTES)]
     return f"broken header: {header_length} bytes of {SerializeType(kind).name} that begin with {header!r}"
+
+
+def describe_error(error: FrameError) -> str:
+    """What to say of a stream that the decoder has given up: another protocol by its name, else the decoder's words."""
+    return protocol_of(error.first_bytes) or str(error)

@@ -58,8 +58,8 @@ class Harness:
         self.server, self.port = server, port
         self.clients: list[Client] = []
 
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+    async def connect(self, local: str = "127.0.0.1") -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, local_addr=(local, 0)))
         self.clients.append(client)
         return client
 
@@ -69,9 +69,11 @@ class Counting(NamesrvHandlers):
 
     handled = 0
 
-    def handle(self, request: RemotingCommand, connection: int, now_ms: int) -> RemotingCommand | None:
+    def handle(
+        self, request: RemotingCommand, connection: int, now_ms: int, host: str = "127.0.0.1"
+    ) -> RemotingCommand | None:
         self.handled += request.code == 206
-        return super().handle(request, connection, now_ms)
+        return super().handle(request, connection, now_ms, host)
 
 
 Start = Callable[..., Awaitable[Harness]]
@@ -292,3 +294,29 @@ def test_a_configuration_file(tmp_path: Path) -> None:
     path.write_text("listenPort = 1\nnonsense\n")
     with pytest.raises(ConfigError, match="line 2"):
         NamesrvConfig.from_file(path)
+
+
+async def test_hosts_are_judged_by_their_connection(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    harness = await start(admin_addresses="127.0.0.2")
+    refused = await harness.connect()
+    put = RemotingCommand(100, 1, ext_fields={"namespace": "n", "key": "k", "value": "v"})
+    for _ in range(20):
+        answer = await refused.ask(put)
+        assert answer.code == 16
+    assert answer.remark is not None and "host 127.0.0.1" in answer.remark and "adminAddresses" in answer.remark
+    assert [record.message for record in caplog.records].count(answer.remark) == 1
+    named = await harness.connect(local="127.0.0.2")
+    assert (await named.ask(put)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("junk", "spoken"),
+    [(b"GET / HTTP/1.1\r\n\r\n", "an HTTP request"), (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "a TLS hello")],
+)
+async def test_junk_gets_one_line(start: Start, caplog: pytest.LogCaptureFixture, junk: bytes, spoken: str) -> None:
+    harness = await start()
+    for _ in range(20):
+        client = await harness.connect()
+        client.writer.write(junk)
+        assert await client.closed()
+    assert [record.message for record in caplog.records] == [f"junk from 127.0.0.1: {spoken}"]

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringmq.remoting.junk import FIRST_BYTES, describe, protocol_of
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.errors import FrameError
+from ringmq.remoting.frame import FIRST_BYTES, FrameDecoder
+from ringmq.remoting.junk import describe, describe_error, protocol_of
 
 CASES = {
     b"GET / HTTP/1.1\r\n": "an HTTP request",
@@ -47,3 +50,18 @@ def test_any_bytes_make_one_short_printable_line(first: bytes) -> None:
     assert text.isascii()
     assert len(text) < 150
     assert protocol_of(first) in (None, text)
+
+
+@pytest.mark.parametrize(
+    ("junk", "spoken"),
+    [
+        (b"GET /metrics HTTP/1.1\r\n\r\n", "an HTTP request"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", "a TLS hello"),
+        (struct.pack(">iI", 17 << 20, 0), "frame of 17825796 bytes is over the limit of 16777216"),
+    ],
+)
+def test_a_decoder_keeps_the_first_bytes_of_what_is_no_frame(junk: bytes, spoken: str) -> None:
+    with pytest.raises(FrameError) as caught:
+        FrameDecoder().feed(encode_frame(RemotingCommand(105)) + junk)
+    assert caught.value.first_bytes == junk[:FIRST_BYTES]
+    assert describe_error(caught.value) == spoken

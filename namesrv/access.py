@@ -1,0 +1,79 @@
+"""Who may do what on this name server: the policy over `ringmq.remoting.access`, and what it counts.
+
+A peer is judged by the address of its connection, never by what its request says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ringmq.namesrv.config import NamesrvConfig
+from ringmq.namesrv.core import BrokerAddress, LiveBroker
+from ringmq.remoting.access import NAMESRV, Access, refusal_text
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.networks import networks
+
+NAME_MAX = 100
+LINES_MAX = 64
+"""Lines that wait for the log; the counts go on."""
+
+
+def refusal(config: NamesrvConfig, code: int, host: str) -> str | None:
+    """The remark with which request `code` from `host` is refused; None when the host may send it."""
+    access = NAMESRV[code]
+    if access is Access.CHANGE_ADMIN and not networks(config.admin_addresses).allows(host):
+        return refusal_text(code, host, "adminAddresses does not name this host")
+    if access is Access.REGISTRATION and not networks(config.broker_addresses).allows(host):
+        return refusal_text(code, host, "brokerAddresses does not name this host")
+    return None
+
+
+def unregister_refusal(config: NamesrvConfig, live: LiveBroker | None, address: BrokerAddress, host: str) -> str | None:
+    """Why `host` may not unregister the broker at `address`; None when it may.
+
+    The host that registered a live broker may, and hosts that adminAddresses names. An empty list names none.
+    """
+    if live is None or live.host in ("", host) or networks(config.admin_addresses).names(host):
+        return None
+    why = (
+        f"the broker at {printable(address.addr)} lives and was registered by host {live.host}; "
+        "only that host and networks that adminAddresses names may unregister it"
+    )
+    return refusal_text(RequestCode.UNREGISTER_BROKER, host, why)
+
+
+@dataclass(slots=True)
+class Incidents:
+    """What an operator should hear of: refused requests, disputed registrations, full tables."""
+
+    refused: int = 0
+    disputes: int = 0
+    left_out: int = 0
+    """Registrations, topics and KV entries beyond a bound."""
+    lines: list[str] = field(default_factory=list)
+    """For the log, at most LINES_MAX; the server takes and throttles them."""
+
+    def tell(self, line: str) -> None:
+        """Leave a line for the log; dropped when too many wait."""
+        if len(self.lines) < LINES_MAX:
+            self.lines.append(line)
+
+    def take_lines(self) -> list[str]:
+        """The lines so far; none are left afterwards."""
+        taken, self.lines = self.lines, []
+        return taken
+
+
+def dispute_text(broker: str, broker_id: int, registered: tuple[str, str], other: tuple[str, str]) -> str:
+    """One line for two hosts that register the same broker. Each pair is (address, host).
+
+    The same text whichever of the two registered last: it is one trouble.
+    """
+    places = [f"at {printable(addr)} by host {host}" for addr, host in sorted((registered, other))]
+    return f"broker {printable(broker)}:{broker_id} is registered {' and '.join(places)}"
+
+
+def printable(text: str) -> str:
+    """A peer's text for a log line: cut at NAME_MAX characters, control characters escaped."""
+    cut = text[:NAME_MAX]
+    return cut if cut.isprintable() else ascii(cut)
