@@ -30,6 +30,7 @@ from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
 from ringmq.ha.orders import OrderError, news_of
 from ringmq.ipc.errors import PlaneFullError
+from ringmq.ipc.memory import MemoryReturn
 from ringmq.ipc.plane import InboxRecord, Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -91,6 +92,7 @@ class ControlLoop:
         self._census = ClientCensus(broker.consumers, broker.producers)
         self._report = ReportWriter(plane.name)
         self._slow_requests = slow_requests.SlowRequests()
+        self._memory_return = MemoryReturn()
 
     # ---- one round ----
 

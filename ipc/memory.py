@@ -6,7 +6,8 @@ each shared segment, once. Pages of mapped files are not: they are page cache, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ctypes
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ ENTER = {NEAR: 0.90, FULL: 0.97}
 """Level -> part of the limit from which on it holds."""
 LEAVE = {NEAR: 0.85, FULL: 0.93}
 """Level -> part of the limit below which it ends; lower, so that a level does not come and go with every sample."""
+RETURN_EVERY_MS = 5_000
 _COUNTED = ("RssAnon:", "VmSwap:")
 
 
@@ -42,6 +44,24 @@ def next_level(level: int, used_bytes: int, max_bytes: int) -> int:
     if part >= ENTER[NEAR] or (level >= NEAR and part >= LEAVE[NEAR]):
         return NEAR
     return FREE
+
+
+class MemoryReturn:
+    """Gives freed memory back to the system while the broker is near its limit.
+
+    The C library keeps what was freed for later: after a flood of requests a process would stay as large as it was,
+    and the level would never fall. A call takes about 0.1 ms a MiB.
+    """
+
+    def __init__(self, give_back: Callable[[], object] | None = None) -> None:
+        self._give_back = give_back or (lambda: ctypes.CDLL(None).malloc_trim(0))
+        self._next_ms = 0
+
+    def tick(self, level: int, now_ms: int) -> None:
+        """Called some times a second by the process whose memory it is."""
+        if level != FREE and now_ms >= self._next_ms:
+            self._next_ms = now_ms + RETURN_EVERY_MS
+            self._give_back()
 
 
 def memory_use(pids: Iterable[int], plane_name: str, proc: Path = Path("/proc")) -> MemoryUse:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc import segment
-from ringmq.ipc.memory import FREE, FULL, NEAR, MemoryUse, memory_use, next_level
+from ringmq.ipc.memory import FREE, FULL, NEAR, RETURN_EVERY_MS, MemoryReturn, MemoryUse, memory_use, next_level
 from ringmq.native import lib
 
 
@@ -59,3 +59,26 @@ def test_a_page_of_this_process_counts() -> None:
     taken = b"\1" * (64 << 20)
     assert memory_use([os.getpid()], "no-plane").private - before >= 60 << 20
     del taken
+
+
+def test_freed_memory_goes_back_to_the_system() -> None:
+    def private_mib() -> int:
+        return memory_use([os.getpid()], "no-plane").private >> 20
+
+    before = private_mib()
+    taken = [bytes(1000 + number % 3000) for number in range(40_000)]
+    pinned = taken[::1000]
+    del taken
+    kept = private_mib() - before
+    assert kept > 60, "the C library keeps what was freed"
+    MemoryReturn().tick(NEAR, 0)
+    assert private_mib() - before < kept / 2
+    del pinned
+
+
+def test_memory_goes_back_only_near_the_limit_and_now_and_then() -> None:
+    calls: list[int] = []
+    memory = MemoryReturn(lambda: calls.append(now_ms))
+    for level, now_ms in ((FREE, 0), (NEAR, 1), (FULL, 2), (FULL, RETURN_EVERY_MS), (FULL, RETURN_EVERY_MS + 1)):
+        memory.tick(level, now_ms)
+    assert calls == [1, RETURN_EVERY_MS + 1]
