@@ -218,7 +218,7 @@ def make_plane(
         marks.write_hold = lib.RMQ_HOLD_LONGER_SLAVE
     plane.header.journal.entry[0].append_offset = recovered.append_offset
     plane.header.journal.intent_high = recovered.append_offset
-    load_into(plane, config, recovered)
+    load_into(plane, config, recovered, log)
     plane.header.readable_from = readable_end(plane)
     return plane
 

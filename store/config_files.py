@@ -1,12 +1,14 @@
 """Config files under `<root>/config`: RocketMQ's text, its `.bak` habit, tolerant loading (ConfigManager, MixAll)."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ringmq.store import fastjson, layout
-from ringmq.store.markers import sync_directory
+from ringmq.store.markers import replace_file, sync_directory
 
+DAMAGED = ".damaged"
 COMPACT_FILES = frozenset({"timermetrics", "transactionMetrics"})
 
 
@@ -19,10 +21,11 @@ def data_version(counter: int, state_version: int, timestamp_ms: int) -> dict[st
     return {"counter": counter, "stateVersion": state_version, "timestamp": timestamp_ms}
 
 
-def load_config(root: Path, name: str) -> dict[str, Any]:
+def load_config(root: Path, name: str, tell: Callable[[str], None] = lambda problem: None) -> dict[str, Any]:
     """Load `<root>/config/<name>`; missing, empty or unreadable means the `.bak`, both missing an empty dict.
 
-    Raises ConfigFileError when something is there but neither file can be decoded.
+    `tell` gets what is wrong with a file that cannot be decoded where the other one can. Raises ConfigFileError when
+    something is there but neither file can be decoded.
     """
     path = root / layout.CONFIG / name
     problems = []
@@ -42,11 +45,34 @@ def load_config(root: Path, name: str) -> dict[str, Any]:
             problems.append(f"{candidate}: {error}")
             continue
         if isinstance(value, dict):
+            for problem in problems:
+                tell(f"{problem}; {candidate.name} is used in its place")
             return value
         problems.append(f"{candidate}: holds no object")
     if problems:
         raise ConfigFileError("; ".join(problems))
     return {}
+
+
+def keep_damaged(root: Path, name: str) -> Path | None:
+    """Copy `<root>/config/<name>` to the first free of `<name>.damaged`, `<name>.damaged.2` and so on, durably.
+
+    Returns the copy, which may have been there; None without such a file. Raises OSError.
+    """
+    path = root / layout.CONFIG / name
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    number = 1
+    while True:
+        copy = path.with_name(name + DAMAGED + (f".{number}" if number > 1 else ""))
+        if not copy.exists():
+            replace_file(copy, content)
+            return copy
+        if copy.read_bytes() == content:
+            return copy
+        number += 1
 
 
 def encode_config(name: str, value: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from ringmq.broker.core import Broker
 from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.handlers.topic_attributes import alter_attributes, parse_attributes
 from ringmq.broker.request import Answer, Request
-from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, check_queue_nums
+from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, check_possible
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import encode_topic_list
@@ -88,7 +88,7 @@ def _put_all(broker: Broker, configs: Sequence[TopicConfig], now_ms: int) -> Non
         refuse_while_deleted(broker, config.topic_name)
         known = planned.get(config.topic_name) or broker.topics.get(config.topic_name)
         config.attributes = alter_attributes(None if known is None else known.attributes, config.attributes)
-        check_queue_nums(config)
+        check_possible(config)
         planned[config.topic_name] = config
     for config in configs:
         broker.topics.put(config, now_ms)

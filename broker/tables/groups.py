@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ringmq.broker.tables import file_entries
+from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
@@ -12,6 +14,7 @@ from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig
 from ringmq.remoting.errors import RequestError
 
 FILE = "subscriptionGroup.json"
+NAME_BYTES_MAX = 255
 FORBIDDEN_READ = 1 << 2
 """Bit of a forbidden entry that stops pulls (`PermName.INDEX_PERM_READ`)."""
 
@@ -58,13 +61,7 @@ class GroupTable:
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
         """Make or change a group. Raises RequestError for numbers out of range and PlaneFullError when the shared
         tables have no room; nothing has changed then."""
-        if not 0 <= config.retry_queue_nums <= 65535:
-            raise RequestError(
-                f"group {config.group_name}: retryQueueNums = {config.retry_queue_nums} is outside 0..65535",
-                field="retryQueueNums",
-                code=ResponseCode.INVALID_PARAMETER,
-                limit=65535,
-            )
+        check_possible(config)
         known = self._groups.get(config.group_name)
         self._groups[config.group_name] = config
         try:
@@ -126,19 +123,13 @@ class GroupTable:
             "subscriptionGroupTable": {name: self._groups[name].to_json() for name in names},
         }
 
-    def load(self, value: dict[str, Any], now_ms: int) -> None:
+    def load(self, value: dict[str, Any], now_ms: int, leave_out: LeaveOut = file_entries.ignore) -> None:
         """Take over subscriptionGroup.json and add the system groups."""
-        self.data_version = DataVersion(0, 0, now_ms)
-        if value:
-            self.data_version = DataVersion.from_json(json_body.mapping(value, "dataVersion"))
+        self.data_version = file_entries.version_of(value, now_ms, leave_out)
         table = json_body.mapping(value, "subscriptionGroupTable")
-        for name in table:
-            config = SubscriptionGroupConfig.from_json(json_body.mapping(table, name))
-            config.group_name = config.group_name or name
-            self._groups[name] = config
-        for group, topics in json_body.mapping(value, "forbiddenTable").items():
-            if isinstance(topics, dict):
-                self._forbidden[str(group)] = {str(topic): int(bits) for topic, bits in topics.items()}
+        self._groups.update(file_entries.possible_entries(table, "group", _from_file, leave_out))
+        forbidden = json_body.mapping(value, "forbiddenTable")
+        self._forbidden.update(file_entries.possible_entries(forbidden, "forbidden topics of", _forbidden, leave_out))
         for group in sorted(names.SYSTEM_GROUPS):
             if group not in self._groups:
                 self._groups[group] = SubscriptionGroupConfig(group, consume_broadcast_enable=True)
@@ -153,3 +144,36 @@ class GroupTable:
     def _note_change(self, now_ms: int) -> None:
         self.data_version.next(now_ms)
         self.dirty = True
+
+
+def check_possible(config: SubscriptionGroupConfig) -> None:
+    """Raise RequestError for a name that the shared tables cannot hold, and for numbers out of range."""
+    try:
+        is_name = 0 < len(config.group_name.encode()) <= NAME_BYTES_MAX
+    except UnicodeEncodeError:  # half a surrogate pair
+        is_name = False
+    if not is_name:
+        raise RequestError(
+            f"group {config.group_name[:80]!r}: a name is 1 to {NAME_BYTES_MAX} bytes of UTF-8",
+            field="groupName",
+            code=ResponseCode.INVALID_PARAMETER,
+            limit=NAME_BYTES_MAX,
+        )
+    if not 0 <= config.retry_queue_nums <= 65535:
+        raise RequestError(
+            f"group {config.group_name}: retryQueueNums = {config.retry_queue_nums} is outside 0..65535",
+            field="retryQueueNums",
+            code=ResponseCode.INVALID_PARAMETER,
+            limit=65535,
+        )
+
+
+def _from_file(name: str, entry: Any) -> SubscriptionGroupConfig:
+    config = SubscriptionGroupConfig.from_json(json_body.mapping({name: entry}, name))
+    config.group_name = config.group_name or name
+    check_possible(config)
+    return config
+
+
+def _forbidden(group: str, topics: Any) -> dict[str, int]:
+    return {str(topic): int(bits) for topic, bits in json_body.mapping({group: topics}, group).items()}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.tables import groups, offsets, topics
+from ringmq.broker.tables import file_entries, groups, offsets, topics
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.ports import PlanePort
@@ -21,7 +21,10 @@ from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.errors import RemotingError
 from ringmq.store import layout
-from ringmq.store.config_files import ConfigFileError, load_config
+from ringmq.store.config_files import ConfigFileError, keep_damaged, load_config
+
+LINES_TOLD_MAX = 5
+"""Of the entries that are left out of one file."""
 
 
 class QueueBounds(Protocol):
@@ -55,8 +58,16 @@ class RecoveredQueues(Protocol):
         """End of the log."""
 
 
-def load_into(plane: PlanePort, config: BrokerConfig, recovered: RecoveredQueues) -> None:
-    """Publish everything that the store's config files and queues say. Raises PlaneFullError and ConfigFileError."""
+def load_into(
+    plane: PlanePort,
+    config: BrokerConfig,
+    recovered: RecoveredQueues,
+    tell: Callable[[str], None] = file_entries.ignore,
+) -> None:
+    """Publish everything that the store's config files and queues say; `tell` gets a line about each damaged file.
+
+    Raises PlaneFullError, ConfigFileError and OSError.
+    """
     now_ms = time.time_ns() // 1_000_000
     tables = PlaneTables(plane)
     bounds = {
@@ -72,7 +83,8 @@ def load_into(plane: PlanePort, config: BrokerConfig, recovered: RecoveredQueues
 
     group_table = GroupTable(publish_group)
     offset_table = OffsetTable(plane, tables)
-    load_state(Path(config.store_path_root_dir), config, topic_table, group_table, offset_table, now_ms, fresh=True)
+    root = Path(config.store_path_root_dir)
+    load_state(root, config, topic_table, group_table, offset_table, now_ms, fresh=True, tell=tell)
     tables.publish_remembered()
 
 
@@ -85,23 +97,35 @@ def load_state(
     now_ms: int,
     *,
     fresh: bool,
+    tell: Callable[[str], None] = file_entries.ignore,
 ) -> None:
     """Read topics.json, subscriptionGroup.json and consumerOffset.json into the tables.
 
-    `fresh` False: the plane already holds newer consumer offsets, they win. Raises ConfigFileError.
+    An entry that cannot be is left out. `fresh`: the plane is empty, and a damaged file is kept beside and named by
+    `tell`; else the plane already holds newer consumer offsets, they win. Raises ConfigFileError, OSError.
     """
-    with _named(root, topics.FILE):
-        topic_table.load(load_config(root, topics.FILE), config, now_ms)
-    with _named(root, groups.FILE):
-        group_table.load(load_config(root, groups.FILE), now_ms)
-    with _named(root, offsets.FILE):
-        offset_table.load(load_config(root, offsets.FILE), now_ms, into_plane=fresh)
+    with _read(root, topics.FILE, fresh, tell) as (content, leave_out):
+        topic_table.load(content, config, now_ms, leave_out)
+    with _read(root, groups.FILE, fresh, tell) as (content, leave_out):
+        group_table.load(content, now_ms, leave_out)
+    with _read(root, offsets.FILE, fresh, tell) as (content, leave_out):
+        offset_table.load(content, now_ms, into_plane=fresh, leave_out=leave_out)
 
 
 @contextlib.contextmanager
-def _named(root: Path, file: str) -> Iterator[None]:
-    """A value that cannot be is a ConfigFileError that says in which file it stands."""
+def _read(
+    root: Path, file: str, fresh: bool, tell: Callable[[str], None]
+) -> Iterator[tuple[dict[str, Any], Callable[[str], None]]]:
+    """The file's content, and who takes lines about its entries. A value that cannot be and concerns all entries is a
+    ConfigFileError that says in which file it stands."""
+    lines: list[str] = []
+    path = root / layout.CONFIG / file
+    content = load_config(root, file, lines.append)
     try:
-        yield
+        yield content, lambda line: lines.append(f"{path}: {line}")
     except (RemotingError, ValueError, TypeError, OverflowError) as error:
-        raise ConfigFileError(f"{root / layout.CONFIG / file}: {error}") from error
+        raise ConfigFileError(f"{path}: {error}") from error
+    if lines and fresh:
+        kept = keep_damaged(root, file)
+        more = f"; {len(lines) - LINES_TOLD_MAX} more like it" if len(lines) > LINES_TOLD_MAX else ""
+        tell(f"{'; '.join(lines[:LINES_TOLD_MAX])}{more}. The file as it was is kept as {kept}")

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from ringmq.broker.tables import file_entries
+from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.pairs import PairIndex
 from ringmq.broker.tables.ports import PlanePort
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion
+from ringmq.store.record_values import QUEUE_ID_MAX, is_queue_id
 
 FILE = "consumerOffset.json"
 SEPARATOR = "@"
@@ -198,20 +201,21 @@ class OffsetTable:
         content = self.to_file()
         return {"dataVersion": content["dataVersion"], "offsetTable": content["offsetTable"]}
 
-    def load(self, value: dict[str, Any], now_ms: int, *, into_plane: bool) -> None:
+    def load(
+        self, value: dict[str, Any], now_ms: int, *, into_plane: bool, leave_out: LeaveOut = file_entries.ignore
+    ) -> None:
         """Take over consumerOffset.json. `into_plane` False (control was restarted): the plane's offsets are newer,
         only what it cannot hold is read."""
-        self.data_version = DataVersion(0, 0, now_ms)
-        if value:
-            self.data_version = DataVersion.from_json(json_body.mapping(value, "dataVersion"))
+        self.data_version = file_entries.version_of(value, now_ms, leave_out)
         for name, queues in json_body.mapping(value, "offsetTable").items():
             topic, separator, group = str(name).partition(SEPARATOR)
             if not separator or not isinstance(queues, dict):
+                leave_out(f"offsets of {str(name)[:80]!r} are left out: they are not of a topic and a group")
                 continue
-            for queue_id, offset in queues.items():
-                if into_plane or self._tables.slot(topic, int(queue_id)) is None:
-                    self.take_over(group, topic, int(queue_id), int(offset), now_ms)
-        self._discover()
+            found = file_entries.possible_entries(queues, f"the offset of {name}, queue", _from_file, leave_out)
+            for _, (queue_id, offset) in found:
+                if into_plane or self._tables.slot(topic, queue_id) is None:
+                    self.take_over(group, topic, queue_id, offset, now_ms)
         self.dirty = not into_plane  # what the predecessor took and did not save is only there
 
     def _erase(self, key: OffsetKey) -> None:
@@ -259,3 +263,13 @@ class OffsetTable:
         if self._updates >= UPDATE_VERSION_STEP:
             self._updates = 0
             self.data_version.next(now_ms)
+
+
+def _from_file(queue_id: str, offset: Any) -> tuple[int, int]:
+    """Queue id and offset; -1 stands for none."""
+    if not is_queue_id(int(queue_id)):
+        raise ValueError(f"a queue id is in 0..{QUEUE_ID_MAX}")
+    number = json_body.as_integer(offset, "offset")
+    if number < -1:
+        raise ValueError(f"{number} is no offset")
+    return int(queue_id), number

@@ -60,7 +60,7 @@ class Persistence:
 
     def load_delay_offsets(self) -> None:
         """delayOffset.json, if there is one; it is handed on as it is."""
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a stock slave would not read it either
             self._broker.delay_offsets = (self._root / layout.CONFIG / DELAY_OFFSETS_FILE).read_text()
 
     def remove_deleted(self, now_ms: int) -> None:

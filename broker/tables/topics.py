@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.tables import ports
+from ringmq.broker.tables import file_entries, ports
+from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.publication import QUEUES_MAX, PlaneTables
-from ringmq.remoting import names
+from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import PERM_READ_WRITE, Perm
 from ringmq.store.config_files import encode_config
+from ringmq.store.record_values import is_topic_name
 
 FILE = "topics.json"
 QUEUE_TYPE = "queue.type"
@@ -68,7 +70,7 @@ class TopicTable:
         old = self._topics.get(config.topic_name)
         if old == config:
             return False
-        check_queue_nums(config)
+        check_possible(config)
         self._tables.publish_topic(config, self.flags(config))
         self._topics[config.topic_name] = config
         self._changed(config.topic_name, now_ms)
@@ -146,15 +148,13 @@ class TopicTable:
         head = encode_config(FILE, {"dataVersion": self.data_version.to_json()}).removesuffix("\n}")
         return f'{head},\n\t"topicConfigTable":{{\n' + ",\n".join(entries) + "\n\t}\n}"
 
-    def load(self, value: dict[str, Any], config: BrokerConfig, now_ms: int) -> None:
+    def load(
+        self, value: dict[str, Any], config: BrokerConfig, now_ms: int, leave_out: LeaveOut = file_entries.ignore
+    ) -> None:
         """Take over topics.json and add this broker's system topics (stock replaces them at each start, too)."""
-        self.data_version = DataVersion(0, 0, now_ms)
-        loaded = TopicConfigTable.from_json(value) if value else None
-        if loaded is not None:
-            self.data_version = loaded.data_version
-            for topic in loaded.topics.values():
-                check_queue_nums(topic)
-            self._topics.update(loaded.topics)
+        self.data_version = file_entries.version_of(value, now_ms, leave_out)
+        table = json_body.mapping(value, "topicConfigTable")
+        self._topics.update(file_entries.possible_entries(table, "topic", _from_file, leave_out))
         for name in self._tables.withdrawn_topics():  # a predecessor that deleted it died before the file was written
             self._topics.pop(name, None)
         system = {topic.topic_name: topic for topic in system_topics(config)}
@@ -205,8 +205,21 @@ def compaction_notice(topics: Iterable[TopicConfig]) -> str | None:
     )
 
 
-def check_queue_nums(config: TopicConfig) -> None:
-    """Raise RequestError for impossible numbers of queues."""
+def _from_file(name: str, entry: Any) -> TopicConfig:
+    config = TopicConfig.from_json(json_body.mapping({name: entry}, name))
+    config.topic_name = config.topic_name or name
+    check_possible(config)
+    return config
+
+
+def check_possible(config: TopicConfig) -> None:
+    """Raise RequestError for a name that no folder can have, and for impossible numbers of queues."""
+    if not is_topic_name(config.topic_name.encode("utf-8", "surrogatepass")):
+        raise RequestError(
+            f"topic {config.topic_name[:80]!r}: no folder can have this name",
+            field="topicName",
+            code=ResponseCode.INVALID_PARAMETER,
+        )
     for field, value in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
         if not 0 <= value <= QUEUES_MAX:
             raise RequestError(

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from ringmq.store import fastjson
-from ringmq.store.config_files import ConfigFileError, encode_config, load_config, persist_config, persist_text
+from ringmq.store.config_files import (
+    ConfigFileError,
+    encode_config,
+    keep_damaged,
+    load_config,
+    persist_config,
+    persist_text,
+)
 
 JSON_FILES = [
     "topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json", "consumerFilter.json",
@@ -123,3 +130,24 @@ def test_missing_files_are_an_empty_table_and_two_damaged_ones_an_error(tmp_path
         (tmp_path / "config" / name).write_text("{")
     with pytest.raises(ConfigFileError, match=r"topics.json.*topics.json.bak"):
         load_config(tmp_path, "topics.json")
+
+
+def test_a_damaged_file_is_kept_beside_and_no_older_copy_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    path = tmp_path / "config" / "topics.json"
+    assert keep_damaged(tmp_path, "topics.json") is None
+    kept = []
+    for text in ("first", "second", "first"):
+        path.write_text(text)
+        kept.append(keep_damaged(tmp_path, "topics.json"))
+    assert kept == [path.with_name("topics.json.damaged"), path.with_name("topics.json.damaged.2"), kept[0]]
+    assert [copy.read_text() for copy in kept[:2] if copy] == ["first", "second"]
+
+
+def test_it_is_told_that_the_bak_is_used(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text("{")
+    (tmp_path / "config" / "topics.json.bak").write_text('{"a":1}')
+    lines: list[str] = []
+    assert load_config(tmp_path, "topics.json", lines.append) == {"a": 1}
+    assert len(lines) == 1 and "topics.json.bak is used" in lines[0]

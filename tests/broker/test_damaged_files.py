@@ -1,0 +1,95 @@
+"""An impossible entry in a config file is left out and named with the file, the others count, the file is kept."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.tables import groups, offsets, topics
+from ringmq.broker.tables.loading import load_into
+from ringmq.loadtest.running import RunningBroker
+from ringmq.store.recovery import RecoveredStore
+from tests.broker.fakes import FakePlane
+
+GOOD_TOPIC = {"topicName": "Good", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}
+
+
+def topic(name: str, **entry: Any) -> dict[str, Any]:
+    return {"topicConfigTable": {"Good": GOOD_TOPIC, name: {**GOOD_TOPIC, "topicName": name, **entry}}}
+
+
+def group(name: str, **entry: Any) -> dict[str, Any]:
+    return {"subscriptionGroupTable": {"good": {"groupName": "good"}, name: {"groupName": name, **entry}}}
+
+
+def offset(queue_id: object, value: object) -> dict[str, Any]:
+    return {"offsetTable": {"Good@good": {"0": 7, queue_id: value}}}
+
+
+CASES = [
+    (topics.FILE, topic("T", perm="RW"), "perm"),
+    (topics.FILE, topic("T", readQueueNums=2_000_000_000), "readQueueNums"),
+    (topics.FILE, topic("T", writeQueueNums=-1), "writeQueueNums"),
+    (topics.FILE, topic("T", order="perhaps"), "order"),
+    (topics.FILE, topic("../T"), "folder"),
+    (topics.FILE, topic("x" * 256), "folder"),
+    (topics.FILE, {"topicConfigTable": {"Good": GOOD_TOPIC, "T": 5}}, "'T' is left out"),
+    (topics.FILE, {"topicConfigTable": {"Good": GOOD_TOPIC}, "dataVersion": {"timestamp": "x"}}, "dataVersion"),
+    (groups.FILE, group("g", retryQueueNums=70_000), "retryQueueNums"),
+    (groups.FILE, group("g", retryMaxTimes=[]), "retryMaxTimes"),
+    (groups.FILE, group("g" * 300), "bytes of UTF-8"),
+    (groups.FILE, {**group("x"), "forbiddenTable": {"good": {"T": "no"}}}, "forbidden"),
+    (offsets.FILE, offset("first", 5), "first"),
+    (offsets.FILE, offset("-1", 5), "queue id"),
+    (offsets.FILE, offset("99999999999", 5), "queue id"),
+    (offsets.FILE, offset("1", None), "offset"),
+    (offsets.FILE, offset("1", 1e400), "offset"),
+    (offsets.FILE, offset("1", 1 << 70), "offset"),
+    (offsets.FILE, offset("1", -9), "no offset"),
+    (offsets.FILE, {"offsetTable": {"Good@good": {"0": 7}, "nobody": {"0": 5}}}, "nobody"),
+]
+
+
+@pytest.mark.parametrize(("file", "value", "words"), CASES, ids=range(len(CASES)))
+def test_an_impossible_entry_is_left_out_and_named(
+    tmp_path: Path, file: str, value: dict[str, Any], words: str
+) -> None:
+    (tmp_path / "config").mkdir()
+    text = json.dumps(value)
+    (tmp_path / "config" / file).write_text(text)
+    if file == offsets.FILE:
+        (tmp_path / "config" / topics.FILE).write_text(json.dumps({"topicConfigTable": {"Good": GOOD_TOPIC}}))
+    plane, lines = FakePlane(), []  # type: ignore[var-annotated]
+    config = changed(BrokerConfig(), {"storePathRootDir": str(tmp_path)})
+    load_into(plane, config, RecoveredStore("clean"), lines.append)
+    assert len(lines) == 1
+    assert f"config/{file}: " in lines[0] and words in lines[0] and f"{file}.damaged" in lines[0]
+    assert (tmp_path / "config" / f"{file}.damaged").read_text() == text
+    if file == topics.FILE:
+        assert plane.topic_find("Good") is not None and plane.topic_find("T") is None
+    if file == offsets.FILE:
+        assert list(plane.offset_table.values()) == [7]
+
+
+def test_a_broker_starts_with_them_and_writes_sound_files(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (store / "config").mkdir(parents=True)
+    for file, value in (
+        (topics.FILE, topic("Bad", perm="RW")), (groups.FILE, group("bad", retryQueueNums=-1)),
+        (offsets.FILE, offset("-1", 5)), ("delayOffset.json", {"offsetTable": {"x": "y"}}),
+    ):  # fmt: skip
+        (store / "config" / file).write_text(json.dumps(value))
+    with RunningBroker(store) as broker:
+        said = broker.log_tail(20_000)
+        for file, name in ((topics.FILE, "'Bad'"), (groups.FILE, "'bad'"), (offsets.FILE, "'-1'")):
+            lines = [line for line in said.splitlines() if f"config/{file}: " in line]
+            assert len(lines) == 1 and name in lines[0], said
+        assert "Traceback" not in said
+        assert broker.stop() == 0
+    written = json.loads((store / "config" / topics.FILE).read_text())["topicConfigTable"]
+    assert "Good" in written and "Bad" not in written
+    with RunningBroker(store) as broker:
+        assert ".damaged" not in broker.log_tail(20_000).replace(said, "")
+        assert broker.stop() == 0
