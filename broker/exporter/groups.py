@@ -159,7 +159,7 @@ class GroupFamilies:
     ) -> None:
         keys = index.pairs
         live = live_groups(groups)[keys >> 32] & live_topics(topics)[keys & 0xFFFFFFFF]
-        shown = np.flatnonzero(live)
+        shown = np.flatnonzero(live & (index.total(pulled["messages"]) > 0))
         rows = self._out_labels.rows(keys[shown], lambda key: _label_text(page, key, topics, groups, {}))
         for name, column in zip(OUT, ("messages", "bytes"), strict=True):
             page.add_rows(name, rows, index.total(pulled[column])[shown])

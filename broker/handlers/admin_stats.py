@@ -62,7 +62,8 @@ def consume_stats(broker: Broker, request: Request) -> Answer:
             _, high = _bounds(broker, topic, queue_id)
             offset = max(0, broker.offsets.get(group, topic, queue_id))
             last_ms = max(0, broker.store.store_time(topic, queue_id, offset - 1)) if offset > 0 else 0
-            stats.offsets[_queue(broker, topic, queue_id)] = ConsumeOffset(high, offset, offset, last_ms)
+            pulled = max(offset, broker.offsets.pulled(group, topic, queue_id))
+            stats.offsets[_queue(broker, topic, queue_id)] = ConsumeOffset(high, offset, pulled, last_ms)
             consumed += offset
         if config is not None:
             stats.consume_tps += broker.stats.rate_of("consume", f"{topic}@{group}", consumed, request.now_ms)

@@ -41,7 +41,7 @@ struct rmq_pulled {
     uint64_t key;                /* group id << 32 | queue slot; may be there twice where a reader died */
     uint64_t messages;
     uint64_t bytes;
-    uint64_t next_offset;        /* of the latest pull that found something */
+    uint64_t next_offset;        /* of the latest pull */
     int64_t time_mono_ms;        /* of it */
     uint64_t reserved;
 };

@@ -67,6 +67,12 @@ static void look(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull
     heed_master(r, p, result);
 }
 
+static void count(struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
+{
+    rmq_pulled_count(r->plane, r->index, p->group_id, p->queue_slot, result->messages, result->bytes,
+                     (uint64_t)result->next_offset, r->now_ms);
+}
+
 static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const struct rmq_pull *p,
                    struct rmq_pull_result *result)
 {
@@ -94,9 +100,7 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
             rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length, cold);
         r->counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
-        if (result->messages)
-            rmq_pulled_count(r->plane, r->index, p->group_id, p->queue_slot, result->messages, result->bytes,
-                             (uint64_t)result->next_offset, r->now_ms);
+        count(r, p, result);
     }
     rmq_pull_release(result);
 }
@@ -114,6 +118,7 @@ enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, con
         if (result->code == RMQ_ANSWER_NOT_FOUND) {
             if (p.sys_flag & RMQ_PULL_COMMIT)
                 commit_offset(r, &p);
+            count(r, &p, result);
             r->counters[RMQ_READ_PULLS]++;
             return RMQ_FATE_DONE;
         }

@@ -52,6 +52,7 @@ class FakePlane:
         self.groups: dict[int, Any] = {}
         self.subscriptions: dict[tuple[int, int], tuple[int, int, list[int]]] = {}
         self.offset_table: dict[tuple[int, int], int] = {}
+        self.pulled_table: dict[tuple[int, int], int] = {}
         self.commits: list[tuple[int, int, int]] = []
         self.confirm = 1 << 40
 
@@ -119,6 +120,9 @@ class FakePlane:
         self, group_id: int, topic_id: int, kind: int, sub_version: int, tag_hashes: list[int]
     ) -> None:
         self.subscriptions[group_id, topic_id] = (kind, sub_version, tag_hashes)
+
+    def pulled_next(self, group_id: int, queue_slot: int) -> int:
+        return self.pulled_table.get((group_id, queue_slot), -1)
 
     def offset_get(self, group_id: int, queue_slot: int) -> int:
         return self.offset_table.get((group_id, queue_slot), -1)

@@ -403,6 +403,12 @@ def test_consume_stats_and_time_span() -> None:
         stats = ConsumeStats.decode(lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body)
         entry = stats.offsets[MessageQueue("T", "wire-a", 0)]
         assert (entry.broker_offset, entry.consumer_offset, entry.last_ms) == (3, 2, START_MS - 200)
+        assert entry.pull_offset == 2, "nothing was pulled since the start"
+    group_id, slot = lab.plane.group_find("G"), lab.broker.tables.slot("T", 0)
+    for following, shown in ((1, 2), (3, 3)):
+        lab.plane.pulled_table[group_id, slot] = following
+        stats = ConsumeStats.decode(lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G"}).body)
+        assert stats.offsets[MessageQueue("T", "wire-a", 0)].pull_offset == shown
     spans = read_object(lab.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "T", "group": "G"}).body, "x")
     assert spans["consumeTimeSpanSet"] == [
         {

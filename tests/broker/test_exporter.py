@@ -1,6 +1,7 @@
 """What /metrics says of a plane whose contents are known."""
 
 import os
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from ringmq.broker.control_report import ClientKind, ControlReport, ReportWriter
 from ringmq.broker.exporter.groups import GroupFamilies, StoreTimes
+from ringmq.broker.exporter.pulled import PulledIndex, index_of
 from ringmq.broker.exporter.table import METRICS
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, parse_labels
@@ -59,6 +61,49 @@ def test_the_latest_pull_of_any_reader_counts(tmp_path: Path) -> None:
         text = collector.text()
         assert value(text, "rocketmq_consumer_inflight_messages", topic="orders") == 15
         assert value(text, "rocketmq_messages_out_total", topic="orders") == 55
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_a_group_goes_on_is_the_same_for_metrics_and_for_control(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    with kit(tmp_path) as made:
+        slots = made.topic("orders", [1000] * 8)
+        groups = [made.group(f"group{number}") for number in range(4)]
+        made.plane.header.settings.readers = 3
+        pairs = [(group, slot) for group in groups for slot in slots]
+        for group, slot in pairs:
+            made.plane.offset_put(group, slot, 0)
+        for time_ms in range(200):
+            group, slot = chance.choice(pairs[: len(pairs) - 3])  # the last are never pulled
+            reader, messages, following = chance.randrange(3), chance.randrange(3), chance.randrange(1000)
+            lib.rmq_pulled_count(made.plane.struct, reader, group, slot, messages, 1, following, time_ms)
+        tables = Tables(made.plane)
+        pulled_entries = tables.pulled()
+        index = index_of(PulledIndex(), pulled_entries, tables.offsets, tables.groups, tables.queues)
+        known = index.next_offsets(pulled_entries, len(pairs)).tolist()
+        assert known == [made.plane.pulled_next(group, slot) for group, slot in pairs]
+        assert known[-3:] == [-1] * 3 and max(known) > 0
+
+
+def test_pulls_that_find_nothing_leave_half_of_the_table_to_others(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        table, half = made.plane.header.pulled[0], lib.RMQ_PULLED_CAPACITY // 2
+        for slot in range(half + 10):
+            lib.rmq_pulled_count(made.plane.struct, 0, 1, slot, 0, 0, 5, 1)
+        assert (table.count, table.overflow) == (half, 0)
+        lib.rmq_pulled_count(made.plane.struct, 0, 1, half + 1, 1, 100, 7, 1)
+        assert (table.count, table.overflow) == (half + 1, 0)
+        found = [made.plane.pulled_next(1, slot) for slot in (half - 1, half, half + 1)]
+        assert found == [5, -1, 7]
+
+
+def test_a_group_that_has_pulled_nothing_has_no_counters(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        (slot,) = made.topic("orders", [100])
+        pulled(made, made.group("idle"), slot, 0, 0, 100)
+        pulled(made, made.group("busy"), slot, 1, 10, 1)
+        lines = [line for line in made.text().splitlines() if line.startswith("rocketmq_messages_out_total{")]
+        assert len(lines) == 1 and 'consumer_group="busy"' in lines[0]
 
 
 def test_pulls_offsets_and_groups_that_come_between_scrapes_show(tmp_path: Path) -> None:
