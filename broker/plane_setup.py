@@ -15,6 +15,8 @@ from ringmq.native import ffi, lib
 from ringmq.store.recovery import RecoveredStore
 
 FRAME_BYTES_MAX = 16_777_216
+ANSWER_BYTES_LEAST = 8_388_608
+"""Of one read worker, however many share ringmqAnswerBytesMax."""
 
 
 def capacity_of(config: BrokerConfig) -> Capacity:
@@ -101,6 +103,9 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.partial_frame_timeout_ms = config.partial_frame_timeout_ms
     settings.send_queue_bytes_max = config.send_queue_bytes_max
     settings.send_stall_timeout_ms = config.send_stall_timeout_ms
+    settings.answer_bytes_max = max(ANSWER_BYTES_LEAST, config.answer_bytes_max // placement.readers)
+    share = config.connections_max - config.connections_max // 16
+    settings.host_connections_max = min(config.connections_max, config.host_connections_max or share)
     _fill_replication(plane, config)
     plane.watermarks.confirm_policy = confirm_policy_of(config)
 

@@ -162,7 +162,8 @@ def is_full(plane: Plane) -> bool:
     clients were quicker than the broker's question to itself."""
     if plane.header.memory_level:
         return True
-    limit = int(plane.header.settings.connections_max)
+    settings = plane.header.settings
+    limit = min(int(settings.connections_max), int(settings.host_connections_max))
     readers = range(int(plane.header.settings.readers))
     return any(int(plane.role(lib.RMQ_ROLE_READ + i).counters[lib.RMQ_READ_CONNECTIONS]) >= limit for i in readers)
 

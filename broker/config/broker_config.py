@@ -214,12 +214,16 @@ class BrokerConfig:
     """Read workers; 0 = by the number of CPUs."""
     connections_max: int = number("ringmqConnectionsMax", 65_536, 16, 1_048_576)
     """Connections per read worker."""
+    host_connections_max: int = number("ringmqHostConnectionsMax", 0, 0, 1_048_576)
+    """Connections of one host per read worker; 0 = fifteen sixteenths of ringmqConnectionsMax."""
     receive_buffer_bytes: int = number("ringmqReceiveBufferBytes", 65_536, 4096, 1_048_576, step=4096)
     receive_buffer_count: int = number("ringmqReceiveBufferCount", 256, 16, 32_768)
     reassembly_bytes_max: int = number("ringmqReassemblyBytesMax", 67_108_864, 33_554_432, _INT32)
     """Memory for frames that do not end in their receive buffer, per read worker."""
     partial_frame_timeout_ms: int = number("ringmqPartialFrameTimeoutMs", 30_000, 100, _DAY_MS)
     send_queue_bytes_max: int = number("ringmqSendQueueBytesMax", 33_554_432, 1_048_576, _INT32)
+    answer_bytes_max: int = number("ringmqAnswerBytesMax", 134_217_728, 8_388_608, _INT32)
+    """Memory of answers that wait to be sent, over all connections; each read worker has an equal part."""
     send_stall_timeout_ms: int = number("ringmqSendStallTimeoutMs", 30_000, 100, _DAY_MS)
     populate_window_bytes: int = number("ringmqPopulateWindowBytes", 8_388_608, 65_536, 1_073_741_824, step=4096)
     spin_pauses: int = number("ringmqSpinPauses", -1, -1, 1_000_000)

@@ -47,6 +47,8 @@ MEANINGS = {
     "ringmqReceiveBufferCount": "receive buffers per read worker, a power of two",
     "ringmqReassemblyBytesMax": "memory for frames that do not end in their receive buffer, per read worker",
     "ringmqPartialFrameTimeoutMs": "how long a frame may take, or less when it is slow and others need its room",
+    "ringmqAnswerBytesMax": "memory of answers that wait to be sent, over all connections; the largest are closed",
+    "ringmqHostConnectionsMax": "connections of one host per read worker; 0 = 15/16 of ringmqConnectionsMax",
     "ringmqSendQueueBytesMax": "answers that wait for a slow connection before it is closed",
     "ringmqSendStallTimeoutMs": "how long a connection may take nothing before it is closed",
     "ringmqPopulateWindowBytes": "pages of the log that are faulted in ahead of the append position",

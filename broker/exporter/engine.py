@@ -44,6 +44,10 @@ READ_COUNTERS = {
     "ringmq_control_requests_total": lib.RMQ_READ_COLD,
     "ringmq_busy_answers_total": lib.RMQ_READ_OVERLOAD,
     "ringmq_receive_stalls_total": lib.RMQ_READ_STALLS,
+    "ringmq_receive_buffers_free": lib.RMQ_READ_BUFFERS_FREE,
+    "ringmq_frame_memory_free_bytes": lib.RMQ_READ_BLOCK_BYTES_FREE,
+    "ringmq_answers_waiting_bytes": lib.RMQ_READ_ANSWER_BYTES,
+    "ringmq_client_memory_bytes": lib.RMQ_READ_PRIVATE_BYTES,
 }
 CLOSED = {
     "client": lib.RMQ_READ_CLOSED_PEER,
@@ -55,6 +59,8 @@ CLOSED = {
     "shortage": lib.RMQ_READ_CLOSED_SHORTAGE,
     "large": lib.RMQ_READ_CLOSED_LARGE,
     "full": lib.RMQ_READ_CLOSED_FULL,
+    "host": lib.RMQ_READ_CLOSED_HOST,
+    "answers": lib.RMQ_READ_CLOSED_ANSWERS,
     "control": lib.RMQ_READ_CLOSED_CONTROL,
 }
 ROLE_COUNTERS = {

@@ -87,6 +87,10 @@ METRICS = {
         Metric("ringmq_busy_answers_total", COUNTER, "Requests refused because of too many under way", ("worker",)),
         Metric("ringmq_requests_refused_total", COUNTER, "Requests refused for their sender (access.md)", ("class",)),
         Metric("ringmq_receive_stalls_total", COUNTER, "Times a connection had to wait for room", ("worker",)),
+        Metric("ringmq_receive_buffers_free", GAUGE, "Receive buffers that nobody holds", ("worker",)),
+        Metric("ringmq_frame_memory_free_bytes", GAUGE, "Free memory for frames under way", ("worker",)),
+        Metric("ringmq_answers_waiting_bytes", GAUGE, "Memory of answers that wait to be sent", ("worker",)),
+        Metric("ringmq_client_memory_bytes", GAUGE, "Memory for clients beside the arena", ("worker",)),
         # the log
         Metric("ringmq_log_offset_bytes", GAUGE, "Positions in the commit log", ("mark",)),
         Metric("ringmq_write_batches_total", COUNTER, "Batches committed to the log"),

@@ -205,7 +205,9 @@ struct rmq_settings {
     uint32_t ha_housekeeping_ms;       /* haHousekeepingInterval */
     uint32_t offset_check_in_slave;    /* a slave corrects offsets that are outside its queues */
     uint32_t slow_request_ms;          /* sends that took longer are told to control; 0 = none are */
-    uint8_t reserved[192];
+    uint32_t answer_bytes_max;         /* memory of answers that wait, of all connections of a reader */
+    uint32_t host_connections_max;     /* of one host, per reader */
+    uint8_t reserved[184];
 };
 #define RMQ_BROKER_MASTER 0
 #define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends what its master sends, readers refuse sends */

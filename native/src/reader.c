@@ -154,9 +154,18 @@ static int rings_wait(const struct rmq_reader *r)
            rmq_load(&h->roles[RMQ_ROLE_CONTROL].generation) != r->control_generation;
 }
 
+/* Memory of this process that grows with its clients. */
+static uint64_t private_bytes(const struct rmq_reader *r)
+{
+    return rmq_output_memory(r) + (uint64_t)r->connections_used * sizeof *r->connections +
+           (uint64_t)r->pending_used * sizeof *r->pending + (uint64_t)r->parked_used * sizeof *r->parked + r->parked_bytes;
+}
+
 static void publish_counters(struct rmq_reader *r)
 {
     r->counters[RMQ_READ_PARKED] = r->parked_count;
+    r->counters[RMQ_READ_ANSWER_BYTES] = r->answers_open + r->answers_closing;
+    r->counters[RMQ_READ_PRIVATE_BYTES] = private_bytes(r);
     r->counters[RMQ_READ_BUFFERS_FREE] = r->buffers_free;
     r->counters[RMQ_READ_BLOCK_BYTES_FREE] = (uint64_t)r->blocks_free * RMQ_BLOCK_BYTES;
     for (unsigned i = 0; i < sizeof r->counters / sizeof *r->counters; i++)
@@ -174,6 +183,7 @@ static void tick(struct rmq_reader *r)
         rmq_pulls_tick(r);
         rmq_buffers_tick(r);
         rmq_blocks_tick(r);
+        rmq_outputs_tick(r);
         publish_counters(r);
         if (r->now_ms - r->opened_ms > PREDECESSOR_MS + r->settings->sync_flush_timeout_ms)
             r->in_flight_max = r->requests->capacity;

@@ -39,6 +39,10 @@
 #define RMQ_READ_SHORT_MS 23          /* monotonic: the latest close of reason SHORTAGE or ANSWERS; 0 = never */
 #define RMQ_READ_BUFFERS_FREE 24
 #define RMQ_READ_BLOCK_BYTES_FREE 25
+#define RMQ_READ_CLOSED_ANSWERS 26    /* one of the largest backlogs while those of all exceeded answer_bytes_max */
+#define RMQ_READ_ANSWER_BYTES 27      /* memory of answers that wait */
+#define RMQ_READ_PRIVATE_BYTES 28     /* memory beside the arena: connections, answers, held pulls, requests under way */
+#define RMQ_READ_CLOSED_HOST 29       /* accepted beyond host_connections_max */
 #define RMQ_READ_COUNTERS 52
 
 struct rmq_reader;

@@ -35,7 +35,9 @@ int rmq_connections_open(struct rmq_reader *r)
     r->dirty = calloc(r->connections_max, sizeof *r->dirty);
     r->stalled = calloc(r->connections_max, sizeof *r->stalled);
     r->starved = calloc(r->connections_max, sizeof *r->starved);
-    return r->connection_free && r->dirty && r->stalled && r->starved ? 0 : -ENOMEM;
+    r->host_counts = calloc(RMQ_HOST_COUNTS, sizeof *r->host_counts);
+    r->host_seed = (uint64_t)rmq_mono_ns() * 0x9e3779b97f4a7c15ull;
+    return r->connection_free && r->dirty && r->stalled && r->starved && r->host_counts ? 0 : -ENOMEM;
 }
 
 void rmq_connections_close(struct rmq_reader *r)
@@ -54,6 +56,7 @@ void rmq_connections_close(struct rmq_reader *r)
     free(r->dirty);
     free(r->stalled);
     free(r->starved);
+    free(r->host_counts);
 }
 
 static uint64_t tag_of(const struct rmq_reader *r, const struct rmq_connection *c)
@@ -111,6 +114,23 @@ static void read_peer(struct rmq_connection *c)
     }
 }
 
+/* Counts connections by host. Two hosts may share a count: at limits of thousands that is of no weight, and a seed keeps
+ * peers from choosing with whom. */
+static uint32_t *host_count(struct rmq_reader *r, const struct rmq_connection *c)
+{
+    uint64_t hash = r->host_seed;
+    for (int i = 0; i < 16; i++)
+        hash = (hash ^ c->host[i]) * 0x100000001b3ull;
+    hash ^= hash >> 33;
+    return &r->host_counts[(hash ^ hash >> 17) % RMQ_HOST_COUNTS];
+}
+
+static void connection_free(struct rmq_reader *r, struct rmq_connection *c)
+{
+    c->state = RMQ_CONNECTION_FREE;
+    r->connection_free[r->connection_free_count++] = rmq_connection_index(r, c);
+}
+
 static struct rmq_connection *connection_take(struct rmq_reader *r)
 {
     if (r->connection_free_count)
@@ -126,15 +146,25 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
         r->accepting[event->tag & 1] = 0;
     if (event->result < 0)
         return; /* EMFILE and the like: asked again at the next tick */
-    struct rmq_connection *c = rmq_load(&r->header->memory_level) ? NULL : connection_take(r);
+    int is_near = rmq_load(&r->header->memory_level) != 0; /* ringmqMemoryMax */
+    struct rmq_connection *c = is_near ? NULL : connection_take(r);
     if (!c) {
-        r->counters[RMQ_READ_CLOSED_FULL]++;
+        r->counters[is_near ? RMQ_READ_CLOSED_MEMORY : RMQ_READ_CLOSED_FULL]++;
         close(event->result);
         return;
     }
-    int one = 1;
-    setsockopt(event->result, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->fd = event->result;
+    read_peer(c);
+    if (*host_count(r, c) >= r->settings->host_connections_max) {
+        r->counters[RMQ_READ_CLOSED_HOST]++;
+        close(c->fd);
+        c->fd = -1;
+        connection_free(r, c);
+        return;
+    }
+    ++*host_count(r, c);
+    int one = 1;
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->generation++;
     c->state = RMQ_CONNECTION_OPEN;
     c->receiving = c->stopping = c->sending = c->stall = 0;
@@ -149,16 +179,9 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->span_head = c->span_count = c->buffers_held = 0;
     c->waited = 0;
     c->parked = c->parked_count = c->cold_count = c->cold_bytes = c->answers_due = 0;
-    read_peer(c);
     r->counters[RMQ_READ_ACCEPTED]++;
     r->counters[RMQ_READ_CONNECTIONS]++;
     rmq_connection_receive(r, c);
-}
-
-static void connection_free(struct rmq_reader *r, struct rmq_connection *c)
-{
-    c->state = RMQ_CONNECTION_FREE;
-    r->connection_free[r->connection_free_count++] = rmq_connection_index(r, c);
 }
 
 /* Nothing of it is in the kernel any more. */
@@ -167,6 +190,7 @@ static void connection_finish(struct rmq_reader *r, struct rmq_connection *c)
     rmq_output_forget(r, c);
     close(c->fd);
     c->fd = -1;
+    --*host_count(r, c);
     r->counters[RMQ_READ_CONNECTIONS]--;
     if (c->had_cold && rmq_cold_report_closed(r, c) < 0) {
         c->state = RMQ_CONNECTION_REPORT;
@@ -188,6 +212,7 @@ void rmq_connection_close(struct rmq_reader *r, struct rmq_connection *c, uint32
         return;
     r->counters[reason]++;
     c->state = RMQ_CONNECTION_CLOSING;
+    rmq_output_closing(r, c);
     rmq_receive_forget(r, c);
     rmq_park_forget(r, c);
     free(c->server_frame);

@@ -1,14 +1,61 @@
 /* Sending: answers are encoded into chunks, log pages are referred to; one send in flight per connection takes all there is.
  * Old log pages are brought into memory first, by a helper thread of the kernel's: a send copies from them in this thread,
  * and with the socket locked. */
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "reader_state.h"
 
 #define CHUNKS_KEPT 1024u
+#define OUTPUTS_KEPT 1024u
+#define PIECES_FIRST 64u
+#define VICTIMS_MAX 64u
+#define TIGHT_BYTES (256u << 10)    /* of one connection's answers, while half of what all may have is used */
+#define KEPT_BYTES (8u << 20)       /* so much less than at the worst: the rest goes back to the system */
+#define KEPT_WINDOW_MS 400
 #define READ_GAP_BYTES 65536 /* pieces that are not farther apart are read together: the disk would, too */
 
-static struct rmq_chunk *chunk_take(struct rmq_reader *r, size_t bytes)
+/* --- memory: what lies in the mapped log counts as the pieces that refer to it ------------------------------------- */
+
+static void account(struct rmq_reader *r, struct rmq_output *out, int64_t bytes)
+{
+    uint64_t *all = out->is_closing ? &r->answers_closing : &r->answers_open;
+    out->memory += (uint64_t)bytes;
+    *all += (uint64_t)bytes;
+}
+
+void rmq_output_closing(struct rmq_reader *r, struct rmq_connection *c)
+{
+    struct rmq_output *out = c->output;
+    if (!out || out->is_closing)
+        return;
+    out->is_closing = 1;
+    r->answers_open -= out->memory;
+    r->answers_closing += out->memory;
+}
+
+uint64_t rmq_output_memory(const struct rmq_reader *r)
+{
+    return r->answers_open + r->answers_closing + (uint64_t)r->chunk_free_count * (sizeof(struct rmq_chunk) + RMQ_CHUNK_BYTES) +
+           (uint64_t)r->output_free_count * (sizeof(struct rmq_output) + PIECES_FIRST * sizeof(struct rmq_piece));
+}
+
+/* Freed answers leave holes in the heap: the allocator gives them back when it is asked. */
+void rmq_outputs_tick(struct rmq_reader *r)
+{
+    if (r->now_ms < r->answers_window_ms)
+        return;
+    r->answers_window_ms = r->now_ms + KEPT_WINDOW_MS;
+    uint64_t now = r->answers_open + r->answers_closing;
+    if (r->answers_kept > r->answers_peak + KEPT_BYTES) {
+        malloc_trim(0);
+        r->answers_kept = r->answers_peak;
+    }
+    r->answers_kept = r->answers_peak > r->answers_kept ? r->answers_peak : r->answers_kept;
+    r->answers_peak = now;
+}
+
+static struct rmq_chunk *chunk_take(struct rmq_reader *r, struct rmq_output *out, size_t bytes)
 {
     struct rmq_chunk *chunk = r->chunk_free;
     if (bytes <= RMQ_CHUNK_BYTES && chunk) {
@@ -23,13 +70,15 @@ static struct rmq_chunk *chunk_take(struct rmq_reader *r, size_t bytes)
     }
     chunk->references = 1;
     chunk->used = 0;
+    account(r, out, (int64_t)(sizeof *chunk + chunk->capacity));
     return chunk;
 }
 
-static void chunk_drop(struct rmq_reader *r, struct rmq_chunk *chunk)
+static void chunk_drop(struct rmq_reader *r, struct rmq_output *out, struct rmq_chunk *chunk)
 {
     if (--chunk->references)
         return;
+    account(r, out, -(int64_t)(sizeof *chunk + chunk->capacity));
     if (chunk->capacity != RMQ_CHUNK_BYTES || r->chunk_free_count >= CHUNKS_KEPT) {
         free(chunk);
         return;
@@ -47,11 +96,12 @@ static struct rmq_output *output_of(struct rmq_reader *r, struct rmq_connection 
     out = r->output_free;
     if (out) {
         r->output_free = out->next_free;
+        r->output_free_count--;
     } else {
         out = calloc(1, sizeof *out);
         if (!out)
             return NULL;
-        out->capacity = 64;
+        out->capacity = PIECES_FIRST;
         out->pieces = malloc(out->capacity * sizeof *out->pieces);
         if (!out->pieces) {
             free(out);
@@ -59,17 +109,19 @@ static struct rmq_output *output_of(struct rmq_reader *r, struct rmq_connection 
         }
     }
     out->head = out->count = 0;
-    out->bytes = 0;
+    out->bytes = out->memory = 0;
     out->reads = 0;
+    out->is_closing = c->state != RMQ_CONNECTION_OPEN;
+    account(r, out, (int64_t)(sizeof *out + out->capacity * sizeof *out->pieces));
     out->progress_ms = r->now_ms;
     r->outputs_used++;
     return c->output = out;
 }
 
-static void piece_release(struct rmq_reader *r, struct rmq_piece *piece)
+static void piece_release(struct rmq_reader *r, struct rmq_output *out, struct rmq_piece *piece)
 {
     if (piece->chunk)
-        chunk_drop(r, piece->chunk);
+        chunk_drop(r, out, piece->chunk);
     else
         rmq_file_map_drop(piece->map);
 }
@@ -78,14 +130,21 @@ static void output_release(struct rmq_reader *r, struct rmq_connection *c)
 {
     struct rmq_output *out = c->output;
     for (uint32_t i = 0; i < out->count; i++)
-        piece_release(r, &out->pieces[(out->head + i) & (out->capacity - 1)]);
+        piece_release(r, out, &out->pieces[(out->head + i) & (out->capacity - 1)]);
     if (out->fill)
-        chunk_drop(r, out->fill);
+        chunk_drop(r, out, out->fill);
     out->fill = NULL;
+    account(r, out, -(int64_t)out->memory);
     r->outputs_used--;
+    c->output = NULL;
+    if (r->output_free_count >= OUTPUTS_KEPT || out->capacity != PIECES_FIRST) {
+        free(out->pieces);
+        free(out);
+        return;
+    }
     out->next_free = r->output_free;
     r->output_free = out;
-    c->output = NULL;
+    r->output_free_count++;
 }
 
 static void mark_dirty(struct rmq_reader *r, struct rmq_connection *c)
@@ -101,7 +160,7 @@ static struct rmq_piece *last_piece(struct rmq_output *out)
     return out->count ? &out->pieces[(out->head + out->count - 1) & (out->capacity - 1)] : NULL;
 }
 
-static struct rmq_piece *piece_add(struct rmq_output *out)
+static struct rmq_piece *piece_add(struct rmq_reader *r, struct rmq_output *out)
 {
     if (out->count == out->capacity) {
         uint32_t capacity = out->capacity * 2;
@@ -111,6 +170,7 @@ static struct rmq_piece *piece_add(struct rmq_output *out)
         for (uint32_t i = 0; i < out->count; i++)
             pieces[i] = out->pieces[(out->head + i) & (out->capacity - 1)];
         free(out->pieces);
+        account(r, out, (int64_t)((capacity - out->capacity) * sizeof *pieces));
         out->pieces = pieces;
         out->capacity = capacity;
         out->head = 0;
@@ -123,13 +183,13 @@ uint8_t *rmq_output_reserve(struct rmq_reader *r, struct rmq_connection *c, size
     struct rmq_output *out = output_of(r, c);
     if (out && out->fill && out->fill->capacity - out->fill->used >= bytes)
         return out->fill->data + out->fill->used;
-    struct rmq_chunk *chunk = out && bytes <= INT32_MAX ? chunk_take(r, bytes) : NULL;
+    struct rmq_chunk *chunk = out && bytes <= INT32_MAX ? chunk_take(r, out, bytes) : NULL;
     if (!chunk) {
         rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
         return NULL;
     }
     if (out->fill)
-        chunk_drop(r, out->fill);
+        chunk_drop(r, out, out->fill);
     out->fill = chunk;
     return chunk->data;
 }
@@ -145,7 +205,7 @@ void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t by
     if (last && last->chunk == chunk && last->at + last->length == at) {
         last->length += (uint32_t)bytes; /* a send in flight keeps its own vectors: only the rest grows */
     } else {
-        struct rmq_piece *piece = piece_add(out);
+        struct rmq_piece *piece = piece_add(r, out);
         if (!piece) {
             rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
             return;
@@ -166,7 +226,7 @@ void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_f
         last->length += bytes;
         return;
     }
-    struct rmq_piece *piece = piece_add(out);
+    struct rmq_piece *piece = piece_add(r, out);
     if (!piece) {
         rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
         return;
@@ -189,7 +249,38 @@ void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint
     }
 }
 
-uint64_t rmq_output_soft_limit(const struct rmq_reader *r) { return r->settings->send_queue_bytes_max / 4; }
+uint64_t rmq_output_soft_limit(const struct rmq_reader *r)
+{
+    uint64_t limit = r->settings->send_queue_bytes_max / 4;
+    return r->answers_open > r->settings->answer_bytes_max / 2 && limit > TIGHT_BYTES ? TIGHT_BYTES : limit;
+}
+
+/* The answers of all connections have more memory than they may: the largest go, those first that nobody has read of for a
+ * while, until an eighth is free again. */
+static void close_largest(struct rmq_reader *r)
+{
+    struct {
+        uint64_t rank;
+        uint32_t connection;
+    } victims[VICTIMS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->connections_used; i++) {
+        const struct rmq_connection *c = rmq_connection_at(r, i);
+        if (c->state != RMQ_CONNECTION_OPEN || !c->output)
+            continue;
+        uint64_t rank = rmq_answer_victim_rank(c->output->memory, (uint64_t)(r->now_ms - c->output->progress_ms));
+        if (count == VICTIMS_MAX && rank <= victims[count - 1].rank)
+            continue;
+        uint32_t at = count < VICTIMS_MAX ? count++ : count - 1;
+        for (; at && victims[at - 1].rank < rank; at--)
+            victims[at] = victims[at - 1];
+        victims[at].rank = rank;
+        victims[at].connection = i;
+    }
+    uint64_t most = r->settings->answer_bytes_max;
+    for (uint32_t i = 0; i < count && r->answers_open > most - most / 8; i++)
+        rmq_shortage_close(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_ANSWERS);
+}
 
 static struct rmq_piece *piece_at(struct rmq_output *out, uint32_t i) { return &out->pieces[(out->head + i) & (out->capacity - 1)]; }
 
@@ -245,6 +336,10 @@ static void send_next(struct rmq_reader *r, struct rmq_connection *c)
 void rmq_output_flush(struct rmq_reader *r)
 {
     uint32_t count = r->dirty_count;
+    if (r->answers_open + r->answers_closing > r->answers_peak)
+        r->answers_peak = r->answers_open + r->answers_closing;
+    if (r->answers_open > r->settings->answer_bytes_max)
+        close_largest(r);
     r->dirty_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_connection *c = rmq_connection_at(r, r->dirty[i]);
@@ -271,7 +366,7 @@ static void consume(struct rmq_reader *r, struct rmq_output *out, uint64_t sent)
             return;
         }
         sent -= piece->length;
-        piece_release(r, piece);
+        piece_release(r, out, piece);
         out->head++;
         out->count--;
     }

@@ -17,6 +17,7 @@
 #define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
 #define RMQ_SEND_PIECES 256u          /* iovecs of one send */
 #define RMQ_REDO_MAX 3
+#define RMQ_HOST_COUNTS 65536u
 #define RMQ_CODE_SEND 10
 #define RMQ_CODE_PULL 11
 #define RMQ_CODE_HEARTBEAT 34
@@ -72,6 +73,8 @@ struct rmq_output {
     struct rmq_piece *pieces;  /* ring of `capacity`, a power of two */
     uint32_t head, count, capacity;
     uint64_t bytes;            /* not yet taken by the kernel */
+    uint64_t memory;           /* of this structure, its pieces and chunks */
+    uint8_t is_closing;        /* its connection is */
     int64_t progress_ms;       /* last time the kernel took some */
     uint32_t reads;            /* of the first `reading` pieces, under way */
     uint32_t reading;
@@ -238,6 +241,8 @@ struct rmq_reader {
     uint32_t *dirty, dirty_count;          /* have output that is not being sent */
     uint32_t *stalled, stalled_count;
     uint32_t *starved, starved_count;      /* receive ended for want of buffers */
+    uint32_t *host_counts;                 /* connections by the hash of their host */
+    uint64_t host_seed;
     uint32_t reports;                      /* connections whose CLOSED record waits for room in the inbox */
 
     /* pending */
@@ -272,8 +277,11 @@ struct rmq_reader {
     /* output */
     struct rmq_output *output_free;
     struct rmq_chunk *chunk_free;
-    uint32_t chunk_free_count;
+    uint32_t chunk_free_count, output_free_count;
     uint32_t outputs_used;
+    uint64_t answers_open, answers_closing;  /* memory of outputs */
+    uint64_t answers_peak, answers_kept;     /* in this window; in one before, and perhaps not given back yet */
+    int64_t answers_window_ms;
 
     struct rmq_event events[256];
 };
@@ -463,4 +471,7 @@ void rmq_output_flush(struct rmq_reader *r);
 void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c);
 void rmq_outputs_close(struct rmq_reader *r);
 uint64_t rmq_output_soft_limit(const struct rmq_reader *r);
+void rmq_output_closing(struct rmq_reader *r, struct rmq_connection *c); /* its answers count no more */
+uint64_t rmq_output_memory(const struct rmq_reader *r);                  /* private bytes of all answers, kept ones included */
+void rmq_outputs_tick(struct rmq_reader *r);                             /* gives memory back */
 #endif

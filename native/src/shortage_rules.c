@@ -54,3 +54,8 @@ uint64_t rmq_buffer_victim_rank(uint32_t buffers, int reads_not, uint64_t idle_m
     uint64_t kind = !reads_not ? 2 : idle_ms > RMQ_FRAME_GRACE_MS ? 3 : 1;
     return kind << 60 | least(buffers, 0xffff) << IDLE_BITS | least(idle_ms, (1ull << IDLE_BITS) - 1);
 }
+
+uint64_t rmq_answer_victim_rank(uint64_t memory, uint64_t idle_ms)
+{
+    return (idle_ms > RMQ_FRAME_GRACE_MS ? 1ull << 62 : 0) | least(memory, (1ull << 62) - 1);
+}

@@ -30,5 +30,7 @@ uint64_t rmq_block_victim_rank(uint32_t behind, uint32_t run, int crumb);
 /* Who goes first when receive buffers run short: greater ranks first, 0 = never. `buffers`: held by bytes that wait.
  * `reads_not`: it waits because its answers are not read; `idle_ms`: since it made progress. */
 uint64_t rmq_buffer_victim_rank(uint32_t buffers, int reads_not, uint64_t idle_ms);
+/* Who goes first when the answers of all connections have too much memory. `idle_ms`: since the client took some of them. */
+uint64_t rmq_answer_victim_rank(uint64_t memory, uint64_t idle_ms);
 /* cdef-end */
 #endif

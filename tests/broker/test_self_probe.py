@@ -134,7 +134,7 @@ def test_ready_waits_for_the_answer_and_not_for_ever_for_name_servers(
 def test_a_broker_full_of_clients_is_ready(started: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     """They come back over the kept sockets before it has asked itself; ended for that, it would never be ready."""
     monkeypatch.setattr(service_report, "SelfProbe", Refused)
-    started.plane.header.settings.connections_max = 16
+    started.plane.header.settings.connections_max = started.plane.header.settings.host_connections_max = 16
     reader = started.plane.role(lib.RMQ_ROLE_READ)
     reader.counters[lib.RMQ_READ_CONNECTIONS] = 15
     assert not any(started.is_ready(NAME_SERVERS_WAIT_MS * number) for number in range(4))

@@ -4,12 +4,15 @@ import resource
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from ringmq.loadtest.running import RunningBroker
-from tests.raw_client import RawClient
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from tests.raw_client import RawClient, private_bytes
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(120)
 CLAIM = bytes.fromhex("00f424000000")
@@ -88,3 +91,33 @@ def test_announced_frames_that_do_not_come_silence_nobody(broker: RunningBroker)
     for claimer in claimers:
         claimer.close()
     canary.sing(1.0)
+
+
+ANSWERS_MAX = 32 << 20
+KEPT_BYTES = 20 << 20
+GET_BROKER_CONFIG = 26
+
+
+def test_answers_that_nobody_reads_cost_no_more_than_allowed(tmp_path: Path) -> None:
+    """Ten clients ask for 15 MB each and read nothing; their memory goes back when they have gone."""
+    with RunningBroker(tmp_path / "store", SETTINGS | {"ringmqAnswerBytesMax": ANSWERS_MAX}) as broker:
+        reader = [broker.worker_pids()["read-0"]]
+        host, port = broker.address.rsplit(":", 1)
+        canary = Canary(broker.address)
+        canary.sing()
+        before = private_bytes(reader)
+        question = encode_frame(RemotingCommand.request(GET_BROKER_CONFIG, {}))
+        with ExitStack() as stack:
+            for _ in range(10):
+                silent = stack.enter_context(socket.socket())
+                silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                silent.connect((host, int(port)))
+                silent.sendall(question * 1500)
+                canary.sing()
+                assert private_bytes(reader) - before < 1.5 * ANSWERS_MAX
+            wait_until(lambda: private_bytes(reader) - before > ANSWERS_MAX * 0.75, "the bound is near", 20)
+            canary.sing(2.0)
+            assert private_bytes(reader) - before < 1.5 * ANSWERS_MAX
+        wait_until(lambda: private_bytes(reader) - before < KEPT_BYTES, "their memory is given back", 3)
+        canary.sing()
+        assert broker.stop() == 0

@@ -46,6 +46,7 @@ class ReaderKit(Kit):
         )
         s.partial_frame_timeout_ms, s.send_queue_bytes_max, s.send_stall_timeout_ms = 10_000, 8 << 20, 10_000
         s.idle_connection_ms = 120_000
+        s.answer_bytes_max, s.host_connections_max = 64 << 20, 1 << 20
         s.pull_memory_bytes_max, s.pull_memory_count_max = 262144, 32
         s.pull_disk_bytes_max, s.pull_disk_count_max, s.memory_window_bytes = 65536, 8, 1 << 30
         s.region_id, s.trace_on, s.lite_pull_enable, s.short_polling_ms = b"DefaultRegion", 1, 1, 1000
@@ -175,8 +176,8 @@ class ReaderKit(Kit):
 class Client:
     """A blocking test client of one connection."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, timeout=10)
+    def __init__(self, address: tuple[str, int], source: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(address, timeout=10, source_address=(source, 0))
         self._data = b""
 
     def send(self, *frames: bytes) -> None:

@@ -50,3 +50,8 @@ def buffer_rank(buffers: int, *, reads_not: bool, idle_ms: int) -> int:
         return 0
     kind = 2 if not reads_not else 3 if idle_ms > GRACE_MS else 1
     return kind << 60 | min(buffers, 0xFFFF) << IDLE_BITS | min(idle_ms, (1 << IDLE_BITS) - 1)
+
+
+def answer_rank(memory: int, idle_ms: int) -> int:
+    """Whose answers go first when those of all have too much memory."""
+    return (1 << 62 if idle_ms > GRACE_MS else 0) | min(memory, (1 << 62) - 1)

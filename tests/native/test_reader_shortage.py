@@ -4,10 +4,10 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
-from reader_kit import Client, MakeKit, ReaderKit, connected, send_frame
+from reader_kit import Client, MakeKit, ReaderKit, connected, request, send_frame
 from waiting import wait_until
 
 from ringmq.native import lib
@@ -87,3 +87,39 @@ def test_claimers_that_went_away_leave_nothing_behind(kit: ReaderKit) -> None:
             canary.sing()
         wait_until(lambda: kit.counter(lib.RMQ_READ_CONNECTIONS) == 1, "all of them are gone", 3)
         canary.sing(size=500_000)
+
+
+ANSWER = b"a" * 50_000
+ANSWERS_MAX = 4 << 20
+
+
+def test_answers_that_nobody_reads_are_bounded_over_all_connections(make_kit: MakeKit) -> None:
+    """Each of sixty clients leaves 600 KB unread, far less than one connection may; together they may leave 4 MiB."""
+    kit = make_kit("write", "read", answer_bytes_max=ANSWERS_MAX)
+    kit.listeners[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+    with connected(kit) as reading, ExitStack() as stack:
+        silent = [stack.enter_context(connected(kit)) for _ in range(60)]
+        for client in silent:
+            client.send(*(request(105, {"topic": "A"}) for _ in range(12)))
+            for _ in range(12):
+                kit.verdict(kit.take()[0], lib.RMQ_VERDICT_SEND, ANSWER)
+            assert reading.ask(send_frame("TopicA", b"x")).code == 0
+            assert kit.counter(lib.RMQ_READ_ANSWER_BYTES) < ANSWERS_MAX * 1.25
+        wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_ANSWERS) > 40, "the largest backlogs have been closed")
+        assert kit.counter(lib.RMQ_READ_CLOSED_ANSWERS) < 60
+    wait_until(lambda: kit.counter(lib.RMQ_READ_ANSWER_BYTES) == 0, "all answers are forgotten", 2)
+    wait_until(lambda: kit.counter(lib.RMQ_READ_PRIVATE_BYTES) < 10 << 20, "little is kept", 2)
+
+
+def test_a_host_has_no_more_than_its_share_of_the_connections(make_kit: MakeKit) -> None:
+    kit = make_kit("write", "read", connections_max=8, host_connections_max=5)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connected(kit)) for _ in range(5)]
+        assert [client.ask(send_frame("TopicA", b"x")).code for client in clients] == [0] * 5
+        assert stack.enter_context(connected(kit)).is_closed()
+        with closing(Client(kit.listeners[0].getsockname(), "127.0.0.2")) as stranger:
+            assert stranger.ask(send_frame("TopicA", b"x")).code == 0
+        clients[0].close()
+        wait_until(lambda: kit.counter(lib.RMQ_READ_CONNECTIONS) == 4, "one of them has gone")
+        assert stack.enter_context(connected(kit)).ask(send_frame("TopicA", b"x")).code == 0
+    assert kit.counter(lib.RMQ_READ_CLOSED_HOST) == 1

@@ -64,6 +64,7 @@ def test_the_rules_are_those_of_the_twin() -> None:
         assert lib.rmq_frame_lateness(*args) == twin.lateness(*args)
         lag = lib.rmq_frame_behind(total, there, taken_ms)
         assert lag == twin.behind(total, there, taken_ms)
+        assert lib.rmq_answer_victim_rank(there, taken_ms) == twin.answer_rank(there, taken_ms)
         run = number(1 << 20)
         assert lib.rmq_block_victim_rank(lag, run, flag) == twin.block_rank(lag, run, crumb=flag)
         rank = lib.rmq_buffer_victim_rank(run, flag, taken_ms)

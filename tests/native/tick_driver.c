@@ -7,6 +7,7 @@
 
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c) { return (void)r, (void)c, 0; }
 void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
+void rmq_output_closing(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
 void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(r, c, reason); }
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
