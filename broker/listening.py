@@ -12,7 +12,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.start_error import StartError
 from ringmq.ipc.kept_sockets import KeptSockets
 from ringmq.ipc.notify import ServiceManager
-from ringmq.remoting.doors import Door, address, broker_doors
+from ringmq.remoting.doors import Door, address, broker_doors, served_name_server_doors
 
 LISTEN_BACKLOG = 1024
 METRICS_PORT = 5557
@@ -113,20 +113,24 @@ def listen_for_metrics(
     return listen(host, 0)
 
 
-def doors_of(config: BrokerConfig, ha: socket.socket | None, metrics: socket.socket | None) -> list[Door]:
+def doors_of(
+    config: BrokerConfig, ha: socket.socket | None, namesrv: socket.socket | None, metrics: socket.socket | None
+) -> list[Door]:
     """The doors of a broker that listens. `config`: with the ports that are really used."""
     http_host = config.metrics_prom_exporter_host or config.bind_address
-    return list(
-        broker_doors(
-            config.bind_address,
-            config.listen_port,
-            None if ha is None else int(ha.getsockname()[1]),
-            None if metrics is None else address(http_host, metrics.getsockname()[1]),
-            admin=config.admin_addresses,
-            ha=config.ha_allowed_networks,
-            http_networks=config.http_allowed_networks,
-        )
+    doors = broker_doors(
+        config.bind_address,
+        config.listen_port,
+        None if ha is None else int(ha.getsockname()[1]),
+        None if metrics is None else address(http_host, metrics.getsockname()[1]),
+        admin=config.admin_addresses,
+        ha=config.ha_allowed_networks,
+        http_networks=config.http_allowed_networks,
     )
+    if namesrv is None:
+        return list(doors)
+    port = int(namesrv.getsockname()[1])
+    return [*doors, *served_name_server_doors(config.bind_address, port, admin=config.admin_addresses)]
 
 
 def listener_per_reader(first: socket.socket, readers: int, kept: KeptSockets = NOTHING_KEPT) -> list[socket.socket]:

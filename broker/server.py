@@ -408,7 +408,7 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
         if config.metrics_prom_exporter_port == METRICS_PORT != metrics.getsockname()[1] and options.config.listen_port:
             log(f"port {METRICS_PORT} is taken: metrics are on another one; metricsPromExporterPort chooses")
         placement.cpus_by_worker["metrics"] = placement.cpus_by_worker["control"]
-    doors = open_doors(doors_of(config, ha, metrics))
+    doors = open_doors(doors_of(config, ha, namesrv, metrics))
     for door in doors:
         log(door.warning)
     readers = placement.readers
@@ -430,7 +430,7 @@ def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[W
     with no_segments_left(plane_name(root)):
         plane = make_plane(config, root, recovered, house.placement, house.store_host)
         specs = worker_specs(plane, house.placement, house.listeners, write_run_config(plane.name, config))
-        specs = [_with_ha(_with_namesrv(spec, house.namesrv, root), house.ha, config) for spec in specs]
+        specs = [_with_ha(_with_namesrv(spec, house), house.ha, config) for spec in specs]
         specs = [_with_metrics(spec, house.metrics, house.doors) for spec in specs]
     leave_marks(plane, root, config.broker_name, recovered)
     plane.publish_watermarks()
@@ -556,8 +556,9 @@ def _with_metrics(spec: WorkerSpec, listener: socket.socket | None, doors: list[
     return replace(spec, module=METRICS_MODULE, listen_fds=(listener.fileno(),), dormant=True, extra=extra)
 
 
-def _with_namesrv(spec: WorkerSpec, listener: socket.socket | None, root: Path) -> WorkerSpec:
-    if spec.name != "namesrv" or listener is None:
+def _with_namesrv(spec: WorkerSpec, house: House) -> WorkerSpec:
+    if spec.name != "namesrv" or house.namesrv is None:
         return spec
-    extra = {"kv_config_path": str(root / "config" / "kvConfig.json")}
-    return replace(spec, listen_fds=(listener.fileno(),), module="ringmq.namesrv.worker", extra=extra)
+    kv_path = str(house.root / "config" / "kvConfig.json")
+    extra = {"kv_config_path": kv_path, "admin_addresses": house.config.admin_addresses}
+    return replace(spec, listen_fds=(house.namesrv.fileno(),), module="ringmq.namesrv.worker", extra=extra)

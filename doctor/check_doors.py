@@ -7,16 +7,18 @@ from collections.abc import Iterable, Iterator
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.listening import METRICS_PORT
 from ringmq.doctor.finding import OK, WARN, Finding, judged
-from ringmq.remoting.doors import Door, address, broker_doors
+from ringmq.doctor.gather_network import NAMESRV_PORT
+from ringmq.remoting.doors import Door, address, broker_doors, served_name_server_doors
 
 
 def doors_of(config: BrokerConfig) -> list[Door]:
-    """The doors that a broker with this configuration has."""
+    """The doors that a broker with this configuration has. Without namesrvAddr `ringmq serve` starts a name server."""
     host, port = config.bind_address, config.listen_port
     http_host = config.metrics_prom_exporter_host or host
     http = address(http_host, config.metrics_prom_exporter_port or METRICS_PORT)
-    return list(
-        broker_doors(
+    served = served_name_server_doors(host, NAMESRV_PORT, admin=config.admin_addresses)
+    return [
+        *broker_doors(
             host,
             port,
             None if config.broker_role == "SLAVE" else config.ha_listen_port or port + 1,
@@ -24,20 +26,21 @@ def doors_of(config: BrokerConfig) -> list[Door]:
             admin=config.admin_addresses,
             ha=config.ha_allowed_networks,
             http_networks=config.http_allowed_networks,
-        )
-    )
+        ),
+        *(() if config.namesrv_addr else served),
+    ]
 
 
 def check_doors(doors: Iterable[Door]) -> Iterator[Finding]:
     """A warning per open door."""
     for door in doors:
-        state = f"names {door.networks}" if door.networks else "empty: every network" if door.is_open else "loopback"
+        state = door.networks if door.networks else "empty: every network" if door.is_open else "loopback"
         yield judged(
             "doors",
-            door.shut_by,
+            f"{door.shut_by} of {door.listener}",
             WARN if door.is_open else OK,
-            f"{door.listener} ({state})",
+            state,
             f"the listener {door.offer} the networks of this list; an empty list allows every network",
-            f"set {door.shut_by} to the networks of your hosts (10.0.0.7;10.1.0.0/16), or bindAddress to an address "
-            "that only they reach",
+            f"{door.remedy} to the networks of your hosts (10.0.0.7;10.1.0.0/16), or bindAddress to an address that "
+            "only they reach",
         )

@@ -31,6 +31,7 @@ from ringmq.namesrv.kv import KvConfig, load_kv, save_kv
 from ringmq.namesrv.service_report import report
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.doors import name_server_doors, open_doors
 from ringmq.remoting.errors import FrameError, RemotingError
 from ringmq.remoting.frame import FrameDecoder
 from ringmq.remoting.junk import describe_error
@@ -278,6 +279,9 @@ async def run(config: NamesrvConfig) -> None:
     port = await start_listening(server, kept)
     kept.keep(server.listeners)
     print(f"ringmq namesrv ready on {config.bind_address}:{port}", flush=True)
+    lists = {"admin": config.admin_addresses, "brokers": config.broker_addresses}
+    for door in open_doors(name_server_doors(config.bind_address, port, **lists)):
+        log.warning("%s", door.warning)
     registry, address = server.handlers.registry, config.bind_address
     reporter = asyncio.create_task(report(manager, registry, address, port, lambda: server.is_full))
     await stop.wait()

@@ -23,7 +23,10 @@ async def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     stop.on_set = lambda: loop.call_soon_threadsafe(stopped.set)
     if stop.is_set:
         stopped.set()
-    server = NamesrvServer(NamesrvConfig(kv_config_path=spec.extra.get("kv_config_path", "")))
+    config = NamesrvConfig(
+        kv_config_path=spec.extra.get("kv_config_path", ""), admin_addresses=spec.extra.get("admin_addresses", "")
+    )
+    server = NamesrvServer(config)
     await server.start(socket.socket(fileno=os.dup(spec.listen_fds[0])))
     role = plane.role(spec.role)
     role.state = STATE_SERVING

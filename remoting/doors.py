@@ -23,6 +23,8 @@ class Door:
     """The property's value."""
     offer: str
     """What the listener does for a host that the list allows."""
+    where: str = ""
+    """Where the property is set, where that is not the configuration of the server that listens."""
 
     @property
     def is_open(self) -> bool:
@@ -32,7 +34,12 @@ class Door:
     @property
     def warning(self) -> str:
         """The line of an open door: what it offers, and how to shut it."""
-        return f"listener {self.listener} {self.offer} every network: set {self.shut_by}"
+        return f"listener {self.listener} {self.offer} every network: {self.remedy}"
+
+    @property
+    def remedy(self) -> str:
+        """How to shut the door."""
+        return f"set {self.shut_by}" + (f" ({self.where})" if self.where else "")
 
 
 def broker_doors(
@@ -50,11 +57,19 @@ def broker_doors(
         yield Door(http, "httpAllowedNetworks", http_networks, "shows metrics and health to")
 
 
-def name_server_doors(host: str, port: int, *, admin: str, brokers: str) -> Iterator[Door]:
-    """The doors of a name server. `admin`, `brokers`: its adminAddresses and brokerAddresses."""
+def name_server_doors(host: str, port: int, *, admin: str, brokers: str, where: str = "") -> Iterator[Door]:
+    """The doors of a name server. `admin`, `brokers`: its adminAddresses and brokerAddresses.
+
+    `where`: where brokerAddresses is set, if not in the configuration of this server.
+    """
     listener = address(host, port)
     yield Door(listener, "adminAddresses", admin, "takes requests that change the name server from")
-    yield Door(listener, "brokerAddresses", brokers, "registers brokers of")
+    yield Door(listener, "brokerAddresses", brokers, "registers brokers of", where)
+
+
+def served_name_server_doors(host: str, port: int, *, admin: str) -> Iterator[Door]:
+    """The doors of the name server of `ringmq serve`, which takes adminAddresses from the broker."""
+    yield from name_server_doors(host, port, admin=admin, brokers="", where="of a name server that runs alone")
 
 
 def open_doors(doors: Iterable[Door]) -> list[Door]:

@@ -240,8 +240,14 @@ def test_a_terminal_shows_what_is_wrong_with_what_to_do() -> None:
     ],
 )
 def test_doors(changes: dict[str, str], expected: dict[str, str]) -> None:
-    findings = [*check_doors(doors_of(dataclasses.replace(BrokerConfig(), **changes)))]
-    assert {finding.name: finding.level for finding in findings} == expected
+    findings = [*check_doors(doors_of(dataclasses.replace(BrokerConfig(namesrv_addr="10.0.0.5:9876"), **changes)))]
+    assert {finding.name.partition(" of ")[0]: finding.level for finding in findings} == expected
     for finding in findings:
         assert bool(finding.advice) == (finding.level != OK)
-        assert finding.level == OK or f"set {finding.name} " in finding.advice
+        assert finding.level == OK or f"set {finding.name.partition(' of ')[0]} " in finding.advice
+
+
+def test_the_name_server_of_serve_has_doors_too() -> None:
+    findings = [*check_doors(doors_of(BrokerConfig(bind_address="0.0.0.0", admin_addresses="10.0.0.7")))]
+    served = {finding.name: finding.level for finding in findings if "9876" in finding.name}
+    assert served == {"adminAddresses of 0.0.0.0:9876": OK, "brokerAddresses of 0.0.0.0:9876": WARN}

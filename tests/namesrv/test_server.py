@@ -266,6 +266,19 @@ def test_the_process_prints_ready_and_stops_cleanly(tmp_path: Path) -> None:
         assert process.wait(DEADLINE_S) == 0
 
 
+def test_each_open_door_gets_one_line_at_the_start() -> None:
+    """127.1 is a name as far as a door can tell, and loopback for the kernel."""
+    command = [sys.executable, "-m", "ringmq.namesrv.server", "--port", "0", "--host", "127.1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert "ready" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        lines = process.stderr.read().splitlines()
+        assert process.wait(DEADLINE_S) == 0
+    doors = [line.rpartition(": set ")[2] for line in lines if "listener 127.1:" in line]
+    assert doors == ["adminAddresses", "brokerAddresses"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words", "status"),
     [
