@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ringmq.broker.control_report import NameServerState
 from ringmq.broker.core import Broker
+from ringmq.broker.duplicate_watch import DuplicateWatch
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.registration import (
     Call,
@@ -47,6 +48,8 @@ class Announcements:
         self._slave = slave
         self._log = log
         self._registration = Registration.of(broker.config)
+        config = broker.config
+        self._duplicates = DuplicateWatch(config.broker_name, config.broker_id, broker.identity.address)
         self._held: list[_Held] = []
         self._errors: dict[str, set[str]] = {}
         """Name server -> the errors logged since its last good answer."""
@@ -59,7 +62,11 @@ class Announcements:
     def states(self) -> tuple[NameServerState, ...]:
         """One state per name server, for metrics and health."""
         servers = self._registration.servers.items()
-        return tuple(NameServerState(address, server.registered, server.failures) for address, server in servers)
+        others = self._duplicates.others
+        return tuple(
+            NameServerState(address, server.registered, server.failures, others.get(address, ""))
+            for address, server in servers
+        )
 
     def announce(self) -> int | None:
         """Take over the changes for the name servers. The number of the change, None when there is none."""
@@ -88,7 +95,7 @@ class Announcements:
         if self._slave is not None and self._slave.is_searching:
             self._registration.hurry(now_ms, SEARCH_PERIOD_MS)
         for call in self._registration.due(now_ms):
-            self._make(call)
+            self._make(call, now_ms)
 
     def released(self, now_ms: int) -> Iterable[Effect]:
         """The held answers whose change every name server knows, or whose deadline has passed."""
@@ -110,7 +117,7 @@ class Announcements:
                 self._name_servers.call(address, command, STOP_CALL_MS)
         self._name_servers.close(STOP_CALL_MS / 1000)
 
-    def _make(self, call: Call) -> None:
+    def _make(self, call: Call, now_ms: int) -> None:
         config, topics = self._broker.config, self._broker.topics
         timeout_ms = config.register_broker_timeout_mills
         # A topic that was deleted since is left out here: its deletion makes a whole table follow.
@@ -119,10 +126,18 @@ class Announcements:
             commands = [register_topic_command(config, topic) for topic in found]
             self._name_servers.call_kept(call.address, commands, timeout_ms)
         else:
+            look = self._duplicates.look(call.address, now_ms)
+            if look is not None:
+                self._name_servers.call_kept(call.address, [look], timeout_ms)
             command = register_command(config, self._broker.identity, topics.body())
             self._name_servers.call(call.address, command, timeout_ms)
 
     def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
+        if outcome.request_code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            line = self._duplicates.took(outcome.address, outcome.answer, now_ms)
+            if line is not None:
+                self._log(line)
+            return
         if outcome.request_code == RequestCode.REGISTER_TOPIC_IN_NAMESRV and outcome.answer and outcome.error:
             self._registration.refused(outcome.address)
             self._log(

@@ -35,6 +35,8 @@ class NameServerState:
     """It has taken a registration since the start."""
     failures: int
     """Calls that have failed since the last one that did not."""
+    other: str = ""
+    """Address of another broker that it knows by this one's name and id, empty = none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,6 +238,10 @@ def add_clients(page: Page, tables: Tables, report: ControlReport | None, config
             for server in report.name_servers
         ],
     )
+    page.add(
+        "ringmq_name_server_duplicate_broker",
+        [({"address": server.address}, int(bool(server.other))) for server in report.name_servers],
+    )
 
 
 def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], readiness: Readiness) -> None:

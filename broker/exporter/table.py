@@ -132,6 +132,9 @@ METRICS = {
         Metric("ringmq_ready", GAUGE, "1: /ready says yes"),
         Metric("ringmq_writable", GAUGE, "1: sends are taken"),
         Metric("ringmq_name_server_registered", GAUGE, "1: the name server answers and knows us", ("address",)),
+        Metric(
+            "ringmq_name_server_duplicate_broker", GAUGE, "1: another broker has our name and id there", ("address",)
+        ),
         Metric("ringmq_worker_up", GAUGE, "1: the worker runs", ("worker",)),
         Metric("ringmq_worker_starts_total", COUNTER, "Starts of the worker", ("worker",)),
         Metric("ringmq_worker_silent_seconds", GAUGE, "Since the worker's loop was seen to turn", ("worker",)),

@@ -28,6 +28,7 @@ from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
 from ringmq.remoting.json_body import read_object
+from ringmq.remoting.route import BrokerData, TopicRouteData
 from ringmq.remoting.subscription import SubscriptionData
 from tests.broker.fakes import FakeStore
 
@@ -493,13 +494,16 @@ class ScriptedRegistrar:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, RemotingCommand, bool]] = []
+        self.looks: list[tuple[str, RemotingCommand, bool]] = []
         self.ended: list[Outcome] = []
 
     def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         self.calls.append((address, command, False))
 
     def call_kept(self, address: str, commands: Sequence[RemotingCommand], timeout_ms: int) -> None:
-        self.calls += [(address, command, True) for command in commands]
+        for command in commands:
+            kept = self.looks if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else self.calls
+            kept.append((address, command, True))
 
     def outcomes(self) -> list[Outcome]:
         ended, self.ended = self.ended, []
@@ -564,6 +568,22 @@ def test_a_name_server_that_refuses_single_topics_gets_the_whole_table(
         assert [answer.code for answer in rig.answers()] == [0]
     assert [command.code for _, command, _ in registrar.calls] == [103, 217, 103, 103]
     assert capsys.readouterr().err.count("refuses a single topic (217), answered 3: request type 217") == 1
+
+
+def test_another_broker_of_the_same_name_is_told_and_reported(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    registrar = with_name_server(rig)
+    assert [command.ext_fields["topic"] for _, command, _ in registrar.looks] == ["wire-a"]
+    route = TopicRouteData(broker_datas=[BrokerData("DefaultCluster", "wire-a", {0: "10.0.0.2:10911"})])
+    answer = RemotingCommand(0, body=route.encode(standard_json=True))
+    registrar.ended.append(Outcome("ns:1", None, answer, RequestCode.GET_ROUTEINFO_BY_TOPIC))
+    registrar.ended.append(Outcome("ns:1", None, RemotingCommand(0), RequestCode.REGISTER_BROKER))
+    for ticks in (10, 100):
+        rig.loop.turn(now() + ticks * TICK_MS)
+    said = capsys.readouterr().err
+    assert said.count("another broker is registered as wire-a:0 at 10.0.0.2:10911") == 1
+    report = read_report(rig.plane.name)
+    assert report is not None
+    assert [(server.registered, server.other) for server in report.name_servers] == [(True, "10.0.0.2:10911")]
 
 
 def test_a_deleted_topic_is_announced_by_the_whole_table(rig: Rig) -> None:

@@ -1,0 +1,67 @@
+"""Whether a name server knows another broker by this one's name and id. No IO.
+
+Two brokers of one name and id take turns: each registration replaces the address of the other, and clients follow the
+route of the moment. Neither sees it in the answers to its own registrations, so each looks at the route right before
+one: what stands there then is what the other has registered since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.log_throttle import LogThrottle
+from ringmq.remoting.namesrv_headers import GetRouteInfoRequestHeader
+from ringmq.remoting.route import TopicRouteData
+
+LOOK_EVERY_MS = 5000
+LINES_PER_MINUTE = 10
+
+
+@dataclass(slots=True)
+class DuplicateWatch:
+    """State per name server. `own_address` is what this broker registers as."""
+
+    broker_name: str
+    broker_id: int
+    own_address: str
+    others: dict[str, str] = field(default_factory=dict)
+    """Name server -> address of the other broker, where the latest look found one."""
+    _looked_ms: dict[str, int] = field(default_factory=dict)
+    _lines: LogThrottle = field(default_factory=lambda: LogThrottle(LINES_PER_MINUTE))
+
+    def look(self, name_server: str, now_ms: int) -> RemotingCommand | None:
+        """The request to send ahead of a registration; None where the last look is not long ago.
+
+        It asks for the route of the topic that every broker has under its own name: the smallest answer that has the
+        addresses, from any version of a name server.
+        """
+        looked_ms = self._looked_ms.get(name_server)
+        if looked_ms is not None and now_ms - looked_ms < LOOK_EVERY_MS:
+            return None
+        self._looked_ms[name_server] = now_ms
+        header = GetRouteInfoRequestHeader(topic=self.broker_name, accept_standard_json_only=True)
+        return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.encode())
+
+    def took(self, name_server: str, answer: RemotingCommand | None, now_ms: int) -> str | None:
+        """Take the answer to a look, None or an error where there is none. A line for the log, or None."""
+        if answer is None or answer.code:
+            return None
+        try:
+            brokers = TopicRouteData.decode(answer.body).broker_datas
+        except RemotingError:
+            return None
+        own = next((broker for broker in brokers if broker.broker_name == self.broker_name), None)
+        found = self.own_address if own is None else own.broker_addrs.get(self.broker_id, self.own_address)
+        if found == self.own_address:
+            self.others.pop(name_server, None)
+            return None
+        self.others[name_server] = found
+        text = (
+            f"name server {name_server}: another broker is registered as {self.broker_name}:{self.broker_id} at "
+            f"{found}, this one is {self.own_address}. Clients are sent to one or the other: stop one of them, or give "
+            "it a brokerName of its own"
+        )
+        return self._lines.line(text, now_ms)
