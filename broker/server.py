@@ -443,7 +443,7 @@ def follow_order(config: BrokerConfig) -> int | None:
     From where on the log is an adopted one: that may hold records of topics that nobody has had the time to tell of.
     """
     try:
-        performed = store_order.perform(store_config(config), open_log_source, take_tables)
+        performed = store_order.perform(store_config(config), open_log_source, take_tables, log)
     except (OSError, SalvageError, StoreLoadError, ConfigFileError) as error:
         raise StartError(
             f"{config.store_path_root_dir}: the order for the store cannot be followed: {error}"

@@ -1,9 +1,9 @@
 """Taking over the tail of another replica's log: the master lost it, a slave has it.
 
-The store is closed, its lock is ours and its log ends at the given offset (`salvage.cut` sees to that). The bytes in
-front of it have to be the same in both logs. What follows comes in chunks and is written where it stands in the other
-log, whole records only, each checked before: sizes, CRC of the body, and that it names this very place. Doing it again
-from the same offset writes the same bytes again.
+The store is closed and its lock is ours. The tail is copied from the source to a folder of the store first
+(`adoption_staging`), then the own log is cut (`salvage.cut`), then the copy is appended. Both times whole records come
+in order, each is checked before it is written: sizes, CRC of the body, and that it names this very place. Appending
+again from the same offset writes the same bytes again.
 """
 
 import os
@@ -25,42 +25,53 @@ ReadChunk = Callable[[int, int], bytes]
 
 
 class AdoptionError(Exception):
-    """The other log could not be taken over to its end; the message says where it stopped and why.
-
-    What was taken over up to `end_offset` is whole and stays.
-    """
+    """The other log cannot be taken over to its end; the message says why. Its records are whole up to `end_offset`."""
 
     def __init__(self, message: str, end_offset: int) -> None:
         super().__init__(message)
         self.end_offset = end_offset
 
 
-def adopt(config: StoreConfig, from_offset: int, to_offset: int, read_chunk: ReadChunk) -> int:
-    """Append [from_offset, to_offset) of the log that `read_chunk` reads; returns the log's new end.
+def append(config: StoreConfig, from_offset: int, to_offset: int, read_chunk: ReadChunk) -> int:
+    """Append [from_offset, to_offset) of the log that `read_chunk` reads to the log, which ends there; its new end.
 
-    Both offsets are record borders. AdoptionError when the bytes in front of them differ, end early or are no records,
-    OSError of our own disk.
+    Both offsets are record borders. AdoptionError when the bytes end early or are no records, OSError.
     """
-    _compare_front(config, from_offset, read_chunk)
     with ExitStack() as stack:
         writer = _LogWriter(config, stack)
-        at, pending = from_offset, b""
-        while at < to_offset:
-            wanted = min(CHUNK_BYTES, to_offset - at - len(pending))
-            if wanted:
-                pending += _read(read_chunk, at, at + len(pending), wanted)
-            used, why = _whole_bytes(pending, at, config.commit_log_file_bytes, check_crc=config.check_crc_on_recover)
-            writer.write(at, pending[:used])
-            at, pending = at + used, pending[used:]
-            ended = not used and (not wanted or len(pending) > RECORD_BYTES_MAX)
-            if why != records.SHORT or ended:
-                writer.sync()
-                raise AdoptionError(f"the other log has no record at {at}: {records.REASONS[why]}", at)
-        writer.sync()
+        try:
+            return copy_records(config, from_offset, to_offset, read_chunk, writer.write)
+        finally:
+            writer.sync()
+
+
+def copy_records(
+    config: StoreConfig,
+    from_offset: int,
+    to_offset: int,
+    read_chunk: ReadChunk,
+    write: Callable[[int, bytes], None],
+) -> int:
+    """Give the records of [from_offset, to_offset) to `write`(commit log offset, whole records), in order; their end.
+
+    AdoptionError when the bytes end early or are no records; what was written before it is whole.
+    """
+    at, pending = from_offset, b""
+    while at < to_offset:
+        wanted = min(CHUNK_BYTES, to_offset - at - len(pending))
+        if wanted:
+            pending += _read(read_chunk, at, at + len(pending), wanted)
+        used, why = whole_bytes(pending, at, config.commit_log_file_bytes, check_crc=config.check_crc_on_recover)
+        write(at, pending[:used])
+        at, pending = at + used, pending[used:]
+        ended = not used and (not wanted or len(pending) > RECORD_BYTES_MAX)
+        if why != records.SHORT or ended:
+            raise AdoptionError(f"the other log has no record at {at}: {records.REASONS[why]}", at)
     return at
 
 
-def _compare_front(config: StoreConfig, end_offset: int, read_chunk: ReadChunk) -> None:
+def check_front(config: StoreConfig, end_offset: int, read_chunk: ReadChunk) -> None:
+    """Compare the last bytes in front of `end_offset` in both logs. AdoptionError when they differ or are not there."""
     log = CommitLog(config, MappedFileCache(2))
     at = max(log.min_offset, end_offset - WINDOW_BYTES)
     while at < end_offset:
@@ -81,7 +92,7 @@ def _read(read_chunk: ReadChunk, taken: int, offset: int, wanted: int) -> bytes:
     return chunk[:wanted]
 
 
-def _whole_bytes(data: bytes, offset: int, file_bytes: int, *, check_crc: bool) -> tuple[int, int]:
+def whole_bytes(data: bytes, offset: int, file_bytes: int, *, check_crc: bool) -> tuple[int, int]:
     """Bytes of the whole records and blanks at the start of `data`, and the result at which they end.
 
     SHORT also stands for the end of `data`.

@@ -99,6 +99,16 @@ def cut(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> Sa
     return SalvageReport(border, saver.saved())
 
 
+def border_below(config: StoreConfig, offset: int) -> int:
+    """Where `cut` would end the log; nothing is changed. SalvageError when the log begins behind it, OSError."""
+    log = CommitLog(config, MappedFileCache(2))
+    if not log.files.starts:
+        return 0
+    if offset < log.files.min_offset:
+        raise SalvageError(f"the log begins at {log.files.min_offset}, behind {offset}")
+    return _border_below(log, min(offset, log.files.end_offset))
+
+
 def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
     """Take out the whole log; the store begins, and ends, at `to_offset`, a multiple of the file size.
 

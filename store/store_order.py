@@ -6,7 +6,8 @@ behind is performed by the next start: every action can be repeated.
     {"action": "cut", "offset": 4096}           the log ends there, the rest goes to salvage/
     {"action": "rebase", "offset": 1073741824}  the log begins and ends there, all that it had goes to salvage/
     {"action": "adopt", "offset": 4096, "end": 9000, "source": "10.0.0.2:10911", "is_cut": false}
-                                                cut, then [offset, end) of the log at `source` is appended
+                                                [offset, end) of the log at `source` is copied beside the log, then
+                                                the log is cut, then the copy is appended
 """
 
 import contextlib
@@ -15,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from ringmq.store import layout, markers
-from ringmq.store.adoption import AdoptionError, ReadChunk, adopt
+from ringmq.store import adoption_staging, layout, markers
+from ringmq.store.adoption import AdoptionError, ReadChunk, append
+from ringmq.store.adoption_staging import Staged
 from ringmq.store.config import StoreConfig
 from ringmq.store.recovery import recover
 from ringmq.store.salvage import SalvageError, cut, rebase
@@ -84,45 +86,83 @@ def remove_order(root: Path) -> None:
 
 
 def perform(
-    config: StoreConfig, open_source: OpenSource, take_tables: TakeTables = lambda root, address: []
+    config: StoreConfig,
+    open_source: OpenSource,
+    take_tables: TakeTables = lambda root, address: [],
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Performed:
-    """Do what the order says, if there is one, and take it away.
+    """Do what the order says, if there is one, and take it away. `tell` gets lines about the progress.
 
-    The caller has the store's lock and recovers it afterwards. A log that cannot be taken over to its end is taken over
-    as far as it goes, and writes stay held for the slave that has the rest. SalvageError, StoreLoadError,
-    ConfigFileError and OSError leave the order for the next start.
+    The caller has the store's lock and recovers it afterwards. Where a log cannot be copied to its end nothing of the
+    own one is cut, and writes stay held for the slave that has the rest. SalvageError, StoreLoadError, ConfigFileError
+    and OSError leave the order for the next start.
     """
     root = config.root
     order = read_order(root)
     if order is None:
+        adoption_staging.discard(root)
         return Performed([])
     told = [f"order for the store: {order.action} at {order.offset}"]
-    if order.action == REBASE:
-        told.append(rebase(config, order.offset).text())
-    elif not order.is_cut:
-        report = cut(config, order.offset)
-        told.append(report.text())
-        end_offset = report.end_offset
-        if order.action == ADOPT:  # queues and index end there, too, before the log goes on with other records
-            end_offset = recover(config).append_offset
-        order = replace(order, offset=end_offset, is_cut=True)
     if order.action == ADOPT:
-        write_order(root, order)
-        told += _adopt(config, order, open_source, take_tables)
+        performed = _adopt(config, order, open_source, take_tables, tell)
+        return Performed([*told, *performed.told], performed.adopted_from)
+    report = (rebase if order.action == REBASE else cut)(config, order.offset)
     remove_order(root)
-    return Performed(told, order.offset if order.action == ADOPT else None)
+    return Performed([*told, report.text()])
 
 
-def _adopt(config: StoreConfig, order: StoreOrder, open_source: OpenSource, take_tables: TakeTables) -> list[str]:
+def _adopt(
+    config: StoreConfig,
+    order: StoreOrder,
+    open_source: OpenSource,
+    take_tables: TakeTables,
+    tell: Callable[[str], None],
+) -> Performed:
+    """Copy, cut, append. Until the copy is complete a failure leaves the log as it is; from then on nobody is asked."""
+    root = config.root
+    told: list[str] = []
+    staged = adoption_staging.complete(root, order.source, order.end)
     try:
-        # Where nothing of our log stays, what our tables say is of a disk that has lost them, and of the clients that
-        # came before anybody noticed. Elsewhere ours are newer than a slave's copy: deletions in it are not undone.
-        told = [] if order.offset else take_tables(config.root, order.source)
-        with open_source(order.source) as read_chunk:
-            end = adopt(config, order.offset, order.end, read_chunk)
+        if staged is None:
+            staged, told = _stage(config, order, open_source, take_tables, tell)
+    except (AdoptionError, SalvageError, OSError) as error:
+        remove_order(root)
+        adoption_staging.discard(root)
+        text = f"nothing of the log of {order.source} was taken over, nothing of the own log was cut: {error}"
+        return Performed([text])
+    if not order.is_cut:
+        told.append(cut(config, staged.from_offset).text())
+        end_offset = recover(config).append_offset  # queues and index end there, too, before other records follow
+        if end_offset != staged.from_offset:
+            raise SalvageError(f"the log ends at {end_offset} after the cut, the copy begins at {staged.from_offset}")
+        write_order(root, replace(order, offset=staged.from_offset, is_cut=True))
+    adoption_staging.put_config(root)
+    try:
+        with adoption_staging.reader(root, staged) as read_chunk:
+            end = append(config, staged.from_offset, staged.to_offset, read_chunk)
     except AdoptionError as error:
-        return [f"the log of {order.source} was taken over up to {error.end_offset}: {error}"]
-    except OSError as error:
-        return [f"nothing of the log of {order.source} was taken over: {error}"]
-    forget_adopted(config.root, order.source, order.end)
-    return [*told, f"the log of {order.source} was taken over from {order.offset} to {end}"]
+        raise SalvageError(f"the copy in {root / adoption_staging.FOLDER} is damaged: {error}") from error
+    forget_adopted(root, order.source, order.end)
+    remove_order(root)
+    adoption_staging.discard(root)
+    told.append(f"the log of {order.source} was taken over from {staged.from_offset} to {end}")
+    return Performed(told, staged.from_offset)
+
+
+def _stage(
+    config: StoreConfig,
+    order: StoreOrder,
+    open_source: OpenSource,
+    take_tables: TakeTables,
+    tell: Callable[[str], None],
+) -> tuple[Staged, list[str]]:
+    """The tables come along where nothing of our log stays: what ours say is of a disk that has lost them, and of the
+    clients that came before anybody noticed. Elsewhere ours are newer than a slave's copy: deletions are not undone."""
+    own_end = recover(config).append_offset
+    common = min(order.offset, own_end)
+
+    def take(root: Path) -> list[str]:
+        return take_tables(root, order.source)
+
+    with open_source(order.source) as read_chunk:
+        return adoption_staging.stage(config, own_end, common, order.end, order.source, read_chunk, take, tell)

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ringmq.store import adoption, inspect, markers, salvage, store_order
-from ringmq.store.adoption import AdoptionError, adopt
+from ringmq.store import adoption, adoption_staging, inspect, markers, salvage, store_order
+from ringmq.store.adoption import AdoptionError, append, check_front
 from ringmq.store.config import StoreConfig
-from ringmq.store.config_files import ConfigFileError, persist_config
+from ringmq.store.config_files import ConfigFileError, load_config, persist_config
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import SAME_BOOT, recover
 from ringmq.store.salvage import SalvageError, cut, rebase, salvage_files
@@ -194,7 +194,7 @@ def reader_of(data: bytes, step: int = 1000) -> Callable[[int, int], bytes]:
 def test_the_adopted_log_is_the_other_ones_byte_by_byte(store: Path, template: MadeStore, step: int) -> None:
     border = places(template)[30]
     cut(config_of(store), border)
-    assert adopt(config_of(store), border, template.end, reader_of(log_of(template.root), step)) == template.end
+    assert append(config_of(store), border, template.end, reader_of(log_of(template.root), step)) == template.end
     assert log_of(store) == log_of(template.root)
     assert recover(config_of(store)).next_offsets == {("Salvaged", 0): 60, ("Salvaged", 1): 60}
 
@@ -205,7 +205,7 @@ def test_logs_that_differ_in_front_of_the_offset_are_not_joined(store: Path, tem
     before, data = log_of(store), bytearray(log_of(template.root))
     data[border - 5000] ^= 1
     with pytest.raises(AdoptionError, match="differ"):
-        adopt(config_of(store), border, template.end, reader_of(bytes(data)))
+        check_front(config_of(store), border, reader_of(bytes(data)))
     assert log_of(store) == before
 
 
@@ -216,7 +216,7 @@ def test_what_is_no_record_ends_an_adoption(store: Path, template: MadeStore) ->
         data = bytearray(log_of(template.root))
         data[bad[0] + at] ^= 0x40
         with pytest.raises(AdoptionError, match=what) as caught:
-            adopt(config_of(store), border, template.end, reader_of(bytes(data)))
+            append(config_of(store), border, template.end, reader_of(bytes(data)))
         assert caught.value.end_offset == bad[0]
         assert log_of(store) == bytes(data[: bad[0]]).rstrip(b"\0")
 
@@ -232,7 +232,7 @@ def test_an_other_log_that_ends_early_or_breaks_is_taken_as_far_as_it_goes(store
     for read_chunk in (lambda offset, length: data[offset : min(offset + length, end + 1)], broken):
         cut(config_of(store), border)
         with pytest.raises(AdoptionError) as caught:
-            adopt(config_of(store), border, template.end, read_chunk)
+            append(config_of(store), border, template.end, read_chunk)
         assert caught.value.end_offset == end
         assert log_of(store) == data[:end]
 
@@ -358,7 +358,7 @@ def test_tables_come_with_a_log_that_nothing_of_the_own_one_is_in(
     sources: list[str] = []
 
     def take(root: Path, address: str) -> list[str]:
-        assert root == store
+        assert root == store / adoption_staging.FOLDER
         sources.append(address)
         return ["tables"]
 
@@ -386,33 +386,61 @@ def test_unknown_topics_get_queues_where_the_adopted_log_begins_with_them(
     assert sorted(topic for topic, _ in found) == sorted(["Known", *queues])
 
 
-def test_an_adoption_without_its_source_leaves_the_common_part(store: Path, template: MadeStore) -> None:
-    diverge(store, template, 61)
-    write_hold(store, [held_for(template)])
-    write_order(store, orders(template)["adopt"])
+def broken_sources(template: MadeStore) -> dict[str, Any]:
+    """Sources that do not hand over everything, and what is said about each."""
 
     def refuse(address: str) -> Source:
         raise ConnectionRefusedError(f"{address}: refused")
 
-    told = perform(config_of(store), refuse).told
-    assert "10.0.0.2:10911: refused" in told[-1]
-    assert recover(config_of(store)).append_offset == places(template)[61]
-    assert read_hold(store) == (held_for(template),), "the slave still has what was acknowledged"
+    early, bent, other = Source(template), Source(template), Source(template)
+    data = log_of(template.root)
+    early._read = reader_of(data[: places(template)[80]])
+    bad = bytearray(data)
+    bad[places(template)[90] + 120] ^= 1
+    bent._read = reader_of(bytes(bad))
+    bad = bytearray(data)
+    bad[places(template)[61] - 200] ^= 1
+    other._read = reader_of(bytes(bad))
+    return {"refused": refuse, "ends at": early, "CRC": bent, "differ": other}
 
 
-def test_an_adoption_that_stops_half_way_leaves_the_hold(store: Path, template: MadeStore) -> None:
+@pytest.mark.parametrize("why", ["refused", "ends at", "CRC", "differ"])
+def test_an_adoption_that_gets_not_everything_cuts_nothing(store: Path, template: MadeStore, why: str) -> None:
     diverge(store, template, 61)
+    before = log_of(store)
     write_hold(store, [held_for(template)])
     write_order(store, orders(template)["adopt"])
-    source = Source(template)
-    source._read = reader_of(log_of(template.root)[: places(template)[80]])
-    assert "taken over up to" in perform(config_of(store), source).told[-1]
-    assert read_order(store) is None
-    assert read_hold(store) == (held_for(template),)
+    performed = perform(config_of(store), broken_sources(template)[why])
+    assert "nothing of the own log was cut" in performed.told[-1] and why in performed.told[-1]
+    assert performed.adopted_from is None
+    assert (log_of(store), salvaged(store), read_order(store)) == (before, {}, None)
+    assert not (store / adoption_staging.FOLDER).exists()
+    assert read_hold(store) == (held_for(template),), "the slave still has what was acknowledged"
     write_order(store, orders(template)["adopt"])  # somebody chooses once more
     perform(config_of(store), Source(template))
     assert log_of(store) == log_of(template.root)
     assert read_hold(store) == ()
+
+
+def test_an_adoption_without_room_on_the_disk_cuts_nothing(
+    store: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diverge(store, template, 61)
+    before = log_of(store)
+    write_order(store, orders(template)["adopt"])
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=10, f_frsize=4096))
+    told = perform(config_of(store), Source(template)).told
+    assert "40960 are free" in told[-1]
+    assert (log_of(store), salvaged(store)) == (before, {})
+
+
+def test_the_progress_of_a_copy_is_told(store: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adoption_staging, "PROGRESS_BYTES", 10_000)
+    diverge(store, template, 61)
+    write_order(store, orders(template)["adopt"])
+    lines: list[str] = []
+    perform(config_of(store), Source(template), tell=lines.append)
+    assert lines and all(line.endswith("MiB of the log of 10.0.0.2:10911") for line in lines)
 
 
 @pytest.mark.parametrize("text", ["", "{", "7", '[{"broker_id": 1}]', '[["x"]]', '{"a": 1}'])
@@ -438,7 +466,7 @@ def test_a_file_that_is_no_order_stops_the_start(store: Path, text: str) -> None
 
 # ---- crashes -------------------------------------------------------------------------------------------------
 
-TRACED = {module.__file__ for module in (salvage, adoption, store_order, markers)}
+TRACED = {module.__file__ for module in (salvage, adoption, adoption_staging, store_order, markers)}
 
 
 def run_to_line(work: Callable[[], Any], lines: int) -> bool:
@@ -492,6 +520,43 @@ def test_a_death_at_any_line_is_made_good_by_doing_it_again(
         shutil.rmtree(root)
         lines += 1 + lines // 20  # records are looked at in many equal turns
     assert lines > 40
+
+
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_death_before_the_copy_is_complete_leaves_the_store_as_it_was(
+    template: MadeStore, tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At any line: without its source afterwards the log is either as before, or wholly the other one's."""
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, name, lambda descriptor: None)
+    begin, root = tmp_path / "begin", tmp_path / "root"
+    shutil.copytree(template.root, begin)
+    diverge(begin, template, kept)
+    persist_config(begin, "topics.json", {"topicConfigTable": {"Own": {}}})
+    write_hold(begin, [held_for(template)])
+    order = replace(orders(template)["adopt"], offset=places(template)[min(kept, 61)])
+    write_order(begin, order)
+    before = log_of(begin)
+
+    def take(folder: Path, address: str) -> list[str]:
+        persist_config(folder, "topics.json", {"topicConfigTable": {"Theirs": {}}})
+        return ["tables"]
+
+    lines, ended, seen = 1, False, set()
+    while not ended:
+        shutil.copytree(begin, root)
+        ended = run_to_line(lambda: perform(config_of(root), Source(template), take), lines)
+        perform(config_of(root), broken_sources(template)["refused"])
+        log, topics = log_of(root), load_config(root, "topics.json")["topicConfigTable"]
+        is_adopted = log == log_of(template.root)
+        assert is_adopted or (log, salvaged(root)) == (before, {}), lines
+        assert list(topics) == (["Theirs"] if is_adopted and not kept else ["Own"]), lines
+        assert read_hold(root) == (() if is_adopted else (held_for(template),)), lines
+        assert not (root / adoption_staging.FOLDER).exists()
+        seen.add(is_adopted)
+        shutil.rmtree(root)
+        lines += 1 + lines // 20
+    assert seen == {False, True}
 
 
 # ---- looking at it -------------------------------------------------------------------------------------------

@@ -1,0 +1,137 @@
+"""The copy of another replica's log that an adoption makes before anything of the own log is cut.
+
+    <root>/ringmqAdoption/records        [from_offset, to_offset) of the other log, as it comes
+    <root>/ringmqAdoption/config/        the own config files with the other broker's tables, for a whole log
+    <root>/ringmqAdoption/complete.json  comes last, and says that all of it is here, checked and on disk
+
+Until the last file is there, only this folder changes: an adoption that is broken off leaves the store as it was. From
+then on the source is not needed any more, and every step can be done again.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ringmq.store import layout, markers
+from ringmq.store.adoption import AdoptionError, ReadChunk, check_front, copy_records
+from ringmq.store.config import StoreConfig
+from ringmq.store.salvage import border_below
+
+FOLDER = "ringmqAdoption"
+_RECORDS = "records"
+_COMPLETE = "complete.json"
+_NOT_COPIED = ("haOrder.json", "*.tmp", "*.bak")
+PROGRESS_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A complete copy: offsets of the CommitLog, both record borders; `source` is host:port of the broker."""
+
+    from_offset: int
+    to_offset: int
+    source: str
+
+
+def complete(root: Path, source: str, to_offset: int) -> Staged | None:
+    """The copy of the log of `source` up to `to_offset`, None while it is not complete."""
+    try:
+        staged = Staged(**json.loads((root / FOLDER / _COMPLETE).read_bytes()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+    return staged if (staged.source, staged.to_offset) == (source, to_offset) else None
+
+
+def stage(
+    config: StoreConfig,
+    own_end: int,
+    common_offset: int,
+    to_offset: int,
+    source: str,
+    read_chunk: ReadChunk,
+    take_tables: Callable[[Path], list[str]],
+    tell: Callable[[str], None],
+) -> tuple[Staged, list[str]]:
+    """Copy and check [the last record border at or below `common_offset`, `to_offset`) of the log of `source`.
+
+    `own_end`: where the own log ends.
+    `take_tables` puts the tables of `source` into the config files of the root that it is given; it is called where
+    nothing of the own log stays. `tell` gets lines about the progress; the lines that are returned are about tables.
+    AdoptionError when the source does not have it all or the disk has no room, SalvageError, OSError: then the folder
+    may be there, and nothing else has changed.
+    """
+    from_offset = border_below(config, common_offset)
+    folder = config.root / FOLDER
+    discard(config.root)
+    _check_room(config, from_offset, to_offset, max(0, own_end - from_offset))
+    check_front(config, from_offset, read_chunk)
+    folder.mkdir()
+    with (folder / _RECORDS).open("wb") as file:
+        copy_records(config, from_offset, to_offset, read_chunk, _writer(file, from_offset, to_offset, source, tell))
+        file.flush()
+        os.fsync(file.fileno())
+    told: list[str] = []
+    if from_offset == 0:
+        (config.root / layout.CONFIG).mkdir(exist_ok=True)
+        ignored = shutil.ignore_patterns(*_NOT_COPIED)
+        shutil.copytree(config.root / layout.CONFIG, folder / layout.CONFIG, ignore=ignored)
+        told = take_tables(folder)
+    staged = Staged(from_offset, to_offset, source)
+    markers.sync_directory(folder)
+    markers.replace_file(folder / _COMPLETE, json.dumps(asdict(staged)).encode())
+    markers.sync_directory(config.root)
+    return staged, told
+
+
+@contextmanager
+def reader(root: Path, staged: Staged) -> Iterator[ReadChunk]:
+    """Reads the complete copy."""
+    with (root / FOLDER / _RECORDS).open("rb") as file:
+        yield lambda offset, length: os.pread(file.fileno(), length, offset - staged.from_offset)
+
+
+def put_config(root: Path) -> None:
+    """Put the config files that the other broker's tables changed into their places; each of them as a whole."""
+    for path in sorted((root / FOLDER / layout.CONFIG).glob("*.json")):
+        target, data = root / layout.CONFIG / path.name, path.read_bytes()
+        if not target.exists() or target.read_bytes() != data:
+            markers.replace_file(target, data)
+
+
+def discard(root: Path) -> None:
+    """Remove the copy: first the file that calls it complete."""
+    if (root / FOLDER).is_dir():
+        markers.replace_or_remove(root / FOLDER / _COMPLETE, None)
+        shutil.rmtree(root / FOLDER)
+
+
+def _check_room(config: StoreConfig, from_offset: int, to_offset: int, saved_bytes: int) -> None:
+    """The copy, the log files to come, and what is saved of the own log have to fit."""
+    size = config.commit_log_file_bytes
+    new_files = (to_offset - 1) // size - (from_offset - 1) // size
+    needed = to_offset - from_offset + new_files * size + saved_bytes
+    disk = os.statvfs(config.root)
+    free = disk.f_bavail * disk.f_frsize
+    if needed > free:
+        raise AdoptionError(f"it needs {needed} bytes on the disk of {config.root}, {free} are free", from_offset)
+
+
+def _writer(
+    file: BinaryIO, from_offset: int, to_offset: int, source: str, tell: Callable[[str], None]
+) -> Callable[[int, bytes], None]:
+    next_told = PROGRESS_BYTES
+
+    def write(offset: int, data: bytes) -> None:
+        nonlocal next_told
+        file.write(data)
+        done = offset + len(data) - from_offset
+        if done >= next_told:
+            next_told += PROGRESS_BYTES
+            tell(f"copied {done >> 20} of {(to_offset - from_offset) >> 20} MiB of the log of {source}")
+
+    return write
