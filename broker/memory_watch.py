@@ -1,7 +1,7 @@
 """The bound of the broker's whole memory (ringmqMemoryMax): the supervisor samples it and publishes the level.
 
 The level is one word of the plane. From NEAR on readers accept no connection and control makes no name and registers
-no client.
+no client. At FULL readers close the largest backlogs of answers, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MIB = 1 << 20
 _WORDS = {
     FREE: "below ringmqMemoryMax again: connections and clients are taken",
     NEAR: "near ringmqMemoryMax: new connections, and names and registrations of clients are refused",
-    FULL: "at ringmqMemoryMax: new connections, and names and registrations of clients are refused",
+    FULL: "at ringmqMemoryMax: the largest backlogs of answers are closed, too",
 }
 
 

@@ -78,7 +78,7 @@
 /* memory_level: how near the memory of all processes is to memory_max_bytes (ipc/memory.py). */
 #define RMQ_MEMORY_FREE 0
 #define RMQ_MEMORY_NEAR 1 /* what is new is refused: connections, and names and registrations of clients */
-#define RMQ_MEMORY_FULL 2 /* the limit is reached */
+#define RMQ_MEMORY_FULL 2 /* readers close the largest backlogs of answers, too */
 
 /* The page that outsiders may map: 4096 bytes, one word per cache line.
  *   0 magic "RMQWATER"  8 version  12 confirm_policy  16 start_id  24 owner_pid  32 store_dev  40 store_ino

@@ -10,6 +10,7 @@
 #define OUTPUTS_KEPT 1024u
 #define PIECES_FIRST 64u
 #define VICTIMS_MAX 64u
+#define FULL_PART 8                 /* of answer_bytes_max stays at RMQ_MEMORY_FULL */
 #define TIGHT_BYTES (256u << 10)    /* of one connection's answers, while half of what all may have is used */
 #define KEPT_BYTES (8u << 20)       /* so much less than at the worst: the rest goes back to the system */
 #define KEPT_WINDOW_MS 400
@@ -249,10 +250,17 @@ void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint
     }
 }
 
+/* What the answers of all connections may have now: little while the whole broker is at ringmqMemoryMax. */
+static uint64_t answers_most(const struct rmq_reader *r)
+{
+    uint64_t most = r->settings->answer_bytes_max;
+    return rmq_load(&r->header->memory_level) == RMQ_MEMORY_FULL ? most / FULL_PART : most;
+}
+
 uint64_t rmq_output_soft_limit(const struct rmq_reader *r)
 {
     uint64_t limit = r->settings->send_queue_bytes_max / 4;
-    return r->answers_open > r->settings->answer_bytes_max / 2 && limit > TIGHT_BYTES ? TIGHT_BYTES : limit;
+    return r->answers_open > answers_most(r) / 2 && limit > TIGHT_BYTES ? TIGHT_BYTES : limit;
 }
 
 /* The answers of all connections have more memory than they may: the largest go, those first that nobody has read of for a
@@ -277,7 +285,7 @@ static void close_largest(struct rmq_reader *r)
         victims[at].rank = rank;
         victims[at].connection = i;
     }
-    uint64_t most = r->settings->answer_bytes_max;
+    uint64_t most = answers_most(r);
     for (uint32_t i = 0; i < count && r->answers_open > most - most / 8; i++)
         rmq_shortage_close(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_ANSWERS);
 }
@@ -338,7 +346,7 @@ void rmq_output_flush(struct rmq_reader *r)
     uint32_t count = r->dirty_count;
     if (r->answers_open + r->answers_closing > r->answers_peak)
         r->answers_peak = r->answers_open + r->answers_closing;
-    if (r->answers_open > r->settings->answer_bytes_max)
+    if (r->answers_open > answers_most(r))
         close_largest(r);
     r->dirty_count = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -111,6 +111,27 @@ def test_answers_that_nobody_reads_are_bounded_over_all_connections(make_kit: Ma
     wait_until(lambda: kit.counter(lib.RMQ_READ_PRIVATE_BYTES) < 10 << 20, "little is kept", 2)
 
 
+def test_the_largest_backlogs_are_closed_at_the_limit_of_the_whole_broker(make_kit: MakeKit) -> None:
+    kit = make_kit("write", "read", answer_bytes_max=ANSWERS_MAX)
+    kit.listeners[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
+    with connected(kit) as reading, ExitStack() as stack:
+        silent = [stack.enter_context(connected(kit)) for _ in range(5)]
+        for number, client in enumerate(silent):
+            count = 12 if number < 3 else 1
+            client.send(*(request(105, {"topic": "A"}) for _ in range(count)))
+            for _ in range(count):
+                kit.verdict(kit.take()[0], lib.RMQ_VERDICT_SEND, ANSWER)
+        assert reading.ask(send_frame("TopicA", b"x")).code == 0
+        assert kit.counter(lib.RMQ_READ_CLOSED_ANSWERS) == 0
+        kit.header.memory_level = lib.RMQ_MEMORY_NEAR
+        assert reading.ask(send_frame("TopicA", b"x")).code == 0
+        assert kit.counter(lib.RMQ_READ_CLOSED_ANSWERS) == 0
+        kit.header.memory_level = lib.RMQ_MEMORY_FULL
+        assert reading.ask(send_frame("TopicA", b"x")).code == 0
+        wait_until(lambda: kit.counter(lib.RMQ_READ_ANSWER_BYTES) <= ANSWERS_MAX / 8, "room is made")
+        assert kit.counter(lib.RMQ_READ_CLOSED_ANSWERS) == 3, "the small backlogs stay"
+
+
 def test_a_host_has_no_more_than_its_share_of_the_connections(make_kit: MakeKit) -> None:
     kit = make_kit("write", "read", connections_max=8, host_connections_max=5)
     with ExitStack() as stack:
