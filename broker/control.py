@@ -1,13 +1,13 @@
 """The control role's loop: takes cold frames out of the inbox, runs the core over them, puts verdicts back.
 
-One turn: verdicts that did not fit -> a bounded number of records -> config files that changed -> effects -> what is
-due by time. Files are written before the answers that they stand behind go out. Nothing here is per message of the
-hot paths, and nothing waits: name servers have a thread of their own.
+One turn: verdicts that did not fit -> records, while there is time -> slices of long requests -> what is due by time ->
+config files that changed -> effects. Files are written before the answers that they stand behind go out. Nothing here
+is per message of the hot paths, and nothing waits: name servers have a thread of their own. `turns` says how long a
+turn may take.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import sys
 import time
 import traceback
@@ -18,23 +18,25 @@ from ringmq.broker import slow_requests
 from ringmq.broker.announcements import STOP_CALL_MS, Announcements
 from ringmq.broker.control_report import ClientCensus, ControlReport, ReportWriter
 from ringmq.broker.core import Broker
-from ringmq.broker.handlers.table import CHANGES_TABLES, handle, tick
+from ringmq.broker.handlers import client_limits
+from ringmq.broker.handlers.table import tick
 from ringmq.broker.health import fault_text
 from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.slave_role import SlaveRole
-from ringmq.broker.request import Connection, Effect, Hangup, Release, Reply, Request, Run
+from ringmq.broker.request import Effect, Hangup
+from ringmq.broker.request_runner import RequestRunner, connection_of, request_of
 from ringmq.broker.staged.writes import StagedWrites
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
+from ringmq.broker.turns import INTAKE_MS, TurnClock
 from ringmq.ha.orders import OrderError, news_of
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.memory import MemoryReturn
 from ringmq.ipc.plane import InboxRecord, Plane
-from ringmq.native import ffi, lib
-from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.remoting.command import RemotingCommand, decode_payload
+from ringmq.native import lib
+from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.junk import describe
 from ringmq.remoting.log_throttle import LogThrottle
@@ -46,8 +48,6 @@ STORE_LOOK_MS = 10_000
 """Blocks of a log file that retention has unlinked stay used for so long, if a request had it mapped."""
 BACKLOG_RETRY_MS = 1
 INCOMPLETE_RETRY_MS = 1
-TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST})
-"""Answered when the name servers know the topic, as stock does: its maker may use it at once."""
 FAULT_LINES_PER_MINUTE = 60
 PEER_LINES_PER_MINUTE = 10
 """Any peer can send malformed frames and failing requests at any rate."""
@@ -68,6 +68,7 @@ class ControlLoop:
         persistence: Persistence,
         name_servers: OutsideCalls,
         slave: SlaveRole | None = None,
+        clock: TurnClock | None = None,
     ) -> None:
         self.broker = broker
         self._plane = plane
@@ -85,29 +86,32 @@ class ControlLoop:
         self._of_peers = LogThrottle(PEER_LINES_PER_MINUTE)
         self._failed_requests = LogThrottle(PEER_LINES_PER_MINUTE)
         self._of_settings = LogThrottle(PEER_LINES_PER_MINUTE)
-        self._changes: list[RemotingCommand] = []
-        """Answers of this turn that the config files stand behind."""
         self._unsaved = False
         self._blocked_parks = 0
         self._census = ClientCensus(broker.consumers, broker.producers)
         self._report = ReportWriter(plane.name)
         self._slow_requests = slow_requests.SlowRequests()
         self._memory_return = MemoryReturn()
+        self._clock = TurnClock() if clock is None else clock
+        self._requests = RequestRunner(
+            plane,
+            broker,
+            self._announcements,
+            self._slow_requests,
+            lambda text: self._tell(self._failed_requests, text),
+            self._clock,
+        )
 
     # ---- one round ----
 
     def turn(self, now_ms: int) -> bool:
         """Do what there is; whether there was any, so that more may follow at once."""
         self._now_ms = now_ms
+        self._clock.begin()
         self._outlets.send_waiting()
-        effects: list[Effect] = []
-        taken = 0
-        while taken < RECORDS_PER_TURN and not self._outlets.is_choked:
-            record = self._plane.inbox_take()
-            if record is None:
-                break
-            taken += 1
-            effects += self._on_record(record, now_ms)
+        taken = self._take_records(now_ms)
+        self._requests.turn()
+        effects = self._requests.take_effects()
         staged = self._staged_writes.turn(now_ms)
         effects += self.broker.outbox.take()
         if now_ms >= self._next_tick_ms:
@@ -128,7 +132,21 @@ class ControlLoop:
         self._outlets.perform(self._announcements.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         self._blocked_parks = 0 if taken else self._blocked_parks
-        return taken > 0 or staged
+        return taken > 0 or staged or self._requests.is_busy
+
+    def _take_records(self, now_ms: int) -> int:
+        """Take records out of the inbox while the turn has time for them; how many."""
+        taken = 0
+        while taken < RECORDS_PER_TURN and self._clock.is_within(INTAKE_MS):
+            self._requests.begin_next()
+            if self._outlets.is_choked or self._requests.is_choked:
+                break
+            record = self._plane.inbox_take()
+            if record is None:
+                break
+            taken += 1
+            self._on_record(record, now_ms)
+        return taken
 
     def park(self, now_ms: int) -> None:
         """Sleep until the bell rings or something is due."""
@@ -160,7 +178,7 @@ class ControlLoop:
     def close(self, now_ms: int) -> None:
         """A clean stop: answer what is in the inbox, save everything, say goodbye to the name servers."""
         while self.turn(now_ms):
-            pass
+            self._requests.finish()
         self._staged_writes.close()
         self._outlets.perform(self.broker.outbox.take())
         self._outlets.perform(self._announcements.release_all())
@@ -173,46 +191,37 @@ class ControlLoop:
 
     # ---- in ----
 
-    def _on_record(self, record: InboxRecord, now_ms: int) -> list[Effect]:
+    def _on_record(self, record: InboxRecord, now_ms: int) -> None:
         if record.type == lib.RMQ_INBOX_QUEUE:
             self._guard("queues of records from the master", lambda: self._make_queue(record))
-            return []
+            return
         if record.type == lib.RMQ_INBOX_HA:
             self._take_news(record.payload)
-            return []
+            return
         reader = record.role - lib.RMQ_ROLE_READ
         if not 0 <= reader < lib.RMQ_READERS_MAX:
-            return []
+            return
         if record.role_generation < self._generations.get(reader, 0):
-            return []  # left behind by a reader that is gone
-        effects = self._see_generation(reader, record.role_generation)
-        connection = _connection_of(record, reader)
+            return  # left behind by a reader that is gone
+        self._see_generation(reader, record.role_generation)
+        connection = connection_of(record, reader)
         if record.type == lib.RMQ_INBOX_CLOSED:
-            self.broker.now_ms = now_ms
-            self.broker.on_close(connection)
-            return [*effects, *self.broker.outbox.take()]
+            self._requests.end(connection)
         if record.type == lib.RMQ_INBOX_JUNK:
             spoken = describe(record.payload, int(self._plane.header.settings.frame_bytes_max))
             self._tell(self._of_peers, f"junk from {connection.host}: {spoken}")
         if record.type != lib.RMQ_INBOX_COLD_FRAME:
-            return effects
+            return
         # What this client's earlier pulls committed comes first: a commit of an older pull must not undo this request.
         self._drain_offsets(now_ms)
         try:
-            request = _request_of(record, connection, now_ms)
+            request = request_of(record, connection, now_ms)
         except Exception as error:  # a defect of the decoder costs one connection, as junk does
             what = str(error) if isinstance(error, RemotingError) else f"{type(error).__name__}: {error}"
             self._tell(self._of_peers, f"junk from {connection.host}: {what}")
-            return [*effects, Hangup(connection, record.pending)]
-        effects += self._handle(request)
-        if record.received_mono_ns:
-            latency = self._plane.header.latency[lib.RMQ_ROLE_CONTROL][lib.RMQ_CONTROL_LATENCY_ANSWERED]
-            took_ns = time.monotonic_ns() - record.received_mono_ns
-            lib.rmq_latency_count(ffi.addressof(latency), took_ns, 1)
-            limit_ms = self.broker.config.slow_request_ms
-            if limit_ms and took_ns >= limit_ms * 1_000_000 and not (effects and isinstance(effects[-1], Run)):
-                self._slow_requests.add(_slow(request, record, took_ns // 1000))  # the reader tells of what runs again
-        return effects
+            self._requests.effects.append(Hangup(connection, record.pending))
+            return
+        self._requests.run(request)
 
     def _make_queue(self, record: InboxRecord) -> None:
         """A slave's dispatch waits in front of a record whose queue has no entry: its topic's settings come later."""
@@ -237,50 +246,29 @@ class ControlLoop:
         except OrderError as error:
             self._tell(self._of_peers, f"news from ha: {error}")
 
-    def _handle(self, request: Request) -> list[Effect]:
-        try:
-            effects = handle(self.broker, request)
-            if request.command.code in CHANGES_TABLES and isinstance(effects[-1], Reply):
-                self._changes.append(effects[-1].command)
-            if request.command.code in TOLD_FIRST and isinstance(effects[-1], Reply):
-                change = self._announcements.announce()
-                if change is not None:
-                    self._announcements.hold(effects.pop(), change, request.now_ms)
-            return effects
-        except Exception as error:
-            # A defect of ours must cost one answer, not the broker; the trace is for the operator.
-            self._tell(self._failed_requests, f"request {request.command.code} failed:\n{traceback.format_exc()}")
-            effects = self.broker.outbox.take()
-            if request.command.is_oneway or request.command.is_response:
-                return [*effects, Release(request.connection, request.pending)]
-            response = request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-            return [*effects, Reply(request.connection, request.pending, response)]
-
-    def _see_generation(self, reader: int, generation: int) -> list[Effect]:
+    def _see_generation(self, reader: int, generation: int) -> None:
         """A read worker that was started again has none of its old connections."""
         known = self._generations.get(reader)
         if known == generation:
-            return []
+            return
         self._generations[reader] = generation
         self._outlets.start_anew(reader, generation)
         if known is None:
-            return []
+            return
         for connection in self.broker.connections():
             if connection.reader == reader and connection.reader_generation != generation:
-                self.broker.on_close(connection)
-        return self.broker.outbox.take()
+                self._requests.end(connection)
 
     # ---- time ----
 
     def _tick(self, now_ms: int) -> list[Effect]:
-        effects: list[Effect] = []
         for reader in range(int(self._plane.header.settings.readers)):
             generation = int(self._plane.role(lib.RMQ_ROLE_READ + reader).generation)
             if generation:
-                effects += self._see_generation(reader, generation)
+                self._see_generation(reader, generation)
         self._drain_offsets(now_ms)
         self.broker.stats.observe(self._totals())
-        effects += tick(self.broker, now_ms)
+        effects = [*self._requests.take_effects(), *tick(self.broker, now_ms)]
         self._guard("consumer offsets", lambda: self._persistence.save_offsets_if_due(now_ms))
         self._guard("staged writes", lambda: self._staged_writes.save_if_due(now_ms))
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
@@ -307,7 +295,9 @@ class ControlLoop:
         permission = self.broker.config.broker_permission
         sends_from_ms = self.broker.config.start_accept_send_request_time_stamp
         refused = self.broker.refusals.counts()
-        return ControlReport(permission, states, self._census.clients, self._census.left_out, sends_from_ms, refused)
+        rooms = client_limits.rooms(self.broker)
+        census = self._census
+        return ControlReport(permission, states, census.clients, census.left_out, sends_from_ms, refused, rooms)
 
     def _drain_offsets(self, now_ms: int) -> None:
         self._guard("consumer offsets", lambda: self.broker.offsets.drain(now_ms))
@@ -343,7 +333,7 @@ class ControlLoop:
     def _save_tables(self) -> None:
         """Write the config files, or answer those who asked for a change that it is not on disk."""
         cause = self._guard("config files", self._persistence.save_tables)
-        changes, self._changes = self._changes, []
+        changes, self._requests.changes = self._requests.changes, []
         if cause is None and self._unsaved:
             self._faults.forget("config files:")
             log("config files are written again")
@@ -372,35 +362,6 @@ class ControlLoop:
         line = throttle.line(text, self._now_ms)
         if line is not None:
             log(line)
-
-
-def _connection_of(record: InboxRecord, reader: int) -> Connection:
-    host = str(ipaddress.ip_address(record.peer_host))
-    return Connection(
-        reader,
-        record.role_generation,
-        record.connection,
-        record.connection_generation,
-        host,
-        record.peer_port,
-        record.listener == 1,
-    )
-
-
-def _request_of(record: InboxRecord, connection: Connection, now_ms: int) -> Request:
-    """The request in a cold frame. A send's frame ends behind its header; its body's length is known all the same."""
-    view = memoryview(record.payload)
-    if len(view) < 8:
-        raise RemotingError(f"cold frame of {len(view)} bytes", field="frame length")
-    header_length = int.from_bytes(view[5:8], "big")
-    command = decode_payload(view[4:])
-    return Request(command, connection, now_ms, record.pending, max(0, record.frame_length - 8 - header_length))
-
-
-def _slow(request: Request, record: InboxRecord, took_us: int) -> slow_requests.SlowControlRequest:
-    began_ms = now_ms() - took_us // 1000
-    code, client = request.command.code, request.connection.address
-    return slow_requests.SlowControlRequest(began_ms, code, client, record.frame_length, took_us)
 
 
 def now_ms() -> int:

@@ -64,6 +64,8 @@ class ControlReport:
     """startAcceptSendRequestTimeStamp, which may change while the broker runs."""
     refused: tuple[tuple[str, int], ...] = ()
     """(class of request, how many were refused for their sender)."""
+    rooms: tuple[tuple[str, int, int], ...] = ()
+    """(kind, entries, limit) of what clients make control remember."""
 
     def to_json(self) -> bytes:
         """For the file."""
@@ -76,7 +78,10 @@ class ControlReport:
         servers = tuple(NameServerState(**entry) for entry in value["name_servers"])
         clients = tuple(ClientKind(**entry) for entry in value["clients"])
         refused = tuple((access, count) for access, count in value.get("refused", ()))
-        return cls(value["permission"], servers, clients, value["left_out"], value.get("sends_from_ms", 0), refused)
+        rooms = tuple((kind, used, limit) for kind, used, limit in value.get("rooms", ()))
+        return cls(
+            value["permission"], servers, clients, value["left_out"], value.get("sends_from_ms", 0), refused, rooms
+        )
 
 
 def read_report(plane_name: str) -> ControlReport | None:

@@ -17,7 +17,7 @@ from ringmq.broker.replication.state import Replication
 from ringmq.broker.request import Connection, Effect, Hangup, Outbox
 from ringmq.broker.staged.commits import StagedCommits
 from ringmq.broker.staged.events import Asked
-from ringmq.broker.tables.consumers import ConsumerTable
+from ringmq.broker.tables.consumers import Change, ConsumerTable
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.forward import ForwardTable
 from ringmq.broker.tables.groups import GroupTable
@@ -29,6 +29,7 @@ from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.broker.turns import Steps, finish
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig
 from ringmq.remoting.errors import RequestError
@@ -37,6 +38,7 @@ from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 from ringmq.remoting.subscription import SubscriptionData
 
 EXPIRY_SCAN_MS = 10_000
+STEP_SUBSCRIPTIONS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Broker:
         self.tables = PlaneTables(plane)
         self.topics = TopicTable(self.tables, self._topic_changed)
         self.groups = GroupTable(self.publish_group)
-        self.consumers = ConsumerTable(self.outbox, self._members_changed)
+        self.consumers = ConsumerTable(self.outbox)
         self.producers = ProducerTable()
         self.locks = QueueLocks()
         self.offsets = OffsetTable(plane, self.tables)
@@ -135,26 +137,36 @@ class Broker:
 
     def publish_group(self, group: str) -> None:
         """Show the hot path what a group is and wants, as of now."""
+        finish(self.publishing(group))
+
+    def publishing(self, group: str) -> Steps[None]:
+        """The same in steps. The group may change in between: what it wants counts when it is shown."""
         online = self.consumers.get(group)
-        subscriptions = {} if online is None else online.subscriptions
-        shown = self._published.get(group, {})
-        for topic in shown.keys() - subscriptions.keys():
-            self.tables.publish_subscription(group, topic, None)
+        wanted = () if online is None else online.subscriptions
         # A group of a thousand topics changes one at a time, each in a heartbeat of its own.
-        for topic, subscription in subscriptions.items():
-            if shown.get(topic) is not subscription:
-                self.tables.publish_subscription(group, topic, subscription)
-        self._published[group] = dict(subscriptions)
-        if not subscriptions:
-            del self._published[group]
+        for number, topic in enumerate(dict.fromkeys([*self._published.get(group, ()), *wanted])):
+            self._show_subscription(group, topic)
+            if number % STEP_SUBSCRIPTIONS == STEP_SUBSCRIPTIONS - 1:
+                yield
         self._publish_flags(group)
+
+    def _show_subscription(self, group: str, topic: str) -> None:
+        wanted = self.consumers.subscription(group, topic)
+        shown = self._published.get(group, {})
+        if shown.get(topic) is wanted:
+            return
+        self.tables.publish_subscription(group, topic, wanted)
+        if wanted is not None:
+            self._published.setdefault(group, {})[topic] = wanted
+        else:
+            del shown[topic]
+            if not shown:
+                del self._published[group]
 
     def _publish_subscription(self, group: str, topic: str) -> None:
         """Show the hot path what an online group wants of one topic, which has a new entry."""
-        online = self.consumers.get(group)
-        if online is not None and topic in online.subscriptions:
-            self.tables.publish_subscription(group, topic, online.subscriptions[topic])
-            self._published.setdefault(group, {})[topic] = online.subscriptions[topic]
+        self._published.get(group, {}).pop(topic, None)
+        self._show_subscription(group, topic)
         self._publish_flags(group)
 
     def _publish_flags(self, group: str) -> None:
@@ -201,11 +213,27 @@ class Broker:
 
     def on_close(self, connection: Connection) -> None:
         """The connection is gone: its client leaves every group; others are told."""
+        finish(self.closing(connection))
+
+    def closing(self, connection: Connection) -> Steps[None]:
+        """The same in steps."""
         for group in self.consumers.groups_of(connection):
-            self.consumers.unregister(group, connection, notify=self.notifies(group))
+            yield from self.leaving(group, connection)
+            yield
         self.producers.drop(connection)
         self.forwards.drop(self.outbox, connection)
         self.held_pulls.drop(connection)
+
+    def leaving(self, group: str, connection: Connection) -> Steps[None]:
+        """A member leaves a group; the others are told."""
+        yield from self.following(group, self.consumers.unregister(group, connection))
+
+    def following(self, group: str, change: Change) -> Steps[None]:
+        """Show the hot path what has changed, then tell the members."""
+        if change.publish:
+            yield from self.publishing(group)
+        if change.tell and self.notifies(group):
+            yield from self.consumers.telling(group)
 
     def connections(self) -> set[Connection]:
         """Every connection that a table knows."""
@@ -215,13 +243,13 @@ class Broker:
         """Whatever is due: expiry of clients, locks and forwards, statistics, gates."""
         self.now_ms = now_ms
         self.forwards.expire(self.outbox, now_ms)
+        self.locks.expire(now_ms)
         self.stats.sample(now_ms)
         if self._move_gates():
             self.topics.republish()
         if now_ms >= self._next_scan_ms:
             self._next_scan_ms = now_ms + EXPIRY_SCAN_MS
             self._expire_clients(now_ms)
-            self.locks.expire(now_ms)
         return self.outbox.take()
 
     def _expire_clients(self, now_ms: int) -> None:
@@ -248,6 +276,3 @@ class Broker:
                 self._publish_subscription(group, topic)
             for group in self.offsets.groups_to_reset(topic):
                 self._publish_flags(group)
-
-    def _members_changed(self, group: str) -> None:
-        self.publish_group(group)

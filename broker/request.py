@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from ringmq.broker.turns import Steps
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
 
@@ -51,6 +52,9 @@ class Request:
     body_length: int = 0
     is_again: bool = False
     """A held pull that is run for the second time: it may not be held again."""
+    received_mono_ns: int = 0
+    """When its read worker received it; 0 = unknown."""
+    frame_bytes: int = 0
 
     def reply(
         self,
@@ -78,8 +82,27 @@ class Close:
     """The connection is not worth an answer."""
 
 
-Answer = RemotingCommand | Redo | Wait | Close
-Handler = Callable[["Broker", Request], Answer]
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The frame needs no answer."""
+
+
+Answer = RemotingCommand | Redo | Wait | Close | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The answer takes longer than one go: `steps` come to it, each of them well below `turns.SLICE_MS`.
+
+    `is_large`: the steps hold a copy of a table or a large body, so that only some may be open at once. They may be put
+    off before the first step: a large body is read in there.
+    """
+
+    steps: Steps[Answer]
+    is_large: bool = False
+
+
+Handler = Callable[["Broker", Request], Answer | Slices]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,12 @@ from ringmq.remoting.subscription import SubscriptionData
 KnownSubscription = Callable[[str, Any], SubscriptionData | None]
 """(group, topic) -> what is known of it. Clients with very many topics repeat all of them at each change of one."""
 
+WORD_CHARS_MAX = 64
+NAME_CHARS_MAX = 512
+"""Of a topic or group that is not made here: namespaces and prefixes stand in front of it."""
+CLIENT_ID_CHARS_MAX = 1024
+SUBSCRIPTION_CHARS_MAX = 16_384
+"""Characters of a subscription's expression and its tags."""
 CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
 CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
 CONSUME_POP = "CONSUME_POP"
@@ -51,23 +57,33 @@ class ConsumerData:
 
         Raises `BadBody`.
         """
-        group_name = json_body.text(value, "groupName")
+        made = cls.without_subscriptions(value)
+        for entry in json_body.objects(value, "subscriptionDataSet"):
+            made.add_subscription(entry, known)
+        return made
 
-        def read(entry: dict[str, Any]) -> SubscriptionData:
-            old = known(group_name, entry.get("topic"))
-            version = entry.get("subVersion")
-            if old is not None and type(version) is int and version <= old.sub_version:
-                return old
-            return subscription_from_json(entry)
-
+    @classmethod
+    def without_subscriptions(cls, value: dict[str, Any]) -> ConsumerData:
+        """From stock's bean, but for its subscriptions. Raises `BadBody`."""
         return cls(
-            group_name=group_name,
-            consume_type=json_body.text(value, "consumeType", CONSUME_PASSIVELY),
-            message_model=json_body.text(value, "messageModel", CLUSTERING),
-            consume_from_where=json_body.text(value, "consumeFromWhere", CONSUME_FROM_LAST_OFFSET),
-            subscriptions=[read(entry) for entry in json_body.objects(value, "subscriptionDataSet")],
+            group_name=json_body.text(value, "groupName"),
+            consume_type=json_body.short_text(value, "consumeType", CONSUME_PASSIVELY, WORD_CHARS_MAX),
+            message_model=json_body.short_text(value, "messageModel", CLUSTERING, WORD_CHARS_MAX),
+            consume_from_where=json_body.short_text(
+                value, "consumeFromWhere", CONSUME_FROM_LAST_OFFSET, WORD_CHARS_MAX
+            ),
             unit_mode=json_body.boolean(value, "unitMode"),
         )
+
+    def add_subscription(self, entry: dict[str, Any], known: KnownSubscription) -> SubscriptionData:
+        """Read one SubscriptionData bean, or take it from `known`. Raises `BadBody`."""
+        old = known(self.group_name, entry.get("topic"))
+        version = entry.get("subVersion")
+        if old is not None and type(version) is int and version <= old.sub_version:
+            self.subscriptions.append(old)
+        else:
+            self.subscriptions.append(subscription_from_json(entry))
+        return self.subscriptions[-1]
 
 
 @dataclass(slots=True)
@@ -95,20 +111,40 @@ class HeartbeatData:
     @classmethod
     def decode(cls, body: bytes, known: KnownSubscription = lambda group, topic: None) -> HeartbeatData:
         """From stock's body; for `known` see `ConsumerData.from_json`. Raises `BadBody`."""
-        value = json_body.read_request(body, "HeartbeatData")
+        value = read_heartbeat(body)
+        made = cls.without_consumers(value)
+        made.consumers = [ConsumerData.from_json(entry, known) for entry in json_body.objects(value, "consumerDataSet")]
+        return made
+
+    @classmethod
+    def without_consumers(cls, value: dict[str, Any]) -> HeartbeatData:
+        """From stock's bean, but for its consumers. Raises `BadBody`."""
         return cls(
-            client_id=json_body.text(value, "clientID"),
+            client_id=json_body.short_text(value, "clientID", "", CLIENT_ID_CHARS_MAX),
             producer_groups=[
-                json_body.text(entry, "groupName") for entry in json_body.objects(value, "producerDataSet")
+                json_body.short_text(entry, "groupName", "", NAME_CHARS_MAX)
+                for entry in json_body.objects(value, "producerDataSet")
             ],
-            consumers=[ConsumerData.from_json(entry, known) for entry in json_body.objects(value, "consumerDataSet")],
             fingerprint=json_body.integer(value, "heartbeatFingerprint"),
             without_sub=json_body.boolean(value, "withoutSub"),
         )
 
 
+def read_heartbeat(body: bytes) -> dict[str, Any]:
+    """The JSON of a heartbeat. Raises `BadBody`."""
+    return json_body.read_request(body, "HeartbeatData")
+
+
 def subscription_from_json(value: dict[str, Any]) -> SubscriptionData:
     """A SubscriptionData bean. Raises `BadBody`."""
+    json_body.short_text(value, "topic", "", NAME_CHARS_MAX)
+    tags = value.get("tagsSet")
+    chars = len(json_body.text(value, "subString")) + sum(map(len, map(str, tags if isinstance(tags, list) else ())))
+    if chars > SUBSCRIPTION_CHARS_MAX:
+        remark = (
+            f"a subscription's expression and tags have {chars} characters, at most {SUBSCRIPTION_CHARS_MAX} are taken"
+        )
+        raise json_body.bad_body(remark, "subscriptionDataSet")
     try:
         return SubscriptionData.from_json(value)
     except (TypeError, ValueError) as error:
@@ -143,13 +179,33 @@ class LockBatch:
     @classmethod
     def decode(cls, body: bytes) -> LockBatch:
         """From stock's body. Raises `BadBody`."""
-        value = json_body.read_request(body, "LockBatch")
+        value = read_lock_batch(body)
+        made = cls.without_queues(value)
+        made.queues = [lock_queue(entry) for entry in json_body.items(value, "mqSet")]
+        return made
+
+    @classmethod
+    def without_queues(cls, value: dict[str, Any]) -> LockBatch:
+        """From stock's bean, but for its queues. Raises `BadBody`."""
         return cls(
-            consumer_group=json_body.text(value, "consumerGroup"),
-            client_id=json_body.text(value, "clientId"),
-            queues=[json_body.queue_from_json(entry) for entry in json_body.items(value, "mqSet")],
+            consumer_group=json_body.short_text(value, "consumerGroup", "", NAME_CHARS_MAX),
+            client_id=json_body.short_text(value, "clientId", "", CLIENT_ID_CHARS_MAX),
+            queues=[],
             only_this_broker=json_body.boolean(value, "onlyThisBroker"),
         )
+
+
+def read_lock_batch(body: bytes) -> dict[str, Any]:
+    """The JSON of a LOCK_BATCH_MQ or UNLOCK_BATCH_MQ. Raises `BadBody`."""
+    return json_body.read_request(body, "LockBatch")
+
+
+def lock_queue(entry: object) -> MessageQueue:
+    """A queue to be locked or unlocked. Raises `BadBody`."""
+    queue = json_body.queue_from_json(entry)
+    if len(queue.topic) + len(queue.broker_name) > NAME_CHARS_MAX:
+        raise json_body.bad_body(f"a queue's names have more than {NAME_CHARS_MAX} characters", "mqSet")
+    return queue
 
 
 def encode_locked(queues: Iterable[MessageQueue]) -> bytes:

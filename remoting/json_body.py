@@ -93,6 +93,15 @@ def text(value: dict[str, Any], key: str, default: str = "") -> str:
     raise bad_body(f"field {key} is a {type(found).__name__}, not text", key)
 
 
+def short_text(value: dict[str, Any], key: str, default: str, chars_max: int) -> str:
+    """A text field of at most `chars_max` characters."""
+    found = text(value, key, default)
+    if len(found) > chars_max:
+        message = f"field {key} = {found[:64]!r}... has {len(found)} characters, at most {chars_max} are taken"
+        raise _too_large(message, key, chars_max)
+    return found
+
+
 def integer(value: dict[str, Any], key: str, default: int = 0) -> int:
     """An integer of at most 64 bits; text that holds one passes."""
     found = value.get(key)

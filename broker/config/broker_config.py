@@ -107,6 +107,16 @@ class BrokerConfig:
         "configBlackList", "configBlackList;brokerConfigPath", r"[\w;]*", "property names joined by ;"
     )
 
+    heartbeat_groups_max: int = number("ringmqHeartbeatGroupsMax", 1000, 1, 65_536, live=True)
+    """Consumer and producer groups of one heartbeat."""
+    heartbeat_subscriptions_max: int = number("ringmqHeartbeatSubscriptionsMax", 4096, 1, 1_048_576, live=True)
+    """Subscriptions of one heartbeat, over all of its groups."""
+    producer_groups_max: int = number("ringmqProducerGroupsMax", 65_536, 1, 16_777_216, live=True)
+    memberships_max: int = number("ringmqMembershipsMax", 524_288, 1, 67_108_864, live=True)
+    """Pairs of a connection and a group that its heartbeats name, consumers and producers."""
+    locks_max: int = number("ringmqLocksMax", 131_072, 1, 16_777_216, live=True)
+    client_locks_max: int = number("ringmqClientLocksMax", 16_384, 1, 16_777_216, live=True)
+
     # name servers
     register_name_server_period: int = number("registerNameServerPeriod", 30_000, 10_000, 60_000, live=True)
     enable_single_topic_register: bool = switch("enableSingleTopicRegister", True, live=True)

@@ -58,6 +58,12 @@ MEANINGS = {
     "ringmqQueuesMax": "room of the shared queue table",
     "ringmqGroupsMax": "room of the shared group table",
     "ringmqSubscriptionsMax": "room of the shared subscription table",
+    "ringmqHeartbeatGroupsMax": "consumer and producer groups of one heartbeat",
+    "ringmqHeartbeatSubscriptionsMax": "subscriptions of one heartbeat, over all of its groups",
+    "ringmqProducerGroupsMax": "producer groups of all clients",
+    "ringmqMembershipsMax": "pairs of a connection and a group that its heartbeats name, of all clients",
+    "ringmqLocksMax": "queue locks of all orderly consumers",
+    "ringmqClientLocksMax": "queue locks of one client id",
     "ringmqOffsetsMax": "room of the shared table of consumer offsets",
 }
 """Property of ours -> what it means; RocketMQ has none of that name."""

@@ -114,6 +114,8 @@ METRICS = {
         Metric("ringmq_requests_waiting", GAUGE, "Requests between workers: for write, parked for answers", ("ring",)),
         Metric("ringmq_table_entries", GAUGE, "Places taken in the shared table, since the broker's start", ("table",)),
         Metric("ringmq_table_capacity", GAUGE, "Places of the shared table", ("table",)),
+        Metric("ringmq_control_entries", GAUGE, "What clients make control remember, by kind", ("kind",)),
+        Metric("ringmq_control_capacity", GAUGE, "The limit of it, by kind", ("kind",)),
         # replication
         Metric("ringmq_replication_policy_info", GAUGE, "1, with the policy as labels", ("level", "replicas", "role")),
         Metric("ringmq_replication_wanted_replicas", GAUGE, "Replicas that the policy wants, this broker counted"),

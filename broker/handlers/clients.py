@@ -7,81 +7,103 @@ A heartbeat is answered only after the plane shows what it implies, so that a pu
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.handlers.client_limits import check_consumer, check_heartbeat, check_lock, check_producer
+from ringmq.broker.request import Answer, Connection, Request, Slices
 from ringmq.broker.tables.consumers import Member
+from ringmq.broker.turns import Steps
 from ringmq.remoting import heartbeat, json_body, names
 from ringmq.remoting.client_headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.flags import TopicSysFlag
-from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
+from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch
+from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.response_headers import HeartbeatResponseHeader
 from ringmq.remoting.subscription import EXPRESSION_TAG
 
+SMALL_BODY_BYTES = 32_768
+"""A larger heartbeat waits for one of the places for large requests."""
+STEP_NAMES = 64
 
-def heart_beat(broker: Broker, request: Request) -> Answer:
+
+def heart_beat(broker: Broker, request: Request) -> Slices:
     """Register the client's groups; V2 heartbeats are told whether they must send their subscriptions again."""
-    data = HeartbeatData.decode(request.command.body, broker.consumers.subscription)
-    if not _is_registered(broker, request, data):
+    return Slices(_beat(broker, request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
+
+
+def _beat(broker: Broker, request: Request) -> Steps[Answer]:
+    value = heartbeat.read_heartbeat(request.command.body)
+    check_heartbeat(broker.config, value)
+    data = HeartbeatData.without_consumers(value)
+    yield
+    if not _is_known(broker, request.connection):
         broker.refuse_new(f"client {data.client_id}")
     sub_change = data.fingerprint == 0
-    for consumer in data.consumers:
-        if not _register_consumer(broker, request, data, consumer):
+    member = Member(data.client_id, request.command.language or "JAVA", request.command.version, request.now_ms)
+    for entry in json_body.objects(value, "consumerDataSet"):
+        consumer, order = ConsumerData.without_subscriptions(entry), False
+        for number, subscription in enumerate(json_body.objects(entry, "subscriptionDataSet"), 1):
+            topic = broker.topics.get(consumer.add_subscription(subscription, broker.consumers.subscription).topic)
+            order = order or (topic is not None and topic.order)
+            if number % STEP_NAMES == 0:
+                yield
+        is_known = yield from _register_consumer(broker, request, member, data, consumer, order)
+        yield
+        if not is_known:
             continue
         if data.fingerprint and broker.consumers.fingerprint_changed(consumer.group_name, data.fingerprint):
             sub_change = True
         online = broker.consumers.get(consumer.group_name)
         if data.without_sub and online is not None and not online.subscriptions:
             sub_change = True
-    for group in data.producer_groups:
-        broker.producers.register(group, request.connection, _member(request, data.client_id))
+    for number, group in enumerate(data.producer_groups, 1):
+        check_producer(broker, group, request.connection)
+        broker.producers.register(group, request.connection, member)
+        if number % STEP_NAMES == 0:
+            yield
     ext = HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=sub_change)
     return request.reply(ext_fields=ext.encode())
 
 
-def _is_registered(broker: Broker, request: Request, data: HeartbeatData) -> bool:
-    """The connection is a member of a group that its heartbeat names."""
-    consuming = (broker.consumers.get(consumer.group_name) for consumer in data.consumers)
-    if any(group is not None and request.connection in group.members for group in consuming):
-        return True
-    return any(request.connection in (broker.producers.get(group) or ()) for group in data.producer_groups)
+def _is_known(broker: Broker, connection: Connection) -> bool:
+    """The connection is a member of some group."""
+    return connection in broker.consumers.connections() or connection in broker.producers.connections()
 
 
-def _register_consumer(broker: Broker, request: Request, data: HeartbeatData, consumer: ConsumerData) -> bool:
-    """One group; False when it does not exist and may not be made (stock skips it silently)."""
+def _register_consumer(
+    broker: Broker, request: Request, member: Member, data: HeartbeatData, consumer: ConsumerData, order: bool
+) -> Steps[bool]:
+    """One group; False when it does not exist and may not be made (stock skips it silently).
+
+    `order`: it subscribes to a topic that is consumed in order.
+    """
     now_ms = request.now_ms
     config = broker.find_group(consumer.group_name, now_ms)
     if config is None:
         return False
-    order = any(
-        topic is not None and topic.order
-        for topic in (broker.topics.get(subscription.topic) for subscription in consumer.subscriptions)
-    )
     sys_flag = int(TopicSysFlag.UNIT_SUB) if consumer.unit_mode else 0
     retry = names.retry_topic(consumer.group_name)
     if retry not in broker.deletions:  # the next heartbeat makes it: what is on disk now goes
         broker.topics.create_for_group(retry, config.retry_queue_nums, sys_flag, order, now_ms)
-    broker.consumers.register(
-        request.connection,
-        _member(request, data.client_id),
-        consumer,
-        with_subscriptions=not (data.fingerprint and data.without_sub),
-        notify=broker.notifies(consumer.group_name),
+    yield from check_consumer(broker, consumer, request.connection)
+    with_subscriptions = not (data.fingerprint and data.without_sub)
+    change = yield from broker.consumers.register(
+        request.connection, member, consumer, with_subscriptions=with_subscriptions
     )
+    yield from broker.following(consumer.group_name, change)
     return True
 
 
-def _member(request: Request, client_id: str) -> Member:
-    return Member(client_id, request.command.language or "JAVA", request.command.version, request.now_ms)
-
-
-def unregister_client(broker: Broker, request: Request) -> Answer:
+def unregister_client(broker: Broker, request: Request) -> Slices:
     """The client leaves one producer group, one consumer group or both."""
     header = UnregisterClientRequestHeader.decode(request.command.ext_fields)
+    return Slices(_unregister(broker, request, header))
+
+
+def _unregister(broker: Broker, request: Request, header: UnregisterClientRequestHeader) -> Steps[Answer]:
     if header.producer_group is not None:
         broker.producers.unregister(header.producer_group, request.connection)
     if header.consumer_group is not None:
-        notify = broker.notifies(header.consumer_group)
-        broker.consumers.unregister(header.consumer_group, request.connection, notify=notify)
+        yield from broker.leaving(header.consumer_group, request.connection)
     return request.reply()
 
 
@@ -106,17 +128,40 @@ def check_client_config(broker: Broker, request: Request) -> Answer:
     return request.reply()
 
 
-def lock_queues(broker: Broker, request: Request) -> Answer:
+def lock_queues(broker: Broker, request: Request) -> Slices:
     """The queues that the client holds now, newly locked or renewed."""
-    batch = heartbeat.LockBatch.decode(request.command.body)
+    return Slices(_lock(broker, request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
+
+
+def _lock(broker: Broker, request: Request) -> Steps[Answer]:
+    value = heartbeat.read_lock_batch(request.command.body)
+    batch = LockBatch.without_queues(value)
     if not broker.locks.is_any_live(batch.consumer_group, request.now_ms):
         broker.refuse_new(f"a lock of group {batch.consumer_group}")
-    held = broker.locks.lock(batch.consumer_group, batch.client_id, batch.queues, request.now_ms)
+    yield
+    held: list[MessageQueue] = []
+    group, client = batch.consumer_group, batch.client_id
+    for number, entry in enumerate(json_body.items(value, "mqSet"), 1):
+        queue = heartbeat.lock_queue(entry)
+        check_lock(broker, group, client, queue)
+        if broker.locks.lock(group, client, queue, request.now_ms):
+            held.append(queue)
+        if number % STEP_NAMES == 0:
+            yield
     return request.reply(body=heartbeat.encode_locked(held))
 
 
-def unlock_queues(broker: Broker, request: Request) -> Answer:
+def unlock_queues(broker: Broker, request: Request) -> Slices:
     """Give locks back."""
-    batch = heartbeat.LockBatch.decode(request.command.body)
-    broker.locks.unlock(batch.consumer_group, batch.client_id, batch.queues)
+    return Slices(_unlock(broker, request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
+
+
+def _unlock(broker: Broker, request: Request) -> Steps[Answer]:
+    value = heartbeat.read_lock_batch(request.command.body)
+    batch = LockBatch.without_queues(value)
+    yield
+    for number, entry in enumerate(json_body.items(value, "mqSet"), 1):
+        broker.locks.unlock(batch.consumer_group, batch.client_id, heartbeat.lock_queue(entry))
+        if number % STEP_NAMES == 0:
+            yield
     return request.reply()

@@ -26,6 +26,7 @@ from ringmq.broker.handlers import slaves as slave_requests
 from ringmq.broker.request import (
     Answer,
     Close,
+    Drop,
     Effect,
     Handler,
     Hangup,
@@ -34,9 +35,11 @@ from ringmq.broker.request import (
     Reply,
     Request,
     Run,
+    Slices,
     Wait,
 )
 from ringmq.broker.staged import requests as staged_requests
+from ringmq.broker.turns import Steps, finish
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -122,17 +125,21 @@ NOT_ON_SLAVE = frozenset(
 """Changes that a slave would lose when it takes its master's tables over."""
 CHANGES_TABLES = NOT_ON_SLAVE | {RequestCode.CLEAN_UNUSED_TOPIC}
 """What an operator asks for, and what is on disk when it is answered."""
+TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST})
+"""Answered when the name servers know the topic, as stock does: its maker may use it at once."""
 NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 """Requests that the VIP port (listenPort - 2) does not serve; answered as unknown there."""
 
 
 def handle(broker: Broker, request: Request) -> list[Effect]:
-    """Everything that follows from one cold frame, its verdict last."""
-    broker.now_ms = request.now_ms
-    if request.command.is_response:
-        broker.forwards.answer(broker.outbox, request.connection, request.command)
-        return [*broker.outbox.take(), Release(request.connection, request.pending)]
-    verdict = _verdict(request, answer(broker, request))
+    """Everything that follows from one cold frame, its verdict last. All its slices are run."""
+    begun = begin(broker, request)
+    return effects_of(broker, request, finish(begun.steps) if isinstance(begun, Slices) else begun)
+
+
+def effects_of(broker: Broker, request: Request, answer: Answer) -> list[Effect]:
+    """What is to be done outside when a request is answered, its verdict last."""
+    verdict = _verdict(request, answer)
     effects = broker.outbox.take()
     return effects if verdict is None else [*effects, verdict]
 
@@ -146,8 +153,12 @@ def tick(broker: Broker, now_ms: int) -> list[Effect]:
     return effects
 
 
-def answer(broker: Broker, request: Request) -> Answer:
-    """Run the handler of the request's code if its sender may send it; RequestErrors become answers."""
+def begin(broker: Broker, request: Request) -> Answer | Slices:
+    """Run the handler of the request's code if its sender may send it; RequestErrors become answers, in slices too."""
+    broker.now_ms = request.now_ms
+    if request.command.is_response:
+        broker.forwards.answer(broker.outbox, request.connection, request.command)
+        return Drop()
     code = request.command.code
     handler = HANDLERS.get(code)
     if handler is None or (request.connection.vip and code in NOT_ON_VIP):
@@ -161,11 +172,22 @@ def answer(broker: Broker, request: Request) -> Answer:
         remark = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
         return request.reply(ResponseCode.SYSTEM_ERROR, remark)
     try:
-        return handler(broker, request)
-    except RequestError as error:
-        return request.reply(error.code, str(error))
-    except PlaneFullError as error:
-        return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+        answer = handler(broker, request)
+    except (RequestError, PlaneFullError) as error:
+        return _refusal(request, error)
+    return Slices(_guarded(request, answer.steps), answer.is_large) if isinstance(answer, Slices) else answer
+
+
+def _guarded(request: Request, steps: Steps[Answer]) -> Steps[Answer]:
+    try:
+        return (yield from steps)
+    except (RequestError, PlaneFullError) as error:
+        return _refusal(request, error)
+
+
+def _refusal(request: Request, error: RequestError | PlaneFullError) -> RemotingCommand:
+    code = error.code if isinstance(error, RequestError) else ResponseCode.SYSTEM_ERROR
+    return request.reply(code, str(error))
 
 
 def _verdict(request: Request, answer: Answer) -> Effect | None:
@@ -176,5 +198,7 @@ def _verdict(request: Request, answer: Answer) -> Effect | None:
         return Run(*where)
     if isinstance(answer, Close):
         return Hangup(*where)
+    if isinstance(answer, Drop):
+        return Release(*where)
     assert isinstance(answer, Wait)
     return None

@@ -1,17 +1,17 @@
 """Who consumes: groups with their members and subscriptions, told by heartbeats.
 
-A member is a connection (two client ids on one connection overwrite each other, as in RocketMQ). The table tells
-`on_change(group)` when what the hot path knows of a group has changed, and pushes NOTIFY_CONSUMER_IDS_CHANGED (40)
-to the members when membership or the set of topics has.
+A member is a connection (two client ids on one connection overwrite each other, as in RocketMQ). `Change` says what
+follows: the hot path has to be shown the group, or the members be told (NOTIFY_CONSUMER_IDS_CHANGED, 40).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ringmq.broker.request import Connection, Outbox
+from ringmq.broker.turns import Steps
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import BROADCASTING, ConsumerData
@@ -56,20 +56,37 @@ class ConsumerGroup:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What follows from a client's coming or going."""
+
+    publish: bool = False
+    """What the hot path knows of the group is old."""
+    tell: bool = False
+    """The members have to share their queues anew."""
+
+
 Key = TypeVar("Key")
+STEP_MEMBERS = 64
+STEP_SUBSCRIPTIONS = 64
 EVER_SUBSCRIBED_MAX = 65_536  # names come from outside
 
 
 class ConsumerTable:
     """All groups with members."""
 
-    def __init__(self, outbox: Outbox, on_change: Callable[[str], None]) -> None:
+    def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._on_change = on_change
         self._groups: dict[str, ConsumerGroup] = {}
         self._of_connection: dict[Connection, dict[str, None]] = {}
         self._on_topic: dict[str, dict[str, None]] = {}
         self._fingerprints: dict[str, int] = {}
+        self.memberships = 0
+        """Members of all groups."""
+        self.subscriptions = 0
+        """Of all groups."""
+        self.subscription_chars = 0
+        """Their names, expressions and tags."""
         self.ever_subscribed: set[str] = set()
         """Topics that some heartbeat named since the start."""
 
@@ -86,9 +103,9 @@ class ConsumerTable:
         return online.subscriptions.get(topic) if online is not None and isinstance(topic, str) else None
 
     def register(
-        self, connection: Connection, member: Member, data: ConsumerData, *, with_subscriptions: bool, notify: bool
-    ) -> None:
-        """One group of a heartbeat. `notify`: the group's and the broker's switch for 40."""
+        self, connection: Connection, member: Member, data: ConsumerData, *, with_subscriptions: bool
+    ) -> Steps[Change]:
+        """One group of a heartbeat."""
         group = self._groups.get(data.group_name)
         is_new = group is None
         if group is None:
@@ -98,18 +115,16 @@ class ConsumerTable:
         group.consume_type, group.message_model = data.consume_type, data.message_model
         group.consume_from_where = data.consume_from_where
         joined = connection not in group.members
+        self.memberships += joined
         group.members[connection] = member
         self._of_connection.setdefault(connection, {})[group.name] = None
         stale, topics_changed = False, False
         if with_subscriptions:
-            for subscription in data.subscriptions:
-                if len(self.ever_subscribed) < EVER_SUBSCRIBED_MAX:
-                    self.ever_subscribed.add(subscription.topic)
-            stale, topics_changed = self._merge(group, data.subscriptions)
-        if is_new or stale or topics_changed or was_broadcasting != group.is_broadcasting:
-            self._on_change(group.name)
-        if joined or topics_changed:
-            self._notify(group, notify)
+            stale, topics_changed = yield from self._merge(group, data.subscriptions)
+        return Change(
+            publish=is_new or stale or topics_changed or was_broadcasting != group.is_broadcasting,
+            tell=joined or topics_changed,
+        )
 
     def fingerprint_changed(self, group: str, fingerprint: int) -> bool:
         """Remember a heartbeat's fingerprint; True when another one was known."""
@@ -117,19 +132,21 @@ class ConsumerTable:
         self._fingerprints[group] = fingerprint
         return known is not None and known != fingerprint
 
-    def unregister(self, group_name: str, connection: Connection, *, notify: bool) -> None:
+    def unregister(self, group_name: str, connection: Connection) -> Change:
         """One member leaves one group."""
         group = self._groups.get(group_name)
         if group is None or group.members.pop(connection, None) is None:
-            return
+            return Change()
+        self.memberships -= 1
         _discard(self._of_connection, connection, group_name)
-        if not group.members:
-            del self._groups[group_name]
-            for topic in group.subscriptions:
-                _discard(self._on_topic, topic, group_name)
-            self._fingerprints.pop(group_name, None)
-            self._on_change(group_name)
-        self._notify(group, notify)
+        if group.members:
+            return Change(tell=True)
+        del self._groups[group_name]
+        for topic, subscription in group.subscriptions.items():
+            _discard(self._on_topic, topic, group_name)
+            self._weigh(subscription, -1)
+        self._fingerprints.pop(group_name, None)
+        return Change(publish=True)
 
     def groups_of(self, connection: Connection) -> list[str]:
         """Groups that the connection is a member of."""
@@ -139,7 +156,7 @@ class ConsumerTable:
         """Groups with members that subscribe to the topic."""
         return list(self._on_topic.get(topic, ()))
 
-    def connections(self) -> Iterable[Connection]:
+    def connections(self) -> Collection[Connection]:
         """Every connection that is a member of some group."""
         return self._of_connection.keys()
 
@@ -152,35 +169,60 @@ class ConsumerTable:
             if member.last_update_ms < before_ms
         ]
 
-    def _merge(self, group: ConsumerGroup, told: list[SubscriptionData]) -> tuple[bool, bool]:
+    def telling(self, group_name: str) -> Steps[None]:
+        """Tell the members that somebody has come or gone, or what the group wants."""
+        group = self._groups.get(group_name)
+        if group is None or group.is_broadcasting:
+            return
+        for number, connection in enumerate(list(group.members)):
+            command = RemotingCommand.request(
+                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name}, oneway=True
+            )
+            self._outbox.push(connection, command)
+            if number % STEP_MEMBERS == STEP_MEMBERS - 1:
+                yield
+
+    def _weigh(self, subscription: SubscriptionData, sign: int) -> None:
+        self.subscriptions += sign
+        self.subscription_chars += sign * weight(subscription)
+
+    def _merge(self, group: ConsumerGroup, told: list[SubscriptionData]) -> Steps[tuple[bool, bool]]:
         """(an expression was replaced, a topic came or went): per topic only a greater subVersion replaces
         (`ConsumerGroupInfo.updateSubscription`)."""
         known = group.subscriptions
         replaced, came = False, False
         topics = {subscription.topic for subscription in told}
         gone = [topic for topic in known if topic not in topics]
-        for topic in gone:
-            del known[topic]
-            _discard(self._on_topic, topic, group.name)
-        for subscription in told:
+        for number, topic in enumerate(gone, 1):
+            if topic in known:
+                self._weigh(known.pop(topic), -1)
+                _discard(self._on_topic, topic, group.name)
+            if number % STEP_SUBSCRIPTIONS == 0:
+                yield
+        for number, subscription in enumerate(told, 1):
             old = known.get(subscription.topic)
             if old is None:
-                known[subscription.topic] = subscription
-                self._on_topic.setdefault(subscription.topic, {})[group.name] = None
                 came = True
+                self._add_topic(group, subscription.topic)
             elif subscription.sub_version > old.sub_version:
-                known[subscription.topic] = subscription
                 replaced = True
+                self._weigh(old, -1)
+            if old is None or subscription.sub_version > old.sub_version:
+                known[subscription.topic] = subscription
+                self._weigh(subscription, 1)
+            if number % STEP_SUBSCRIPTIONS == 0:
+                yield
         return replaced, came or bool(gone)
 
-    def _notify(self, group: ConsumerGroup, notify: bool) -> None:
-        if not notify or group.is_broadcasting:
-            return
-        for connection in group.members:
-            command = RemotingCommand.request(
-                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name}, oneway=True
-            )
-            self._outbox.push(connection, command)
+    def _add_topic(self, group: ConsumerGroup, topic: str) -> None:
+        self._on_topic.setdefault(topic, {})[group.name] = None
+        if len(self.ever_subscribed) < EVER_SUBSCRIBED_MAX:
+            self.ever_subscribed.add(topic)
+
+
+def weight(subscription: SubscriptionData) -> int:
+    """Characters that a subscription keeps in memory."""
+    return len(subscription.topic) + len(subscription.sub_string) + sum(map(len, subscription.tags_set))
 
 
 def _discard(index: dict[Key, dict[str, None]], key: Key, name: str) -> None:

@@ -29,6 +29,9 @@ class HeldPulls:
     def __init__(self) -> None:
         self._held: list[HeldPull] = []
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def hold(self, request: Request, suspend_ms: int, is_due: Callable[[], bool]) -> bool:
         """Keep the pull; False when it must be answered at once."""
         if suspend_ms <= 0 or len(self._held) >= HELD_MAX:

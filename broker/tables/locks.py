@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from ringmq.remoting.message_queue import MessageQueue
 
 LOCK_LIVE_MS = 60_000
 """A lock dies this long after its last renewal (`rocketmq.broker.rebalance.lockMaxLiveTime`)."""
+FORGET_MAX = 4000
+"""Dead locks that one look forgets: some 4 ms."""
 
 
 @dataclass(slots=True)
@@ -21,39 +23,70 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue."""
+    """Locks by group and queue. Who calls keeps the numbers of locks within their limits."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
+        """The one that was renewed last is last."""
+        self._of_group: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._of_client: dict[str, int] = {}
 
-    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
-        """Take or renew; the queues that the client holds now, in the order asked."""
-        locks = self._groups.setdefault(group, {})
-        held: list[MessageQueue] = []
-        for queue in queues:
-            lock = locks.get(queue)
-            if lock is None or lock.is_free(now_ms) or lock.client_id == client_id:
-                locks[queue] = _Lock(client_id, now_ms)
-                held.append(queue)
-        return held
+    def __len__(self) -> int:
+        """Locks that are kept; dead ones are forgotten some seconds after their death."""
+        return len(self._locks)
 
-    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Give back what the client holds; locks of others stay."""
-        locks = self._groups.get(group, {})
-        for queue in queues:
-            lock = locks.get(queue)
-            if lock is not None and lock.client_id == client_id:
-                del locks[queue]
+    def count_of(self, client_id: str) -> int:
+        """Locks that the client holds."""
+        return self._of_client.get(client_id, 0)
+
+    def is_free(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
+        """Whether `lock` would succeed."""
+        lock = self._locks.get((group, queue))
+        return lock is None or lock.is_free(now_ms) or lock.client_id == client_id
+
+    def is_new(self, group: str, client_id: str, queue: MessageQueue) -> bool:
+        """Whether the client would hold one lock more."""
+        lock = self._locks.get((group, queue))
+        return lock is None or lock.client_id != client_id
+
+    def lock(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
+        """Take or renew; whether the client holds the queue now."""
+        if not self.is_free(group, client_id, queue, now_ms):
+            return False
+        self._forget(group, queue)
+        lock = _Lock(client_id, now_ms)
+        self._locks[group, queue] = lock
+        self._of_group.setdefault(group, {})[queue] = lock
+        self._of_client[client_id] = self.count_of(client_id) + 1
+        return True
+
+    def unlock(self, group: str, client_id: str, queue: MessageQueue) -> None:
+        """Give back a queue if the client holds it."""
+        if not self.is_new(group, client_id, queue):
+            self._forget(group, queue)
 
     def is_any_live(self, group: str, now_ms: int) -> bool:
         """Whether any queue of the group is locked."""
-        return any(not lock.is_free(now_ms) for lock in self._groups.get(group, {}).values())
+        return any(not lock.is_free(now_ms) for lock in self._of_group.get(group, {}).values())
 
     def expire(self, now_ms: int) -> None:
         """Forget dead locks."""
-        for group in list(self._groups):
-            locks = self._groups[group]
-            for queue in [queue for queue, lock in locks.items() if lock.is_free(now_ms)]:
-                del locks[queue]
-            if not locks:
-                del self._groups[group]
+        oldest = list(islice(self._locks.items(), FORGET_MAX))
+        for (group, queue), lock in oldest:
+            if not lock.is_free(now_ms):
+                return
+            self._forget(group, queue)
+
+    def _forget(self, group: str, queue: MessageQueue) -> None:
+        lock = self._locks.pop((group, queue), None)
+        if lock is None:
+            return
+        queues = self._of_group[group]
+        del queues[queue]
+        if not queues:
+            del self._of_group[group]
+        left = self._of_client[lock.client_id] - 1
+        if left:
+            self._of_client[lock.client_id] = left
+        else:
+            del self._of_client[lock.client_id]

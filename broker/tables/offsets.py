@@ -37,7 +37,8 @@ class OffsetTable:
         self._plane = plane
         self._tables = tables
         self._strays: dict[OffsetKey, dict[int, int]] = {}
-        self._stray_count = 0
+        self.stray_count = 0
+        """Queues with an offset here that do not exist."""
         self._stray_pairs = PairIndex()
         self._resets: dict[OffsetKey, dict[int, int]] = {}
         self._reset_pairs = PairIndex()
@@ -77,11 +78,11 @@ class OffsetTable:
     def put(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
         """Commit an offset; smaller ones are accepted. Raises PlaneFullError."""
         if (
-            self._stray_count >= STRAYS_MAX
+            self.stray_count >= STRAYS_MAX
             and self._tables.slot(topic, queue_id) is None
             and queue_id not in self._strays.get((topic, group), ())
         ):
-            raise PlaneFullError(f"offsets of {self._stray_count} queues that do not exist are kept already")
+            raise PlaneFullError(f"offsets of {self.stray_count} queues that do not exist are kept already")
         self.take_over(group, topic, queue_id, offset, now_ms)
 
     def take_over(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
@@ -90,7 +91,7 @@ class OffsetTable:
         if slot is None:
             strays = self._strays.setdefault((topic, group), {})
             self._stray_pairs.add(topic, group)
-            self._stray_count += queue_id not in strays
+            self.stray_count += queue_id not in strays
             strays[queue_id] = offset
         else:
             group_id = self._tables.group_id(group)
@@ -241,7 +242,7 @@ class OffsetTable:
 
     def _pop_strays(self, key: OffsetKey) -> dict[int, int]:
         strays = self._strays.pop(key, {})
-        self._stray_count -= len(strays)
+        self.stray_count -= len(strays)
         self._stray_pairs.discard(*key)
         return strays
 

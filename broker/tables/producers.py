@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from ringmq.broker.request import Connection
 from ringmq.broker.tables.consumers import Member
@@ -15,10 +15,15 @@ class ProducerTable:
 
     def __init__(self) -> None:
         self._groups: dict[str, Members] = {}
+        self.memberships = 0
+        """Members of all groups."""
         self._of_connection: dict[Connection, dict[str, None]] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Members]]:
         return iter(self._groups.items())
+
+    def __len__(self) -> int:
+        return len(self._groups)
 
     def get(self, group: str) -> Members | None:
         """Members of the group, None when there are none."""
@@ -26,7 +31,9 @@ class ProducerTable:
 
     def register(self, group: str, connection: Connection, member: Member) -> None:
         """One group of a heartbeat."""
-        self._groups.setdefault(group, {})[connection] = member
+        members = self._groups.setdefault(group, {})
+        self.memberships += connection not in members
+        members[connection] = member
         self._of_connection.setdefault(connection, {})[group] = None
 
     def unregister(self, group: str, connection: Connection) -> None:
@@ -34,6 +41,7 @@ class ProducerTable:
         members = self._groups.get(group)
         if members is None or members.pop(connection, None) is None:
             return
+        self.memberships -= 1
         if not members:
             del self._groups[group]
         groups = self._of_connection[connection]
@@ -46,7 +54,7 @@ class ProducerTable:
         for group in list(self._of_connection.get(connection, ())):
             self.unregister(group, connection)
 
-    def connections(self) -> Iterable[Connection]:
+    def connections(self) -> Collection[Connection]:
         """Every connection that is a member of some group."""
         return self._of_connection.keys()
 

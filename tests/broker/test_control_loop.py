@@ -274,7 +274,7 @@ def test_a_defect_in_a_handler_costs_one_answer(rig: Rig, monkeypatch: pytest.Mo
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr(rig.loop.broker.locks, "lock", broken)
-    rig.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"mqSet":[]}'))
+    rig.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"mqSet":[{}]}'))
     rig.put(RemotingCommand.request(9999))
     answers = rig.answers()
     assert [answer.code for answer in answers] == [1, 3]
@@ -376,7 +376,7 @@ def test_what_peers_send_does_not_use_up_the_lines_of_our_own_faults(
     capsys.readouterr()
     for number in range(1200):
         rig.put(json_frame(f'{{"code":"x{number}"}}'))
-        rig.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"clientId":"%d","mqSet":[]}' % number))
+        rig.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"clientId":"%d","mqSet":[{}]}' % number))
         rig.loop.turn(began)
         rig.verdicts()
     said = capsys.readouterr().err

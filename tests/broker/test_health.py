@@ -22,6 +22,7 @@ from ringmq.broker.health import Heartbeats, liveness, readiness, workers
 from ringmq.broker.request import Connection, Outbox
 from ringmq.broker.tables.consumers import ConsumerTable, Member
 from ringmq.broker.tables.producers import ProducerTable
+from ringmq.broker.turns import finish
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import plane_name, remove_segments
 from ringmq.loadtest.running import RunningBroker
@@ -142,12 +143,12 @@ def test_a_worker_whose_loop_stands_still_is_silent(plane: Plane) -> None:
 
 
 def test_clients_are_counted_by_kind_and_in_slices() -> None:
-    consumers, producers = ConsumerTable(Outbox(), lambda group: None), ProducerTable()
+    consumers, producers = ConsumerTable(Outbox()), ProducerTable()
     for number in range(500):
         connection = Connection(0, 1, number, 1, "127.0.0.1", 1, False)
         member = Member(f"c{number}", "JAVA" if number % 2 else "PYTHON", 477, 0)
         data = ConsumerData(f"g{number // 2}", "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", [], False)
-        consumers.register(connection, member, data, with_subscriptions=True, notify=False)
+        finish(consumers.register(connection, member, data, with_subscriptions=True))
         producers.register("p", connection, member)
     census = ClientCensus(consumers, producers)
     census.turn()

@@ -1,0 +1,199 @@
+"""Requests of clients, from a record of the inbox to effects: in order within a connection, long ones in slices."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ringmq.broker.announcements import Announcements
+from ringmq.broker.core import Broker
+from ringmq.broker.handlers.table import CHANGES_TABLES, TOLD_FIRST, begin, effects_of
+from ringmq.broker.request import Answer, Connection, Drop, Effect, Release, Reply, Request, Run, Slices
+from ringmq.broker.slices import SlicedWorks
+from ringmq.broker.slow_requests import SlowControlRequest, SlowRequests
+from ringmq.broker.turns import Steps, TurnClock
+from ringmq.ipc.plane import InboxRecord, Plane
+from ringmq.native import ffi, lib
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.command import RemotingCommand, decode_payload
+from ringmq.remoting.errors import RemotingError
+
+UNDONE_BYTES_MAX = 64 << 20
+"""Frames of requests that are not answered yet; beyond it control takes no record in, and read workers answer busy."""
+
+
+class RequestRunner:
+    """Runs requests over the core. `effects` are what is to be done outside, in order."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        broker: Broker,
+        announcements: Announcements,
+        slow: SlowRequests,
+        tell_failure: Callable[[str], None],
+        clock: TurnClock,
+    ) -> None:
+        self.broker = broker
+        self.clock = clock
+        self.effects: list[Effect] = []
+        self.changes: list[RemotingCommand] = []
+        """Answers of this turn that the config files stand behind."""
+        self._announcements = announcements
+        self._slow = slow
+        self._tell_failure = tell_failure
+        self._latency = plane.header.latency[lib.RMQ_ROLE_CONTROL][lib.RMQ_CONTROL_LATENCY_ANSWERED]
+        self._works = SlicedWorks(clock)
+
+    @property
+    def is_busy(self) -> bool:
+        """Some request is not answered yet: there is more to do at once."""
+        return len(self._works) > 0
+
+    @property
+    def is_choked(self) -> bool:
+        """So much is not answered yet that no more should be taken in."""
+        return self._works.undone_bytes > UNDONE_BYTES_MAX
+
+    def run(self, request: Request) -> None:
+        """Answer a request, now or after what came before it."""
+        self._works.add(_RequestWork(self, request, request.connection, request.frame_bytes))
+
+    def end(self, connection: Connection) -> None:
+        """The connection is closed."""
+        self._works.add(_EndWork(self, connection))
+
+    def begin_next(self) -> None:
+        """Begin a request that has waited for one before it."""
+        self._works.begin_next()
+
+    def turn(self) -> None:
+        """Go on with long requests."""
+        self._works.turn()
+
+    def finish(self) -> None:
+        """Answer everything: control stops."""
+        self._works.finish()
+
+    def take_effects(self) -> list[Effect]:
+        """The effects so far."""
+        taken, self.effects = self.effects, []
+        return taken
+
+    def complete(self, request: Request, answer: Answer) -> None:
+        """The answer of a request is there."""
+        code = request.command.code
+        effects = effects_of(self.broker, request, answer)
+        verdict = effects[-1] if effects else None
+        if code in CHANGES_TABLES and isinstance(verdict, Reply):
+            self.changes.append(verdict.command)
+        if code in TOLD_FIRST and isinstance(verdict, Reply):
+            change = self._announcements.announce()
+            if change is not None:
+                self._announcements.hold(effects.pop(), change, request.now_ms)
+        self.effects += effects
+        self._measure(request, verdict)
+
+    def fail(self, request: Request, error: Exception) -> None:
+        """A defect of ours must cost one answer, not the broker; the trace is for the operator."""
+        self.report_failure(f"request {request.command.code} failed", error)
+        self.effects += self.broker.outbox.take()
+        if request.command.is_oneway or request.command.is_response:
+            self.effects.append(Release(request.connection, request.pending))
+            return
+        response = request.reply(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        self.effects.append(Reply(request.connection, request.pending, response))
+
+    def report_failure(self, what: str, error: Exception) -> None:
+        """The trace of a defect, for the operator."""
+        self._tell_failure(f"{what}:\n{''.join(traceback.format_exception(error))}")
+
+    def _measure(self, request: Request, verdict: Effect | None) -> None:
+        if not request.received_mono_ns:
+            return
+        took_ns = time.monotonic_ns() - request.received_mono_ns
+        lib.rmq_latency_count(ffi.addressof(self._latency), took_ns, 1)
+        limit_ms = self.broker.config.slow_request_ms
+        if limit_ms and took_ns >= limit_ms * 1_000_000 and not isinstance(verdict, Run):
+            self._slow.add(_slow(request, took_ns // 1000))  # the reader tells of what runs again
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestWork:
+    runner: RequestRunner
+    request: Request
+    connection: Connection
+    size_bytes: int
+
+    def begin(self) -> Answer | Slices:
+        return begin(self.runner.broker, self.request)
+
+    def complete(self, answer: Answer) -> None:
+        self.runner.complete(self.request, answer)
+
+    def fail(self, error: Exception) -> None:
+        self.runner.fail(self.request, error)
+
+
+@dataclass(frozen=True, slots=True)
+class _EndWork:
+    """The end of a connection: its client leaves all groups."""
+
+    runner: RequestRunner
+    connection: Connection
+    size_bytes: int = 0
+
+    def begin(self) -> Slices:
+        return Slices(self._steps())
+
+    def _steps(self) -> Steps[Answer]:
+        yield from self.runner.broker.closing(self.connection)
+        return Drop()
+
+    def complete(self, answer: Answer) -> None:
+        self.runner.effects += self.runner.broker.outbox.take()
+
+    def fail(self, error: Exception) -> None:
+        self.runner.report_failure(f"the end of connection {self.connection.address} failed", error)
+
+
+def connection_of(record: InboxRecord, reader: int) -> Connection:
+    """The connection that a record of a read worker is about."""
+    host = str(ipaddress.ip_address(record.peer_host))
+    return Connection(
+        reader,
+        record.role_generation,
+        record.connection,
+        record.connection_generation,
+        host,
+        record.peer_port,
+        record.listener == 1,
+    )
+
+
+def request_of(record: InboxRecord, connection: Connection, now_ms: int) -> Request:
+    """The request in a cold frame. A send's frame ends behind its header; its body's length is known all the same."""
+    view = memoryview(record.payload)
+    if len(view) < 8:
+        raise RemotingError(f"cold frame of {len(view)} bytes", field="frame length")
+    header_length = int.from_bytes(view[5:8], "big")
+    command = decode_payload(view[4:])
+    body_length = max(0, record.frame_length - 8 - header_length)
+    return Request(
+        command,
+        connection,
+        now_ms,
+        record.pending,
+        body_length,
+        received_mono_ns=record.received_mono_ns,
+        frame_bytes=record.frame_length,
+    )
+
+
+def _slow(request: Request, took_us: int) -> SlowControlRequest:
+    began_ms = time.time_ns() // 1_000_000 - took_us // 1000
+    code, client = request.command.code, request.connection.address
+    return SlowControlRequest(began_ms, code, client, request.frame_bytes, took_us)

@@ -1,0 +1,63 @@
+"""How long control may work before it looks at its other inputs.
+
+The measure is CPU time of control's thread: a busy machine or a slow disk makes no request more expensive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+REQUEST_MS = 20
+"""The most that one request may take before others have their turn. Steps and parsers are sized for it."""
+TURN_MS = 50
+"""The most that one turn may take."""
+INTAKE_MS = 14
+"""A turn takes no further record out of the inbox after this."""
+FIRST_GO_MS = 8
+"""A request that takes longer goes on in slices."""
+SLICES_END_MS = 30
+"""A turn begins no further slice after this; the rest is for what a turn does besides requests."""
+SLICE_MS = 2
+Value = TypeVar("Value")
+Steps = Generator[None, None, Value]
+"""Work in steps of well below SLICE_MS; what it returns is its result."""
+
+
+class TurnClock:
+    """Elapsed CPU time of the running turn. `clock_ns` is the thread's CPU clock."""
+
+    def __init__(self, clock_ns: Callable[[], int] = time.thread_time_ns) -> None:
+        self.clock_ns = clock_ns
+        self._began_ns = clock_ns()
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self._began_ns = self.clock_ns()
+
+    def is_within(self, limit_ms: int) -> bool:
+        """Whether the turn has taken less than `limit_ms` so far."""
+        return self.clock_ns() - self._began_ns < limit_ms * 1_000_000
+
+    def advance(self, steps: Steps[Value], limit_ms: int) -> Value | None:
+        """Run steps for `limit_ms`; at least one. The result, or None while there is more to do."""
+        end_ns = self.clock_ns() + limit_ms * 1_000_000
+        try:
+            while True:
+                next(steps)
+                if self.clock_ns() >= end_ns:
+                    return None
+        except StopIteration as end:
+            result: Value = end.value
+            return result
+
+
+def finish(steps: Steps[Value]) -> Value:
+    """Run all steps."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        result: Value = end.value
+        return result

@@ -1,0 +1,147 @@
+"""What clients may make control remember: each bound, the words of its refusal, and what goes on beside it."""
+
+import pytest
+
+from ringmq.broker.tables.locks import FORGET_MAX
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch, decode_locked
+from ringmq.remoting.json_body import write_body
+from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.subscription import SubscriptionData, build_subscription
+from tests.broker.fakes import Lab, make_lab, peer
+
+BUSY = ResponseCode.SYSTEM_BUSY
+
+
+def beat(
+    lab: Lab, client: int, groups: int = 0, topics: int = 0, producers: int = 0, name: str = ""
+) -> tuple[int, str]:
+    wanted = [build_subscription(f"{name}T{number}", "*") for number in range(topics)]
+    consumers = [ConsumerData(f"{name}G{number}", subscriptions=wanted) for number in range(groups)]
+    data = HeartbeatData(f"c{client}", [f"{name}P{number}" for number in range(producers)], consumers)
+    answer = lab.ask(RequestCode.HEART_BEAT, body=data.encode(), connection=peer(client))
+    return answer.code, answer.remark or ""
+
+
+def test_groups_and_subscriptions_of_one_heartbeat() -> None:
+    lab = make_lab({"ringmqHeartbeatGroupsMax": "5", "ringmqHeartbeatSubscriptionsMax": "8"})
+    assert beat(lab, 1, groups=3, producers=2) == (0, "")
+    assert beat(lab, 1, groups=3, producers=3) == (
+        1, "a heartbeat with 6 groups is refused, at most 5 are taken (ringmqHeartbeatGroupsMax)",
+    )  # fmt: skip
+    assert beat(lab, 1, groups=2, topics=4) == (0, "")
+    assert beat(lab, 1, groups=3, topics=3) == (
+        1, "a heartbeat with 9 subscriptions is refused, at most 8 are taken (ringmqHeartbeatSubscriptionsMax)",
+    )  # fmt: skip
+
+
+def test_memberships_in_all() -> None:
+    lab = make_lab({"ringmqMembershipsMax": "6"})
+    assert beat(lab, 1, groups=2, producers=2) == (0, "")
+    assert beat(lab, 2, groups=2) == (0, "")
+    code, remark = beat(lab, 3, groups=1)
+    assert (code, "keeps 6 of at most 6 (ringmqMembershipsMax)" in remark) == (BUSY, True)
+    assert beat(lab, 3, producers=1)[0] == BUSY
+    assert beat(lab, 1, groups=2, producers=2) == (0, ""), "who is there stays"
+    lab.broker.on_close(peer(2))
+    assert beat(lab, 3, groups=1, producers=1) == (0, "")
+    for client in (1, 3):
+        lab.broker.on_close(peer(client))
+    assert (lab.broker.consumers.memberships, lab.broker.producers.memberships) == (0, 0)
+
+
+def test_producer_groups_in_all() -> None:
+    lab = make_lab({"ringmqProducerGroupsMax": "2"})
+    assert beat(lab, 1, producers=2) == (0, "")
+    code, remark = beat(lab, 2, producers=1, name="Other")
+    assert (code, "producer groups: the broker keeps 2 of at most 2 (ringmqProducerGroupsMax)" in remark) == (
+        BUSY,
+        True,
+    )
+    assert beat(lab, 2, producers=2) == (0, "")
+    lab.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "producerGroup": "P1"}, connection=peer(1))
+    lab.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c2", "producerGroup": "P1"}, connection=peer(2))
+    assert beat(lab, 2, producers=1, name="Other") == (0, "")
+
+
+def test_subscriptions_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = make_lab({"ringmqSubscriptionsMax": "1024"})
+    assert beat(lab, 1, groups=2, topics=500) == (0, "")
+    code, remark = beat(lab, 2, groups=1, topics=30, name="Other")
+    assert (code, "subscriptions: the broker keeps 1000 of at most 1024" in remark) == (BUSY, True)
+    assert beat(lab, 1, groups=2, topics=500) == (0, ""), "nothing is new"
+    assert beat(lab, 1, groups=1, topics=400) == (0, "")
+    assert beat(lab, 2, groups=1, topics=30, name="Other") == (0, "")
+    consumers = lab.broker.consumers
+    monkeypatch.setattr("ringmq.broker.handlers.client_limits.SUBSCRIPTION_CHARS_IN_ALL", consumers.subscription_chars)
+    code, remark = beat(lab, 3, groups=1, topics=1, name="Third")
+    assert (code, "characters of subscriptions" in remark) == (BUSY, True)
+    for client in (1, 2, 3):
+        lab.broker.on_close(peer(client))
+    assert (consumers.subscriptions, consumers.subscription_chars) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("bean", "field"),
+    [
+        ({"clientID": "c" * 1025}, "clientID"),
+        ({"producerDataSet": [{"groupName": "P" * 513}]}, "groupName"),
+        ({"consumerDataSet": [ConsumerData("G", consume_type="x" * 65).to_json()]}, "consumeType"),
+        ({"consumerDataSet": [ConsumerData("G", message_model="x" * 65).to_json()]}, "messageModel"),
+        ({"consumerDataSet": [ConsumerData("G", consume_from_where="x" * 65).to_json()]}, "consumeFromWhere"),
+        ({"consumerDataSet": [ConsumerData("G", subscriptions=[SubscriptionData("T" * 513)]).to_json()]}, "topic"),
+        (
+            {"consumerDataSet": [ConsumerData("G", subscriptions=[SubscriptionData("T", "t" * 16_385)]).to_json()]},
+            "expression",
+        ),
+        (
+            {
+                "consumerDataSet": [
+                    ConsumerData("G", subscriptions=[SubscriptionData("T", "*", {"t" * 16_384})]).to_json()
+                ]
+            },
+            "tags have 16385 characters, at most 16384",
+        ),
+    ],
+)
+def test_text_of_heartbeats_is_bounded(bean: dict[str, object], field: str) -> None:
+    lab = make_lab()
+    answer = lab.ask(RequestCode.HEART_BEAT, body=write_body({"clientID": "c"} | bean))
+    assert (answer.code, field in answer.remark) == (1, True)
+    assert lab.broker.connections() == set()
+
+
+def lock(lab: Lab, client: str, queues: range, group: str = "G") -> tuple[int, int, str]:
+    """(code, queues held, remark)"""
+    batch = LockBatch(group, client, [MessageQueue("T", "b", number) for number in queues])
+    answer = lab.ask(RequestCode.LOCK_BATCH_MQ, body=batch.encode())
+    return answer.code, len(decode_locked(answer.body)) if answer.code == 0 else 0, answer.remark or ""
+
+
+def test_locks_of_a_client_and_in_all() -> None:
+    lab = make_lab({"ringmqLocksMax": "10", "ringmqClientLocksMax": "6"})
+    assert lock(lab, "a", range(6)) == (0, 6, "")
+    code, _, remark = lock(lab, "a", range(6, 7))
+    assert (code, "of client a: the broker keeps 6 of at most 6 (ringmqClientLocksMax)" in remark) == (BUSY, True)
+    assert lock(lab, "a", range(6)) == (0, 6, ""), "renewed"
+    assert lock(lab, "b", range(4), group="Other") == (0, 4, "")
+    code, _, remark = lock(lab, "b", range(4, 5), group="Other")
+    assert (code, "queue locks: the broker keeps 10 of at most 10 (ringmqLocksMax)" in remark) == (BUSY, True)
+    unlock = LockBatch("Other", "b", [MessageQueue("T", "b", 0)])
+    lab.ask(RequestCode.UNLOCK_BATCH_MQ, body=unlock.encode())
+    assert lock(lab, "c", range(4, 5), group="Other") == (0, 1, "")
+
+
+def test_dead_locks_are_forgotten_some_at_a_time() -> None:
+    lab = make_lab()
+    queues = FORGET_MAX + 10
+    for first in range(0, queues, 2000):
+        assert lock(lab, "a", range(first, min(first + 2000, queues)))[0] == 0
+    lab.now_ms += 30_000
+    assert lock(lab, "a", range(5))[1] == 5
+    lab.now_ms += 30_001
+    lab.broker.locks.expire(lab.now_ms)
+    assert len(lab.broker.locks) == queues - FORGET_MAX
+    lab.broker.locks.expire(lab.now_ms)
+    assert len(lab.broker.locks) == lab.broker.locks.count_of("a") == 5, "the renewed ones"
+    assert lab.broker.locks.is_any_live("G", lab.now_ms)

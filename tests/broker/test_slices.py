@@ -1,0 +1,174 @@
+"""Long requests in slices: order within a connection, fairness among connections, places, what a turn takes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ringmq.broker.request import Answer, Connection, Drop, Slices
+from ringmq.broker.slices import LARGE_MAX, SlicedWorks
+from ringmq.broker.turns import FIRST_GO_MS, INTAKE_MS, SLICE_MS, SLICES_END_MS, Steps, TurnClock, finish
+from tests.broker.fakes import peer
+
+
+class Cpu:
+    """A thread's CPU clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+    def work(self, ms: float) -> None:
+        self.ns += int(ms * 1_000_000)
+
+
+@dataclass
+class Job:
+    """Work of `steps` steps, each of them `step_ms`; 0 steps = answered at once."""
+
+    name: str
+    connection: Connection
+    cpu: Cpu
+    said: list[str]
+    steps: int = 0
+    step_ms: float = 1.0
+    is_large: bool = False
+    size_bytes: int = 10
+    breaks: bool = False
+    errors: list[Exception] = field(default_factory=list)
+
+    def begin(self) -> Answer | Slices:
+        self.said.append(f"begin {self.name}")
+        return Slices(self._run(), self.is_large) if self.steps else Drop()
+
+    def _run(self) -> Steps[Answer]:
+        for number in range(self.steps):
+            self.cpu.work(self.step_ms)
+            if self.breaks and number == 1:
+                raise ZeroDivisionError("planted")
+            yield
+        return Drop()
+
+    def complete(self, answer: Answer) -> None:
+        self.said.append(f"end {self.name}")
+
+    def fail(self, error: Exception) -> None:
+        self.said.append(f"fail {self.name}")
+        self.errors.append(error)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.cpu = Cpu()
+        self.clock = TurnClock(self.cpu)
+        self.works = SlicedWorks(self.clock)
+        self.said: list[str] = []
+
+    def add(self, name: str, connection: int, steps: int = 0, **options: object) -> None:
+        self.works.add(Job(name, peer(connection), self.cpu, self.said, steps, **options))  # type: ignore[arg-type]
+
+    def turn(self) -> float:
+        """One turn; its ms."""
+        began = self.cpu.ns
+        self.clock.begin()
+        self.works.turn()
+        return (self.cpu.ns - began) / 1e6
+
+
+def test_a_short_request_is_answered_at_once() -> None:
+    rig = Rig()
+    rig.add("a", 1, steps=3)
+    assert (rig.said, len(rig.works), rig.works.undone_bytes) == (["begin a", "end a"], 0, 0)
+
+
+def test_requests_of_a_connection_keep_their_order_and_others_pass() -> None:
+    rig = Rig()
+    rig.add("long", 1, steps=100)
+    rig.add("behind", 1)
+    rig.add("last", 1, steps=2)
+    rig.add("other", 2)
+    assert rig.said == ["begin long", "begin other", "end other"]
+    assert (len(rig.works), rig.works.undone_bytes) == (1, 30)
+    while len(rig.works):
+        rig.turn()
+    assert rig.said[3:] == ["end long", "begin behind", "end behind", "begin last", "end last"]
+    assert rig.works.undone_bytes == 0
+
+
+def test_slices_are_fair_and_end_with_the_turn() -> None:
+    rig = Rig()
+    for number in range(6):
+        rig.add(f"{number}", number, steps=40)
+    for _ in range(3):
+        assert SLICES_END_MS <= rig.turn() <= SLICES_END_MS + SLICE_MS
+    while len(rig.works):
+        rig.turn()
+    assert [line for line in rig.said if "end" in line] == [f"end {number}" for number in range(6)]
+
+
+def test_a_turn_that_is_over_still_moves_every_kind_on() -> None:
+    """Else a flood of short requests would keep long ones open for ever."""
+    rig = Rig()
+    rig.add("small", 1, steps=FIRST_GO_MS + 2 * SLICE_MS)
+    rig.add("large", 2, steps=FIRST_GO_MS + 2 * SLICE_MS, is_large=True)
+    for _ in range(2):
+        rig.clock.begin()
+        rig.cpu.work(45)
+        rig.works.turn()
+    assert len(rig.works) == 2
+    rig.clock.begin()
+    rig.cpu.work(45)
+    rig.works.turn()
+    assert len(rig.works) == 0
+
+
+def test_large_requests_wait_for_a_place_and_small_ones_do_not() -> None:
+    rig = Rig()
+    for number in range(LARGE_MAX + 2):
+        rig.add(f"{number}", number, steps=20, is_large=True)
+    began_ms = rig.cpu.ns / 1e6
+    assert began_ms == LARGE_MAX * FIRST_GO_MS, "two have not made their first step"
+    rig.add("small", 90, steps=3)
+    assert rig.said[-1] == "end small"
+    while len(rig.works):
+        assert rig.turn() <= SLICES_END_MS + SLICE_MS
+    assert [line for line in rig.said if "end" in line][1:] == [f"end {number}" for number in range(LARGE_MAX + 2)]
+
+
+def test_a_defect_costs_one_request() -> None:
+    rig = Rig()
+    rig.add("bad", 1, steps=50, breaks=True)
+    rig.add("late", 2, steps=50, step_ms=FIRST_GO_MS, breaks=True)
+    rig.add("behind", 2)
+    rig.turn()
+    assert rig.said == ["begin bad", "fail bad", "begin late", "fail late", "begin behind", "end behind"]
+    assert (len(rig.works), rig.works.undone_bytes) == (0, 0)
+
+
+def test_a_stop_ends_all() -> None:
+    rig = Rig()
+    for number in range(5):
+        rig.add(f"{number}", number % 2, steps=300, is_large=number % 2 == 0)
+    rig.works.finish()
+    assert len(rig.works) == 0
+    assert len([line for line in rig.said if "end" in line]) == 5
+
+
+def test_a_turn_begins_what_has_waited_within_the_time_for_it() -> None:
+    rig = Rig()
+    rig.add("long", 1, steps=FIRST_GO_MS + 1)
+    for number in range(40):
+        rig.add(f"{number}", 1, steps=5)
+    assert rig.turn() <= INTAKE_MS + FIRST_GO_MS
+    rig.works.finish()
+    assert [line for line in rig.said if "end" in line] == ["end long", *(f"end {number}" for number in range(40))]
+
+
+def test_finish_gives_what_the_steps_return() -> None:
+    def steps() -> Steps[int]:
+        yield
+        return 7
+
+    assert finish(steps()) == 7
+    advance: Callable[[Steps[int], int], int | None] = TurnClock(lambda: 0).advance
+    assert advance(steps(), 1) == 7
