@@ -64,6 +64,12 @@ class NamesrvConfig:
     max_connections: int = _setting("ringmqMaxConnections", 20_000, 1, 1_000_000)
     max_buffered_bytes: int = _setting("ringmqMaxBufferedBytes", 256 * 1024 * 1024, 1 << 20, 1 << 40)
 
+    max_brokers: int = _setting("ringmqMaxBrokers", 4096, 2, 1_000_000)
+    max_topics: int = _setting("ringmqMaxTopics", 262_144, 2, 100_000_000)
+    max_queue_datas: int = _setting("ringmqMaxQueueDatas", 1_048_576, 2, 100_000_000)
+    max_kv_entries: int = _setting("ringmqMaxKvEntries", 16_384, 1, 10_000_000)
+    max_kv_bytes: int = _setting("ringmqMaxKvBytes", 4_194_304, 1024, 1 << 30)
+
     def to_properties(self) -> dict[str, str]:
         """Name -> text, sorted by name."""
         texts = {field.metadata["name"]: _text(getattr(self, field.name)) for field in dataclasses.fields(self)}

@@ -12,7 +12,12 @@ _NOTES = {
     "brokerAddresses": "RingMQ's own: who may register and unregister brokers",
     "ringmqMaxFrameBytes": "RingMQ's own: the largest request",
     "ringmqMaxConnections": "RingMQ's own: connections at a time",
-    "ringmqMaxBufferedBytes": "RingMQ's own: memory for frames that are not complete yet, of all connections",
+    "ringmqMaxBufferedBytes": "RingMQ's own: memory for requests and answers that wait, of all connections",
+    "ringmqMaxBrokers": "RingMQ's own: addresses of brokers, one host has at most half",
+    "ringmqMaxTopics": "RingMQ's own: topics, one host's brokers bring at most half",
+    "ringmqMaxQueueDatas": "RingMQ's own: pairs of a topic and a broker name, one host's brokers bring at most half",
+    "ringmqMaxKvEntries": "RingMQ's own: keys and namespaces of the KV configuration",
+    "ringmqMaxKvBytes": "RingMQ's own: text of the KV configuration",
 }
 
 

@@ -14,14 +14,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
+from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
 from ringmq.remoting.flags import PERM_READ_WRITE, Perm, TopicSysFlag
 from ringmq.remoting.names import SYSTEM_TOPIC_PREFIX
 from ringmq.remoting.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRouteData
 
 DEFAULT_EXPIRY_MS = 120_000
 """A broker that names no timeout is dropped after this silence."""
+EXPIRY_MS_MAX = 86_400_000
+"""The longest silence that a broker may ask for."""
+NAME_CHARS_MAX = 255
+"""Of a topic, and of each text that a registration says of its broker."""
 _SYNC_MEMBER_PREFIX = SYSTEM_TOPIC_PREFIX + "SYNC_BROKER_MEMBER_"
+
+
+class NoRoomError(Exception):
+    """A registration is refused for a bound; the message names it."""
+
+
+@dataclass(slots=True)
+class Bounds:
+    """What is kept at most. One host's brokers have at most half of each, so that no host keeps the others out."""
+
+    brokers: int = 4096
+    """Addresses of brokers, each id counted."""
+    topics: int = 262_144
+    queue_datas: int = 1_048_576
+    """Pairs of a topic and a broker name that has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +89,11 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What a slave wants to know; empty for a master."""
+    """What a slave wants to know; empty for a master. `left_out`: topics beyond a bound."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
+    left_out: int = 0
 
 
 @dataclass(slots=True)
@@ -86,14 +106,24 @@ class RouteRegistry:
     brokers: dict[str, BrokerData] = field(default_factory=dict)
     clusters: dict[str, set[str]] = field(default_factory=dict)
     live: dict[BrokerAddress, LiveBroker] = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=Bounds)
+    broker_count: int = 0
+    """Addresses in `brokers`."""
+    queue_data_count: int = 0
+    """Entries of all topics."""
+    _names_at: dict[BrokerAddress, dict[str, None]] = field(default_factory=dict)
+    """Address -> the broker names that have it, in the order of their registration."""
+    _topics_of: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Broker name -> its topics."""
 
     # ---- brokers ----
 
     def register(self, registration: Registration, now_ms: int) -> Registered | None:
         """Take a broker's registration; None when it is refused: an address that never registered may not
         begin with a single topic, which is taken for the update of a topic by a broker that the server
-        forgot."""
+        forgot. Raises NoRoomError, and then nothing is changed."""
         name, broker_id = registration.broker_name, registration.broker_id
+        self._check_room(registration)
         self.clusters.setdefault(registration.cluster, set()).add(name)
         broker = self.brokers.get(name)
         first = broker is None
@@ -103,7 +133,7 @@ class RouteRegistry:
         broker.zone_name = registration.zone_name
         for other in [i for i, addr in broker.broker_addrs.items() if addr == registration.broker_addr]:
             if other != broker_id:
-                del broker.broker_addrs[other]
+                self._drop_addr(broker, other)
         if self._is_outdated(registration, broker):
             self.live.pop(registration.address, None)
             return Registered()
@@ -112,17 +142,19 @@ class RouteRegistry:
                 self._drop_name(registration.cluster, name)
             return None
         first = first or not broker.broker_addrs.get(broker_id)
-        broker.broker_addrs[broker_id] = registration.broker_addr
-        self._take_topics(registration, broker, first)
+        self._put_addr(broker, broker_id, registration.address)
+        left_out = self._take_topics(registration, broker, first)
+        # A broker asks by its version whether to register again: what was left out is to be tried again.
+        version = DataVersion() if left_out else registration.table.data_version.copy()
         self.live[registration.address] = LiveBroker(
             now_ms,
-            registration.expiry_ms,
-            registration.table.data_version.copy(),
+            min(registration.expiry_ms, EXPIRY_MS_MAX),
+            version,
             registration.connection,
             registration.ha_server_addr,
             registration.host,
         )
-        return self._answer_for(registration, broker)
+        return replace(self._answer_for(registration, broker), left_out=left_out)
 
     def unregister(self, address: BrokerAddress, broker_name: str) -> None:
         """Forget a broker's address, and its name and topics with its last address."""
@@ -131,12 +163,12 @@ class RouteRegistry:
         if broker is None:
             return
         for broker_id in [i for i, addr in broker.broker_addrs.items() if addr == address.addr]:
-            del broker.broker_addrs[broker_id]
+            self._drop_addr(broker, broker_id)
         if broker.broker_addrs:
             self._wipe_if_masterless(broker)
             return
         self._drop_name(address.cluster, broker_name)
-        self._drop_topics_of(broker_name, list(self.topics))
+        self._drop_topics_of(broker_name, list(self._topics_of.get(broker_name, ())))
 
     def drop_connection(self, connection: int) -> None:
         """Forget every broker that registered over this connection last."""
@@ -193,20 +225,27 @@ class RouteRegistry:
             _promote_acting_masters(route)
         return route
 
-    def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """Add queues of known brokers to a topic; stops at the first unknown broker, as stock does."""
-        by_broker = dict(self.topics.get(topic, {}))
-        for queue in queues:
-            if queue.broker_name not in self.brokers:
-                return
-            by_broker[queue.broker_name] = queue
-        if by_broker:
-            self.topics[topic] = by_broker
+    def register_topic(self, topic: str, queues: Iterable[QueueData], host: str = "") -> None:
+        """Add queues of known brokers to a topic; none when one of them is unknown, as stock does.
+
+        Raises NoRoomError when the topic does not fit; then nothing is changed.
+        """
+        taken = {queue.broker_name: queue for queue in queues}
+        if not all(name in self.brokers for name in taken):
+            return
+        have = self.topics.get(topic, {})
+        fresh = len(taken.keys() - have.keys())
+        new_topics, new_pairs = self._room(host)
+        if fresh and (len(topic) > NAME_CHARS_MAX or fresh > new_pairs or (not have and not new_topics)):
+            raise NoRoomError(self.full_text(1))
+        for queue in taken.values():
+            self._put_queue(topic, queue)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget a topic, of one cluster or everywhere."""
         if not cluster:
-            self.topics.pop(topic, None)
+            for name in list(self.topics.get(topic, ())):
+                self._drop_topics_of(name, [topic])
             return
         for name in self.clusters.get(cluster, set()):
             self._drop_topics_of(name, [topic])
@@ -215,13 +254,11 @@ class RouteRegistry:
         """Add or wipe the write permission of a broker's queues, here only and until its next change; how
         many topics.
         """
-        count = 0
-        for queues in self.topics.values():
-            queue = queues.get(broker_name)
-            if queue is not None:
-                queue.perm = int(PERM_READ_WRITE) if writable else queue.perm & ~Perm.WRITE
-                count += 1
-        return count
+        topics = self._topics_of.get(broker_name, {})
+        for topic in topics:
+            queue = self.topics[topic][broker_name]
+            queue.perm = int(PERM_READ_WRITE) if writable else queue.perm & ~Perm.WRITE
+        return len(topics)
 
     # ---- views ----
 
@@ -264,8 +301,11 @@ class RouteRegistry:
         new = registration.table.data_version.state_version
         return live is not None and live.data_version.state_version > new
 
-    def _take_topics(self, registration: Registration, broker: BrokerData, first: bool) -> None:
-        """Only the master speaks for the topics, or the lowest slave of brokers that know acting masters."""
+    def _take_topics(self, registration: Registration, broker: BrokerData, first: bool) -> int:
+        """Only the master speaks for the topics, or the lowest slave of brokers that know acting masters.
+
+        How many topics were left out for want of room; those that are known are always taken.
+        """
         master = registration.broker_id == MASTER_ID
         prime_slave = (
             registration.enable_acting_master is not None
@@ -273,24 +313,116 @@ class RouteRegistry:
             and registration.broker_id == min(broker.broker_addrs)
         )
         if not (master or prime_slave):
-            return
+            return 0
         name, table = broker.broker_name, registration.table
+        have = self._topics_of.get(name, {})
         if self.delete_topic_with_registration:
-            self._drop_topics_of(name, [topic for topic in self.topics if topic not in table.topics])
+            self._drop_topics_of(name, [topic for topic in have if topic not in table.topics])
         changed = first or self.data_version(registration.address) != table.data_version
         wipe_write = prime_slave and broker.enable_acting_master
+        new_topics, new_pairs = self._room(registration.host)
+        left_out = 0
         for topic in table.topics.values():
-            if changed or name not in self.topics.get(topic.topic_name, {}):
-                self._take_topic(name, topic, wipe_write)
+            known = topic.topic_name in self._topics_of.get(name, {})
+            if known and not changed:
+                continue
+            if not known:
+                is_new = topic.topic_name not in self.topics
+                if len(topic.topic_name) > NAME_CHARS_MAX or new_pairs <= 0 or (is_new and new_topics <= 0):
+                    left_out += 1
+                    continue
+                new_pairs, new_topics = new_pairs - 1, new_topics - is_new
+            perm = topic.perm & ~Perm.WRITE if wipe_write else topic.perm
+            queues = topic.read_queue_nums, topic.write_queue_nums
+            self._put_queue(topic.topic_name, QueueData(name, *queues, perm, topic.topic_sys_flag))
+        return left_out
 
-    def _take_topic(self, broker_name: str, topic: TopicConfig, wipe_write: bool) -> None:
-        self.topics.setdefault(topic.topic_name, {})[broker_name] = QueueData(
-            broker_name,
-            topic.read_queue_nums,
-            topic.write_queue_nums,
-            topic.perm & ~Perm.WRITE if wipe_write else topic.perm,
-            topic.topic_sys_flag,
+    # ---- bounds ----
+
+    def _check_room(self, registration: Registration) -> None:
+        """NoRoomError for a registration that would add an address beyond a bound, or texts that are too long."""
+        said = {
+            "brokerName": registration.broker_name,
+            "brokerAddr": registration.broker_addr,
+            "clusterName": registration.cluster,
+            "haServerAddr": registration.ha_server_addr,
+            "zoneName": registration.zone_name or "",
+        }
+        for what, text in said.items():
+            if len(text) > NAME_CHARS_MAX:
+                raise NoRoomError(f"{what} has {len(text)} characters, at most {NAME_CHARS_MAX} are kept")
+        half = self.bounds.brokers // 2
+        if registration.address not in self.live and len(self.live) >= self.bounds.brokers:
+            mine = sum(live.host == registration.host for live in self.live.values())
+            if mine >= self.bounds.brokers or len(self.live) >= 2 * self.bounds.brokers:
+                raise NoRoomError(f"ringmqMaxBrokers = {self.bounds.brokers}: {len(self.live)} addresses are live")
+        broker = self.brokers.get(registration.broker_name)
+        if broker is not None and registration.broker_id in broker.broker_addrs:
+            names = self.clusters.get(registration.cluster, set())
+            if registration.broker_name in names or len(self.clusters) < self.bounds.brokers:
+                return
+            raise NoRoomError(f"ringmqMaxBrokers = {self.bounds.brokers} clusters are known")
+        if self.broker_count >= self.bounds.brokers:
+            raise NoRoomError(f"ringmqMaxBrokers = {self.bounds.brokers} brokers are registered")
+        if self.broker_count >= half and self._brokers_of(registration.host) >= half:
+            raise NoRoomError(f"host {registration.host} has registered {half} brokers, half of ringmqMaxBrokers")
+
+    def _brokers_of(self, host: str) -> int:
+        return sum(len(self._names_at.get(address, ())) for address, live in self.live.items() if live.host == host)
+
+    def _room(self, host: str) -> tuple[int, int]:
+        """How many new topics, and new pairs of topic and broker name, `host` may add."""
+        topics, pairs = self.bounds.topics - len(self.topics), self.bounds.queue_datas - self.queue_data_count
+        if topics <= self.bounds.topics // 2 or pairs <= self.bounds.queue_datas // 2:
+            used = self._queue_datas_of(host)
+            topics, pairs = (
+                min(topics, self.bounds.topics // 2 - used),
+                min(pairs, self.bounds.queue_datas // 2 - used),
+            )
+        return max(0, topics), max(0, pairs)
+
+    def _queue_datas_of(self, host: str) -> int:
+        names = {
+            name for address, live in self.live.items() if live.host == host for name in self._names_at.get(address, ())
+        }
+        return sum(len(self._topics_of.get(name, ())) for name in names)
+
+    def full_text(self, left_out: int) -> str:
+        """Why topics were left out."""
+        bounds = self.bounds
+        return (
+            f"{left_out} topics do not fit: {len(self.topics)} topics of ringmqMaxTopics = {bounds.topics} and "
+            f"{self.queue_data_count} entries of ringmqMaxQueueDatas = {bounds.queue_datas} are kept, one host has at "
+            f"most half of each, and a name has at most {NAME_CHARS_MAX} characters"
         )
+
+    def _put_addr(self, broker: BrokerData, broker_id: int, address: BrokerAddress) -> None:
+        if broker.broker_addrs.get(broker_id) != address.addr:
+            self._drop_addr(broker, broker_id)
+            broker.broker_addrs[broker_id] = address.addr
+            self.broker_count += 1
+        self._names_at.setdefault(BrokerAddress(broker.cluster, address.addr), {})[broker.broker_name] = None
+
+    def _drop_addr(self, broker: BrokerData, broker_id: int) -> None:
+        """Forget an id's address; its live entry goes with the last name that has the address."""
+        addr = broker.broker_addrs.pop(broker_id, None)
+        if addr is None:
+            return
+        self.broker_count -= 1
+        if addr in broker.broker_addrs.values():
+            return
+        address = BrokerAddress(broker.cluster, addr)
+        names = self._names_at.get(address, {})
+        names.pop(broker.broker_name, None)
+        if not names:
+            self._names_at.pop(address, None)
+            self.live.pop(address, None)
+
+    def _put_queue(self, topic: str, queue: QueueData) -> None:
+        queues = self.topics.setdefault(topic, {})
+        self.queue_data_count += queue.broker_name not in queues
+        queues[queue.broker_name] = queue
+        self._topics_of.setdefault(queue.broker_name, {})[topic] = None
 
     def _answer_for(self, registration: Registration, broker: BrokerData) -> Registered:
         master = broker.master_addr
@@ -300,25 +432,29 @@ class RouteRegistry:
         return Registered() if live is None else Registered(live.ha_server_addr, master)
 
     def _forget(self, address: BrokerAddress) -> None:
-        for broker in list(self.brokers.values()):
-            if broker.cluster == address.cluster and address.addr in broker.broker_addrs.values():
-                self.unregister(address, broker.broker_name)
-                return
+        for name in list(self._names_at.get(address, ())):
+            self.unregister(address, name)
         self.live.pop(address, None)
 
     def _drop_name(self, cluster: str, broker_name: str) -> None:
-        del self.brokers[broker_name]
-        names = self.clusters.get(cluster, set())
-        names.discard(broker_name)
-        if not names:
-            self.clusters.pop(cluster, None)
+        broker = self.brokers.pop(broker_name)
+        for known in {cluster, broker.cluster}:
+            names = self.clusters.get(known, set())
+            names.discard(broker_name)
+            if not names:
+                self.clusters.pop(known, None)
 
     def _drop_topics_of(self, broker_name: str, topics: list[str]) -> None:
+        own = self._topics_of.get(broker_name, {})
         for topic in topics:
             queues = self.topics.get(topic, {})
-            queues.pop(broker_name, None)
+            if queues.pop(broker_name, None) is not None:
+                self.queue_data_count -= 1
+                own.pop(topic, None)
             if not queues:
                 self.topics.pop(topic, None)
+        if not own:
+            self._topics_of.pop(broker_name, None)
 
     def _wipe_if_masterless(self, broker: BrokerData) -> None:
         if broker.enable_acting_master and MASTER_ID not in broker.broker_addrs:

@@ -7,24 +7,24 @@ To serve another code: write a method that takes (header, `Call`) and returns an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringmq.namesrv.access import Incidents, dispute_text, refusal, unregister_refusal
+from ringmq.namesrv.access import Incidents, dispute_text, printable, refusal, unregister_refusal
 from ringmq.namesrv.config import BLACK_LIST, ConfigError, NamesrvConfig
-from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, BrokerAddress, Registration, RouteRegistry
-from ringmq.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig
+from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, Bounds, BrokerAddress, NoRoomError, Registration, RouteRegistry
+from ringmq.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig, KvFullError
 from ringmq.remoting import namesrv_headers as headers
 from ringmq.remoting import response_headers as answers
 from ringmq.remoting.admin_bodies import encode_kv_table, encode_topic_list
 from ringmq.remoting.codes import VERSION_REGISTER_WRAPPER, VERSION_V4_9_4, RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
+from ringmq.remoting.config_beans import DataVersion, TopicConfigTable, finish
 from ringmq.remoting.errors import RequestError
-from ringmq.remoting.json_body import read_object, write_body
+from ringmq.remoting.json_body import read_large, read_object, write_body
 from ringmq.remoting.properties_text import BadProperties, format_properties, parse_properties
-from ringmq.remoting.register_body import body_crc32, decode_register_body
+from ringmq.remoting.register_body import body_crc32, decode_register_slices
 from ringmq.remoting.request_headers import decode_request_header
 from ringmq.remoting.route import TopicRouteData
 
@@ -67,14 +67,23 @@ class NamesrvHandlers:
         self, request: RemotingCommand, connection: int, now_ms: int, host: str = "127.0.0.1"
     ) -> RemotingCommand | None:
         """The answer to a request of `host`; None for a oneway."""
-        self.registry.delete_topic_with_registration = self.config.delete_topic_with_broker_registration
-        self.registry.support_acting_master = self.config.support_acting_master
-        response = self._answer(request, connection, now_ms, host)
+        return finish(self.handle_slices(request, connection, now_ms, host))
+
+    def handle_slices(
+        self, request: RemotingCommand, connection: int, now_ms: int, host: str
+    ) -> Generator[None, None, RemotingCommand | None]:
+        """As `handle`; a registration pauses while its topics are read, and is taken in one step after that."""
+        config, registry = self.config, self.registry
+        registry.delete_topic_with_registration = config.delete_topic_with_broker_registration
+        registry.support_acting_master = config.support_acting_master
+        registry.bounds = Bounds(config.max_brokers, config.max_topics, config.max_queue_datas)
+        response = yield from self._answer(request, connection, now_ms, host)
         return None if request.is_oneway else response
 
-    def _answer(self, request: RemotingCommand, connection: int, now_ms: int, host: str) -> RemotingCommand:
-        method = _TABLE.get(request.code)
-        if method is None:
+    def _answer(
+        self, request: RemotingCommand, connection: int, now_ms: int, host: str
+    ) -> Generator[None, None, RemotingCommand]:
+        if request.code not in HANDLED_CODES:
             return RemotingCommand.response_to(
                 request,
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
@@ -83,7 +92,12 @@ class NamesrvHandlers:
         try:
             self._check_access(refusal(self.config, request.code, host))
             header = decode_request_header(request)
-            fields, body = method(self, header, Call(request, connection, now_ms, host))
+            call = Call(request, connection, now_ms, host)
+            if request.code == RequestCode.REGISTER_BROKER:
+                table = yield from self._registered_topics(header, call)
+                fields, body = self._register(header, call, table)
+            else:
+                fields, body = _TABLE[request.code](self, header, call)
         except RequestError as error:
             return RemotingCommand.response_to(request, error.code, str(error))
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, None, fields, body)
@@ -96,10 +110,20 @@ class NamesrvHandlers:
 
     # ---- brokers ----
 
-    def _register(self, header: headers.RegisterBrokerRequestHeader, call: Call) -> Answer:
-        request = call.request
+    def _registered_topics(
+        self, header: headers.RegisterBrokerRequestHeader, call: Call
+    ) -> Generator[None, None, TopicConfigTable]:
+        """Brokers before 3.0.11 send the inner table alone."""
+        request, topics_max = call.request, self.config.max_topics
         if header.body_crc32 and header.body_crc32 != body_crc32(request.body):
             raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match bodyCrc32", "bodyCrc32")
+        if request.version >= VERSION_REGISTER_WRAPPER or not request.body:
+            compressed = header.compressed is True
+            return (yield from decode_register_slices(request.body, compressed=compressed, topics_max=topics_max))
+        table = read_large(request.body, "TopicConfigSerializeWrapper")
+        return (yield from TopicConfigTable.from_json_slices(table, topics_max))
+
+    def _register(self, header: headers.RegisterBrokerRequestHeader, call: Call, table: TopicConfigTable) -> Answer:
         timeout = header.heartbeat_timeout_millis
         registration = Registration(
             cluster=header.cluster_name,
@@ -107,7 +131,7 @@ class NamesrvHandlers:
             broker_addr=header.broker_addr,
             broker_id=header.broker_id,
             ha_server_addr=header.ha_server_addr,
-            table=_registered_topics(request, header.compressed is True),
+            table=table,
             expiry_ms=DEFAULT_EXPIRY_MS if timeout is None else timeout,
             enable_acting_master=header.enable_acting_master,
             zone_name=header.zone_name,
@@ -115,18 +139,30 @@ class NamesrvHandlers:
             host=call.host,
         )
         self._tell_dispute(registration)
-        registered = self.registry.register(registration, call.now_ms)
+        try:
+            registered = self.registry.register(registration, call.now_ms)
+        except NoRoomError as error:
+            raise self._no_room(f"register broker failed: {error}") from error
         if registered is None:
             raise Refused(
                 ResponseCode.SYSTEM_ERROR,
                 f"register broker failed: {header.broker_addr} has not registered yet and may not begin with one topic",
             )
+        if registered.left_out:
+            self.incidents.left_out += registered.left_out
+            name = printable(registration.broker_name)
+            self.incidents.tell(f"broker {name} of host {call.host}: {self.registry.full_text(registered.left_out)}")
         answer = answers.RegisterBrokerResponseHeader(
             ha_server_addr=registered.ha_server_addr, master_addr=registered.master_addr
         )
         order = self.kv.namespace(ORDER_TOPIC_CONFIG)
         wanted = order is not None and self.config.return_order_topic_config_to_broker
         return answer.encode(), encode_kv_table(order or {}) if wanted else b""
+
+    def _no_room(self, text: str) -> Refused:
+        self.incidents.left_out += 1
+        self.incidents.tell(text)
+        return Refused(ResponseCode.SYSTEM_ERROR, text)
 
     def _tell_dispute(self, registration: Registration) -> None:
         """Two hosts register the same name and id. The last one counts, as with stock; the operator hears of it."""
@@ -223,7 +259,11 @@ class NamesrvHandlers:
         return None, b""
 
     def _register_topic(self, header: headers.RegisterTopicRequestHeader, call: Call) -> Answer:
-        self.registry.register_topic(header.topic, TopicRouteData.decode(call.request.body).queue_datas)
+        queues = TopicRouteData.decode(call.request.body).queue_datas
+        try:
+            self.registry.register_topic(header.topic, queues, call.host)
+        except NoRoomError as error:
+            raise self._no_room(f"topic {printable(header.topic)}: {error}") from error
         return None, b""
 
     def _wipe_write_perm(self, header: headers.WipeWritePermOfBrokerRequestHeader, call: Call) -> Answer:
@@ -237,7 +277,12 @@ class NamesrvHandlers:
     # ---- configuration ----
 
     def _put_kv(self, header: headers.PutKvConfigRequestHeader, call: Call) -> Answer:
-        self.kv.put(header.namespace, header.key, header.value)
+        try:
+            self.kv.put(
+                header.namespace, header.key, header.value, self.config.max_kv_entries, self.config.max_kv_bytes
+            )
+        except KvFullError as error:
+            raise self._no_room(f"key {printable(header.key)} is not kept: {error}") from error
         self.save_kv(self.kv)
         return None, b""
 
@@ -278,13 +323,6 @@ class NamesrvHandlers:
         return None, format_properties(self.config.to_properties()).encode()
 
 
-def _registered_topics(request: RemotingCommand, compressed: bool) -> TopicConfigTable:
-    """Brokers before 3.0.11 send the inner table alone."""
-    if request.version >= VERSION_REGISTER_WRAPPER or not request.body:
-        return decode_register_body(request.body, compressed=compressed)
-    return TopicConfigTable.from_json(read_object(request.body, "TopicConfigSerializeWrapper"))
-
-
 def _zone_only(route: TopicRouteData, zone: str) -> TopicRouteData:
     """The brokers of one zone, and those whose master is gone (`ZoneRouteRPCHook`)."""
     brokers = [
@@ -302,7 +340,6 @@ _TABLE: dict[int, Callable[[NamesrvHandlers, Any, Call], Answer]] = {
     RequestCode.PUT_KV_CONFIG: _H._put_kv,
     RequestCode.GET_KV_CONFIG: _H._get_kv,
     RequestCode.DELETE_KV_CONFIG: _H._delete_kv,
-    RequestCode.REGISTER_BROKER: _H._register,
     RequestCode.UNREGISTER_BROKER: _H._unregister,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _H._route,
     RequestCode.GET_BROKER_CLUSTER_INFO: _H._cluster_info,
@@ -323,5 +360,5 @@ _TABLE: dict[int, Callable[[NamesrvHandlers, Any, Call], Answer]] = {
     RequestCode.GET_BROKER_MEMBER_GROUP: _H._member_group,
     RequestCode.BROKER_HEARTBEAT: _H._heartbeat,
 }
-HANDLED_CODES = frozenset(_TABLE)
+HANDLED_CODES = frozenset(_TABLE) | {RequestCode.REGISTER_BROKER}
 """Every request code with an answer of its own."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,15 +14,42 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The namespace whose values travel in routes and registrations."""
 
 
+class KvFullError(Exception):
+    """A value does not fit; the message names the bound."""
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
 @dataclass(slots=True)
 class KvConfig:
     """namespace -> key -> value. A namespace stays when its last key goes."""
 
     table: dict[str, dict[str, str]] = field(default_factory=dict)
+    entries: int = 0
+    """Namespaces and keys."""
+    text_bytes: int = 0
+    """Of namespaces, keys and values, as UTF-8."""
 
-    def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value."""
+    def __post_init__(self) -> None:
+        for namespace, keys in self.table.items():
+            self.entries += 1 + len(keys)
+            self.text_bytes += _size(namespace) + sum(_size(key) + _size(value) for key, value in keys.items())
+
+    def put(self, namespace: str, key: str, value: str, max_entries: int = 1 << 62, max_bytes: int = 1 << 62) -> None:
+        """Set a value. Raises KvFullError when there would be more entries or bytes, and then sets nothing."""
+        keys = self.table.get(namespace)
+        old = None if keys is None else keys.get(key)
+        entries = self.entries + (keys is None) + (old is None)
+        text_bytes = self.text_bytes + (0 if keys is not None else _size(namespace)) + _size(value)
+        text_bytes += _size(key) if old is None else -_size(old)
+        if entries > max(max_entries, self.entries):
+            raise KvFullError(f"ringmqMaxKvEntries = {max_entries} keys and namespaces are kept")
+        if text_bytes > max(max_bytes, self.text_bytes):
+            raise KvFullError(f"with {text_bytes} bytes ringmqMaxKvBytes = {max_bytes} would be exceeded")
         self.table.setdefault(namespace, {})[key] = value
+        self.entries, self.text_bytes = entries, text_bytes
 
     def get(self, namespace: str, key: str) -> str | None:
         """The value, if any."""
@@ -28,7 +57,10 @@ class KvConfig:
 
     def delete(self, namespace: str, key: str) -> None:
         """Remove a key; an absent one is no error."""
-        self.table.get(namespace, {}).pop(key, None)
+        old = self.table.get(namespace, {}).pop(key, None)
+        if old is not None:
+            self.entries -= 1
+            self.text_bytes -= _size(key) + _size(old)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
         """All of a namespace."""
@@ -52,12 +84,48 @@ def load_kv(path: Path) -> KvConfig:
     return KvConfig.from_bytes(path.read_bytes())
 
 
-def save_kv(kv: KvConfig, path: Path) -> None:
-    """Replace the file in one step. Raises `OSError`."""
+def save_kv(content: bytes, path: Path) -> None:
+    """Replace the file in one step by `KvConfig.to_bytes`. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
-        file.write(kv.to_bytes())
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+class KvFile:
+    """Writes the file in a thread of its own, so that no disk holds the loop. Many changes share one write."""
+
+    def __init__(self, kv: KvConfig, path: Path) -> None:
+        self.is_dirty = False
+        """Something was changed that no `save` was asked for."""
+        self._kv = kv
+        self._path = path
+        self._waiting: list[Callable[[OSError | None], None]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def save(self, on_saved: Callable[[OSError | None], None]) -> None:
+        """Write what is in memory now. `on_saved` runs in the loop when it is on disk, or with the error."""
+        self.is_dirty = False
+        self._waiting.append(on_saved)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._write())
+
+    async def close(self) -> None:
+        """Wait for the writes that were asked for."""
+        if self._task is not None:
+            await self._task
+
+    async def _write(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            error: OSError | None = None
+            try:
+                await asyncio.to_thread(save_kv, self._kv.to_bytes(), self._path)
+            except OSError as failed:
+                error = failed
+            for on_saved in waiting:
+                on_saved(error)
+        self._task = None

@@ -1,8 +1,9 @@
 """The name server's process: sockets around `NamesrvHandlers`, nothing else.
 
-What a client can cost is bounded: frames by `max_frame_bytes`, all incomplete frames together by
-`max_buffered_bytes`, connections by `max_connections`, silence by the idle time. A client that does not read
-its answers is not read from. Malformed frames close the connection without an answer.
+What a client can cost is bounded: frames by `max_frame_bytes`, requests and answers in memory together by
+`max_buffered_bytes`, connections by `max_connections` and half of it for each host, silence by the idle time, its
+share of the processor by `turns`. A client that does not read its answers is not read from. Malformed frames close the
+connection without an answer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import signal
 import socket
 import sys
 import time
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,16 +25,14 @@ from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 from ringmq.ipc.kept_sockets import KeptSockets, ListeningSocket
 from ringmq.ipc.notify import service_manager
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
+from ringmq.namesrv.connection import Connection
 from ringmq.namesrv.core import RouteRegistry
 from ringmq.namesrv.handlers import NamesrvHandlers
-from ringmq.namesrv.kv import KvConfig, load_kv, save_kv
+from ringmq.namesrv.kv import KvConfig, KvFile, load_kv
 from ringmq.namesrv.service_report import report
-from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.namesrv.turns import Turns
 from ringmq.remoting.doors import name_server_doors, open_doors
-from ringmq.remoting.errors import FrameError, RemotingError
-from ringmq.remoting.frame import FrameDecoder
-from ringmq.remoting.junk import describe_error
+from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.remoting.properties_text import BadProperties, parse_assignments
 
@@ -42,8 +40,6 @@ log = logging.getLogger("ringmq.namesrv")
 
 RELEASE_S = 1.0
 """Within which the service manager closes a socket that it is told to give up."""
-WRITE_HIGH_WATER_BYTES = 256 * 1024
-"""Answers waiting for a client beyond this stop the reading of its requests."""
 
 
 LINES_PER_MINUTE = 10
@@ -61,17 +57,15 @@ class NamesrvServer:
     def __init__(self, config: NamesrvConfig) -> None:
         self.config = config
         kv_path = Path(config.kv_config_path) if config.kv_config_path else None
-        self.handlers = NamesrvHandlers(
-            config,
-            RouteRegistry(),
-            KvConfig() if kv_path is None else load_kv(kv_path),
-            now_ms(),
-            (lambda kv: None) if kv_path is None else (lambda kv: save_kv(kv, kv_path)),
-        )
+        kv = KvConfig() if kv_path is None else load_kv(kv_path)
+        self.kv_file = None if kv_path is None else KvFile(kv, kv_path)
+        self.handlers = NamesrvHandlers(config, RouteRegistry(), kv, now_ms(), self._kv_changed)
         self.buffered_bytes = 0
         self._junk_lines = LogThrottle(LINES_PER_MINUTE)
         self._incident_lines = LogThrottle(LINES_PER_MINUTE)
-        self._connections: dict[int, _Connection] = {}
+        self.turns = Turns(lambda run: asyncio.get_running_loop().call_soon(run), time.monotonic)
+        self._connections: dict[int, Connection] = {}
+        self._by_host: dict[str, int] = {}
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
         self._scanner: asyncio.Task[None] | None = None
@@ -83,8 +77,9 @@ class NamesrvServer:
 
     @property
     def is_full(self) -> bool:
-        """No connection more is taken."""
-        return len(self._connections) >= self.config.max_connections
+        """No connection more is taken, at least of one host."""
+        most = self.config.max_connections
+        return len(self._connections) >= most or max(self._by_host.values(), default=0) >= max(1, most // 2)
 
     @property
     def listeners(self) -> Sequence[ListeningSocket]:
@@ -105,7 +100,7 @@ class NamesrvServer:
         return port
 
     def _connected(self) -> asyncio.Protocol:
-        return _Connection(self, next(self._numbers))
+        return Connection(self, next(self._numbers))
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
@@ -119,18 +114,49 @@ class NamesrvServer:
             connection.close("server stops")
         if self._server is not None:
             await self._server.wait_closed()
+        if self.kv_file is not None:
+            await self.kv_file.close()
 
-    def add(self, connection: _Connection) -> bool:
-        """Whether there is room for one more connection."""
-        if self.is_full:
-            return False
+    def add(self, connection: Connection) -> str | None:
+        """Take a connection, or say why there is no room: of all, or of its host, which has at most half."""
+        most, host = self.config.max_connections, connection.host
+        if len(self._connections) >= most:
+            return f"more than {most} connections"
+        if self._by_host.get(host, 0) >= max(1, most // 2):
+            text = f"host {host} has {self._by_host[host]} connections, half of ringmqMaxConnections"
+            self._tell(self._incident_lines, text)
+            return text
         self._connections[connection.number] = connection
-        return True
+        self._by_host[host] = self._by_host.get(host, 0) + 1
+        return None
 
-    def remove(self, connection: _Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """A connection is gone: so are the brokers that registered over it."""
+        self.turns.give_back(connection)
         if self._connections.pop(connection.number, None) is not None:
+            self._by_host[connection.host] -= 1
+            if not self._by_host[connection.host]:
+                del self._by_host[connection.host]
             self.handlers.registry.drop_connection(connection.number)
+
+    def shed_memory(self) -> None:
+        """Close the largest connections of the host that keeps most in memory, while all keep too much."""
+        limit = self.config.max_buffered_bytes
+        if self.buffered_bytes <= limit:
+            return
+        by_host: dict[str, list[Connection]] = {}
+        for connection in self._connections.values():
+            connection.count_bytes()
+            by_host.setdefault(connection.host, []).append(connection)
+        while self.buffered_bytes > limit:
+            most = max(by_host.values(), key=lambda them: sum(one.counted_bytes for one in them))
+            victim = max(most, key=lambda one: (one.counted_bytes, one.last_active_s))
+            if not victim.counted_bytes:
+                return
+            text = f"a connection of host {victim.host} is closed: requests and answers are over ringmqMaxBufferedBytes"
+            self._tell(self._incident_lines, f"{text} = {limit}")
+            victim.abort(text)
+            most.remove(victim)
 
     def scan(self, wall_ms: int, monotonic_s: float) -> None:
         """Forget silent brokers, close idle connections."""
@@ -140,6 +166,15 @@ class NamesrvServer:
         for connection in list(self._connections.values()):
             if monotonic_s - connection.last_active_s > self.config.server_channel_max_idle_time_seconds:
                 connection.close("idle")
+
+    def _kv_changed(self, kv: KvConfig) -> None:
+        if self.kv_file is not None:
+            self.kv_file.is_dirty = True
+
+    @staticmethod
+    def now_ms() -> int:
+        """Wall time, for requests."""
+        return now_ms()
 
     def tell_junk(self, host: str, spoken: str) -> None:
         """A connection of `host` is closed for what it sent."""
@@ -159,99 +194,6 @@ class NamesrvServer:
         while True:
             await asyncio.sleep(self.config.scan_not_active_broker_interval_ms / 1000)
             self.scan(now_ms(), time.monotonic())
-
-
-class _Connection(asyncio.Protocol):
-    """One client. Requests wait in `_requests` only while the client does not read its answers."""
-
-    def __init__(self, server: NamesrvServer, number: int) -> None:
-        self.number = number
-        self.last_active_s = time.monotonic()
-        self._server = server
-        self._decoder = FrameDecoder(server.config.max_frame_bytes)
-        self._requests: deque[RemotingCommand] = deque()
-        self._transport: asyncio.Transport | None = None
-        self._peer = "?"
-        self._host = ""
-        self._paused = False
-        self._counted_bytes = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        peer = transport.get_extra_info("peername")
-        self._peer, self._host = str(peer), peer[0] if peer else ""
-        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
-        if not self._server.add(self):
-            self.close(f"more than {self._server.config.max_connections} connections")
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._count_buffered(0)
-        self._requests.clear()
-        self._server.remove(self)
-
-    def data_received(self, data: bytes) -> None:
-        self.last_active_s = time.monotonic()
-        try:
-            self._requests += self._decoder.feed(data)
-        except FrameError as error:
-            self._requests += [c for c in error.commands_before if isinstance(c, RemotingCommand)]
-            self._drain()
-            self._server.tell_junk(self._host, describe_error(error))
-            self.close(str(error))
-            return
-        self._count_buffered(self._decoder.buffered_bytes)
-        if self._server.buffered_bytes > self._server.config.max_buffered_bytes:
-            self.close(f"incomplete frames hold more than {self._server.config.max_buffered_bytes} bytes")
-            return
-        self._drain()
-
-    def pause_writing(self) -> None:
-        self._paused = True
-        if self._transport is not None:
-            self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._paused = False
-        self.last_active_s = time.monotonic()
-        self._drain()
-        if not self._paused and self._transport is not None:
-            self._transport.resume_reading()
-
-    def close(self, why: str) -> None:
-        """Close at once if answers are stuck, after sending them otherwise."""
-        if self._transport is None:
-            return
-        log.info("closing connection %d of %s: %s", self.number, self._peer, why)
-        if self._paused:
-            self._transport.abort()
-        else:
-            self._transport.close()
-
-    def _drain(self) -> None:
-        while self._requests and not self._paused and self._transport is not None:
-            request = self._requests.popleft()
-            if request.is_response:
-                continue  # we ask nothing, so nobody waits for it
-            response = self._answer(request)
-            if response is not None:
-                self._transport.write(encode_frame(response))
-
-    def _answer(self, request: RemotingCommand) -> RemotingCommand | None:
-        try:
-            response = self._server.handlers.handle(request, self.number, now_ms(), self._host)
-            self._server.tell_incidents()
-            return response
-        except Exception as error:  # as stock: whatever a handler throws is answered, and the server goes on
-            log.exception("request %d of %s failed", request.code, self._peer)
-            if request.is_oneway:
-                return None
-            return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-
-    def _count_buffered(self, bytes_now: int) -> None:
-        self._server.buffered_bytes += bytes_now - self._counted_bytes
-        self._counted_bytes = bytes_now
 
 
 async def start_listening(server: NamesrvServer, kept: KeptSockets) -> int:

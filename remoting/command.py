@@ -160,7 +160,7 @@ def decode_frame(data: bytes | bytearray | memoryview, max_frame_bytes: int = MA
     return decode_payload(view[4:])
 
 
-def check_prefix(view: memoryview, max_frame_bytes: int) -> int:
+def check_prefix(view: memoryview, max_frame_bytes: int, max_header_bytes: int = MAX_FRAME_BYTES) -> int:
     """The whole frame's size in bytes, judged by its first 8 bytes: a lying length fails before its bytes
     are kept.
     """
@@ -178,6 +178,12 @@ def check_prefix(view: memoryview, max_frame_bytes: int) -> int:
             f"header length {header_length} is over the frame's {length - 4}",
             field="header length",
             limit=length - 4,
+        )
+    if header_length > max_header_bytes:
+        raise BadFrame(
+            f"header of {header_length} bytes is over the limit of {max_header_bytes}",
+            field="header length",
+            limit=max_header_bytes,
         )
     return length + 4
 

@@ -1,7 +1,7 @@
 """Bytes in, commands out: the stream side of the codec, without a socket.
 
-The decoder keeps at most one incomplete frame, judged by its first 8 bytes before the rest is kept, so a peer
-costs at most `max_frame_bytes`.
+The decoder judges a frame by its first 8 bytes before the rest is kept, so a peer costs at most `max_frame_bytes`
+beyond what its owner has pushed and not taken yet.
 """
 
 from __future__ import annotations
@@ -13,61 +13,84 @@ __all__ = ["FIRST_BYTES", "FrameDecoder"]
 
 FIRST_BYTES = 16
 """Of a bad frame, kept for the log."""
+_COMPACT_BYTES = 65_536
+"""Taken frames are cut off the buffer when they hold so much, or when nothing else is in it."""
 
 
 class FrameDecoder:
     """Cuts a byte stream into commands.
 
-    After a `FrameError` the stream has no frame borders any more: every further `feed` raises the same error,
-    and the owner closes the connection.
+    After a `FrameError` the stream has no frame borders any more: every further `feed` or `take` raises the same
+    error, and the owner closes the connection.
     """
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, max_header_bytes: int = MAX_FRAME_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
+        self._max_header_bytes = max_header_bytes
         self._buffer = bytearray()
-        self._wanted = 8
-        self._error: FrameError | None = None
         self._at = 0
         """Where in the buffer the frame at hand begins."""
+        self._wanted = 8
+        """Bytes of the frame at hand that must be there before it is looked at again."""
+        self._error: FrameError | None = None
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of the incomplete frame."""
-        return len(self._buffer)
+        """Bytes that are not taken yet."""
+        return len(self._buffer) - self._at
+
+    @property
+    def is_ready(self) -> bool:
+        """True when `take` may find a command, or an error."""
+        return self._error is not None or self.buffered_bytes >= self._wanted
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[RemotingCommand]:
         """The commands completed by `data`, in order; none is a normal answer.
 
         Raises `FrameError` on junk; commands that stood complete before it are in `error.commands_before`.
         """
-        if self._error is not None:
-            raise self._error
-        self._buffer += data
-        if len(self._buffer) < self._wanted:
-            return []
         commands: list[RemotingCommand] = []
+        self.push(data)
         try:
-            self._cut(commands)
+            while (command := self.take()) is not None:
+                commands.append(command)
         except FrameError as error:
-            error.commands_before = tuple(commands)
-            error.first_bytes = bytes(self._buffer[self._at : self._at + FIRST_BYTES])
-            self._error = error
-            self._buffer = bytearray()  # not clear(): the traceback may still hold views of the old one
+            if commands:
+                error.commands_before = tuple(commands)
             raise
         return commands
 
-    def _cut(self, commands: list[RemotingCommand]) -> None:
-        at, available = 0, len(self._buffer)
+    def push(self, data: bytes | bytearray | memoryview) -> None:
+        """Keep `data` for `take`."""
+        if self._error is None:
+            self._buffer += data
+
+    def take(self) -> RemotingCommand | None:
+        """The next command; None when its bytes are not all there. Raises `FrameError` on junk."""
+        if self._error is not None:
+            raise self._error
+        if self.buffered_bytes < self._wanted:
+            return None
+        try:
+            return self._next()
+        except FrameError as error:
+            error.first_bytes = bytes(self._buffer[self._at : self._at + FIRST_BYTES])
+            self._error = error
+            self._buffer, self._at = bytearray(), 0  # not clear(): the traceback may still hold views of the old one
+            raise
+
+    def _next(self) -> RemotingCommand | None:
+        at = self._at
         with memoryview(self._buffer) as view:
-            self._wanted = 8
-            while available - at >= 8:
-                self._at = at
-                with view[at:] as rest:
-                    frame_bytes = check_prefix(rest, self._max_frame_bytes)
-                if available - at < frame_bytes:
-                    self._wanted = frame_bytes
-                    break
-                with view[at + 4 : at + frame_bytes] as payload:
-                    commands.append(decode_payload(payload))
-                at += frame_bytes
-        del self._buffer[:at]
+            with view[at:] as rest:
+                frame_bytes = check_prefix(rest, self._max_frame_bytes, self._max_header_bytes)
+            if len(self._buffer) - at < frame_bytes:
+                self._wanted = frame_bytes
+                return None
+            with view[at + 4 : at + frame_bytes] as payload:
+                command = decode_payload(payload)
+        self._at, self._wanted = at + frame_bytes, 8
+        if self._at >= _COMPACT_BYTES or self._at == len(self._buffer):
+            del self._buffer[: self._at]
+            self._at = 0
+        return command

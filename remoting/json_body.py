@@ -77,6 +77,11 @@ def read_request(body: bytes, name: str, bytes_max: int = REQUEST_BYTES_MAX) -> 
     return _read(body, name, DIALECT_BYTES_MAX)
 
 
+def read_large(body: bytes, name: str) -> dict[str, Any]:
+    """As `read_object`, for what brokers may send at any size: only the dialect has DIALECT_BYTES_MAX."""
+    return _read(body, name, DIALECT_BYTES_MAX)
+
+
 def _too_large(message: str, field: str, limit: int) -> BadBody:
     return BadBody(message, field=field, code=ResponseCode.SYSTEM_ERROR, limit=limit)
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Generator
 
 from ringmq.remoting import json_body
-from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
+from ringmq.remoting.config_beans import SLICE_TOPICS, DataVersion, TopicConfig, TopicConfigTable, finish
 from ringmq.remoting.json_text import dump_json
 
 MAX_INFLATED_BYTES = 64 * 1024 * 1024
@@ -36,12 +37,22 @@ def encode_register_body(table: TopicConfigTable) -> bytes:
 
 def decode_register_body(body: bytes, *, compressed: bool = False) -> TopicConfigTable:
     """The topics in a registration; an empty body is an empty table. Raises `BadBody`."""
+    return finish(decode_register_slices(body, compressed=compressed))
+
+
+def decode_register_slices(
+    body: bytes, *, compressed: bool = False, topics_max: int = 1 << 62
+) -> Generator[None, None, TopicConfigTable]:
+    """As `decode_register_body`, with a pause after every SLICE_TOPICS topics. Raises `BadBody`, also beyond
+    `topics_max` topics."""
     if not body:
         return TopicConfigTable({}, DataVersion())
     if compressed:
-        return _decode_compressed(body)
-    value = json_body.read_object(body, "RegisterBrokerBody")
-    return TopicConfigTable.from_json(json_body.mapping(value, "topicConfigSerializeWrapper"))
+        return (yield from _decode_compressed(body, topics_max))
+    value = json_body.read_large(body, "RegisterBrokerBody")
+    yield
+    inner = json_body.mapping(value, "topicConfigSerializeWrapper")
+    return (yield from TopicConfigTable.from_json_slices(inner, topics_max))
 
 
 def encode_compressed_body(table: TopicConfigTable) -> bytes:
@@ -68,8 +79,9 @@ def _encode_topic(topic: TopicConfig) -> bytes:
     return " ".join(map(str, fields)).encode()
 
 
-def _decode_compressed(body: bytes) -> TopicConfigTable:
+def _decode_compressed(body: bytes, topics_max: int) -> Generator[None, None, TopicConfigTable]:
     inflater = zlib.decompressobj()
+    yield
     try:
         data = inflater.decompress(body, MAX_INFLATED_BYTES)
     except zlib.error as error:
@@ -81,11 +93,15 @@ def _decode_compressed(body: bytes) -> TopicConfigTable:
     version_json, at = _take_item(data, 0)
     version = DataVersion.from_json(json_body.read_object(version_json, "DataVersion"))
     count, at = _take_int(data, at)
+    if count > topics_max:
+        raise json_body.bad_body(f"{count} topics are over {topics_max}", "topicConfigTable")
     topics: dict[str, TopicConfig] = {}
-    for _ in range(count):
+    for number in range(1, count + 1):
         text, at = _take_item(data, at)
         topic = _decode_topic(text.decode("utf-8", "replace"))
         topics[topic.topic_name] = topic
+        if number % SLICE_TOPICS == 0:
+            yield
     return TopicConfigTable(topics, version)
 
 

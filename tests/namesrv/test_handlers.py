@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringmq.namesrv.config import NamesrvConfig
-from ringmq.namesrv.handlers import _TABLE, NamesrvHandlers
+from ringmq.namesrv.handlers import HANDLED_CODES, NamesrvHandlers
 from ringmq.namesrv.kv import KvConfig
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -278,7 +278,7 @@ def test_a_oneway_request_gets_no_answer_even_in_error(handlers: NamesrvHandlers
 
 
 @given(
-    st.sampled_from(sorted(_TABLE)),
+    st.sampled_from(sorted(HANDLED_CODES)),
     st.dictionaries(st.sampled_from([*sorted(BROKER), "topic", "namespace", "key", "value"]), st.text(max_size=6)),
     st.binary(max_size=30) | st.sampled_from([b"{}", b'{"queueDatas":[{}]}', b"a=b"]),
 )

@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -69,11 +71,11 @@ class Counting(NamesrvHandlers):
 
     handled = 0
 
-    def handle(
-        self, request: RemotingCommand, connection: int, now_ms: int, host: str = "127.0.0.1"
-    ) -> RemotingCommand | None:
+    def handle_slices(
+        self, request: RemotingCommand, connection: int, now_ms: int, host: str
+    ) -> Generator[None, None, RemotingCommand | None]:
         self.handled += request.code == 206
-        return super().handle(request, connection, now_ms, host)
+        return super().handle_slices(request, connection, now_ms, host)
 
 
 Start = Callable[..., Awaitable[Harness]]
@@ -179,10 +181,10 @@ async def test_incomplete_frames_share_one_budget(start: Start) -> None:
 
 async def test_connections_are_counted(start: Start) -> None:
     harness = await start(max_connections=2)
-    clients = [await harness.connect() for _ in range(2)]
+    clients = [await harness.connect(local) for local in ("127.0.0.1", "127.0.0.2")]
     for client in clients:
         assert (await client.ask(RemotingCommand(106, 1))).code == 0
-    assert await (await harness.connect()).closed()
+    assert await (await harness.connect("127.0.0.3")).closed()
     assert (await clients[0].ask(RemotingCommand(106, 1))).code == 0
 
 
@@ -333,3 +335,106 @@ async def test_junk_gets_one_line(start: Start, caplog: pytest.LogCaptureFixture
         client.writer.write(junk)
         assert await client.closed()
     assert [record.message for record in caplog.records] == [f"junk from 127.0.0.1: {spoken}"]
+
+
+async def test_one_host_has_at_most_half_of_the_connections(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    harness = await start(max_connections=4)
+    clients = [await harness.connect() for _ in range(2)]
+    for client in clients:
+        assert (await client.ask(RemotingCommand(106, 1))).code == 0
+    assert await (await harness.connect()).closed()
+    other = await harness.connect("127.0.0.2")
+    assert (await other.ask(RemotingCommand(106, 1))).code == 0
+    assert "host 127.0.0.1 has 2 connections, half of ringmqMaxConnections" in caplog.text
+
+
+async def test_a_header_over_the_limit_closes(start: Start) -> None:
+    harness = await start()
+    client = await harness.connect()
+    client.writer.write(encode_frame(RemotingCommand(105, ext_fields={"topic": "x" * 300_000}))[:8])
+    assert await client.closed()
+
+
+async def test_the_host_that_keeps_most_loses_connections_not_a_neighbour(start: Start) -> None:
+    harness = await start(max_buffered_bytes=200_000)
+    half = encode_frame(RemotingCommand(100, body=b"x" * 90_000))[:60_000]
+    hoarders = [await harness.connect() for _ in range(3)]
+    for count, hoarder in enumerate(hoarders, 1):
+        hoarder.writer.write(half)
+        await until(lambda count=count: harness.server.buffered_bytes == 60_000 * count)
+    other = await harness.connect("127.0.0.2")
+    other.writer.write(half)
+    assert await hoarders[2].closed()
+    other.writer.write(encode_frame(RemotingCommand(100, 5, body=b"x" * 90_000))[60_000:])
+    assert (await other.next_answer()).code == 1  # a whole frame now; 100 lacks its fields
+
+
+async def test_answers_that_nobody_reads_are_bounded_over_all_connections(start: Start) -> None:
+    harness = await start(max_buffered_bytes=6_000_000)
+    feeder = await harness.connect("127.0.0.2")
+    big = {f"topic-{n:05d}": TopicConfig(f"topic-{n:05d}") for n in range(20_000)}
+    body = encode_register_body(TopicConfigTable(big, DataVersion(2)))
+    assert (await feeder.ask(RemotingCommand(103, 2, ext_fields=registration().ext_fields, body=body))).code == 0
+    deaf = [await harness.connect() for _ in range(40)]
+    for client in deaf:
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.writer.write(encode_frame(RemotingCommand(206, 9)) * 400)
+    await until(lambda: harness.server.connection_count < 41)
+    for n in range(20):
+        assert (await feeder.ask(RemotingCommand(106, n))).code == 0
+        assert harness.server.buffered_bytes <= 6_000_000
+
+
+async def test_a_disk_that_is_slow_holds_only_those_who_change_kv(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+    writes: list[bytes] = []
+
+    def slow(content: bytes, path: Path) -> None:
+        writes.append(content)
+        assert released.wait(DEADLINE_S)
+
+    monkeypatch.setattr("ringmq.namesrv.kv.save_kv", slow)
+    harness = await start(kv_config_path=str(tmp_path / "kvConfig.json"))
+    writers = [await harness.connect() for _ in range(10)]
+    for number, client in enumerate(writers):
+        fields = {"namespace": "n", "key": f"k{number}", "value": "v"}
+        client.writer.write(encode_frame(RemotingCommand(100, 1, ext_fields=fields)))
+    await until(lambda: len(harness.server.handlers.kv.table.get("n", {})) == 10)
+    bystander = await harness.connect()
+    for n in range(20):
+        assert (await bystander.ask(RemotingCommand(106, n))).code == 0
+    released.set()
+    for client in writers:
+        assert (await client.next_answer()).code == 0
+    assert len(writes) <= 3, "many changes share one write"
+    assert b"k9" in writes[-1]
+
+
+@pytest.mark.timed
+async def test_large_registrations_leave_the_others_their_turns(start: Start) -> None:
+    harness = await start()
+    topics = {f"topic-{n:06d}": TopicConfig(f"topic-{n:06d}") for n in range(22_000)}
+    body = encode_register_body(TopicConfigTable(topics, DataVersion(2)))
+    assert len(body) > 3_600_000
+    frames = []
+    for number in range(4):
+        fields = registration(f"b{number}").ext_fields | {"brokerAddr": f"127.0.0.1:{number}"}
+        frames.append(encode_frame(RemotingCommand(103, 2, ext_fields=fields, body=body)))
+
+    def send() -> None:
+        for frame in frames:
+            with socket.create_connection(("127.0.0.1", harness.port)) as connection:
+                connection.sendall(frame)
+                connection.recv(4096)
+
+    canary = await harness.connect()
+    senders = [asyncio.create_task(asyncio.to_thread(send)) for _ in range(2)]
+    longest_s = 0.0
+    while not all(sender.done() for sender in senders):
+        began_s = time.monotonic()
+        await canary.ask(RemotingCommand(105, 1, ext_fields={"topic": "none"}))
+        longest_s = max(longest_s, time.monotonic() - began_s)
+    await asyncio.gather(*senders)
+    assert longest_s < 1
