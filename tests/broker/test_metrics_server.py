@@ -156,7 +156,7 @@ def test_a_broker_without_metrics_has_no_listener(tmp_path: Path) -> None:
 @pytest.fixture
 def bare() -> Iterator[tuple[ExporterServer, int]]:
     """The HTTP part alone, in a thread."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     made: list[int] = []
 
     def metrics() -> PageText:
