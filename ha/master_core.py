@@ -24,12 +24,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ringmq.ha import places
 from ringmq.ha.in_sync import SyncWatch
 from ringmq.ha.log_range import LogRange
 from ringmq.ha.master_events import (
     DEGRADED_ENTERED,
     DEGRADED_LEFT,
     REFUSED_NETWORK,
+    REFUSED_REPLACED,
+    REFUSED_SILENT,
     REFUSED_UNNAMED,
     Close,
     Closed,
@@ -47,14 +50,17 @@ from ringmq.ha.master_events import (
     State,
     Tell,
     Tick,
+    TurnedAway,
 )
 from ringmq.ha.master_peer import MasterPeer, standing
 from ringmq.ha.orders import Identity, LongerSlave, PeerNews
 from ringmq.ha.replica_policy import Replica, ReplicaPolicy, can_meet
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.waiter import REPLICATION_LOST, REPLICATION_OK, REPLICATION_STALLED
+from ringmq.ha.watermark import PEERS_MAX
 
 IDENTITIES_MAX = 64
+IDENTITIES_PER_HOST = 16
 IDENTITY_KEPT_MS = 30_000
 """An identity whose connection does not come is forgotten: the port may be another slave's by then."""
 
@@ -67,6 +73,8 @@ class MasterCore:
     policy: ReplicaPolicy = field(init=False)
     _peers: dict[int, MasterPeer] = field(default_factory=dict)
     _identities: dict[tuple[str, int], tuple[Identity, int]] = field(default_factory=dict)
+    _known_hosts: tuple[str, ...] = ()
+    _reserved_until_ms: int = 0
     _connections: int = 0
     _require: Require | None = None
     _state: State | None = None
@@ -78,6 +86,8 @@ class MasterCore:
     def due_ms(self) -> int | None:
         """When a Tick matters next; None: not before another event."""
         due = [at for peer in self._peers.values() if peer.watch and (at := peer.watch.due_ms()) is not None]
+        within_ms = places.first_report_ms(self.settings)
+        due += [peer.connected_ms + within_ms for peer in self._peers.values() if peer.watch is None]
         return min(due, default=None)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -88,9 +98,13 @@ class MasterCore:
                 effects = _turn_away(place, host, "haAllowedNetworks does not allow it", REFUSED_NETWORK)
             case Connected(peer=place, host=host, port=port):
                 self._connections += 1
-                self._peers[place] = MasterPeer(place, host, port, self._connections)
+                peer = MasterPeer(place, host, port, self._connections, connected_ms=now_ms)
+                self._peers[place] = peer
                 identity, _ = self._identities.pop((host, port), (None, 0))
-                effects = self._identify(self._peers[place], identity, now_ms)
+                effects = [*self._identify(peer, identity, now_ms), *self._make_room(peer, now_ms)]
+            case TurnedAway(host=host) if self._is_known(host):
+                self._reserved_until_ms = now_ms + places.RESERVED_MS
+                effects = self._make_room(None, now_ms)
             case Identified(identity=identity):
                 effects = self._identified(identity, now_ms)
             case FirstReport(peer=place, offset=offset, log=log) if place in self._peers:
@@ -106,7 +120,9 @@ class MasterCore:
                     Log(f"{peer.name} is gone: {why}", is_of_peer=True),
                     Tell(PeerNews(peer.host, peer.port, "closed", peer.broker_id, why=why)),
                 ]
-            case FirstReport() | Closed() | Tick():
+            case Tick():
+                effects = self._close_silent(now_ms)
+            case FirstReport() | Closed() | TurnedAway():
                 pass
         transfers = [effect for effect in effects if isinstance(effect, StartTransfer)]
         others = [effect for effect in effects if not isinstance(effect, StartTransfer)]
@@ -119,7 +135,10 @@ class MasterCore:
             if (peer.host, peer.port) == (identity.host, identity.port):
                 return self._identify(peer, identity, now_ms)
         kept = {key: entry for key, entry in self._identities.items() if now_ms - entry[1] < IDENTITY_KEPT_MS}
-        if len(kept) >= IDENTITIES_MAX:
+        of_host = [key for key in kept if key[0] == identity.host]
+        if len(of_host) >= IDENTITIES_PER_HOST:
+            del kept[of_host[0]]
+        elif len(kept) >= IDENTITIES_MAX:
             del kept[next(iter(kept))]
         self._identities = {**kept, (identity.host, identity.port): (identity, now_ms)}
         return []
@@ -135,6 +154,33 @@ class MasterCore:
             if other is not peer and other.identity and other.identity.start_id == identity.start_id != ""
         ]
         return [effect for other in old for effect in _let_go(other, f"{peer.name} has connected again")]
+
+    # -- places --------------------------------------------------------------------------------------------------------
+
+    def _is_known(self, host: str) -> bool:
+        settings = self.settings
+        return host in self._known_hosts or host in settings.allowed_replicas or settings.allowed_networks.names(host)
+
+    def _make_room(self, newcomer: MasterPeer | None, now_ms: int) -> list[Effect]:
+        """Keep a place free as long as a connection is there that does not count."""
+        counting = standing(self._peers.values(), self.settings)
+        is_late = newcomer is not None and now_ms < self._reserved_until_ms and not self._is_known(newcomer.host)
+        if is_late and len(self._peers) >= PEERS_MAX:
+            loser = newcomer
+        else:
+            loser = places.victim(self._peers.values(), counting, self._is_known, newcomer)
+        if loser is None:
+            return []
+        del self._peers[loser.place]
+        return _turn_away(loser.place, loser.host, "every place is taken, and others need one", REFUSED_REPLACED)
+
+    def _close_silent(self, now_ms: int) -> list[Effect]:
+        within_ms, effects = places.first_report_ms(self.settings), []
+        for peer in [peer for peer in self._peers.values() if peer.watch is None]:
+            if now_ms - peer.connected_ms >= within_ms:
+                del self._peers[peer.place]
+                effects += _turn_away(peer.place, peer.host, f"it reports nothing in {within_ms} ms", REFUSED_SILENT)
+        return effects
 
     def _first_report(self, peer: MasterPeer, offset: int, log: LogRange, now_ms: int) -> list[Effect]:
         if offset > log.append_offset:
@@ -202,6 +248,12 @@ class MasterCore:
             if mark != peer.mark:
                 effects += [*self._sync_log(peer, mark), mark]
                 peer.mark = mark
+                if not (mark.counts and mark.in_sync):
+                    peer.counts_since_ms = None
+                elif peer.counts_since_ms is None:
+                    peer.counts_since_ms = now_ms
+                    effects += self._trust_log(peer)
+        self._known_hosts = places.known_hosts(self._known_hosts, self._peers.values(), now_ms)
         replicas = [
             Replica(row.peer, row.level, row.room, row.in_sync)
             for peer in self._peers.values()
@@ -214,6 +266,13 @@ class MasterCore:
             return []
         behind = peer.watch.append_offset - peer.watch.reported_offset
         return [Log(f"{peer.name} is {'in sync' if mark.in_sync else 'out of sync'}, {behind} bytes behind")]
+
+    def _trust_log(self, peer: MasterPeer) -> list[Effect]:
+        """Stock slaves are anonymous: under an empty list any host that reports offsets counts. An operator sees it."""
+        if not self.policy.waits or self.settings.allowed_networks:
+            return []
+        text = f"sends are answered on the word of {peer.host}, which counts as in sync: haAllowedNetworks is empty"
+        return [Log(text, is_of_peer=True)]
 
     def _group(self, replicas: list[Replica]) -> list[Effect]:
         effects: list[Effect] = []

@@ -33,6 +33,13 @@ class Connected:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """A connection of this host was closed: every place was taken."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class Identified:
     """Control has accepted a slave's handshake. Orders are to be stepped before connections and reports."""
 
@@ -69,7 +76,7 @@ class Tick:
     """Time has passed."""
 
 
-Event = Connected | Identified | FirstReport | Progress | Closed | Tick
+Event = Connected | TurnedAway | Identified | FirstReport | Progress | Closed | Tick
 
 
 # -- effects, to be performed in their order ---------------------------------------------------------------------------
@@ -145,6 +152,10 @@ DEGRADED_ENTERED = "degraded_entered"
 DEGRADED_LEFT = "degraded_left"
 REFUSED_NETWORK = "refused_network"
 """A connection of a host that haAllowedNetworks does not allow."""
+REFUSED_SILENT = "refused_silent"
+"""A connection without a first report in its time."""
+REFUSED_REPLACED = "refused_replaced"
+"""A connection that gave its place up for another one."""
 REFUSED_UNNAMED = "refused_unnamed"
 """A longer log of a host that haAllowedNetworks does not name."""
 

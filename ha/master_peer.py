@@ -14,7 +14,10 @@ from ringmq.ha.watermark import LEVEL_CACHED, LEVEL_FLUSHED
 
 @dataclass(slots=True)
 class MasterPeer:
-    """number: of the connection, growing. identity: None = stock, or has not said. watch: None before the stream."""
+    """number: of the connection, growing. identity: None = stock, or has not said. watch: None before the stream.
+
+    connected_ms, counts_since_ms: of the clock of the core's steps; None = it does not count as in sync.
+    """
 
     place: int
     host: str
@@ -24,6 +27,8 @@ class MasterPeer:
     watch: SyncWatch | None = None
     mark: Mark | None = None
     """What its row was told last."""
+    connected_ms: int = 0
+    counts_since_ms: int | None = None
 
     @property
     def name(self) -> str:

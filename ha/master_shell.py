@@ -35,6 +35,8 @@ COUNTERS = {
     events.DEGRADED_ENTERED: lib.RMQ_HA_DEGRADED_ENTERED,
     events.DEGRADED_LEFT: lib.RMQ_HA_DEGRADED_LEFT,
     events.REFUSED_NETWORK: lib.RMQ_HA_REFUSED_NETWORK,
+    events.REFUSED_SILENT: lib.RMQ_HA_REFUSED_SILENT,
+    events.REFUSED_REPLACED: lib.RMQ_HA_REFUSED_REPLACED,
     events.REFUSED_UNNAMED: lib.RMQ_HA_REFUSED_UNNAMED,
 }
 WHY = {
@@ -104,6 +106,8 @@ class MasterShell:
                 case lib.RMQ_HA_EVENT_CONNECTED:
                     self._ordered_away.pop(event.peer, None)
                     self._step(events.Connected(event.peer, _host(event), event.port))
+                case lib.RMQ_HA_EVENT_FULL:
+                    self._step(events.TurnedAway(_host(event)))
                 case lib.RMQ_HA_EVENT_FIRST_REPORT:
                     self._step(events.FirstReport(event.peer, event.offset, self._log_range()))
                 case lib.RMQ_HA_EVENT_CLOSED:

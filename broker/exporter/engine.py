@@ -78,6 +78,8 @@ ROLE_COUNTERS = {
 HA_REFUSED = {
     "full": lib.RMQ_HA_REFUSED,
     "network": lib.RMQ_HA_REFUSED_NETWORK,
+    "silent": lib.RMQ_HA_REFUSED_SILENT,
+    "replaced": lib.RMQ_HA_REFUSED_REPLACED,
     refusals.UNNAMED: lib.RMQ_HA_REFUSED_UNNAMED,
 }
 CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}

@@ -47,6 +47,15 @@ void rmq_ha_connection_open(struct rmq_ha_sender *s, uint32_t peer, int fd, cons
     add_event(s, RMQ_HA_EVENT_CONNECTED, peer);
 }
 
+void rmq_ha_connection_refuse(struct rmq_ha_sender *s, int fd, const uint8_t *host, uint32_t host_bytes, uint32_t port)
+{
+    s->role->counters[RMQ_HA_REFUSED]++;
+    close(fd);
+    struct rmq_ha_event *event = &s->events[s->events_head++ % RMQ_HA_EVENTS_MAX];
+    *event = (struct rmq_ha_event){.kind = RMQ_HA_EVENT_FULL, .host_bytes = host_bytes, .port = port};
+    memcpy(event->host, host, host_bytes);
+}
+
 void rmq_ha_connection_close(struct rmq_ha_sender *s, uint32_t peer, uint32_t why, int error, uint64_t offset)
 {
     struct rmq_ha_connection *c = &s->connections[peer];

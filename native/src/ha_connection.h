@@ -6,7 +6,7 @@
 #include "ha_log.h"
 #include "ha_sender.h"
 
-#define RMQ_HA_EVENTS_MAX (4 * RMQ_HA_PEERS_MAX) /* one turn: each peer may come, report, go and be ordered away */
+#define RMQ_HA_EVENTS_MAX (4 * RMQ_HA_PEERS_MAX) /* one turn: each peer may come, report, go and be ordered away; FULL in its place */
 
 struct rmq_ha_connection {
     int fd;                      /* -1 = none */
@@ -50,6 +50,8 @@ static inline struct rmq_ha_peer *rmq_ha_row(struct rmq_ha_sender *s, uint32_t p
 
 void rmq_ha_connection_open(struct rmq_ha_sender *s, uint32_t peer, int fd, const uint8_t *host, uint32_t host_bytes,
                             uint32_t port);
+/* Every place is taken: the event FULL says whose connection was closed. */
+void rmq_ha_connection_refuse(struct rmq_ha_sender *s, int fd, const uint8_t *host, uint32_t host_bytes, uint32_t port);
 void rmq_ha_connection_close(struct rmq_ha_sender *s, uint32_t peer, uint32_t why, int error, uint64_t offset);
 /* Takes what the slave has said. */
 void rmq_ha_connection_receive(struct rmq_ha_sender *s, uint32_t peer);

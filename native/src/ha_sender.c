@@ -37,21 +37,17 @@ static int vacancy(struct rmq_ha_sender *s)
 static void accept_one(struct rmq_ha_sender *s, int fd, const struct sockaddr_storage *address)
 {
     int peer = vacancy(s), one = 1;
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
+    int is_v4 = address->ss_family == AF_INET, mapped = !is_v4 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
+    const uint8_t *host = is_v4 ? (const uint8_t *)&v4->sin_addr : v6->sin6_addr.s6_addr + (mapped ? 12 : 0);
+    uint32_t host_bytes = is_v4 || mapped ? 4 : 16, port = ntohs(is_v4 ? v4->sin_port : v6->sin6_port);
     if (peer < 0) {
-        s->role->counters[RMQ_HA_REFUSED]++;
-        close(fd);
+        rmq_ha_connection_refuse(s, fd, host, host_bytes, port);
         return;
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (address->ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)address;
-        rmq_ha_connection_open(s, (uint32_t)peer, fd, (const uint8_t *)&v4->sin_addr, 4, ntohs(v4->sin_port));
-        return;
-    }
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)address;
-    int mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
-    const uint8_t *host = v6->sin6_addr.s6_addr + (mapped ? 12 : 0);
-    rmq_ha_connection_open(s, (uint32_t)peer, fd, host, mapped ? 4 : 16, ntohs(v6->sin6_port));
+    rmq_ha_connection_open(s, (uint32_t)peer, fd, host, host_bytes, port);
 }
 
 static void accept_all(struct rmq_ha_sender *s)

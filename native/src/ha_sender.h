@@ -31,10 +31,13 @@
 #define RMQ_HA_DEGRADED_LEFT 9
 #define RMQ_HA_REFUSED_NETWORK 10 /* counted by the shell: haAllowedNetworks does not allow the host */
 #define RMQ_HA_REFUSED_UNNAMED 11 /* counted by the shell: a longer log of a host that haAllowedNetworks does not name */
+#define RMQ_HA_REFUSED_SILENT 12 /* counted by the shell: no first report in its time */
+#define RMQ_HA_REFUSED_REPLACED 13 /* counted by the shell: gave its place up */
 
 #define RMQ_HA_EVENT_CONNECTED 1
 #define RMQ_HA_EVENT_FIRST_REPORT 2 /* offset: where the slave's log ends, at least 0 and perhaps beyond ours */
 #define RMQ_HA_EVENT_CLOSED 3
+#define RMQ_HA_EVENT_FULL 4         /* a connection was closed, because every place is taken; peer means nothing */
 
 /* why a connection was closed */
 #define RMQ_HA_WHY_PEER 1        /* it closed, or error: the system's */

@@ -268,6 +268,7 @@ def test_no_more_than_sixteen_are_let_in(make_ha: MakeHa) -> None:
     ha.slaves.append(late)
     ha.turn_until(lambda: late.closed, "the seventeenth is closed")
     assert ha.header.roles[lib.RMQ_ROLE_HA].counters[lib.RMQ_HA_REFUSED] == 1
+    assert ha.found(late, lib.RMQ_HA_EVENT_FULL) is not None, "its host and port are told"
     slaves[5].socket.close()
     ha.slaves.remove(slaves[5])
     ha.turn_until(lambda: ha.found(slaves[5], lib.RMQ_HA_EVENT_CLOSED), "one has gone")

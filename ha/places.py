@@ -1,0 +1,64 @@
+"""Who gets a place on the replication port, and who gives one up: the plane has 16 for all slaves.
+
+A slave is known when haAllowedNetworks or haAllowedReplicas names its host, or when a stream to its host has counted as
+in sync for a minute. A full table costs nobody a known slave:
+
+    a newcomer makes it full           a connection that does not count goes, of the host with most connections
+    a known slave is turned away       a stream of an unknown host goes, and unknown newcomers wait for RESERVED_MS
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+
+from ringmq.ha.master_peer import MasterPeer
+from ringmq.ha.settings import HaSettings
+from ringmq.ha.watermark import PEERS_MAX
+
+FIRST_REPORT_MS = 10_000
+"""A stock slave reports within its heartbeat interval (5 s), a RingMQ slave after its handshake."""
+RESERVED_MS = 10_000
+KNOWN_AFTER_MS = 60_000
+HOSTS_KEPT = 64
+
+
+def first_report_ms(settings: HaSettings) -> int:
+    """Time from the connection to its first report, in ms; later it is closed."""
+    return min(settings.housekeeping_ms, max(FIRST_REPORT_MS, 2 * settings.heartbeat_ms))
+
+
+def victim(
+    peers: Collection[MasterPeer],
+    counting: Collection[int],
+    is_known: Callable[[str], bool],
+    newcomer: MasterPeer | None = None,
+) -> MasterPeer | None:
+    """The connection that goes; None when nothing has to, or nothing may.
+
+    `counting`: places whose reports count. `newcomer`: has just taken the last place; None: a known slave was turned
+    away, which may cost an unknown host its stream.
+    """
+    if len(peers) < PEERS_MAX:
+        return None
+    load = Counter(peer.host for peer in peers)
+    idle = [peer for peer in peers if peer.place not in counting and peer is not newcomer]
+    unknown = [peer for peer in idle if not is_known(peer.host)]
+    if unknown or (newcomer is not None and is_known(newcomer.host)):
+        return max(unknown or idle, key=lambda peer: _weight(peer, load), default=None)
+    if newcomer is not None:
+        return newcomer if idle else None
+    streams = [peer for peer in peers if not is_known(peer.host)]
+    return max(streams, key=lambda peer: (load[peer.host], peer.number), default=None)
+
+
+def known_hosts(before: Iterable[str], streams: Iterable[MasterPeer], now_ms: int) -> tuple[str, ...]:
+    """Hosts whose stream has counted for KNOWN_AFTER_MS, the latest HOSTS_KEPT of them."""
+    since = [(peer.host, peer.counts_since_ms) for peer in streams if peer.counts_since_ms is not None]
+    grown = [host for host, since_ms in since if now_ms - since_ms >= KNOWN_AFTER_MS]
+    return tuple(dict.fromkeys([*reversed(grown), *before]))[:HOSTS_KEPT]
+
+
+def _weight(peer: MasterPeer, load: Counter[str]) -> tuple[int, bool, int]:
+    """The largest goes: of the busiest host, rather one that has not said who it is, the oldest."""
+    return load[peer.host], peer.identity is None, -peer.number
