@@ -114,6 +114,18 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
     )
 
 
+def check_memory_max(max_bytes: int, memory_bytes: int) -> Iterator[Finding]:
+    """ringmqMemoryMax beside the memory of the machine, in bytes."""
+    yield judged(
+        "limits",
+        "ringmqMemoryMax",
+        WARN if max_bytes > memory_bytes else OK,
+        f"{_mib(max_bytes)}; the machine has {_mib(memory_bytes)}",
+        "near it the broker refuses what is new; where the machine runs out first, the kernel ends a process",
+        "set ringmqMemoryMax well below the machine's memory, or give the machine more",
+    )
+
+
 def check_sysctls(values: Mapping[str, str], memory_bytes: int) -> Iterator[Finding]:
     """Kernel settings that matter to a broker; those that are not there are left out."""
     yield from _dirty_pages(values, memory_bytes)

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
+from ringmq.broker.memory_watch import memory_max_bytes
+from ringmq.broker.plane_setup import capacity_of
 from ringmq.doctor.check_doors import check_doors, doors_of
-from ringmq.doctor.check_machine import check_clock, check_cpus, check_engine, check_limits, check_sysctls
+from ringmq.doctor.check_machine import (
+    check_clock,
+    check_cpus,
+    check_engine,
+    check_limits,
+    check_memory_max,
+    check_sysctls,
+)
 from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
-from ringmq.doctor.facts import Facts
+from ringmq.doctor.facts import CpuFacts, Facts
 from ringmq.doctor.finding import Finding
 from ringmq.doctor.gather_disk import gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
 from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
 from ringmq.doctor.gather_store import gather_store, running_broker
+from ringmq.ipc.plane import plane_bytes
 
 
 def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bool = True) -> Facts:
@@ -31,12 +41,19 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
     )
 
 
+def memory_max_of(config: BrokerConfig, cpus: CpuFacts) -> int:
+    """ringmqMemoryMax of a broker with this configuration, its default worked out."""
+    readers = sum(name.startswith("read-") for name in cpus.plan)
+    return memory_max_bytes(config, plane_bytes(capacity_of(config)), readers)
+
+
 def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
     """Every finding, in the order in which an operator would look."""
     tail = facts.store.tail
     return [
         *check_engine(facts.engine),
         *check_limits(facts.limits),
+        *check_memory_max(memory_max_of(config, facts.cpus), facts.limits.memory_bytes),
         *check_sysctls(facts.sysctls, facts.limits.memory_bytes),
         *check_cpus(facts.cpus),
         *check_clock(facts.clock, tail.newest_ms if tail is not None else 0),

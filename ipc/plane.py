@@ -77,9 +77,7 @@ class Plane:
 
         The store's group may read both, as it may read the store.
         """
-        sizes = ffi.new("struct rmq_plane_capacity *")
-        for field in capacity.__slots__:
-            setattr(sizes, field, getattr(capacity, field))
+        sizes = _sizes(capacity)
         base = create_segment(name, "plane", lib.rmq_plane_bytes(sizes), readers=store.st_gid)
         page = create_segment(name, "watermarks", 4096, readers=store.st_gid)
         code = lib.rmq_plane_format(ffi.from_buffer("char *", base, require_writable=True), sizes, start_id)
@@ -317,6 +315,18 @@ class Plane:
         if value == NONE:
             raise PlaneFullError(f"{what}: the table is full ({getattr(self.header, capacity_field)} entries)")
         return value
+
+
+def plane_bytes(capacity: Capacity) -> int:
+    """Size of a plane with these tables. It is sparse: pages that nothing has used take no memory."""
+    return int(lib.rmq_plane_bytes(_sizes(capacity)))
+
+
+def _sizes(capacity: Capacity) -> Any:
+    sizes = ffi.new("struct rmq_plane_capacity *")
+    for field in capacity.__slots__:
+        setattr(sizes, field, getattr(capacity, field))
+    return sizes
 
 
 def topic_config_word(perm: int, read_queues: int, write_queues: int, flags: int) -> int:

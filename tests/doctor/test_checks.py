@@ -9,7 +9,14 @@ import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.doctor.check_doors import check_doors, doors_of
-from ringmq.doctor.check_machine import check_clock, check_cpus, check_engine, check_limits, check_sysctls
+from ringmq.doctor.check_machine import (
+    check_clock,
+    check_cpus,
+    check_engine,
+    check_limits,
+    check_memory_max,
+    check_sysctls,
+)
 from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
 from ringmq.doctor.examine import check
 from ringmq.doctor.facts import (
@@ -245,6 +252,11 @@ def test_doors(changes: dict[str, str], expected: dict[str, str]) -> None:
     for finding in findings:
         assert bool(finding.advice) == (finding.level != OK)
         assert finding.level == OK or f"set {finding.name.partition(' of ')[0]} " in finding.advice
+
+
+@pytest.mark.parametrize(("max_bytes", "expected"), [(GIB, OK), (2 * GIB, OK), (2 * GIB + 1, WARN)])
+def test_the_memory_limit_is_below_the_memory_of_the_machine(max_bytes: int, expected: str) -> None:
+    assert level(check_memory_max(max_bytes, 2 * GIB), "ringmqMemoryMax") == expected
 
 
 def test_the_name_server_of_serve_has_doors_too() -> None:
