@@ -112,7 +112,7 @@ def groups_of_topic(broker: Broker, request: Request) -> Answer:
 def topics_of_group(broker: Broker, request: Request) -> Answer:
     """343: topics for which the group has offsets."""
     group = headers.QueryTopicsByConsumerRequestHeader.decode(request.command.ext_fields).group
-    return request.reply(body=encode_topic_list(broker.offsets.topics_of(group)))
+    return request.reply(body=encode_topic_list(broker.offsets.topics_of(group), broker.identity.address))
 
 
 def subscription_of_group(broker: Broker, request: Request) -> Answer:
