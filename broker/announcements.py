@@ -129,7 +129,7 @@ class Announcements:
             look = self._duplicates.look(call.address, now_ms)
             if look is not None:
                 self._name_servers.call_kept(call.address, [look], timeout_ms)
-            command = register_command(config, self._broker.identity, topics.body())
+            command = register_command(config, self._broker.identity, topics)
             self._name_servers.call(call.address, command, timeout_ms)
 
     def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:

@@ -18,16 +18,17 @@ from dataclasses import dataclass, field
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.core import Identity
+from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.config_beans import TopicConfig, TopicConfigTable
+from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.flags import PERM_READ_WRITE
 from ringmq.remoting.namesrv_headers import (
     RegisterBrokerRequestHeader,
     RegisterTopicRequestHeader,
     UnregisterBrokerRequestHeader,
 )
-from ringmq.remoting.register_body import body_crc32, encode_register_body
+from ringmq.remoting.register_body import body_crc32, encode_register_body, frame_register_body
 from ringmq.remoting.route import MASTER_ID, QueueData, TopicRouteData
 
 RETRY_FIRST_MS = 500
@@ -173,12 +174,14 @@ class Registration:
         return min(times, default=None)
 
 
-def register_command(config: BrokerConfig, identity: Identity, topics: TopicConfigTable) -> RemotingCommand:
+def register_command(config: BrokerConfig, identity: Identity, topics: TopicTable) -> RemotingCommand:
     """103 with all topics. While the broker may not be read or written, its topics say so."""
     if _is_limited(config):
-        table = {name: _limited(topic, config.broker_permission) for name, topic in topics.topics.items()}
-        topics = TopicConfigTable(table, topics.data_version, topics.mapping_data_version)
-    body = encode_register_body(topics)
+        table = topics.body()
+        table.topics = {name: _limited(topic, config.broker_permission) for name, topic in table.topics.items()}
+        body = encode_register_body(table)
+    else:
+        body = frame_register_body(topics.body_json())
     header = RegisterBrokerRequestHeader(
         broker_name=config.broker_name,
         broker_addr=identity.address,

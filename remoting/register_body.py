@@ -32,7 +32,12 @@ def body_crc32(body: bytes) -> int:
 
 def encode_register_body(table: TopicConfigTable) -> bytes:
     """The uncompressed body, keys in stock's order."""
-    return json_body.write_body({"filterServerList": [], "topicConfigSerializeWrapper": table.to_json()})
+    return frame_register_body(json_body.write_body(table.to_json()))
+
+
+def frame_register_body(table: bytes) -> bytes:
+    """The same of a table that is JSON already."""
+    return b"".join((b'{"filterServerList":[],"topicConfigSerializeWrapper":', table, b"}"))
 
 
 def decode_register_body(body: bytes, *, compressed: bool = False) -> TopicConfigTable:

@@ -150,7 +150,7 @@ def all_topics(broker: Broker, request: Request) -> Answer:
     header = headers.GetAllTopicConfigRequestHeader.decode(request.command.ext_fields)
     version = broker.topics.data_version
     page = page_of(broker.topics.names(), version, header.topic_seq, header.max_topic_num, header.data_version)
-    body = json_body.write_body(broker.topics.body(page).to_json())
+    body = broker.topics.body_json(page)
     return request.reply(ext_fields=None if page is None else {"totalTopicNum": str(len(broker.topics))}, body=body)
 
 

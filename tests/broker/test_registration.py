@@ -20,12 +20,13 @@ from ringmq.broker.registration import (
 )
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
-from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
+from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.frame import FrameDecoder
 from ringmq.remoting.json_body import read_object
 from ringmq.remoting.namesrv_headers import RegisterBrokerRequestHeader
-from ringmq.remoting.register_body import body_crc32
+from ringmq.remoting.register_body import body_crc32, encode_register_body
 from ringmq.remoting.route import QueueData, TopicRouteData
+from tests.broker.fakes import make_lab
 from tests.waiting import wait_until
 
 CONFIG = changed(
@@ -178,8 +179,9 @@ def test_no_address_means_nothing_to_do() -> None:
 
 
 def test_what_is_told() -> None:
-    table = TopicConfigTable({"T": TopicConfig("T", 2, 2)}, DataVersion(3, 0, 5))
-    command = register_command(CONFIG, IDENTITY, table)
+    lab = make_lab()
+    lab.make_topic("T", 2)
+    command = register_command(CONFIG, IDENTITY, lab.broker.topics)
     header = RegisterBrokerRequestHeader.decode(command.ext_fields)
     assert command.code == RequestCode.REGISTER_BROKER
     assert (header.broker_addr, header.ha_server_addr) == ("10.0.0.1:10911", "10.0.0.2:10912")
@@ -189,17 +191,19 @@ def test_what_is_told() -> None:
         "brokerName",
     }  # fmt: skip
     assert set(command.ext_fields) == recorded, "the fields of stock's recorded registration"
+    assert command.body == encode_register_body(lab.broker.topics.body())
     body = read_object(command.body, "x")
     assert body["topicConfigSerializeWrapper"]["topicConfigTable"]["T"]["perm"] == 6
     assert unregister_command(CONFIG, IDENTITY).ext_fields["brokerAddr"] == "10.0.0.1:10911"
 
 
 def test_a_broker_that_may_not_be_written_says_so_in_its_topics() -> None:
-    table = TopicConfigTable({"T": TopicConfig("T", 2, 2)}, DataVersion())
-    command = register_command(changed(CONFIG, {"brokerPermission": "4"}), IDENTITY, table)
+    lab = make_lab()
+    lab.make_topic("T", 2)
+    command = register_command(changed(CONFIG, {"brokerPermission": "4"}), IDENTITY, lab.broker.topics)
     body = read_object(command.body, "x")
     assert body["topicConfigSerializeWrapper"]["topicConfigTable"]["T"]["perm"] == 4
-    assert table.topics["T"].perm == 6
+    assert lab.broker.topics.body().topics["T"].perm == 6
 
 
 def test_what_is_told_of_one_topic() -> None:

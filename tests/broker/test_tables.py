@@ -1,6 +1,7 @@
 """Loading: what a fresh plane and a restarted control learn from files, recovery and the plane."""
 
 import json
+import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,13 @@ from ringmq.broker.tables.stats import BrokerStats, Totals
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
+from ringmq.remoting.json_body import write_body
 from ringmq.store import fastjson
 from ringmq.store.config_files import encode_config, load_config, persist_config
 from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_births import read_births, write_births
 from tests.broker.fakes import START_MS, FakePlane, make_lab
+from tests.operations import operations
 
 
 @dataclass
@@ -79,6 +82,31 @@ def test_each_queue_gets_the_log_offset_from_which_records_are_its_own(tmp_path:
     slots = {queue_id: plane.queue_find(topic_id, queue_id) for queue_id in (0, 1, 5)}
     found = {queue_id: plane.queues[slot].replay_from for queue_id, slot in slots.items() if slot is not None}
     assert found == {0: None, 1: 700, 5: 9000}, "None: nothing that is in the log already"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_text_of_all_topics_follows_every_change(seed: int) -> None:
+    topics, chance = make_lab().broker.topics, random.Random(seed)
+    for now_ms in range(60):
+        name = f"T\u00e9{chance.randrange(12)}"
+        if chance.random() < 0.3:
+            topics.delete(name, now_ms)
+        else:
+            attributes = {"message.type": "FIFO"} if chance.random() < 0.5 else {}
+            topics.put(TopicConfig(name, chance.randrange(1, 4), 2, 6, attributes=attributes), now_ms)
+        assert topics.body_json() == write_body(topics.body().to_json())
+    chosen = {name: config for name, config in topics.body().topics.items() if name < "T"}
+    some = TopicConfigTable(chosen, topics.data_version)
+    assert topics.body_json([*some.topics, "Nobody"]) == write_body(some.to_json())
+
+
+def test_announcing_one_change_among_many_topics_costs_little() -> None:
+    lab = make_lab()
+    for number in range(2000):
+        lab.broker.topics.put(TopicConfig(f"T{number}"), START_MS)
+    first = operations(lambda: lab.broker.topics.body_json())
+    lab.broker.topics.put(TopicConfig("T7", 9, 9), START_MS)
+    assert operations(lambda: lab.broker.topics.body_json()) < first / 20
 
 
 STOCK_GROUPS = """{
