@@ -85,6 +85,10 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         role.state = STATE_SERVING
 
     persistence.load_delay_offsets()
+    try:
+        persistence.load_client_names()
+    except (ConfigFileError, OSError) as error:
+        log(f"{error}: names that clients have made count as administrators'")
     slave = None
     if config.broker_role == "SLAVE":
         try:

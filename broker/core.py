@@ -17,6 +17,7 @@ from ringmq.broker.replication.state import Replication
 from ringmq.broker.request import Connection, Effect, Hangup, Outbox
 from ringmq.broker.staged.commits import StagedCommits
 from ringmq.broker.staged.events import Asked
+from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.consumers import Change, ConsumerTable
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.forward import ForwardTable
@@ -78,8 +79,9 @@ class Broker:
         self.store = store
         self.outbox = Outbox()
         self.tables = PlaneTables(plane)
-        self.topics = TopicTable(self.tables, self._topic_changed)
-        self.groups = GroupTable(self.publish_group)
+        self.client_names = ClientNames(plane.header)
+        self.topics = TopicTable(self.tables, self._topic_changed, self.client_names)
+        self.groups = GroupTable(self.publish_group, self.client_names)
         self.consumers = ConsumerTable(self.outbox)
         self.producers = ProducerTable()
         self.locks = QueueLocks()

@@ -36,6 +36,7 @@ def _put(broker: Broker, config: SubscriptionGroupConfig, now_ms: int) -> None:
     known = broker.groups.get(config.group_name)
     config.attributes = dict(known.attributes) if known is not None else {}
     broker.groups.put(config, now_ms)
+    broker.client_names.give_group(config.group_name)
 
 
 def delete_group(broker: Broker, request: Request) -> Answer:

@@ -91,7 +91,10 @@ def _put_all(broker: Broker, configs: Sequence[TopicConfig], now_ms: int) -> Non
         check_possible(config)
         planned[config.topic_name] = config
     for config in configs:
+        known = broker.topics.get(config.topic_name)
         broker.topics.put(config, now_ms)
+        if known is not None:
+            broker.client_names.give_topic(known)
 
 
 def refuse_while_deleted(broker: Broker, topic: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ringmq.broker.tables import file_entries
+from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body, names
@@ -22,8 +23,9 @@ FORBIDDEN_READ = 1 << 2
 class GroupTable:
     """All group configurations by name. `on_change(group)` publishes what the hot path needs of it."""
 
-    def __init__(self, on_change: Callable[[str], None]) -> None:
+    def __init__(self, on_change: Callable[[str], None], client_names: ClientNames) -> None:
         self._on_change = on_change
+        self._client_names = client_names
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
         self.data_version = DataVersion()
@@ -44,7 +46,10 @@ class GroupTable:
         return self._groups.get(group)
 
     def find(self, group: str, auto_create: bool, now_ms: int) -> SubscriptionGroupConfig | None:
-        """The configuration, made when it is missing and may be (`findSubscriptionGroupConfig`)."""
+        """The configuration, made when it is missing and may be (`findSubscriptionGroupConfig`).
+
+        Raises RequestError when clients' names have no room, and PlaneFullError.
+        """
         known = self._groups.get(group)
         if known is not None:
             return known
@@ -55,7 +60,9 @@ class GroupTable:
         except RequestError:
             return None
         made = SubscriptionGroupConfig(group)
+        self._client_names.check_group(group)
         self.put(made, now_ms)
+        self._client_names.add_group(group)
         return made
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
@@ -79,6 +86,7 @@ class GroupTable:
         self._forbidden.pop(group, None)
         if self._groups.pop(group, None) is None:
             return False
+        self._client_names.delete_group(group)
         self._changed(group, now_ms)
         return True
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.tables import file_entries, groups, offsets, topics
+from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.ports import PlanePort
@@ -75,13 +76,13 @@ def load_into(
         for key, queue in recovered.queues.items()
     }
     tables.remember(bounds, {topic for (topic, _), queue in recovered.queues.items() if queue.is_batch})
-    topic_table = TopicTable(tables, lambda topic: None)
+    topic_table = TopicTable(tables, lambda topic: None, ClientNames(plane.header))
 
     def publish_group(group: str) -> None:
         flags = group_flags(group_table.get(group), members=False, broadcasting=False, cold=False)
         tables.publish_group(group, flags)
 
-    group_table = GroupTable(publish_group)
+    group_table = GroupTable(publish_group, ClientNames(plane.header))
     offset_table = OffsetTable(plane, tables)
     root = Path(config.store_path_root_dir)
     load_state(root, config, topic_table, group_table, offset_table, now_ms, fresh=True, tell=tell)

@@ -12,9 +12,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ringmq.broker.core import Broker
-from ringmq.broker.tables import groups, offsets, topics
+from ringmq.broker.tables import client_names, groups, offsets, topics
 from ringmq.broker.tables.offsets import CommitKey
 from ringmq.broker.tables.ports import LogState
+from ringmq.remoting.errors import RequestError
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, persist_config, persist_text
 from ringmq.store.pending_deletions import read_deletions, write_deletions
@@ -122,7 +123,10 @@ class Persistence:
         self.save_offsets()
 
     def save_offsets(self) -> None:
-        """Consumer offsets, when they changed."""
+        """Consumer offsets and the names that clients have made, when they changed."""
+        if self._broker.client_names.dirty:
+            persist_text(self._root, client_names.FILE, json.dumps(self._broker.client_names.to_json()))
+            self._broker.client_names.dirty = False
         if self._broker.offsets.dirty:
             persist_config(self._root, offsets.FILE, self._broker.offsets.to_file())
             self._broker.offsets.dirty = False
@@ -134,6 +138,15 @@ class Persistence:
         if keys != self._slave_commits:
             persist_text(self._root, SLAVE_COMMITS_FILE, json.dumps(keys))
             self._slave_commits = keys
+
+    def load_client_names(self) -> None:
+        """Of the run before. Raises ConfigFileError for a file that cannot be one of ours."""
+        path, broker = self._root / layout.CONFIG / client_names.FILE, self._broker
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                broker.client_names.load(json.loads(path.read_text()), broker.topics, broker.groups.names())
+            except (ValueError, AttributeError, RequestError) as error:
+                raise ConfigFileError(f"{path}: {error}") from error
 
     def load_slave_commits(self) -> None:
         """Of the run before. Raises ConfigFileError for a file that cannot be one of ours."""

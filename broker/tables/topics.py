@@ -10,6 +10,7 @@ from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.tables import file_entries, ports
+from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.publication import QUEUES_MAX, PlaneTables
 from ringmq.remoting import json_body, names
@@ -33,8 +34,9 @@ SCHEDULE_QUEUES = 18
 class TopicTable:
     """All topics by name, published in the plane as they change."""
 
-    def __init__(self, tables: PlaneTables, on_change: Callable[[str], None]) -> None:
+    def __init__(self, tables: PlaneTables, on_change: Callable[[str], None], client_names: ClientNames) -> None:
         self._tables = tables
+        self._client_names = client_names
         self._on_change = on_change
         self._topics: dict[str, TopicConfig] = {}
         self._lines: dict[str, str] = {}
@@ -82,6 +84,7 @@ class TopicTable:
         """Forget a topic; False when there was none."""
         if self._topics.pop(topic, None) is None:
             return False
+        self._client_names.delete_topic(topic)
         self._tables.withdraw_topic(topic)
         self._changed(topic, now_ms)
         return True
@@ -102,7 +105,7 @@ class TopicTable:
             topic_filter_type=template.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        self.put(made, now_ms)
+        self._put_for_client(made, now_ms)
         return made
 
     def create_for_group(self, topic: str, queues: int, sys_flag: int, order: bool, now_ms: int) -> TopicConfig:
@@ -110,8 +113,16 @@ class TopicTable:
         known = self._topics.get(topic)
         if known is None:
             known = TopicConfig(topic, queues, queues, int(PERM_READ_WRITE), topic_sys_flag=sys_flag, order=order)
-            self.put(known, now_ms)
+            if self._client_names.has_group(topic.removeprefix(names.RETRY_PREFIX)):
+                self._put_for_client(known, now_ms)
+            else:  # it belongs to a group that an administrator has made
+                self.put(known, now_ms)
         return known
+
+    def _put_for_client(self, config: TopicConfig, now_ms: int) -> None:
+        self._client_names.check_topic(config)
+        self.put(config, now_ms)
+        self._client_names.add_topic(config)
 
     def flags(self, config: TopicConfig) -> int:
         """RMQ_TOPIC_* beyond LIVE: what control has to look at before the hot path may go on."""

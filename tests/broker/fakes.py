@@ -32,11 +32,12 @@ MARK_FIELDS = (
 class FakePlane:
     """The tables of `ringmq.ipc.plane.Plane` as Python objects, with its rules: ids grow, names stay."""
 
-    def __init__(self, queues_max: int = 100_000, groups_max: int = 100_000) -> None:
+    def __init__(self, queues_max: int = 100_000, groups_max: int = 100_000, topics_max: int = 100_000) -> None:
         self.header = SimpleNamespace(
             topic_count=0,
             queue_count=0,
             group_count=0,
+            topic_capacity=topics_max,
             queue_capacity=queues_max,
             group_capacity=groups_max,
             ha_peers=[],

@@ -11,6 +11,7 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.control_shell import resume_deletions
 from ringmq.broker.replication.slave_tables import take_topics
+from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.offsets import OffsetKey
 from ringmq.broker.tables.persistence import Persistence
@@ -231,7 +232,7 @@ def test_a_deletion_outlives_the_control_that_began_it(tmp_path: Path) -> None:
     load_into(plane, config, Recovered({("T", 0): Bounds(0, 1000)}))
     first = make_lab(plane=plane)
     first.broker.tables.withdraw_topic("T")  # died before topics.json was written
-    table = TopicTable(PlaneTables(plane), lambda topic: None)
+    table = TopicTable(PlaneTables(plane), lambda topic: None, ClientNames(plane.header))
     table.load(load_config(tmp_path, "topics.json"), config, START_MS)
     assert "T" not in table
     assert plane.topic_find("T") is None, "its old queues still stand on disk"

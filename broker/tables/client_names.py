@@ -1,0 +1,114 @@
+"""Names that clients have made by using them: topics of sends, groups of heartbeats and pulls, retry topics.
+
+They may take half of the shared tables. The other half is for administrators and for what a master sends. A name keeps
+its places until the next start, also when it is deleted, as every entry of those tables does. Nothing is removed for
+room. `config/ringmqClientNames.json` keeps the names over starts; names of older stores count as administrators'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ringmq.remoting import json_body
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.errors import RequestError
+
+FILE = "ringmqClientNames.json"
+SHARE = 2
+"""Clients' names may take one in so many places."""
+
+
+class ClientNames:
+    """`header` holds the capacities of the shared tables (struct rmq_plane_header)."""
+
+    def __init__(self, header: Any) -> None:
+        self._header = header
+        self._topics: dict[str, None] = {}
+        self._groups: dict[str, None] = {}
+        self.topics_used = 0
+        self.queues_used = 0
+        self.groups_used = 0
+        self.dirty = False
+
+    def limit(self, table: str) -> int:
+        """Places of `table` (topic, queue, group) that are for clients' names."""
+        return int(getattr(self._header, f"{table}_capacity")) // SHARE
+
+    def has_group(self, group: str) -> bool:
+        """Whether a client has made the group."""
+        return group in self._groups
+
+    def check_topic(self, config: TopicConfig) -> None:
+        """Raise RequestError when clients may not make this topic, for want of room."""
+        name = f"topic {config.topic_name}"
+        self._check(name, "topic", "ringmqTopicsMax", self.topics_used, 1)
+        self._check(name, "queue", "ringmqQueuesMax", self.queues_used, config.queue_count)
+
+    def check_group(self, group: str) -> None:
+        """Raise RequestError when clients may not make this group, for want of room."""
+        self._check(f"group {group}", "group", "ringmqGroupsMax", self.groups_used, 1)
+
+    def add_topic(self, config: TopicConfig) -> None:
+        """A client has made the topic."""
+        self._topics[config.topic_name] = None
+        self.topics_used += 1
+        self.queues_used += config.queue_count
+        self.dirty = True
+
+    def add_group(self, group: str) -> None:
+        """A client has made the group."""
+        self._groups[group] = None
+        self.groups_used += 1
+        self.dirty = True
+
+    def give_topic(self, config: TopicConfig) -> None:
+        """An administrator has set the topic: it is theirs from now on, with the queues that it had."""
+        if config.topic_name in self._topics:
+            del self._topics[config.topic_name]
+            self.topics_used -= 1
+            self.queues_used -= config.queue_count
+            self.dirty = True
+
+    def give_group(self, group: str) -> None:
+        """An administrator has set the group: it is theirs from now on."""
+        if group in self._groups:
+            del self._groups[group]
+            self.groups_used -= 1
+            self.dirty = True
+
+    def delete_topic(self, topic: str) -> None:
+        """The topic is deleted; its places are free again after the next start."""
+        self.dirty |= topic in self._topics
+        self._topics.pop(topic, None)
+
+    def delete_group(self, group: str) -> None:
+        """The group is deleted; its place is free again after the next start."""
+        self.dirty |= group in self._groups
+        self._groups.pop(group, None)
+
+    def to_json(self) -> dict[str, list[str]]:
+        """The content of the file."""
+        return {"groups": list(self._groups), "topics": list(self._topics)}
+
+    def load(self, value: dict[str, Any], topics: Iterable[TopicConfig], groups: Iterable[str]) -> None:
+        """Take over what a run before has written, as far as it exists. Raises BadBody."""
+        known_topics = set(map(str, json_body.items(value, "topics")))
+        known_groups = set(map(str, json_body.items(value, "groups")))
+        for config in topics:
+            if config.topic_name in known_topics:
+                self.add_topic(config)
+        for group in groups:
+            if group in known_groups:
+                self.add_group(group)
+        self.dirty = False
+
+    def _check(self, name: str, table: str, setting: str, used: int, more: int) -> None:
+        limit = self.limit(table)
+        if used + more > limit:
+            text = (
+                f"{name} is not made: names that clients make have {used} of their {limit} places for {table}s, "
+                f"half of {setting}; an administrator can make it"
+            )
+            raise RequestError(text, field=table, code=ResponseCode.SYSTEM_ERROR, limit=limit)
