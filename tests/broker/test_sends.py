@@ -170,7 +170,7 @@ def test_a_retry_topic_needs_its_group_and_never_becomes_a_dead_letter() -> None
     assert "reconsumeTimes = 17, limit 16" in answer.remark  # type: ignore[attr-defined]
     assert isinstance(ask(lab, "%RETRY%G", reconsume_times=17, max_reconsume_times=20), Run)
     assert ask(lab, "%RETRY%G", reconsume_times=17, max_reconsume_times=20, version=100).code == 13  # type: ignore[attr-defined]
-    lab.broker.locks.lock("G", "c", [MessageQueue("T", "b", 0)], START_MS)
+    lab.broker.locks.lock("G", "c", MessageQueue("T", "b", 0), START_MS)
     assert ask(lab, "%RETRY%G").code == 13  # type: ignore[attr-defined]
 
 
