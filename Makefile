@@ -91,6 +91,11 @@ siege: ## 40 attacks and 12 pairs of them while an honest client asks, 45 minute
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "siege" $(BIN)/python -m ringmq.loadtest.siege $(SIEGE_ARGS)
 
+.PHONY: fuzz
+fuzz: ## 10 million inputs a target under sanitizers, 650,000 over sockets; goes on where it ended; FUZZ_ARGS="--only http"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "fuzz" $(BIN)/python -m ringmq.loadtest.fuzz $(FUZZ_ARGS)
+
 .PHONY: deb
 deb: ## a self-contained Debian package in dist/ (on Debian 12)
 	@.ci/stage "set up" .ci/bootstrap deb

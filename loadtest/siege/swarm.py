@@ -42,6 +42,13 @@ Script = Callable[["Link"], Generator[Step, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
+class Await:
+    """Wait until bytes arrive, at most so long."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Take:
     """Read at most so many bytes; for waves that do not drain what arrives."""
 
@@ -80,7 +87,7 @@ class Wave:
 class Link:
     """One connection; `number` counts all of its wave, `last` is what arrived last."""
 
-    __slots__ = ("last", "mask", "number", "out", "script", "sock", "state", "wave")
+    __slots__ = ("last", "mask", "number", "out", "script", "sock", "state", "turn", "wave")
 
     def __init__(self, wave: Wave, sock: socket.socket, number: int) -> None:
         self.wave = wave
@@ -90,6 +97,7 @@ class Link:
         self.mask = 0
         self.out: memoryview | None = None
         self.state: object = None  # None: ready for the next step; ANSWER, HOLD or a pause otherwise
+        self.turn = 0  # of steps: the end of an earlier pause means nothing
         self.script = wave.script(self)
 
 
@@ -106,15 +114,15 @@ class Swarm:
         self._alive = dict.fromkeys(range(len(waves)), 0)
         self._made = dict.fromkeys(range(len(waves)), 0)
         self._wave_number = {id(wave): number for number, wave in enumerate(waves)}
-        self._pauses: list[tuple[float, int, Link]] = []
+        self._pauses: list[tuple[float, int, int, Link]] = []
         self._order = itertools.count()
 
-    def run(self, seconds: float) -> Tally:
-        """Attack for `seconds`, then close everything."""
+    def run(self, seconds: float, is_done: Callable[[], bool] = lambda: False) -> Tally:
+        """Run for `seconds`, or until `is_done`, then close everything."""
         end = time.monotonic() + seconds
         try:
             self._listen()
-            while (now := time.monotonic()) < end:
+            while (now := time.monotonic()) < end and not is_done():
                 for wave in self._waves:
                     self._open_missing(wave)
                 self._end_pauses(now)
@@ -239,8 +247,8 @@ class Swarm:
 
     def _end_pauses(self, now: float) -> None:
         while self._pauses and self._pauses[0][0] <= now:
-            _, _, link = heapq.heappop(self._pauses)
-            if link.sock.fileno() >= 0:
+            _, _, turn, link = heapq.heappop(self._pauses)
+            if link.sock.fileno() >= 0 and link.turn == turn and link.state is not None:
                 link.state = None
                 self._advance(link)
 
@@ -260,13 +268,20 @@ class Swarm:
                 return
         self._watch(link)
 
+    def _pause(self, link: Link, seconds: float) -> None:
+        heapq.heappush(self._pauses, (time.monotonic() + seconds, next(self._order), link.turn, link))
+
     def _take(self, link: Link, step: Step) -> bool:
         """Begin a step; False when the connection is gone."""
+        link.turn += 1
         if isinstance(step, (bytes, memoryview)):
             link.out = memoryview(step)
         elif isinstance(step, (int, float)):
             link.state = step
-            heapq.heappush(self._pauses, (time.monotonic() + step, next(self._order), link))
+            self._pause(link, step)
+        elif isinstance(step, Await):
+            link.state = ANSWER
+            self._pause(link, step.seconds)
         elif isinstance(step, Take):
             with contextlib.suppress(OSError):
                 self.tally.received_bytes += len(link.sock.recv(step.size_bytes))

@@ -1,0 +1,5 @@
+"""`python -m ringmq.loadtest.fuzz`."""
+
+from ringmq.loadtest.fuzz.main import main
+
+main()

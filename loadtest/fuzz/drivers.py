@@ -1,0 +1,98 @@
+"""The C drivers: built with address and undefined-behaviour sanitizers, run seed after seed."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.loadtest.fuzz.golden import frames, records, write_inputs
+
+NATIVE = Path(__file__).parent / "native"
+FLAGS = (
+    "-std=gnu11", "-D_GNU_SOURCE", "-g", "-O2", "-Wall", "-Wextra", "-Werror",
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
+)  # fmt: skip
+LIBRARIES = ("-ldeflate", "-luring", "-lpthread")
+NOT_LINKED = "engine_uring.c"
+"""The drivers have an engine of their own (fake_engine.c)."""
+SHARED = ("fuzz.c", "fake_engine.c")
+BUILD_TIMEOUT_S = 600.0
+ERROR_BYTES = 6000
+
+
+class FuzzError(RuntimeError):
+    """A driver was not built, or a rule was broken; the message holds the seed and the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """golden: what its inputs are made of. link_flags: beside the common ones. counters: what may not be zero."""
+
+    name: str
+    golden: Callable[[Path], list[bytes]]
+    counters: tuple[str, ...]
+    link_flags: tuple[str, ...] = ()
+    needs_folder: bool = False
+
+
+DRIVERS = (
+    Driver(
+        "frames",
+        frames,
+        ("headers", "frames", "appends", "pulls", "cold", "connections"),
+        ("-Wl,--wrap=clock_gettime",),
+    ),
+    Driver("receiver", records, ("records", "links", "append_offset"), needs_folder=True),
+)
+
+
+def build(driver: Driver, sources: Path, folder: Path) -> Path:
+    """Compile the C core in `sources` and the driver; the program. Only what is newer than its object is compiled."""
+    objects = folder / "objects"
+    objects.mkdir(parents=True, exist_ok=True)
+    headers = max(path.stat().st_mtime for path in (*sources.glob("*.h"), *NATIVE.glob("*.h")))
+    files = [path for path in sorted(sources.glob("*.c")) if path.name != NOT_LINKED]
+    files += [NATIVE / name for name in (*SHARED, f"fuzz_{driver.name}.c")]
+    made = []
+    for source in files:
+        target = objects / f"{source.stem}.o"
+        if not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime, headers):
+            _run(["gcc", *FLAGS, f"-I{sources}", f"-I{NATIVE}", "-c", "-o", str(target), str(source)])
+        made.append(target)
+    program, library = folder / f"fuzz_{driver.name}", folder / "core.a"
+    library.unlink(missing_ok=True)
+    _run(["ar", "rcs", str(library), *map(str, made[:-1])])  # of a library only what is needed gets in
+    _run(["gcc", *FLAGS, *driver.link_flags, "-o", str(program), str(made[-1]), str(library), *LIBRARIES])
+    return program
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    if done.returncode:
+        raise FuzzError(f"{' '.join(command[:1] + command[-2:])}: {done.stderr[-ERROR_BYTES:]}")
+
+
+def run(driver: Driver, program: Path, golden: Path, seed: int, inputs: int) -> dict[str, int]:
+    """One process; what it counted. Raises FuzzError with the sanitizer's report, or for a counter that is zero."""
+    with tempfile.TemporaryDirectory(prefix="ringmq-fuzz-", dir=_memory_folder()) as folder:
+        corpus = Path(folder) / "golden"
+        write_inputs(corpus, driver.golden(golden))
+        command = [str(program), str(corpus), str(seed), str(inputs)]
+        command += [str(Path(folder) / "store")] if driver.needs_folder else []
+        if driver.needs_folder:
+            (Path(folder) / "store").mkdir()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise FuzzError(f"{driver.name}, seed {seed}, {inputs} inputs: {done.stderr[-ERROR_BYTES:]}")
+    counted: dict[str, int] = {name: value for name, value in json.loads(done.stdout).items() if isinstance(value, int)}
+    if missing := [name for name in driver.counters if not counted[name]]:
+        raise FuzzError(f"{driver.name}, seed {seed}: {', '.join(missing)} stayed at zero: nothing is tried any more")
+    return counted
+
+
+def _memory_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 1 << 28 else None

@@ -1,0 +1,481 @@
+/* Frames against the whole read role, under sanitizers: GOLDEN SEED INPUTS. Each input is one frame, damaged or made.
+ *
+ * reader_*.c run as they are, over a fake engine (fake_engine.h) and a clock of the driver's own. The driver also plays
+ * write and control: it answers requests and cold frames with random codes and verdicts, late ones too. Beside that each
+ * frame goes through the header parser in memory of exactly its size. At the end every connection is closed; then no
+ * receive buffer and no block may be missing.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "answer.h"
+#include "bytes.h"
+#include "fake_engine.h"
+#include "frame_header.h"
+#include "fuzz.h"
+#include "reader.h"
+#include "ring.h"
+
+enum {
+    CONNECTIONS = 48, BUFFER_BYTES = 4096, BUFFERS = 32, BLOCKS_BYTES = 4 << 20, FRAME_MAX = 1 << 20,
+    STREAM_MAX = 1 << 18, WAITING_MAX = 512, TOPICS = 200, GROUPS = 200, QUEUES = 8, INPUT_MAX = 1 << 17,
+};
+
+struct stream { /* bytes on their way to a connection */
+    uint64_t tag;
+    uint8_t *bytes;
+    uint32_t at, length;
+};
+
+struct waiting { /* a cold frame that control has not answered */
+    uint32_t connection, connection_generation, pending, reader_generation;
+};
+
+static struct rmq_plane plane;
+static struct rmq_reader *reader;
+static struct stream streams[CONNECTIONS];
+static struct waiting waiting[WAITING_MAX];
+static uint32_t waiting_count;
+static int peer;
+static int64_t clock_ns = 1000000000000;
+static uint32_t *hot, hot_count; /* golden sends and pulls */
+static uint32_t write_sleeps, control_sleeps, client_sleeps;
+static uint64_t headers_read, requests_seen, cold_seen;
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *out);
+int __wrap_clock_gettime(clockid_t id, struct timespec *out)
+{
+    (void)id;
+    *out = (struct timespec){.tv_sec = clock_ns / 1000000000, .tv_nsec = clock_ns % 1000000000};
+    return 0;
+}
+
+/* --- inputs ------------------------------------------------------------------------------------------------ */
+
+/* Replaces a run of digits in the header by an edge, or the code by one that matters; lengths are made right again. */
+static uint32_t change_number(uint8_t *frame, uint32_t length)
+{
+    static const int codes[] = {10, 11, 310, 320, 361, 34, 41, 42, 30, 15, 21, 270001, 270002, 36, 37, 9999, -1};
+    uint32_t head = 8 + (rmq_get32(frame + 4) & 0xffffff), at = 8 + (uint32_t)fuzz_dice(head - 8), end;
+    if (frame[4] || head > length)
+        return length;
+    while (at < head && (frame[at] < '0' || frame[at] > '9'))
+        at++;
+    for (end = at; end < head && frame[end] >= '0' && frame[end] <= '9'; end++)
+        ;
+    if (at == end)
+        return length;
+    char text[32];
+    int is_code = at > 8 && !memcmp(frame + at - 2, "\":", 2) && fuzz_dice(2);
+    int n = is_code ? snprintf(text, sizeof text, "%d", codes[fuzz_dice(sizeof codes / sizeof *codes)])
+                    : snprintf(text, sizeof text, "%lld", (long long)fuzz_edge());
+    if (length + (uint32_t)n > INPUT_MAX)
+        return length;
+    memmove(frame + at + n, frame + end, length - end);
+    memcpy(frame + at, text, (size_t)n);
+    uint32_t grown = length + (uint32_t)n - (end - at);
+    rmq_put32(frame, grown - 4);
+    rmq_put32(frame + 4, (uint32_t)frame[4] << 24 | (head - 8 + (uint32_t)n - (end - at)));
+    return grown;
+}
+
+/* The header of one golden frame and the body of another. */
+static uint32_t splice(uint8_t *frame, uint32_t length)
+{
+    const struct fuzz_input *other = &fuzz_golden[fuzz_dice(fuzz_golden_count)];
+    uint32_t head = 8 + (rmq_get32(frame + 4) & 0xffffff), other_head = 8 + (rmq_get32(other->bytes + 4) & 0xffffff);
+    if (head > length || other_head > other->length || head + other->length - other_head > INPUT_MAX)
+        return length;
+    memcpy(frame + head, other->bytes + other_head, other->length - other_head);
+    length = head + other->length - other_head;
+    rmq_put32(frame, length - 4);
+    return length;
+}
+
+/* A golden frame, more or less changed. Half of them are sends and pulls. Most keep their length right: what follows a
+ * wrong one on its connection is lost. */
+static uint32_t make_input(uint8_t *frame)
+{
+    uint32_t number = hot_count && fuzz_dice(2) ? hot[fuzz_dice(hot_count)] : (uint32_t)fuzz_dice(fuzz_golden_count);
+    const struct fuzz_input *golden = &fuzz_golden[number];
+    uint32_t length = golden->length;
+    memcpy(frame, golden->bytes, length);
+    switch (fuzz_dice(20)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+    case 4:
+    case 5: return length;
+    case 6:
+    case 7:
+    case 8:
+    case 9:
+    case 10: return change_number(frame, length);
+    case 11:
+    case 12: return splice(frame, length);
+    case 13: rmq_put32(frame + (fuzz_dice(2) ? 0 : 4), (uint32_t)fuzz_edge()); return length;
+    case 14: return fuzz_damage(frame, length);
+    default: { /* damage under right lengths */
+        uint32_t inner = fuzz_damage(frame + 8, length - 8), header = rmq_get32(golden->bytes + 4) & 0xffffff;
+        rmq_put32(frame, inner + 4);
+        rmq_put32(frame + 4, (uint32_t)golden->bytes[4] << 24 | (header < inner ? header : inner));
+        return inner + 8;
+    }
+    }
+}
+
+static void put_answers(const struct rmq_ext_entry *e)
+{
+    static const struct rmq_answer_house house = {.region = "r\"", .host_hex = "0000000000000000", .region_length = 2,
+                                                  .host_hex_length = 16};
+    struct rmq_send_answer a = {.head = {.remark = (const char *)e->value, .remark_length = e->value_length, .serialise = e->escaped},
+                                .house = &house, .uniq_key = e->value, .uniq_key_length = e->value_length};
+    size_t bound = rmq_send_answer_bound(&a);
+    uint8_t *to = malloc(bound);
+    fuzz_must(rmq_send_answer_put(to, &a) <= bound, "an answer keeps its bound");
+    free(to);
+}
+
+/* The header parser alone, in memory of exactly the frame's size. */
+static void parse_header(const uint8_t *bytes, uint32_t length)
+{
+    uint8_t *frame = malloc(length ? length : 1);
+    struct rmq_frame_header h;
+    memcpy(frame, bytes, length);
+    int ok = rmq_frame_header_parse(frame, length, &h) == 0;
+    headers_read += (uint64_t)ok;
+    for (uint32_t i = 0; ok && i < h.ext_count; i++) {
+        struct rmq_ext_entry *e = &h.ext[i];
+        fuzz_must(e->key >= frame && e->key + e->key_length <= frame + length, "a key lies in its frame");
+        fuzz_must(e->value >= frame && e->value + e->value_length <= frame + length, "a value lies in its frame");
+        int32_t small;
+        int64_t large;
+        rmq_text_int32(e->value, e->value_length, &small);
+        rmq_text_int64(e->value, e->value_length, &large);
+        if (!fuzz_dice(8))
+            put_answers(e);
+        if (e->escaped) {
+            uint8_t *copy = malloc(e->value_length ? e->value_length : 1);
+            memcpy(copy, e->value, e->value_length);
+            fuzz_must(rmq_json_unescape(copy, e->value_length) <= (int64_t)e->value_length, "unescaped text does not grow");
+            free(copy);
+        }
+    }
+    free(frame);
+}
+
+/* --- write and control, as the reader sees them ------------------------------------------------------------ */
+
+/* 1 while a role answers nothing: for some hundred rounds, now and then. */
+static int sleeps(uint32_t *rounds)
+{
+    if (!*rounds && !fuzz_dice(2000))
+        *rounds = 1 + (uint32_t)fuzz_dice(600);
+    return *rounds ? (*rounds)-- > 0 : 0;
+}
+
+static void answer_requests(void)
+{
+    struct rmq_plane_header *h = rmq_header(&plane);
+    struct rmq_ring *requests = &h->request[0], *answers = &h->appended[0];
+    while (rmq_ring_used(requests) && fuzz_dice(16)) {
+        struct rmq_request *q = rmq_ring_slot(plane.base, requests, requests->tail);
+        uint64_t arena = plane.arena_bytes[0];
+        fuzz_must(q->body_at + q->body_length <= arena, "a body lies in the arena");
+        fuzz_must(q->properties_at + q->properties_length <= arena, "properties lie in the arena");
+        fuzz_must(q->extra_at + q->extra_length <= arena, "extra properties lie in the arena");
+        fuzz_must(q->topic_id && q->queue_id < QUEUES, "topic and queue are there");
+        uint32_t sum = 0;
+        for (uint32_t i = 0; i < q->body_length; i += 32)
+            sum += (uint8_t)plane.arenas[0][q->body_at + i];
+        static const int16_t codes[] = {0, 0, 0, 0, 10, 12, 14, 1, 13, 2};
+        struct rmq_completion *c = rmq_ring_slot(plane.base, answers, answers->head);
+        *c = (struct rmq_completion){
+            .commit_log_offset = requests_seen * 100, .commit_log_end = requests_seen * 100 + 100, .queue_offset = sum,
+            .pending = q->pending, .producer_generation = q->producer_generation,
+            .code = codes[fuzz_dice(sizeof codes / sizeof *codes)], .cause = (uint16_t)fuzz_dice(80)};
+        rmq_store(&answers->head, answers->head + 1);
+        rmq_store(&requests->tail, requests->tail + 1);
+        requests_seen++;
+    }
+}
+
+static void give_verdict(const struct waiting *w)
+{
+    static const uint16_t types[] = {RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_REDO, RMQ_VERDICT_DROP};
+    const struct fuzz_input *answer = &fuzz_golden[fuzz_dice(fuzz_golden_count)];
+    uint16_t type = fuzz_dice(200) ? types[fuzz_dice(sizeof types / sizeof *types)] : RMQ_VERDICT_CLOSE;
+    struct rmq_verdict v = {.type = type, .last = fuzz_dice(8) > 0, .connection = w->connection, .pending = w->pending,
+                            .connection_generation = w->connection_generation, .reader_generation = w->reader_generation};
+    uint32_t length = type == RMQ_VERDICT_SEND ? (answer->length < 4096 ? answer->length : 4096) : 0;
+    rmq_verdict_put(&plane, 0, &v, answer->bytes, length);
+    if (type == RMQ_VERDICT_SEND && !v.last) {
+        v.last = 1;
+        rmq_verdict_put(&plane, 0, &v, answer->bytes, length);
+    }
+    if (!fuzz_dice(20)) { /* a question of control's own */
+        v = (struct rmq_verdict){.type = RMQ_VERDICT_SEND, .last = 1, .connection = w->connection, .pending = RMQ_NONE,
+                                 .connection_generation = w->connection_generation, .reader_generation = w->reader_generation};
+        rmq_verdict_put(&plane, 0, &v, answer->bytes, answer->length < 4096 ? answer->length : 4096);
+    }
+}
+
+static void play_control(int all)
+{
+    struct rmq_inbox_record *record;
+    rmq_offset_drain(&plane);
+    while ((record = rmq_inbox_take(&plane)) != NULL) {
+        if (record->type == RMQ_INBOX_COLD_FRAME) {
+            const uint8_t *payload = (const uint8_t *)(record + 1);
+            uint32_t sum = 0;
+            for (uint32_t at = 0; at < (uint32_t)record->length - sizeof *record; at += 32)
+                sum += payload[at];
+            cold_seen += 1 + (sum & 0);
+            struct waiting w = {record->connection, record->connection_generation, record->pending, record->role_generation};
+            if (record->pending != RMQ_NONE && waiting_count < WAITING_MAX)
+                waiting[waiting_count++] = w;
+            else if (record->pending != RMQ_NONE)
+                give_verdict(&w);
+        }
+        rmq_inbox_done(&plane, record);
+    }
+    while (waiting_count && (all || fuzz_dice(4))) {
+        uint32_t number = (uint32_t)fuzz_dice(waiting_count);
+        struct waiting w = waiting[number];
+        waiting[number] = waiting[--waiting_count];
+        give_verdict(&w);
+    }
+    if (!all && !fuzz_dice(20000)) { /* control starts anew */
+        waiting_count = 0;
+        rmq_header(&plane)->roles[RMQ_ROLE_CONTROL].generation++;
+    }
+}
+
+/* --- connections ------------------------------------------------------------------------------------------- */
+
+static struct stream *stream_of(uint64_t tag)
+{
+    struct stream *unused = NULL;
+    for (int i = 0; i < CONNECTIONS; i++) {
+        if (streams[i].tag == tag)
+            return &streams[i];
+        if (!unused && streams[i].tag == UINT64_MAX)
+            unused = &streams[i];
+    }
+    if (!unused)
+        unused = &streams[fuzz_dice(CONNECTIONS)]; /* its connection is gone, or gets other bytes from here on */
+    *unused = (struct stream){.tag = tag, .bytes = unused->bytes};
+    return unused;
+}
+
+static void run_reader(void)
+{
+    clock_ns += (int64_t)fuzz_dice(fuzz_dice(50) ? 200000 : 400000000);
+    fuzz_must(rmq_reader_run(reader, 0) >= 0, "the reader runs");
+    if (!sleeps(&write_sleeps))
+        answer_requests();
+    if (!sleeps(&control_sleeps))
+        play_control(0);
+    while (!sleeps(&client_sleeps) && fake_sends() && fuzz_dice(8))
+        fake_finish_send();
+}
+
+static void keep_connections(void)
+{
+    while (fake_receivers() < CONNECTIONS / 2) {
+        int fd = dup(peer);
+        if (!fake_accept(fd, fuzz_dice(4) == 0))
+            close(fd);
+        run_reader();
+        if (!fuzz_dice(8))
+            break;
+    }
+}
+
+/* One input: into the stream of a connection, which then gets some of it. */
+static void say(const uint8_t *frame, uint32_t length)
+{
+    keep_connections();
+    if (!fake_receivers())
+        return;
+    uint32_t number = (uint32_t)fuzz_dice(fake_receivers());
+    struct stream *s = stream_of(fake_receiver(number));
+    if (s->length + length > STREAM_MAX) {
+        memmove(s->bytes, s->bytes + s->at, s->length - s->at);
+        s->length -= s->at;
+        s->at = 0;
+    }
+    if (s->length + length <= STREAM_MAX) {
+        memcpy(s->bytes + s->length, frame, length);
+        s->length += length;
+    }
+    uint32_t part = s->length - s->at, step = fuzz_dice(4) ? part : 1 + (uint32_t)fuzz_dice(part);
+    while (step && number < fake_receivers() && fake_receiver(number) == s->tag) {
+        uint32_t went = fake_deliver(number, s->bytes + s->at, step);
+        if (!went)
+            break;
+        s->at += went;
+        step -= went;
+    }
+    if (s->at == s->length)
+        s->at = s->length = 0;
+    if (!fuzz_dice(3000) && number < fake_receivers())
+        fake_end(number, fuzz_dice(2) ? 0 : -ECONNRESET);
+}
+
+/* --- life -------------------------------------------------------------------------------------------------- */
+
+static void add_name(const struct rmq_ext_entry *e, uint32_t *topics, uint32_t *groups)
+{
+    int is_topic = (e->key_length == 5 && !memcmp(e->key, "topic", 5)) || (e->key_length == 1 && e->key[0] == 'b');
+    int is_group = e->key_length == 13 && !memcmp(e->key, "consumerGroup", 13);
+    const char *name = (const char *)e->value;
+    if (!e->value_length || e->value_length > RMQ_NAME_MAX)
+        return;
+    if (is_topic && *topics < TOPICS && rmq_topic_find(&plane, name, e->value_length) == RMQ_NONE) {
+        uint64_t flags = (uint64_t)(RMQ_TOPIC_LIVE | (*topics % 8 ? 0 : RMQ_TOPIC_SEND_COLD)) << 40;
+        uint32_t id = rmq_topic_add(&plane, name, e->value_length, 6 | QUEUES << 8 | QUEUES << 24 | flags);
+        for (uint32_t queue = 0; id != RMQ_NONE && queue < QUEUES; queue++)
+            rmq_queue_add(&plane, id, queue, 0, 0, 0);
+        (*topics)++;
+    }
+    if (is_group && *groups < GROUPS && rmq_group_find(&plane, name, e->value_length) == RMQ_NONE) {
+        rmq_group_add(&plane, name, e->value_length, RMQ_GROUP_LIVE | RMQ_GROUP_CONSUME_ENABLE | RMQ_GROUP_HAS_MEMBERS);
+        (*groups)++;
+    }
+}
+
+static void add_names(void)
+{
+    uint32_t topics = 0, groups = 0;
+    hot = calloc(fuzz_golden_count, sizeof *hot);
+    for (uint32_t i = 0; i < fuzz_golden_count; i++) {
+        struct rmq_frame_header h;
+        if (rmq_frame_header_parse(fuzz_golden[i].bytes, fuzz_golden[i].length, &h) < 0)
+            continue;
+        if (!(h.flag & RMQ_FLAG_RESPONSE) && (h.code == 10 || h.code == 11 || h.code == 310 || h.code == 320))
+            hot[hot_count++] = i;
+        for (uint32_t entry = 0; entry < h.ext_count; entry++)
+            add_name(&h.ext[entry], &topics, &groups);
+    }
+    fuzz_must(topics > 0 && groups > 0, "golden frames name topics and groups");
+}
+
+static void set_settings(struct rmq_settings *s)
+{
+    s->segment_bytes = 1 << 20;
+    s->queue_file_bytes = 6000;
+    s->message_bytes_max = 65536;
+    s->frame_bytes_max = FRAME_MAX;
+    s->idle_connection_ms = 120000;
+    s->long_polling_enable = s->lite_pull_enable = s->readers = s->trace_on = 1;
+    s->short_polling_ms = 1000;
+    s->pull_memory_bytes_max = 262144;
+    s->pull_memory_count_max = 32;
+    s->pull_disk_bytes_max = 65536;
+    s->pull_disk_count_max = 8;
+    s->memory_window_bytes = 1 << 30;
+    s->store_host_bytes = 4;
+    s->connections_max = 4 * CONNECTIONS;
+    s->host_connections_max = 3 * CONNECTIONS;
+    s->answer_bytes_max = 4 << 20;
+    s->receive_buffer_bytes = BUFFER_BYTES;
+    s->receive_buffer_count = BUFFERS;
+    s->reassembly_bytes_max = BLOCKS_BYTES;
+    s->partial_frame_timeout_ms = 10000;
+    s->send_queue_bytes_max = 1 << 20;
+    s->send_stall_timeout_ms = 10000;
+    s->sync_flush_timeout_ms = 5000;
+    snprintf(s->region_id, sizeof s->region_id, "DefaultRegion");
+    snprintf(s->store_path, sizeof s->store_path, "/nonexistent");
+    snprintf(s->commit_log_path, sizeof s->commit_log_path, "/nonexistent/commitlog");
+}
+
+static int connected_socket(void)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof any;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+    fuzz_must(bind(listener, (struct sockaddr *)&any, sizeof any) == 0 && listen(listener, 1) == 0, "listen");
+    fuzz_must(getsockname(listener, (struct sockaddr *)&any, &length) == 0, "port");
+    fuzz_must(connect(fd, (struct sockaddr *)&any, sizeof any) == 0, "connect");
+    return fd;
+}
+
+static void set_up(void)
+{
+    struct rmq_plane_capacity capacity = {.topics = 256, .queues = 4096, .groups = 256, .subscriptions = 256, .offsets = 4096,
+                                          .request_slots = 64, .inbox_bytes = 1 << 20, .verdict_bytes = 1 << 18,
+                                          .commit_slots = 4096, .arrived_slots = 64};
+    size_t arena = (size_t)BUFFERS * BUFFER_BYTES + BLOCKS_BYTES;
+    int error = 0;
+    plane.base = mmap(NULL, rmq_plane_bytes(&capacity), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    plane.watermarks = calloc(1, sizeof *plane.watermarks);
+    plane.arenas[0] = mmap(NULL, arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    plane.arena_bytes[0] = arena;
+    fuzz_must(rmq_plane_format(plane.base, &capacity, 1) == 0, "plane");
+    for (int role = 0; role < RMQ_ROLES_MAX; role++)
+        plane.event_fds[role] = eventfd(0, EFD_NONBLOCK);
+    set_settings(&rmq_header(&plane)->settings);
+    rmq_header(&plane)->roles[RMQ_ROLE_READ].generation = 1;
+    rmq_header(&plane)->roles[RMQ_ROLE_CONTROL].generation = 1;
+    add_names();
+    peer = connected_socket();
+    for (int i = 0; i < CONNECTIONS; i++)
+        streams[i] = (struct stream){.tag = UINT64_MAX, .bytes = malloc(STREAM_MAX)};
+    reader = rmq_reader_open(&plane, 0, 1000, 1001, &error);
+    fuzz_must(reader != NULL, "the reader opens");
+}
+
+/* Everybody goes, everything is answered: nothing may be held any more. */
+static void close_down(void)
+{
+    const uint64_t *counters = rmq_header(&plane)->roles[RMQ_ROLE_READ].counters;
+    for (int round = 0; round < 2000; round++) {
+        while (fake_receivers())
+            fake_end(0, 0);
+        while (fake_sends())
+            fake_finish_send();
+        clock_ns += 100000000;
+        fuzz_must(rmq_reader_run(reader, 0) >= 0, "the reader runs");
+        answer_requests();
+        play_control(1);
+    }
+    fuzz_must(counters[RMQ_READ_CONNECTIONS] == 0, "no connection is left");
+    fuzz_must(counters[RMQ_READ_BUFFERS_FREE] == BUFFERS, "every receive buffer is free again");
+    fuzz_must(counters[RMQ_READ_BLOCK_BYTES_FREE] == BLOCKS_BYTES, "every block is free again");
+    rmq_reader_close(reader);
+    free(hot);
+}
+
+int main(int argc, char **argv)
+{
+    static uint8_t frame[INPUT_MAX];
+    fuzz_must(argc == 4, "GOLDEN SEED INPUTS");
+    fuzz_read_golden(argv[1]);
+    fuzz_seed((uint64_t)atoll(argv[2]));
+    set_up();
+    run_reader();
+    long long inputs = atoll(argv[3]);
+    for (long long n = 0; n < inputs; n++) {
+        uint32_t length = make_input(frame);
+        parse_header(frame, length);
+        say(frame, length);
+        if (!fuzz_dice(3))
+            run_reader();
+    }
+    const uint64_t *counters = rmq_header(&plane)->roles[RMQ_ROLE_READ].counters;
+    close_down();
+    printf("{\"inputs\": %lld, \"headers\": %llu, \"frames\": %llu, \"appends\": %llu, \"pulls\": %llu, \"cold\": %llu, "
+           "\"connections\": %llu, \"stalls\": %llu, \"sent_bytes\": %llu}\n",
+           inputs, (unsigned long long)headers_read, (unsigned long long)counters[RMQ_READ_FRAMES],
+           (unsigned long long)counters[RMQ_READ_APPENDS], (unsigned long long)counters[RMQ_READ_PULLS],
+           (unsigned long long)cold_seen, (unsigned long long)counters[RMQ_READ_ACCEPTED],
+           (unsigned long long)counters[RMQ_READ_STALLS], (unsigned long long)fake_sent_bytes());
+    return 0;
+}
