@@ -6,6 +6,7 @@ import contextlib
 import errno
 import socket
 import time
+from collections.abc import Mapping
 from ipaddress import ip_address
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -114,9 +115,13 @@ def listen_for_metrics(
 
 
 def doors_of(
-    config: BrokerConfig, ha: socket.socket | None, namesrv: socket.socket | None, metrics: socket.socket | None
+    config: BrokerConfig,
+    ha: socket.socket | None,
+    namesrv: socket.socket | None,
+    metrics: socket.socket | None,
+    namesrv_properties: Mapping[str, str],
 ) -> list[Door]:
-    """The doors of a broker that listens. `config`: with the ports that are really used."""
+    """The doors of a broker that listens, and of its name server. `config`: with the ports that are really used."""
     http_host = config.metrics_prom_exporter_host or config.bind_address
     doors = broker_doors(
         config.bind_address,
@@ -130,7 +135,9 @@ def doors_of(
     if namesrv is None:
         return list(doors)
     port = int(namesrv.getsockname()[1])
-    return [*doors, *served_name_server_doors(config.bind_address, port, admin=config.admin_addresses)]
+    admin = namesrv_properties.get("adminAddresses", config.admin_addresses)
+    brokers = namesrv_properties.get("brokerAddresses", "")
+    return [*doors, *served_name_server_doors(config.bind_address, port, admin=admin, brokers=brokers)]
 
 
 def listener_per_reader(first: socket.socket, readers: int, kept: KeptSockets = NOTHING_KEPT) -> list[socket.socket]:

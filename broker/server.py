@@ -14,8 +14,8 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ringmq.broker import appends, plane_setup
@@ -86,6 +86,8 @@ class ServeOptions:
     config: BrokerConfig
     namesrv_port: int | None = None
     """Run a name server in the same go on this port (0 = any); None = do not."""
+    namesrv_properties: Mapping[str, str] = field(default_factory=dict)
+    """What was set of the name server's properties; adminAddresses is the broker's where it is not named."""
     cpus: tuple[int, ...] = ()
     """CPUs to use; empty = those of the process's affinity mask."""
     announce: Callable[[str], None] = print
@@ -350,6 +352,7 @@ class House:
     metrics: socket.socket | None
     doors: list[Door]
     """The open ones."""
+    namesrv_properties: Mapping[str, str]
 
     @property
     def all_listeners(self) -> list[socket.socket]:
@@ -408,12 +411,14 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
         if config.metrics_prom_exporter_port == METRICS_PORT != metrics.getsockname()[1] and options.config.listen_port:
             log(f"port {METRICS_PORT} is taken: metrics are on another one; metricsPromExporterPort chooses")
         placement.cpus_by_worker["metrics"] = placement.cpus_by_worker["control"]
-    doors = open_doors(doors_of(config, ha, namesrv, metrics))
+    doors = open_doors(doors_of(config, ha, namesrv, metrics, options.namesrv_properties))
     for door in doors:
         log(door.warning)
     readers = placement.readers
     listeners = listener_per_reader(main, readers, kept), listener_per_reader(vip, readers, kept)
-    house = House(config, root, lock, placement, store_host, listeners, ha, namesrv, metrics, doors)
+    house = House(
+        config, root, lock, placement, store_host, listeners, ha, namesrv, metrics, doors, options.namesrv_properties
+    )
     for address in kept.close_rest():
         log(f"the service manager had kept a listener on {address}: it is not wanted any more, closed")
     kept.keep(house.all_listeners)
@@ -559,6 +564,10 @@ def _with_metrics(spec: WorkerSpec, listener: socket.socket | None, doors: list[
 def _with_namesrv(spec: WorkerSpec, house: House) -> WorkerSpec:
     if spec.name != "namesrv" or house.namesrv is None:
         return spec
-    kv_path = str(house.root / "config" / "kvConfig.json")
-    extra = {"kv_config_path": kv_path, "admin_addresses": house.config.admin_addresses}
+    properties = {
+        "kvConfigPath": str(house.root / "config" / "kvConfig.json"),
+        "adminAddresses": house.config.admin_addresses,
+        **house.namesrv_properties,
+    }
+    extra = {"properties": json.dumps(properties)}
     return replace(spec, listen_fds=(house.namesrv.fileno(),), module="ringmq.namesrv.worker", extra=extra)

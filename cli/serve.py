@@ -44,6 +44,45 @@ class _Start:
         return (*self.assignments, "ringmqAcceptUnserved=true") if self.accept_unserved else self.assignments
 
 
+@dataclass(frozen=True, slots=True)
+class _NameServer:
+    """What the options say of the name server of `serve`."""
+
+    port: int
+    config_file: Path | None
+    assignments: tuple[str, ...]
+
+    @property
+    def words(self) -> list[str]:
+        """The options again, for a process that serves."""
+        words = ["--namesrv-port", str(self.port)]
+        words += ["--namesrv-config", str(self.config_file)] if self.config_file is not None else []
+        return words + [word for assignment in self.assignments for word in ("--namesrv-set", assignment)]
+
+    def properties(self) -> dict[str, str]:
+        """What file and assignments set; assignments win. Raises ConfigError of the broker's configuration."""
+        from ringmq.broker.config.broker_config import ConfigError
+        from ringmq.broker.config.sources import from_assignments, from_file
+        from ringmq.namesrv.config import ConfigError as NamesrvConfigError
+        from ringmq.namesrv.config import NamesrvConfig
+
+        in_file = from_file(self.config_file) if self.config_file is not None else []
+        values: dict[str, str] = {}
+        for setting in (*in_file, *from_assignments(self.assignments)):
+            if setting.name in _SERVE_DECIDES:
+                text = f"{setting.place}: the name server of serve listens where {_SERVE_DECIDES[setting.name]} says"
+                raise ConfigError(text, setting.name)
+            try:
+                NamesrvConfig().update({setting.name: setting.value})
+            except NamesrvConfigError as error:
+                raise ConfigError(f"{setting.place}: {error}", setting.name) from error
+            values[setting.name] = setting.value
+        return values
+
+
+_SERVE_DECIDES = {"listenPort": "--namesrv-port", "bindAddress": "the broker's bindAddress"}
+
+
 def _with_shared_options(command: click.decorators.FC) -> click.decorators.FC:
     for option in reversed(_shared):
         command = option(command)
@@ -53,20 +92,39 @@ def _with_shared_options(command: click.decorators.FC) -> click.decorators.FC:
 @click.command()
 @_with_shared_options
 @click.option("--namesrv-port", type=click.IntRange(0, 65535), default=9876, show_default=True, help="0 = any free.")
+@click.option(
+    "--namesrv-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="namesrv.conf for the name server.",
+)
+@click.option(
+    "--namesrv-set",
+    "namesrv_assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set one of the name server's properties; repeatable.",
+)
 @click.option("--slaves", type=click.IntRange(0, 4), default=0, help="Slaves beside it, for trying out.")
-def serve(namesrv_port: int, slaves: int, **shared: Any) -> None:
+def serve(
+    namesrv_port: int,
+    namesrv_config: Path | None,
+    namesrv_assignments: tuple[str, ...],
+    slaves: int,
+    **shared: Any,
+) -> None:
     """Run a name server and a broker; prints one line with `ready` when both serve. SIGTERM stops cleanly.
 
     With --slaves the broker is the master of a group on this machine: each slave has its store beside the master's
     (DIR-slave-1, ...), and everything ends together.
     """
     start = _Start(**shared)
+    name_server = _NameServer(namesrv_port, namesrv_config, namesrv_assignments)
     if slaves:
-        sys.exit(_run_group(start, namesrv_port, slaves))
-    _run(start, namesrv_port)
+        sys.exit(_run_group(start, name_server, slaves))
+    _run(start, name_server)
 
 
-def _run_group(start: _Start, namesrv_port: int, slaves: int) -> int:
+def _run_group(start: _Start, name_server: _NameServer, slaves: int) -> int:
     from ringmq.broker.config.broker_config import ConfigError
     from ringmq.cli.serve_group import run_group, slave_store
     from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
@@ -83,7 +141,7 @@ def _run_group(start: _Start, namesrv_port: int, slaves: int) -> int:
         shared += ["--set", "haAllowedNetworks=127.0.0.0/8"]  # nothing else reaches it, and every decision can be tried
     shared += [word for assignment in start.settings for word in ("--set", assignment)]
     shared += ["--cpus", start.cpus] if start.cpus else []
-    master = ["serve", *shared, "--store", str(home), "--namesrv-port", str(namesrv_port)]
+    master = ["serve", *shared, "--store", str(home), *name_server.words]
     master += ["--port", str(start.port)] if start.port is not None else []
     # no path and no port of the master's
     own = ("brokerRole=SLAVE", "haListenPort=0", "metricsPromExporterPort=0", "storePathCommitLog=", "haMasterAddress=")
@@ -102,10 +160,10 @@ def broker(namesrv: str, **shared: Any) -> None:
     start = _Start(**shared)
     if namesrv:
         start = replace(start, assignments=(*start.assignments, f"namesrvAddr={namesrv}"))
-    _run(start, namesrv_port=None)
+    _run(start, None)
 
 
-def _run(start: _Start, namesrv_port: int | None) -> None:
+def _run(start: _Start, name_server: _NameServer | None) -> None:
     from ringmq.native import NATIVE_HINT, available
 
     if not available():
@@ -124,7 +182,14 @@ def _run(start: _Start, namesrv_port: int | None) -> None:
         config, notices = _configured(start)
         for notice in notices:
             log(notice)
-        options = ServeOptions(config, namesrv_port, cpu_numbers(start.cpus), announce=lambda text: click.echo(text))
+        properties = {} if name_server is None else name_server.properties()
+        options = ServeOptions(
+            config,
+            None if name_server is None else name_server.port,
+            properties,
+            cpu_numbers(start.cpus),
+            announce=lambda text: click.echo(text),
+        )
         status = serve_broker(options)
     except ConfigError as error:
         click.echo(f"Error: {error}", err=True)

@@ -5,10 +5,12 @@ registration, which they repeat at once when their connection ends.
 """
 
 import asyncio
+import json
 import os
 import socket
 import sys
 
+from ringmq.ipc import namesrv_counters
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, StopFlag, WorkerSpec, open_worker
 from ringmq.namesrv.config import NamesrvConfig
@@ -23,9 +25,8 @@ async def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     stop.on_set = lambda: loop.call_soon_threadsafe(stopped.set)
     if stop.is_set:
         stopped.set()
-    config = NamesrvConfig(
-        kv_config_path=spec.extra.get("kv_config_path", ""), admin_addresses=spec.extra.get("admin_addresses", "")
-    )
+    config = NamesrvConfig()
+    config.update(json.loads(spec.extra.get("properties", "{}")))
     server = NamesrvServer(config)
     await server.start(socket.socket(fileno=os.dup(spec.listen_fds[0])))
     role = plane.role(spec.role)
@@ -33,6 +34,10 @@ async def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
 
     def beat() -> None:
         role.progress += 1
+        incidents = server.handlers.incidents
+        role.counters[namesrv_counters.REFUSED] = incidents.refused
+        role.counters[namesrv_counters.DISPUTES] = incidents.disputes
+        role.counters[namesrv_counters.LEFT_OUT] = incidents.left_out
         loop.call_later(BEAT_S, beat)
 
     beat()

@@ -67,9 +67,9 @@ def name_server_doors(host: str, port: int, *, admin: str, brokers: str, where: 
     yield Door(listener, "brokerAddresses", brokers, "registers brokers of", where)
 
 
-def served_name_server_doors(host: str, port: int, *, admin: str) -> Iterator[Door]:
+def served_name_server_doors(host: str, port: int, *, admin: str, brokers: str = "") -> Iterator[Door]:
     """The doors of the name server of `ringmq serve`, which takes adminAddresses from the broker."""
-    yield from name_server_doors(host, port, admin=admin, brokers="", where="of a name server that runs alone")
+    yield from name_server_doors(host, port, admin=admin, brokers=brokers, where="--namesrv-set of ringmq serve")
 
 
 def open_doors(doors: Iterable[Door]) -> list[Door]:

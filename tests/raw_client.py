@@ -15,11 +15,15 @@ CLOSED = None
 
 
 class RawClient:
-    """One connection. `ask` gives the answer, or None when the server closed instead."""
+    """One connection. `ask` gives the answer, or None when the server closed instead.
 
-    def __init__(self, address: str, timeout_s: float = 30.0) -> None:
+    `source`: the address that the server sees, one of this machine's (127.0.0.2).
+    """
+
+    def __init__(self, address: str, timeout_s: float = 30.0, source: str | None = None) -> None:
         host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        own = None if source is None else (source, 0)
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s, source_address=own)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._stream = self.socket.makefile("rb")
         self._timeout_s = timeout_s

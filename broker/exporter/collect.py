@@ -66,6 +66,7 @@ class Collector:
         engine.add_tables(page, plane)
         engine.add_replication(page, plane, config, self._replicas_wanted)
         ages_ms = self._beats.ages_ms(time.monotonic_ns() // 1_000_000)
+        engine.add_name_server(page, plane)
         engine.add_workers(page, list(workers(plane)), ages_ms, readiness(plane, config))
         engine.add_memory(page, plane)
         engine.add_listeners(page, self._http)

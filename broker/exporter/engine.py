@@ -19,6 +19,7 @@ from ringmq.broker.replication.view import ReplicationView, mono_ms
 from ringmq.broker.slow_requests import UNTOLD_COUNTER
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
+from ringmq.ipc import namesrv_counters
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting.codes import version_name
@@ -246,6 +247,15 @@ def add_clients(page: Page, tables: Tables, report: ControlReport | None, config
         "ringmq_name_server_duplicate_broker",
         [({"address": server.address}, int(bool(server.other))) for server in report.name_servers],
     )
+
+
+def add_name_server(page: Page, plane: Plane) -> None:
+    """What the name server of `ringmq serve` counts; nothing where there is none."""
+    role = plane.role(lib.RMQ_ROLE_NAMESRV)
+    if role.generation:
+        page.add("ringmq_name_server_requests_refused_total", int(role.counters[namesrv_counters.REFUSED]))
+        page.add("ringmq_name_server_disputes_total", int(role.counters[namesrv_counters.DISPUTES]))
+        page.add("ringmq_name_server_left_out_total", int(role.counters[namesrv_counters.LEFT_OUT]))
 
 
 def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], readiness: Readiness) -> None:

@@ -134,6 +134,9 @@ METRICS = {
         Metric("ringmq_ready", GAUGE, "1: /ready says yes"),
         Metric("ringmq_writable", GAUGE, "1: sends are taken"),
         Metric("ringmq_name_server_registered", GAUGE, "1: the name server answers and knows us", ("address",)),
+        Metric("ringmq_name_server_requests_refused_total", COUNTER, "With ringmq serve: refused for their sender"),
+        Metric("ringmq_name_server_disputes_total", COUNTER, "With ringmq serve: a live broker's name and id again"),
+        Metric("ringmq_name_server_left_out_total", COUNTER, "With ringmq serve: what is beyond a bound (limits.md)"),
         Metric(
             "ringmq_name_server_duplicate_broker", GAUGE, "1: another broker has our name and id there", ("address",)
         ),

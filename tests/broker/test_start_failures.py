@@ -259,7 +259,7 @@ def doors_named(broker: RunningBroker) -> list[str]:
 def test_each_open_door_gets_one_line_at_the_start(tmp_path: Path) -> None:
     """127.1 is a name as far as a door can tell, and loopback for the kernel."""
     with RunningBroker(tmp_path / "store", {**SMALL, "bindAddress": "127.1", "adminAddresses": "127.0.0.1"}) as broker:
-        served = "brokerAddresses (of a name server that runs alone)"
+        served = "brokerAddresses (--namesrv-set of ringmq serve)"
         assert doors_named(broker) == ["haAllowedNetworks", "httpAllowedNetworks", served]
         with urllib.request.urlopen(broker.metrics_url + "/metrics", timeout=20) as answer:
             text = answer.read().decode()

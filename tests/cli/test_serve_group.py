@@ -119,3 +119,35 @@ def test_a_group_whose_configuration_is_wrong_is_not_started(tmp_path: Path) -> 
     conf.write_text("listenPrt=1\n")
     done = CliRunner().invoke(main, ["serve", "-c", str(conf), "--slaves", "1"])
     assert done.exit_code == 78 and "nearest known name is listenPort" in done.output
+
+
+def test_a_groups_name_server_has_its_properties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Sequence[str]] = []
+
+    def run_group(master: Sequence[str], slaves: Sequence[Sequence[str]]) -> int:
+        started.extend([master, *slaves])
+        return 0
+
+    monkeypatch.setattr("ringmq.cli.serve_group.run_group", run_group)
+    conf = tmp_path / "namesrv.conf"
+    conf.write_text("orderMessageEnable=true\n")
+    given = ["--namesrv-config", str(conf), "--namesrv-set", "brokerAddresses=127.0.0.1"]
+    done = CliRunner().invoke(main, ["serve", "--store", str(tmp_path / "s"), "--slaves", "1", *given])
+    assert done.exit_code == 0, done.output
+    master, slave = started
+    assert all(word in master for word in given)
+    assert not any(word.startswith("--namesrv") for word in slave)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("brokerAdresses=1", "did you mean brokerAddresses?"),
+        ("brokerAddresses=host", "neither an address nor a network"),
+        ("listenPort=1", "the name server of serve listens where --namesrv-port says"),
+        ("bindAddress=::1", "the name server of serve listens where the broker's bindAddress says"),
+    ],
+)
+def test_wrong_properties_of_the_name_server_are_refused(tmp_path: Path, assignment: str, words: str) -> None:
+    done = CliRunner().invoke(main, ["serve", "--store", str(tmp_path / "s"), "--namesrv-set", assignment])
+    assert (done.exit_code, words in done.output) == (78, True), done.output

@@ -39,3 +39,8 @@ def test_a_refusal_names_code_host_and_reason() -> None:
         "code 25 (UPDATE_BROKER_CONFIG) from host 10.0.0.7 is refused: adminAddresses does not name this host"
     )
     assert access.refusal_text(99_999, "::1", "why") == "code 99999 from host ::1 is refused: why"
+
+
+def test_the_page_shows_the_table() -> None:
+    page = (READER_STATE.parents[2] / "docs" / "access.md").read_text()
+    assert "\n".join(access.markdown_rows()) in page
