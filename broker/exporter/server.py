@@ -34,7 +34,7 @@ PAGES_MAX = 16
 """Answers to /metrics that go out at once; more requests wait for their turn."""
 PAGE_SHARE_S = 2.0
 """An answer to /metrics that takes longer is closed while other requests wait for its place."""
-ACCEPTS_PER_TURN = 256
+ACCEPTS_PER_TURN = 64
 FRESH_S = 0.05
 """/health and /ready look at the broker at most so often."""
 LOOK_S = 0.25
