@@ -25,7 +25,7 @@ test: ## linters, C warnings as errors, all tests (against the installed package
 	@.ci/stage "lint" $(MAKE) --no-print-directory lint
 	@.ci/stage "C warnings" $(MAKE) --no-print-directory warnings
 	@.ci/stage "timed tests" sh -c '.ci/tests $(BIN)/python -m pytest -m timed $(PYTEST_ARGS) || [ $$? = 5 ]'
-	@.ci/stage "tests" .ci/tests $(BIN)/python -m pytest -m "not timed" -n $(PYTEST_WORKERS) --durations=25 $(PYTEST_ARGS)
+	@.ci/stage "tests" .ci/tests $(BIN)/python -m pytest -m "not timed and not upgrade" -n $(PYTEST_WORKERS) --durations=25 $(PYTEST_ARGS)
 
 .PHONY: install-service
 install-service: ## systemd units and an environment in /opt/ringmq, as root; PREFIX=, LIBDIR=, DESTDIR=, WHEEL=
@@ -40,6 +40,11 @@ uninstall-service: ## takes that away again; stores and configuration stay
 test-service: ## the units in a real boot of a machine of its own (systemd-nspawn, as root), with a transcript
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "service" $(BIN)/python -m pytest -s -v tests/service $(PYTEST_ARGS)
+
+.PHONY: test-upgrade
+test-upgrade: ## a store and a pair under load from the version before to this one and back; PYTEST_ARGS="--old-commit COMMIT"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "upgrade" $(BIN)/python -m pytest -v -m upgrade tests/upgrade $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: ## side by side: stock RocketMQ, RingMQ and the ceiling; table, JSON and SVG

@@ -1,0 +1,37 @@
+"""The version before, built from git once, and what the tests ask of it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+OLD_COMMIT = "002236b"
+ROOT = Path(__file__).parents[2]
+BUILD_TIMEOUT_S = 900
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--old-commit", default=OLD_COMMIT, help="the version to upgrade from (%(default)s)")
+
+
+@pytest.fixture(scope="session")
+def old_python(request: pytest.FixtureRequest) -> str:
+    """The interpreter of an environment with the older version, in build/upgrade/COMMIT; made when it is not there."""
+    commit = request.config.getoption("--old-commit", OLD_COMMIT)
+    folder = ROOT / "build" / "upgrade" / commit
+    python, done = folder / "venv" / "bin" / "python", folder / "done"
+    if not done.exists():
+        (folder / "source").mkdir(parents=True, exist_ok=True)
+        archive = folder / "source.tar"
+        _run("git", "-C", str(ROOT), "archive", "-o", str(archive), commit)
+        _run("tar", "-x", "-f", str(archive), "-C", str(folder / "source"))
+        _run("python3", "-m", "venv", str(folder / "venv"))
+        _run(str(python), "-m", "pip", "install", "-q", f"{folder / 'source'}[broker]")
+        done.touch()
+    return str(python)
+
+
+def _run(*command: str) -> None:
+    made = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    if made.returncode:
+        pytest.fail(f"{' '.join(command)}: status {made.returncode}\n{(made.stdout + made.stderr)[-3000:]}")
