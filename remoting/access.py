@@ -136,13 +136,13 @@ def refusal_text(code: int, host: str, why: str) -> str:
 
 def markdown_rows() -> list[str]:
     """The table of docs/access.md, without its head."""
-    rows = []
-    for access in Access:
-        named = [", ".join(_code_names(table, access)) for table in (BROKER, NAMESRV)]
-        rows.append(f"| {access.value} | {named[0]} | {named[1]} |")
-    return rows
-
-
-def _code_names(table: Mapping[int, Access], access: Access) -> list[str]:
-    codes = sorted(code for code, found in table.items() if found is access)
-    return [f"{RequestCode(code).name} ({int(code)})" for code in codes]
+    found = [
+        (list(Access).index(access), int(code), server)
+        for server, table in (("broker", BROKER), ("name server", NAMESRV))
+        for code, access in table.items()
+    ]
+    classes = list(Access)
+    return [
+        f"| {classes[place].value} | {code} | {RequestCode(code).name} | {server} |"
+        for place, code, server in sorted(found)
+    ]
