@@ -113,6 +113,8 @@ uint32_t rmq_block_pages_max(const struct rmq_reader *r) { return r->block_pages
 
 static uint32_t pages_of(uint32_t bytes) { return (bytes + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES; }
 
+int rmq_block_is_large(uint32_t bytes) { return pages_of(bytes) > LARGE_PAGES; }
+
 /* The first page that a frame of so many may have. */
 static uint32_t first_page(const struct rmq_reader *r, uint32_t pages) { return pages > LARGE_PAGES ? large_from(r) : 0; }
 
@@ -240,6 +242,7 @@ void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold)
         r->blocks_free += hold->block_pages;
         r->small_free += small_pages(r, hold->block, hold->block_pages);
         r->blocks_came_free = 1;
+        r->block_freed_ms = r->now_ms;
         if (hold->block < r->block_hint)
             r->block_hint = hold->block; /* low pages first: they are warm */
     }

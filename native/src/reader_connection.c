@@ -47,7 +47,8 @@ void rmq_connections_close(struct rmq_reader *r)
         if (c->state != RMQ_CONNECTION_FREE && c->fd >= 0)
             close(c->fd);
         rmq_output_forget(r, c);
-        free(c->spans);
+        if (c->state != RMQ_CONNECTION_FREE)
+            rmq_receive_forget(r, c);
         free(c->server_frame);
     }
     if (r->connections)
@@ -87,10 +88,18 @@ void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c)
     if (rmq_engine_receive(r->engine, c->fd, tag_of(r, c)) == 0) {
         c->receiving = 1;
         c->stopping = 0;
-    } else if (!c->in_starved) {
-        c->in_starved = 1;
-        r->starved[r->starved_count++] = rmq_connection_index(r, c);
+    } else {
+        rmq_connection_starve(r, c);
     }
+}
+
+void rmq_connection_starve(struct rmq_reader *r, struct rmq_connection *c)
+{
+    if (c->in_starved)
+        return;
+    c->in_starved = 1;
+    c->stall_ms = r->now_ms;
+    r->starved[r->starved_count++] = rmq_connection_index(r, c);
 }
 
 static void read_peer(struct rmq_connection *c)
@@ -175,8 +184,9 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->output = NULL;
     c->head_length = c->frame_bytes = c->filled = 0;
     c->block = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};
-    c->active_ms = r->now_ms;
+    c->active_ms = c->stall_ms = r->now_ms;
     c->span_head = c->span_count = c->buffers_held = 0;
+    c->taken_ms = 0;
     c->waited = 0;
     c->parked = c->parked_count = c->cold_count = c->cold_bytes = c->answers_due = 0;
     r->counters[RMQ_READ_ACCEPTED]++;
@@ -237,8 +247,10 @@ void rmq_connections_rearm(struct rmq_reader *r)
     for (uint32_t i = 0; i < turn; i++) {
         struct rmq_connection *c = rmq_connection_at(r, waiting[i]);
         c->in_starved = 0;
-        if (!c->stall)
-            rmq_connection_receive(r, c);
+        if (c->stall || c->receiving)
+            continue;
+        c->partial_ms += r->now_ms - c->stall_ms; /* the time for its frame stood still */
+        rmq_connection_receive(r, c);
     }
 }
 
@@ -262,9 +274,10 @@ static void finish_some(struct rmq_reader *r)
 /* A half frame whose time is over; one that waits for a block loses its time to others only when they need its memory. */
 static void look_at_half_frame(struct rmq_reader *r, struct rmq_connection *c, uint32_t time_ms)
 {
-    if ((!c->head_length && !c->frame_bytes) || c->stall & ~RMQ_STALL_ROOM)
+    if ((!c->head_length && !c->frame_bytes) || c->stall & ~RMQ_STALL_ROOM || c->in_starved)
         return;
-    int lateness = rmq_frame_lateness(r->settings->partial_frame_timeout_ms, time_ms, c->filled, (uint64_t)(r->now_ms - c->partial_ms));
+    uint32_t there = c->frame_bytes ? c->filled : c->head_length;
+    int lateness = rmq_frame_lateness(r->settings->partial_frame_timeout_ms, time_ms, there, (uint64_t)(r->now_ms - c->partial_ms));
     if (lateness == RMQ_FRAME_LATE)
         rmq_connection_close(r, c, RMQ_READ_CLOSED_PARTIAL);
     else if (lateness == RMQ_FRAME_SHORT && !c->stall)

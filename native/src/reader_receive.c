@@ -6,6 +6,7 @@
 #include "bytes.h"
 #include "reader_state.h"
 
+#define FEW_BYTES 256u            /* of a frame or of a stalled connection: private memory holds them */
 #define ABSURD_BYTES (256u << 20) /* a length beyond is no frame's, but text or another protocol */
 
 static struct rmq_span *span_add(struct rmq_connection *c)
@@ -44,11 +45,11 @@ static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
         return;
     }
     const uint8_t *bytes = r->arena + (uint64_t)buffer * r->buffer_bytes + at;
-    uint8_t *to = span_block(r, end - at, &span->hold);
-    span->length = end - at;
+    *span = (struct rmq_span){.hold = {RMQ_NONE, RMQ_NONE, 0}, .length = end - at};
+    span->copy = end - at <= FEW_BYTES ? malloc(end - at) : NULL;
+    uint8_t *to = span->copy ? span->copy : span_block(r, end - at, &span->hold);
     if (to) {
         memcpy(to, bytes, end - at);
-        span->at = 0;
         return;
     }
     span->hold = (struct rmq_hold){.buffer = buffer, .block = RMQ_NONE};
@@ -86,6 +87,7 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
         stall(r, c, rmq_cold_is_full(c) ? RMQ_STALL_COLD : RMQ_STALL_RING);
         return 0;
     }
+    c->taken_ms = r->now_ms;
     c->stalled_ns = 0; /* another role may have taken the send that waited: the next one's time begins anew */
     return c->state == RMQ_CONNECTION_OPEN;
 }
@@ -148,25 +150,45 @@ static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, cons
     return length + 4;
 }
 
-/* The length of the frame is known, its other bytes are still to come. 0 = stalled or closed; asked again after a stall. */
-static int head_complete(struct rmq_reader *r, struct rmq_connection *c, uint32_t there)
+/* What has come of the frame lies in `early` while it is little. 0 = closed. */
+static int gather_early(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
 {
-    uint32_t total = frame_total(r, c, c->head, 4);
-    if (!total || !begin_block(r, c, total, there))
-        return 0;
-    memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES, c->head, 4);
-    c->filled = 4;
+    if (!c->early) {
+        c->early = malloc(FEW_BYTES);
+        if (!c->early) {
+            rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+            return 0;
+        }
+        memcpy(c->early, c->head, c->head_length);
+    }
+    memcpy(c->early + c->head_length, bytes + *at, end - *at);
+    c->head_length += end - *at;
+    *at = end;
     return 1;
 }
 
-/* The 4 length bytes come in pieces. */
-static int gather_head(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
+/* The beginning of a frame that comes in pieces: its length, then what lies early, then a block. 0 = stalled or closed; it is
+ * asked again after a stall. */
+static int gather(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
 {
     if (!c->head_length)
         c->partial_ms = r->now_ms;
     while (c->head_length < 4 && *at < end)
         c->head[c->head_length++] = bytes[(*at)++];
-    return c->head_length < 4 || head_complete(r, c, 4 + end - *at);
+    if (c->head_length < 4)
+        return 1;
+    uint32_t total = frame_total(r, c, c->head, 4);
+    if (!total)
+        return 0;
+    if (c->head_length + (end - *at) < (total < FEW_BYTES ? total : FEW_BYTES))
+        return gather_early(r, c, bytes, at, end);
+    if (!begin_block(r, c, total, c->head_length + (end - *at)))
+        return 0;
+    memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES, c->early ? c->early : c->head, c->head_length);
+    c->filled = c->head_length;
+    free(c->early);
+    c->early = NULL;
+    return 1;
 }
 
 /* The first part of its memory is full: the frame gets the rest. 0 = stalled. */
@@ -199,13 +221,15 @@ static int fill_block(struct rmq_reader *r, struct rmq_connection *c, const uint
     return c->filled < c->frame_bytes || run_block(r, c);
 }
 
-/* Bytes [at, end) of a buffer, or of a block where they waited: frames are taken out of that, as if they straddled. Returns
- * how far it came: less than `end` when the connection stalled. */
-static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_hold *from, uint32_t at, uint32_t end)
+/* Bytes [at, end) of a buffer, or of a block or copy where they waited: frames are taken out of these, as if they straddled.
+ * Returns how far it came: less than `end` when the connection stalled. */
+static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_hold *from, uint8_t *copy, uint32_t at,
+                      uint32_t end)
 {
     int waited = from->buffer == RMQ_NONE;
-    uint8_t *bytes = waited ? r->arena + r->blocks_at + (uint64_t)from->block * RMQ_BLOCK_BYTES
-                            : r->arena + (uint64_t)from->buffer * r->buffer_bytes;
+    uint8_t *bytes = copy     ? copy
+                     : waited ? r->arena + r->blocks_at + (uint64_t)from->block * RMQ_BLOCK_BYTES
+                              : r->arena + (uint64_t)from->buffer * r->buffer_bytes;
     while (at < end) {
         if (c->frame_bytes) {
             if (!fill_block(r, c, bytes, &at, end))
@@ -213,13 +237,18 @@ static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const stru
             continue;
         }
         if (c->head_length || end - at < 4) {
-            if (!gather_head(r, c, bytes, &at, end))
+            if (!gather(r, c, bytes, &at, end))
                 return at;
             continue;
         }
         uint32_t total = frame_total(r, c, bytes + at, end - at);
         if (!total)
             return at;
+        if (total > end - at && end - at < FEW_BYTES) {
+            if (!gather(r, c, bytes, &at, end))
+                return at;
+            continue;
+        }
         if (total > end - at || waited) {
             if (!begin_block(r, c, total, end - at))
                 return at;
@@ -242,7 +271,7 @@ static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t bu
     r->counters[RMQ_READ_BYTES_IN] += length;
     uint32_t at = 0;
     if (!c->stall)
-        at = parse(r, c, &(struct rmq_hold){.buffer = buffer, .block = RMQ_NONE}, 0, length);
+        at = parse(r, c, &(struct rmq_hold){.buffer = buffer, .block = RMQ_NONE}, NULL, 0, length);
     if (c->state != RMQ_CONNECTION_OPEN || !c->stall)
         return;
     if (at < length)
@@ -276,10 +305,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
     } else if (!c->receiving && !c->stall) {
         if (result == -ENOBUFS) {
             rmq_buffers_short(r);
-            if (!c->in_starved) {
-                c->in_starved = 1;
-                r->starved[r->starved_count++] = rmq_connection_index(r, c);
-            }
+            rmq_connection_starve(r, c);
         } else {
             rmq_connection_receive(r, c);
         }
@@ -310,6 +336,7 @@ static void span_pop(struct rmq_reader *r, struct rmq_connection *c)
 {
     c->buffers_held -= c->spans[c->span_head].hold.buffer != RMQ_NONE;
     rmq_hold_release(r, &c->spans[c->span_head].hold);
+    free(c->spans[c->span_head].copy);
     c->span_head++;
     c->span_count--;
     if (!c->span_count)
@@ -332,7 +359,7 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
     while (c->state == RMQ_CONNECTION_OPEN && !c->stall && c->span_count) {
         struct rmq_span *span = &c->spans[c->span_head];
         uint32_t end = span->at + span->length;
-        uint32_t at = parse(r, c, &span->hold, span->at, end);
+        uint32_t at = parse(r, c, &span->hold, span->copy, span->at, end);
         if (c->state != RMQ_CONNECTION_OPEN)
             break; /* its spans are forgotten */
         span = &c->spans[c->span_head];
@@ -382,6 +409,8 @@ void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c)
 {
     while (c->span_count)
         span_pop(r, c);
+    free(c->early);
+    c->early = NULL;
     free(c->spans);
     c->spans = NULL;
     c->span_head = c->span_capacity = 0;

@@ -20,6 +20,12 @@ void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t
     rmq_connection_close(r, c, reason);
 }
 
+static uint32_t weight(const struct rmq_reader *r, const struct rmq_connection *c)
+{
+    uint32_t wanted = c->frame_bytes ? c->frame_bytes : c->room_bytes;
+    return rmq_waiting_weight(wanted, c->taken_ms != 0, (uint64_t)(r->now_ms - c->taken_ms));
+}
+
 /* --- receive buffers -------------------------------------------------------------------------------------- */
 
 static uint64_t buffer_rank(const struct rmq_reader *r, const struct rmq_connection *c)
@@ -28,15 +34,16 @@ static uint64_t buffer_rank(const struct rmq_reader *r, const struct rmq_connect
         return 0;
     int reads_not = (c->stall & RMQ_STALL_OUTPUT) != 0 && c->output;
     int64_t since_ms = reads_not ? c->output->progress_ms : c->stall_ms;
-    return rmq_buffer_victim_rank(c->buffers_held, reads_not, (uint64_t)(r->now_ms - since_ms));
+    return rmq_buffer_victim_rank(c->buffers_held, reads_not ? 0 : weight(r, c), (uint64_t)(r->now_ms - since_ms));
 }
 
-/* Waits for the request ring and for control end by themselves: what waits there is refused (reader_append.c, reader_cold.c). */
-static void free_buffers(struct rmq_reader *r)
+/* Waits for the request ring and for control end by themselves: what waits there is refused (reader_append.c, reader_cold.c).
+ * `least`: nobody of a lower rank is closed. */
+static void free_buffers(struct rmq_reader *r, uint64_t least)
 {
     while (rmq_buffers_last(r)) {
         struct rmq_connection *worst = NULL;
-        uint64_t worst_rank = 0;
+        uint64_t worst_rank = least - 1;
         for (uint32_t i = 0; i < r->stalled_count; i++) {
             struct rmq_connection *c = rmq_connection_at(r, r->stalled[i]);
             uint64_t rank = buffer_rank(r, c);
@@ -92,12 +99,18 @@ static struct rmq_connection *first_waiting(struct rmq_reader *r, struct rmq_con
 
 static uint64_t block_rank(const struct rmq_reader *r, const struct rmq_connection *c, uint32_t wanted)
 {
-    if (c->state != RMQ_CONNECTION_OPEN || !c->frame_bytes || c->stall & ~RMQ_STALL_ROOM)
+    if (c->state != RMQ_CONNECTION_OPEN || !c->frame_bytes || c->stall & ~RMQ_STALL_ROOM || c->in_starved)
         return 0;
+    int crumb;
+    if (c->stall) { /* a frame that waits, too: when nothing comes free by itself, and large ones for small ones */
+        int is_stuck = r->now_ms - r->block_freed_ms > RMQ_FRAME_FLOOR_MS;
+        if (!is_stuck && !(rmq_block_is_large(c->frame_bytes) && !rmq_block_is_large(wanted)))
+            return 0;
+        return rmq_waiting_victim_rank(weight(r, c), (uint64_t)(r->now_ms - c->stall_ms), rmq_block_run(r, &c->block, wanted, &crumb));
+    }
     uint32_t behind = rmq_frame_behind(c->frame_bytes, c->filled, (uint64_t)(r->now_ms - c->partial_ms));
     if (!behind)
         return 0;
-    int crumb;
     uint32_t run = rmq_block_run(r, &c->block, wanted, &crumb);
     return rmq_block_victim_rank(behind, run, crumb);
 }
@@ -127,12 +140,8 @@ static void make_room(struct rmq_reader *r, const struct rmq_connection *waiting
         rmq_shortage_close(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_SHORTAGE);
 }
 
-void rmq_shortage_look(struct rmq_reader *r)
+static void free_blocks(struct rmq_reader *r)
 {
-    if (rmq_buffers_last(r))
-        free_buffers(r);
-    if (r->now_ms < r->shortage_next_ms)
-        return;
     r->shortage_next_ms = r->now_ms + LOOK_MS;
     close_hung_up(r);
     struct rmq_connection *least, *first = first_waiting(r, &least);
@@ -142,4 +151,17 @@ void rmq_shortage_look(struct rmq_reader *r)
     make_room(r, least);
     if (first != least && first->state == RMQ_CONNECTION_OPEN)
         make_room(r, first);
+}
+
+void rmq_shortage_look(struct rmq_reader *r)
+{
+    free_buffers(r, RMQ_BUFFER_RANK_UNREAD);
+    int is_last = rmq_buffers_last(r);
+    if (!is_last && r->now_ms < r->shortage_next_ms)
+        return;
+    free_blocks(r);
+    if (!is_last)
+        return;
+    rmq_receive_resume(r); /* into the blocks that have come free */
+    free_buffers(r, 1);
 }

@@ -88,7 +88,8 @@ struct rmq_output {
 
 struct rmq_span { /* received bytes that wait for a stall to end */
     struct rmq_hold hold;
-    uint32_t at, length;   /* in what is held */
+    uint8_t *copy;         /* a few bytes: they hold nothing */
+    uint32_t at, length;   /* in what is held, or in the copy */
 };
 
 enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNECTION_CLOSING, RMQ_CONNECTION_REPORT };
@@ -117,7 +118,8 @@ struct rmq_connection {
     struct rmq_output *output;
     /* the frame in the making */
     uint8_t head[4];
-    uint32_t head_length;
+    uint8_t *early;          /* its first bytes, with the head, while they are few: they hold nothing of the arena */
+    uint32_t head_length;    /* of both */
     uint32_t frame_bytes;    /* 0: no block yet */
     uint32_t filled;
     uint32_t room_bytes;     /* of the frame that waits for a block, in RMQ_STALL_ROOM */
@@ -127,7 +129,8 @@ struct rmq_connection {
     struct rmq_span *spans;
     uint32_t span_head, span_count, span_capacity;
     uint32_t buffers_held;   /* by spans */
-    int64_t stall_ms;        /* since when it is stalled */
+    int64_t taken_ms;        /* a whole frame was taken last, 0 = none was */
+    int64_t stall_ms;        /* since when it is stalled or starved */
     uint32_t parked;         /* first parked pull, index + 1 */
     uint32_t parked_count;   /* bounded: one connection must not take every place of its reader */
     uint32_t cold_count;     /* requests that control holds */
@@ -229,6 +232,7 @@ struct rmq_reader {
     struct rmq_zone block_zones[2]; /* what small frames alone may have; the rest */
     int64_t zones_next_ms, given_next_ms;
     int64_t shortage_next_ms;
+    int64_t block_freed_ms;  /* a block came free last */
     int refuses;             /* sends and requests to control that would wait: their bytes hold the last buffers */
     uint32_t hung_up_next;
     uint32_t no_room_bytes;  /* a block of that size was looked for in vain in this round */
@@ -333,6 +337,7 @@ void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold);
 int rmq_blocks_for_control(const struct rmq_reader *r); /* enough of them that control may be given another frame */
 /* The block that holds `used` bytes gets room for `bytes`, where it lies or elsewhere. 0 = there is none, nothing changed. */
 int rmq_block_grow(struct rmq_reader *r, struct rmq_hold *hold, uint32_t used, uint32_t bytes);
+int rmq_block_is_large(uint32_t bytes); /* it stays out of the quarter for small frames */
 int rmq_block_fits(const struct rmq_reader *r, uint32_t bytes); /* a block of that size is free */
 /* Free pages in a row that there would be without the block, of those that a frame of `bytes` may have, but not more than it
  * needs. 0 = no help for it; `crumb`: too few to help a large frame alone. */
@@ -350,6 +355,7 @@ void rmq_connection_ended(struct rmq_reader *r, struct rmq_connection *c); /* an
 void rmq_connections_rearm(struct rmq_reader *r);
 void rmq_connections_tick(struct rmq_reader *r);
 void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c);
+void rmq_connection_starve(struct rmq_reader *r, struct rmq_connection *c); /* it receives when there are buffers again */
 void rmq_accept_arm(struct rmq_reader *r);
 void rmq_accept_stop(struct rmq_reader *r);
 

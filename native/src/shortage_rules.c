@@ -5,7 +5,9 @@
 #define FIRST_FACTOR 16u
 #define WHOLE 1000u        /* a share, in thousandths */
 #define TOLERATED 20u      /* of these: nearly all of the frame has come */
-#define IDLE_BITS 40
+#define WEIGHT_OF_MS 16384u /* bytes */
+#define UNPROVEN (1u << 30)
+#define IDLE_BITS 24
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
@@ -44,15 +46,26 @@ uint64_t rmq_block_victim_rank(uint32_t behind, uint32_t run, int crumb)
 {
     if (!behind || !run || (crumb && behind < WHOLE - WHOLE / 10))
         return 0;
-    return (uint64_t)(crumb ? 0 : 1 + behind / (WHOLE / 10)) << 48 | (uint64_t)run << 16 | behind;
+    return (uint64_t)(crumb ? 1 : 2 + behind / (WHOLE / 10)) << 48 | (uint64_t)run << 16 | behind;
 }
 
-uint64_t rmq_buffer_victim_rank(uint32_t buffers, int reads_not, uint64_t idle_ms)
+uint64_t rmq_waiting_victim_rank(uint32_t weight, uint64_t waited_ms, uint32_t run)
+{
+    return run && waited_ms > RMQ_FRAME_FLOOR_MS ? weight : 0;
+}
+
+uint32_t rmq_waiting_weight(uint32_t wanted, int has_sent, uint64_t since_ms)
+{
+    uint32_t weight = (uint32_t)least(wanted + least(since_ms, UINT16_MAX) * WEIGHT_OF_MS, UNPROVEN - 1);
+    return has_sent ? weight : UNPROVEN + wanted;
+}
+
+uint64_t rmq_buffer_victim_rank(uint32_t buffers, uint32_t weight, uint64_t idle_ms)
 {
     if (!buffers)
         return 0;
-    uint64_t kind = !reads_not ? 2 : idle_ms > RMQ_FRAME_GRACE_MS ? 3 : 1;
-    return kind << 60 | least(buffers, 0xffff) << IDLE_BITS | least(idle_ms, (1ull << IDLE_BITS) - 1);
+    uint64_t kind = weight ? 1 : idle_ms > RMQ_FRAME_GRACE_MS ? 3 : 2;
+    return kind << 60 | (uint64_t)(weight ? weight : buffers) << IDLE_BITS | least(idle_ms, (1u << IDLE_BITS) - 1);
 }
 
 uint64_t rmq_answer_victim_rank(uint64_t memory, uint64_t idle_ms)

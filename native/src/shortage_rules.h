@@ -13,6 +13,8 @@
 #define RMQ_FRAME_SHORT 1      /* late only because memory is short */
 #define RMQ_FRAME_LATE 2       /* later than the configured time */
 
+#define RMQ_BUFFER_RANK_UNREAD 0x2000000000000000 /* the ranks of clients that do not read their answers begin here */
+
 /* Bytes of memory that a frame of `total` bytes gets at first, when `there` of them have come: little more than those, so
  * that announcing a large frame costs the reader next to nothing. `many`: more than half of the blocks is free. The frame
  * gets all of its room at once when the first part is full: two such frames cannot wait for each other. */
@@ -27,9 +29,16 @@ uint32_t rmq_frame_behind(uint32_t total, uint32_t there, uint64_t taken_ms);
 /* Who goes first when somebody waits for `wanted` pages in a row: greater ranks first, 0 = never. `run`: free pages in a row
  * that there would be without the frame's memory, at most `wanted`; `crumb`: they are too few to help by themselves. */
 uint64_t rmq_block_victim_rank(uint32_t behind, uint32_t run, int crumb);
+/* The same for a frame that itself waits for memory since `waited_ms`: it goes after all that are behind, the heaviest first,
+ * lest all wait for one another. */
+uint64_t rmq_waiting_victim_rank(uint32_t weight, uint64_t waited_ms, uint32_t run);
+/* Of a connection that waits for memory: the heaviest gives way. Those that have never sent a whole frame are heavier than all
+ * that have; then counts how long ago the last one was, and how many bytes are wanted. */
+uint32_t rmq_waiting_weight(uint32_t wanted, int has_sent, uint64_t since_ms);
 /* Who goes first when receive buffers run short: greater ranks first, 0 = never. `buffers`: held by bytes that wait.
- * `reads_not`: it waits because its answers are not read; `idle_ms`: since it made progress. */
-uint64_t rmq_buffer_victim_rank(uint32_t buffers, int reads_not, uint64_t idle_ms);
+ * `weight`: of one that waits for a block, rmq_waiting_weight; 0 = it waits because its answers are not
+ * read. `idle_ms`: since it made progress. Those who read nothing go first, then the heaviest. */
+uint64_t rmq_buffer_victim_rank(uint32_t buffers, uint32_t weight, uint64_t idle_ms);
 /* Who goes first when the answers of all connections have too much memory. `idle_ms`: since the client took some of them. */
 uint64_t rmq_answer_victim_rank(uint64_t memory, uint64_t idle_ms);
 /* cdef-end */

@@ -176,8 +176,9 @@ class ReaderKit(Kit):
 class Client:
     """A blocking test client of one connection."""
 
-    def __init__(self, address: tuple[str, int], source: str = "127.0.0.1") -> None:
-        self.socket = socket.create_connection(address, timeout=10, source_address=(source, 0))
+    def __init__(self, address: tuple[str, int], source: str | None = None) -> None:
+        origin = (source, 0) if source else None
+        self.socket = socket.create_connection(address, timeout=10, source_address=origin)
         self._data = b""
 
     def send(self, *frames: bytes) -> None:

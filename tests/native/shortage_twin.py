@@ -4,7 +4,7 @@ FLOOR_MS, GRACE_MS, PACE = 250, 100, 1024
 ON_TIME, SHORT, LATE = 0, 1, 2
 FIRST_BYTES, FIRST_FACTOR = 16384, 16
 WHOLE, TOLERATED = 1000, 20
-IDLE_BITS = 40
+IDLE_BITS = 24
 
 
 def first_bytes(total: int, there: int, *, many: bool) -> int:
@@ -41,15 +41,25 @@ def block_rank(behind_by: int, run: int, *, crumb: bool) -> int:
     """Who makes room first; greater first, 0 = never."""
     if not behind_by or not run or (crumb and behind_by < WHOLE - WHOLE // 10):
         return 0
-    return (0 if crumb else 1 + behind_by // (WHOLE // 10)) << 48 | run << 16 | behind_by
+    return (1 if crumb else 2 + behind_by // (WHOLE // 10)) << 48 | run << 16 | behind_by
 
 
-def buffer_rank(buffers: int, *, reads_not: bool, idle_ms: int) -> int:
+def waiting_rank(weight: int, waited_ms: int, run: int) -> int:
+    """The same for a frame that itself waits for memory."""
+    return weight if run and waited_ms > FLOOR_MS else 0
+
+
+def waiting_weight(wanted: int, *, has_sent: bool, since_ms: int) -> int:
+    """Of a connection that waits for memory: the heaviest gives way."""
+    return min(wanted + min(since_ms, 0xFFFF) * 16384, (1 << 30) - 1) if has_sent else (1 << 30) + wanted
+
+
+def buffer_rank(buffers: int, weight: int, idle_ms: int) -> int:
     """Who gives receive buffers back first; greater first, 0 = never."""
     if not buffers:
         return 0
-    kind = 2 if not reads_not else 3 if idle_ms > GRACE_MS else 1
-    return kind << 60 | min(buffers, 0xFFFF) << IDLE_BITS | min(idle_ms, (1 << IDLE_BITS) - 1)
+    kind = 1 if weight else 3 if idle_ms > GRACE_MS else 2
+    return kind << 60 | (weight or buffers) << IDLE_BITS | min(idle_ms, (1 << IDLE_BITS) - 1)
 
 
 def answer_rank(memory: int, idle_ms: int) -> int:

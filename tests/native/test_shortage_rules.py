@@ -41,10 +41,11 @@ def test_a_bare_announcement_goes_before_a_frame_that_comes_slowly() -> None:
 
 
 def test_buffers_come_from_clients_that_read_nothing_first() -> None:
-    silent = lib.rmq_buffer_victim_rank(1, 1, 5000)
-    without_block = lib.rmq_buffer_victim_rank(30, 0, 5000)
-    reading = lib.rmq_buffer_victim_rank(30, 1, 50)
-    assert silent > without_block > reading > lib.rmq_buffer_victim_rank(0, 1, 5000) == 0
+    silent = lib.rmq_buffer_victim_rank(1, 0, 5000)
+    waits_for_much = lib.rmq_buffer_victim_rank(1, 4_000_000, 100)
+    waits_for_little = lib.rmq_buffer_victim_rank(30, 8192, 5000)
+    reading = lib.rmq_buffer_victim_rank(30, 0, 50)
+    assert silent > reading > waits_for_much > waits_for_little > lib.rmq_buffer_victim_rank(0, 0, 5000) == 0
 
 
 def test_the_rules_are_those_of_the_twin() -> None:
@@ -67,5 +68,8 @@ def test_the_rules_are_those_of_the_twin() -> None:
         assert lib.rmq_answer_victim_rank(there, taken_ms) == twin.answer_rank(there, taken_ms)
         run = number(1 << 20)
         assert lib.rmq_block_victim_rank(lag, run, flag) == twin.block_rank(lag, run, crumb=flag)
-        rank = lib.rmq_buffer_victim_rank(run, flag, taken_ms)
-        assert rank == twin.buffer_rank(run, reads_not=flag, idle_ms=taken_ms)
+        assert lib.rmq_waiting_victim_rank(total, taken_ms, run) == twin.waiting_rank(total, taken_ms, run)
+        weight = lib.rmq_waiting_weight(total, flag, taken_ms)
+        assert weight == twin.waiting_weight(total, has_sent=flag, since_ms=taken_ms)
+        weight = weight if dice.random() < 0.5 else 0
+        assert lib.rmq_buffer_victim_rank(run, weight, taken_ms) == twin.buffer_rank(run, weight, taken_ms)
