@@ -24,6 +24,7 @@ from ringmq.broker.health import fault_text
 from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.replication import refusals
+from ringmq.broker.replication.proof_reader import ProofReader
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request import Effect, Hangup
 from ringmq.broker.request_runner import RequestRunner, connection_of, request_of
@@ -74,6 +75,7 @@ class ControlLoop:
         self._plane = plane
         self._persistence = persistence
         self._slave = slave
+        self._proof_reader = ProofReader(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
         self._announcements = Announcements(broker, name_servers, slave, log)
         self._outlets = Outlets(plane)
         self._staged_writes = StagedWrites(plane, broker, log)
@@ -127,6 +129,7 @@ class ControlLoop:
         for line in lines:
             self._tell(self._of_settings, line)
         self._announcements.turn(now_ms)
+        self._proof_reader.turn(self.broker.replication)
         if self._slave is not None:
             self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
         self._outlets.perform(self._announcements.released(now_ms))

@@ -16,8 +16,9 @@ TIMEOUT_MS = 10_000
 
 
 @contextlib.contextmanager
-def open_log_source(address: str) -> Iterator[ReadChunk]:
+def open_log_source(address: str, timeout_ms: int = TIMEOUT_MS) -> Iterator[ReadChunk]:
     """A reader of the log of the broker at `address`, host:port: (offset, length) -> at least one byte, at most 1 MiB.
+    `timeout_ms` is for each call.
 
     The reader raises OSError: nothing is there at the offset, no answer, or none that can be understood; so does this
     for what is no host:port.
@@ -30,7 +31,7 @@ def open_log_source(address: str) -> Iterator[ReadChunk]:
     def read_chunk(offset: int, length: int) -> bytes:
         fields = {"offset": str(offset), "maxBytes": str(min(length, CHUNK_BYTES_MAX))}
         try:
-            answer = line.ask(RemotingCommand.request(RequestCode.HA_READ_LOG, fields), TIMEOUT_MS)
+            answer = line.ask(RemotingCommand.request(RequestCode.HA_READ_LOG, fields), timeout_ms)
         except RemotingError as error:
             raise OSError(f"{address}: {error}") from error
         body = bytes(answer.body)

@@ -13,7 +13,9 @@ ADDRESS = "address"
 """The slave says an address that is not its connection's and that haAllowedNetworks does not allow."""
 UNNAMED = "unnamed"
 """The slave's log would hold writes, and haAllowedNetworks does not name its host."""
-COUNTERS = {ADDRESS: 12, UNNAMED: 13}
+PROOF = "proof"
+"""The slave's log would hold writes, and the slave does not hand over the records behind the common offset."""
+COUNTERS = {ADDRESS: 12, UNNAMED: 13, PROOF: 14}
 """Reason -> the counter of control's role that has it."""
 
 
@@ -25,7 +27,7 @@ class Refusals:
     lines: list[str] = field(default_factory=list)
 
     def add(self, reason: str, text: str) -> None:
-        """Count a refusal by its reason (ADDRESS, UNNAMED) and keep a line."""
+        """Count a refusal by its reason (ADDRESS, UNNAMED, PROOF) and keep a line."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
         self.say(text)
 

@@ -12,12 +12,14 @@ Only a slave that haAllowedNetworks names changes anything here, whether it caus
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from ringmq.broker.replication import refusals
+from ringmq.broker.replication.proofs import Proofs
 from ringmq.broker.replication.refusals import Refusals
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, ReplicationView
 from ringmq.broker.tables.ports import PlanePort
-from ringmq.ha.handshake import ACCEPT, ADOPT, CUT, HOLD, SALVAGE, START_AT, PeerClaim, Verdict
+from ringmq.ha.handshake import ACCEPT, ADOPT, CUT, HOLD, REFUSE, SALVAGE, START_AT, PeerClaim, Verdict
 from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News, PeerNews
 from ringmq.remoting.ha_bodies import Divergence
 from ringmq.store import store_order
@@ -59,6 +61,7 @@ class Replication:
     said: list[str] = field(default_factory=list)
     """Lines for the operator; who writes them takes them out."""
     refusals: Refusals = field(default_factory=Refusals)
+    proofs: Proofs = field(default_factory=Proofs)
     dirty: bool = False
     """`divergences` are not those of the file."""
 
@@ -94,6 +97,27 @@ class Replication:
             if decision is not None and (is_named or decision == slave):
                 self.decided[slave] = self.decided.pop(decision)  # it comes back under this address, with another end
             self._fits(slave, has_followed=verdict.kind == ACCEPT, is_named=is_named)
+
+    def prove(self, claim: PeerClaim, verdict: Verdict) -> Verdict:
+        """HOLD for a slave that writes are held for already. Any other one has to prove its claim first (`proofs`), and
+        is refused for so long; a proof that succeeds holds writes at once."""
+        if (claim.broker_id, claim.broker_addr) in self.divergences:
+            return verdict
+        return Verdict(REFUSE, reason=self.proofs.begin(claim, verdict, self.view.marks().append_offset))
+
+    def proof_ended(self, why_not: str) -> None:
+        """The records behind the common offset were read; "" when they are valid ones, otherwise what is wrong."""
+        claim, verdict = self.proofs.ended()
+        if why_not:
+            text = (
+                f"slave {claim.broker_id} ({claim.broker_addr}) is refused, sends go on: it says that its log ends at "
+            )
+            self.refusals.add(refusals.PROOF, f"{text}{claim.max_offset}, but does not hand it over: {why_not}")
+            return
+        has_gone_on = self.view.marks().append_offset > verdict.offset
+        by_operator = self.choices_for(claim).get(claim.broker_id) == ADOPT
+        adopts = verdict.adopt and (by_operator or not has_gone_on)  # both have written meanwhile: a person decides
+        self.judged(claim, replace(verdict, adopt=adopts), is_named=True)
 
     def choices_for(self, claim: PeerClaim) -> dict[int, str]:
         """What an operator has decided about this slave, by its broker id."""

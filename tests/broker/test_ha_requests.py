@@ -58,12 +58,16 @@ def claim(log: bytes = LOG, **fields: Any) -> PeerClaim:
     )  # fmt: skip
 
 
-def shake(lab: Lab, request: PeerClaim, host: str = "") -> HandshakeAnswer:
-    """From the host that the claim names, or from `host`."""
+def shake(lab: Lab, request: PeerClaim, host: str = "", *, proves: bool = True) -> HandshakeAnswer:
+    """From the host that the claim names, or from `host`. A slave that has to prove its claim does so at once."""
     connection = peer(1)._replace(host=host or request.broker_addr.rpartition(":")[0] or "10.0.0.9")
     answer = lab.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(request), connection=connection)
     assert answer.code == 0, answer.remark
-    return handshake.answer_of(answer.body)
+    said = handshake.answer_of(answer.body)
+    if proves and said.verdict == handshake.REFUSE and lab.broker.replication.proofs.wanted is not None:
+        lab.broker.replication.proof_ended("")
+        return shake(lab, request, host, proves=False)
+    return said
 
 
 def status(lab: Lab) -> HaStatus:
@@ -278,15 +282,15 @@ def test_an_address_that_nobody_can_be_reached_at_is_no_claim(master: Lab) -> No
         assert answer.code == ResponseCode.INVALID_PARAMETER, address
     lab = make_lab({**SETTINGS, "haDivergenceRule": "adopt"})
     lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
-    shake(lab, claim(LOG + b"more", broker_addr=""))
+    assert shake(lab, claim(LOG + b"more", broker_addr="")).verdict == handshake.REFUSE
     assert lab.broker.replication.restart is None, "nothing can be fetched from nowhere"
-    assert lab.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
-    assert lab.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}).code == ResponseCode.INVALID_PARAMETER
+    assert lab.plane.watermarks.write_hold == HOLD_NONE
 
 
 def test_claims_do_not_pile_up(master: Lab) -> None:
     for number in range(DIVERGENCES_MAX + 10):
-        assert shake(master, claim(LOG + b"more", broker_id=number + 1)).verdict == handshake.HOLD
+        verdict = shake(master, claim(LOG + b"more", broker_id=number + 1)).verdict
+        assert verdict == (handshake.HOLD if number < DIVERGENCES_MAX else handshake.REFUSE)
     assert len(status(master).divergences) == DIVERGENCES_MAX
 
 
@@ -594,3 +598,42 @@ def test_a_hold_of_before_stays_when_an_unnamed_slave_comes_back_with_a_fitting_
     for number in ("1", "-1"):
         assert lab.ask(RequestCode.HA_DECIDE, {"brokerId": number, "choice": "salvage"}).code == 0
     assert lab.plane.watermarks.write_hold == HOLD_NONE
+
+
+# ---- proofs ----
+
+
+def test_writes_are_held_when_the_slave_has_handed_its_records_over(master: Lab) -> None:
+    replication, longer = master.broker.replication, claim(LOG + b"more")
+    assert shake(master, longer, proves=False).verdict == handshake.REFUSE
+    wanted = replication.proofs.wanted
+    assert wanted is not None
+    assert (wanted.address, wanted.offset, wanted.end) == ("10.0.0.9:10911", len(LOG), len(LOG) + 4)
+    assert wanted.at_border
+    assert master.plane.watermarks.write_hold == HOLD_NONE
+    other = claim(LOG + b"else", broker_id=2, broker_addr="10.0.0.8:10911")
+    assert "10.0.0.9:10911 is being checked" in shake(master, other, proves=False).reason
+    replication.proof_ended("")
+    assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "at once, not at its next handshake"
+    assert shake(master, longer, proves=False).verdict == handshake.HOLD
+
+
+def test_a_slave_without_its_records_holds_nobody_up(master: Lab) -> None:
+    replication = master.broker.replication
+    shake(master, claim(LOG + b"more"), proves=False)
+    replication.proof_ended("at 10240: body CRC differs")
+    assert (master.plane.watermarks.write_hold, replication.divergences) == (HOLD_NONE, {})
+    assert replication.refusals.take_counts() == {refusals.PROOF: 1}
+    (line,) = replication.refusals.take_lines()
+    assert "body CRC differs" in line
+    assert replication.proofs.wanted is None
+
+
+def test_a_rule_adopts_only_what_the_master_has_not_written_over_meanwhile() -> None:
+    lab = make_lab({**SETTINGS, "haDivergenceRule": "adopt"})
+    lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
+    shake(lab, claim(LOG + b"more"), proves=False)
+    lab.plane.watermarks.append_offset += 100
+    lab.broker.replication.proof_ended("")
+    assert lab.broker.replication.restart is None
+    assert lab.plane.watermarks.write_hold == HOLD_LONGER_SLAVE

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.ha import handshake
+from ringmq.ha.handshake import PeerClaim
+from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.running import RunningBroker
-from ringmq.remoting.codes import ResponseCode
-from ringmq.store.write_hold import HOLD_FILE
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.store.write_hold import HOLD_FILE, read_hold
 from tests.ha.raw_slave import RawSlave, ha_port
-from tests.ha.test_master import SMALL, SYNC
+from tests.ha.test_master import SEGMENT_BYTES, SMALL, SYNC
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -63,3 +66,22 @@ def test_a_wrong_list_keeps_slaves_out_and_says_so(tmp_path: Path) -> None:
             assert refused(broker, "network") >= 3
             assert slave.start_offset is None
         assert broker.stop() == 0
+
+
+def test_a_named_slave_that_hands_no_records_over_holds_nobody_up(tmp_path: Path) -> None:
+    """Request 270002 with a checksum that differs, and with nothing behind it: at its broker's port nobody listens."""
+    with RunningBroker(tmp_path / "store", {**SMALL, "haAllowedNetworks": "127.0.0.0/8"}) as broker:
+        with RawClient(broker.address) as client:
+            assert client.send("TopicA", b"before").code == ResponseCode.SUCCESS
+            end = read_watermarks(broker.store).append_offset
+            claim = PeerClaim(
+                cluster="DefaultCluster", broker_name="broker-a", broker_id=1, start_id="1f", min_offset=0,
+                max_offset=end + 1000, file_bytes=SEGMENT_BYTES, broker_addr="127.0.0.1:9", tail=((0, end, 77),),
+            )  # fmt: skip
+            answer = handshake.answer_of(client.ask(RequestCode.HA_HANDSHAKE, {}, handshake.body(claim)).body)
+            assert (answer.verdict, "being checked" in answer.reason) == (handshake.REFUSE, True)
+            wait_until(lambda: "does not hand it over" in broker.log_tail(), "the line")
+            assert client.send("TopicA", b"after").code == ResponseCode.SUCCESS
+            wait_until(lambda: refused(broker, "proof") == 1, "it is counted")
+        assert broker.stop() == 0
+    assert read_hold(tmp_path / "store") == ()

@@ -1,0 +1,123 @@
+"""The proof that a slave whose log is longer, or differs, has that log: it hands over records behind the common offset.
+
+Only then does a master hold its sends for it. The proof is a window of valid records at the slave's broker, at the
+address of its connection: sizes, checksums of the bodies, and that each record names its own place. One slave is asked
+at a time. Who reads is the caller's business: `why_not_proven` takes a reader, `Proofs` says what to read and what
+follows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ringmq.ha.handshake import PeerClaim, Verdict
+from ringmq.store import layout
+from ringmq.store import record as records
+from ringmq.store.adoption import ReadChunk, whole_bytes
+
+WINDOW_BYTES = 65_536
+READ_BYTES_MAX = 8 << 20
+"""The first record behind the common offset begins and ends within it: more than the largest message."""
+CANDIDATES_MAX = 100
+"""Bytes that look like the beginning of a record, and are looked at: a message may hold some."""
+_MAGICS = tuple(struct.pack(">I", magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2))
+
+
+@dataclass(frozen=True, slots=True)
+class LogTail:
+    """[offset, end) of the log that the broker at `address` says it has; at_border: a record begins at `offset`."""
+
+    address: str
+    offset: int
+    end: int
+    file_bytes: int
+    at_border: bool
+
+
+def why_not_proven(tail: LogTail, read_chunk: ReadChunk, has_time: Callable[[], bool]) -> str:
+    """Read a window of the tail; "" when it holds valid records, otherwise why not. Takes the reader's OSError."""
+    data = b""
+    while has_time():
+        wanted = min(max(WINDOW_BYTES, len(data)), tail.end - tail.offset - len(data), READ_BYTES_MAX - len(data))
+        if wanted:
+            try:
+                data += _read(read_chunk, tail.offset + len(data), wanted)
+            except OSError as error:
+                return str(error) or type(error).__name__
+        is_whole = len(data) >= tail.end - tail.offset
+        why = _why_no_records(data, tail, is_whole=is_whole)
+        if why is not None:
+            return why
+        if is_whole or len(data) >= READ_BYTES_MAX:
+            return f"no record begins in the {len(data)} bytes from {tail.offset} on"
+    return "it takes too long"
+
+
+def _read(read_chunk: ReadChunk, offset: int, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        chunk = read_chunk(offset + len(data), length - len(data))
+        if not chunk:
+            raise OSError(f"its log ends at {offset + len(data)}")
+        data += chunk
+    return data
+
+
+def _why_no_records(data: bytes, tail: LogTail, *, is_whole: bool) -> str | None:
+    """ "" for a window of records, why it is none, None when more bytes are needed to say so."""
+    begins = (0,) if tail.at_border else _candidates(data)
+    for begin in begins:
+        size = int.from_bytes(data[begin : begin + 4], "big")
+        part = data[begin : begin + max(WINDOW_BYTES, min(size, READ_BYTES_MAX))]
+        used, why = whole_bytes(part, tail.offset + begin, tail.file_bytes, check_crc=True)
+        if why != records.SHORT:
+            if tail.at_border or used:
+                return f"at {tail.offset + begin + used}: {records.REASONS[why]}"
+            continue
+        if used == len(part) or (used and not (is_whole and begin + len(part) == len(data))):
+            return ""
+        if tail.at_border and is_whole:
+            return f"at {tail.offset + begin + used}: {records.REASONS[why]}"
+    return None
+
+
+def _candidates(data: bytes) -> list[int]:
+    """Where records may begin: in front of their magic codes."""
+    found: list[int] = []
+    for magic in _MAGICS:
+        at = data.find(magic, 4)
+        while at >= 0:
+            found.append(at - 4)
+            at = data.find(magic, at + 1)
+    return sorted(found)[:CANDIDATES_MAX]
+
+
+@dataclass(slots=True)
+class Proofs:
+    """One at a time. `wanted` is what is to be read, and stays until `ended`."""
+
+    wanted: LogTail | None = None
+    _claim: PeerClaim | None = field(default=None, repr=False)
+    _verdict: Verdict | None = field(default=None, repr=False)
+
+    def begin(self, claim: PeerClaim, verdict: Verdict, master_end: int) -> str:
+        """Ask for the proof that `claim` is true, a slave's whose log may hold the master's sends. What to tell it."""
+        if not claim.broker_addr:
+            return "it does not say where its log can be read"
+        if self.wanted is not None and self.wanted.address != claim.broker_addr:
+            return f"the log of {self.wanted.address} is being checked, ask again"
+        if self.wanted is None:
+            at_border = verdict.offset == master_end
+            self.wanted = LogTail(claim.broker_addr, verdict.offset, claim.max_offset, claim.file_bytes, at_border)
+            self._claim, self._verdict = claim, verdict
+        return f"its records behind {self.wanted.offset} are being checked, ask again"
+
+    def ended(self) -> tuple[PeerClaim, Verdict]:
+        """The proof is over, either way: whose it was. Call it once for each one that was wanted."""
+        claim, verdict = self._claim, self._verdict
+        if claim is None or verdict is None:
+            raise RuntimeError("no proof is wanted")
+        self.wanted = self._claim = self._verdict = None
+        return claim, verdict

@@ -1,0 +1,77 @@
+"""What a slave has to hand over before a master believes that its log is longer."""
+
+import pytest
+
+from ringmq.broker.replication import proofs
+from ringmq.broker.replication.proofs import LogTail, why_not_proven
+from tests.spark_bridge.made_store import MadeStore
+
+FILE_BYTES = 1 << 14
+AT = "10.0.0.9:10911"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> MadeStore:
+    store = MadeStore(tmp_path_factory.mktemp("made") / "store", file_bytes=FILE_BYTES)
+    for number in range(120):
+        store.append(topic="Proof", queue_id=0, body=b"%d " % number + b"b" * 500)
+    return store
+
+
+@pytest.fixture(scope="module")
+def log(made: MadeStore) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((made.root / "commitlog").glob("0*")))
+
+
+def proved(data: bytes, offset: int, end: int, *, at_border: bool = True, step: int = 1 << 20) -> str:
+    """Read at most `step` bytes at once."""
+
+    def read(at: int, length: int) -> bytes:
+        return data[at : min(end, at + min(step, length))]
+
+    return why_not_proven(LogTail(AT, offset, end, FILE_BYTES, at_border), read, lambda: True)
+
+
+@pytest.mark.parametrize("step", [7, 1000, 1 << 20])
+@pytest.mark.parametrize("number", [0, 1, 60, 119])
+def test_records_behind_the_common_offset_are_a_proof(made: MadeStore, log: bytes, number: int, step: int) -> None:
+    offset = made.places[number][0]
+    assert proved(log, offset, made.end, step=step) == ""
+    for inside in (offset + 1, offset + 100):
+        if number < 119:
+            assert proved(log, inside, made.end, at_border=False, step=step) == "", "the next record counts"
+        assert proved(log, inside, made.end) != "", "no record begins there"
+
+
+def test_a_window_is_enough(log: bytes, made: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proofs, "WINDOW_BYTES", 2000)
+    asked: list[int] = []
+
+    def read(at: int, length: int) -> bytes:
+        asked.append(length)
+        return log[at : at + length]
+
+    assert why_not_proven(LogTail(AT, 0, made.end, FILE_BYTES, True), read, lambda: True) == ""
+    assert sum(asked) <= 4000
+
+
+def test_what_is_no_record_is_no_proof(made: MadeStore, log: bytes) -> None:
+    offset, size = made.places[60][:2]
+    for at, what in ((4, "neither a record"), (28, "another physical offset"), (120, "CRC")):
+        bent = bytearray(log)
+        bent[offset + at] ^= 0x40
+        assert what in proved(bytes(bent), offset, made.end)
+    assert "fewer bytes" in proved(log, offset, offset + size - 1), "the end that was said is inside of a record"
+    assert "ends at" in proved(log[: offset + 50], offset, made.end)
+    for at_border in (True, False):
+        assert proved(bytes(1 << 16), 0, 1 << 16, at_border=at_border) != ""
+        assert proved(b"\xda\xa3\x20\xa7" * 40_000, 0, 160_000, at_border=at_border) != ""
+
+
+def test_a_source_that_breaks_or_takes_too_long_is_told(made: MadeStore) -> None:
+    def broken(at: int, length: int) -> bytes:
+        raise ConnectionRefusedError("refused")
+
+    tail = LogTail(AT, 0, made.end, FILE_BYTES, True)
+    assert why_not_proven(tail, broken, lambda: True) == "refused"
+    assert why_not_proven(tail, broken, lambda: False) == "it takes too long"
