@@ -55,7 +55,7 @@ def all_groups(broker: Broker, request: Request) -> Answer:
     names = groups.names()
     page = page_of(names, groups.data_version, header.group_seq, header.max_group_num, header.data_version)
     total = None if page is None else {"totalGroupNum": str(len(names))}
-    return request.reply(ext_fields=total, body=json_body.write_body(groups.body(page)))
+    return request.reply(ext_fields=total, body=groups.body_json(page))
 
 
 def group_config(broker: Broker, request: Request) -> Answer:

@@ -7,15 +7,19 @@ from typing import Any
 
 from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.client_names import ClientNames
+from ringmq.broker.tables.entry_texts import EntryTexts
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig
 from ringmq.remoting.errors import RequestError
+from ringmq.store.config_files import encode_config
 
 FILE = "subscriptionGroup.json"
 NAME_BYTES_MAX = 255
+FORBIDDEN_MAX = 4096
+"""Pairs of a group and a topic that requests may forbid."""
 FORBIDDEN_READ = 1 << 2
 """Bit of a forbidden entry that stops pulls (`PermName.INDEX_PERM_READ`)."""
 
@@ -28,6 +32,8 @@ class GroupTable:
         self._client_names = client_names
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
+        self._texts = EntryTexts(FILE, "subscriptionGroupTable")
+        self._sorted: list[str] | None = None
         self.data_version = DataVersion()
         self.dirty = False
 
@@ -39,7 +45,9 @@ class GroupTable:
 
     def names(self) -> list[str]:
         """All groups, sorted."""
-        return sorted(self._groups)
+        if self._sorted is None:
+            self._sorted = sorted(self._groups)
+        return self._sorted
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """The configuration; nothing is made."""
@@ -79,7 +87,7 @@ class GroupTable:
             else:
                 self._groups[config.group_name] = known
             raise
-        self._note_change(now_ms)
+        self._note_change(config.group_name, now_ms)
 
     def delete(self, group: str, now_ms: int) -> bool:
         """Forget a group; False when there was none."""
@@ -97,7 +105,10 @@ class GroupTable:
         return bool(self._forbidden.get(group, {}).get(topic, 0) & FORBIDDEN_READ)
 
     def set_forbidden(self, group: str, topic: str, forbidden: bool, now_ms: int) -> None:
-        """Allow or forbid reading."""
+        """Allow or forbid reading. Raises RequestError when too much is forbidden already."""
+        if forbidden and sum(map(len, self._forbidden.values())) >= FORBIDDEN_MAX:
+            text = f"group {group}: {FORBIDDEN_MAX} pairs of a group and a forbidden topic are kept already"
+            raise RequestError(text, field="group", code=ResponseCode.SYSTEM_ERROR, limit=FORBIDDEN_MAX)
         topics = self._forbidden.setdefault(group, {})
         bits = topics.get(topic, 0)
         topics[topic] = bits | FORBIDDEN_READ if forbidden else bits & ~FORBIDDEN_READ
@@ -123,13 +134,24 @@ class GroupTable:
     # ---- file and body ----
 
     def body(self, groups: Iterable[str] | None = None) -> dict[str, Any]:
-        """Everything, the content of subscriptionGroup.json; or the named groups alone, an answer to 201."""
-        names = self._groups if groups is None else groups
-        return {
-            "dataVersion": self.data_version.to_json(),
-            "forbiddenTable": {group: dict(topics) for group, topics in self._forbidden.items()},
-            "subscriptionGroupTable": {name: self._groups[name].to_json() for name in names},
-        }
+        """The content of subscriptionGroup.json, or of it the named groups alone."""
+        chosen = self._groups if groups is None else groups
+        return self._head() | {"subscriptionGroupTable": {name: self._groups[name].to_json() for name in chosen}}
+
+    def body_json(self, groups: Iterable[str] | None = None) -> bytes:
+        """The text of code 201: everything, or the named groups alone."""
+        chosen = list(self._groups if groups is None else groups)
+        head = json_body.write_body(self._head())[:-1]
+        return head + b"," + self._texts.body_member((name, self._groups[name]) for name in chosen) + b"}"
+
+    def file_text(self) -> str:
+        """The content of subscriptionGroup.json."""
+        head = encode_config(FILE, self._head()).removesuffix("\n}")
+        return f"{head},\n{self._texts.file_member(self._groups.items())}\n}}"
+
+    def _head(self) -> dict[str, Any]:
+        forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
+        return {"dataVersion": self.data_version.to_json(), "forbiddenTable": forbidden}
 
     def load(self, value: dict[str, Any], now_ms: int, leave_out: LeaveOut = file_entries.ignore) -> None:
         """Take over subscriptionGroup.json and add the system groups."""
@@ -141,15 +163,18 @@ class GroupTable:
         for group in sorted(names.SYSTEM_GROUPS):
             if group not in self._groups:
                 self._groups[group] = SubscriptionGroupConfig(group, consume_broadcast_enable=True)
+        self._sorted = None
         for group in self._groups:
             self._on_change(group)
         self.dirty = True
 
     def _changed(self, group: str, now_ms: int) -> None:
-        self._note_change(now_ms)
+        self._note_change(group, now_ms)
         self._on_change(group)
 
-    def _note_change(self, now_ms: int) -> None:
+    def _note_change(self, group: str, now_ms: int) -> None:
+        self._texts.forget(group)
+        self._sorted = None
         self.data_version.next(now_ms)
         self.dirty = True
 

@@ -51,7 +51,7 @@ class Persistence:
             persist_text(self._root, topics.FILE, broker.topics.file_text())
             broker.topics.dirty = False
         if broker.groups.dirty:
-            persist_config(self._root, groups.FILE, broker.groups.body())
+            persist_text(self._root, groups.FILE, broker.groups.file_text())
             broker.groups.dirty = False
 
     def save_delay_offsets(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.tables import file_entries, ports
 from ringmq.broker.tables.client_names import ClientNames
+from ringmq.broker.tables.entry_texts import EntryTexts
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.publication import QUEUES_MAX, PlaneTables
 from ringmq.remoting import json_body, names
@@ -39,9 +40,8 @@ class TopicTable:
         self._client_names = client_names
         self._on_change = on_change
         self._topics: dict[str, TopicConfig] = {}
-        self._lines: dict[str, str] = {}
-        self._entries: dict[str, bytes] = {}
-        """Topic -> its member of a JSON object, for `body_json`."""
+        self._texts = EntryTexts(FILE, "topicConfigTable")
+        self._sorted: list[str] | None = None
         self.own_topics: frozenset[str] = frozenset()
         """System topics of this broker, cluster and broker name included: nobody may delete them."""
         self.data_version = DataVersion()
@@ -62,7 +62,9 @@ class TopicTable:
 
     def names(self) -> list[str]:
         """All topics, sorted."""
-        return sorted(self._topics)
+        if self._sorted is None:
+            self._sorted = sorted(self._topics)
+        return self._sorted
 
     def get(self, topic: str) -> TopicConfig | None:
         """The topic's configuration."""
@@ -152,27 +154,15 @@ class TopicTable:
         """The text of code 21 and of registrations: everything, or those of the named topics that exist. Each topic's
         part is kept: encoding ten thousand takes 75 ms, joining them 2 ms.
         """
-        chosen = self._topics if topics is None else [name for name in topics if name in self]
-        entries = b",".join([self._entries.get(name) or self._entry(name) for name in chosen])
+        chosen = list(self._topics if topics is None else [name for name in topics if name in self])
         frame = json_body.write_body(TopicConfigTable({}, self.data_version).to_json())
-        head, empty, tail = frame.partition(b'"topicConfigTable":{')
-        return b"".join((head, empty, entries, tail))
-
-    def _entry(self, name: str) -> bytes:
-        entry = self._entries[name] = json_body.write_body({name: self._topics[name].to_json()})[1:-1]
-        return entry
+        head, _, tail = frame.partition(b'"topicConfigTable":{}')
+        return head + self._texts.body_member((name, self._topics[name]) for name in chosen) + tail
 
     def file_text(self) -> str:
-        """The content of topics.json. Each topic's lines are kept, so that one change among many costs little."""
-        entries = []
-        for name, config in self._topics.items():
-            lines = self._lines.get(name)
-            if lines is None:
-                text = encode_config(FILE, {"topicConfigTable": {name: config.to_json()}})
-                lines = self._lines[name] = "\n".join(text.split("\n")[2:-2])
-            entries.append(lines)
+        """The content of topics.json."""
         head = encode_config(FILE, {"dataVersion": self.data_version.to_json()}).removesuffix("\n}")
-        return f'{head},\n\t"topicConfigTable":{{\n' + ",\n".join(entries) + "\n\t}\n}"
+        return f"{head},\n{self._texts.file_member(self._topics.items())}\n}}"
 
     def load(
         self, value: dict[str, Any], config: BrokerConfig, now_ms: int, leave_out: LeaveOut = file_entries.ignore
@@ -193,6 +183,7 @@ class TopicTable:
         self.own_topics = frozenset(system)
         for topic in self._tables.live_topics():
             self._topics.setdefault(topic.topic_name, topic)
+        self._sorted = None
         self.republish()
         self.dirty = True
 
@@ -208,8 +199,8 @@ class TopicTable:
         return topic in self.own_topics or names.is_system_topic(topic)
 
     def _changed(self, topic: str, now_ms: int) -> None:
-        self._lines.pop(topic, None)
-        self._entries.pop(topic, None)
+        self._texts.forget(topic)
+        self._sorted = None
         self.data_version.next(now_ms)
         self.dirty = True
         self._on_change(topic)

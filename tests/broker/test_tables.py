@@ -20,7 +20,7 @@ from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.stats import BrokerStats, Totals
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode
-from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
+from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import write_body
 from ringmq.store import fastjson
 from ringmq.store.config_files import encode_config, load_config, persist_config
@@ -484,3 +484,31 @@ def test_config_files_are_json(tmp_path: Path) -> None:
     lab = make_lab()
     Persistence(tmp_path, lab.broker).save_tables()
     assert json.loads((tmp_path / "config" / "topics.json").read_text())["topicConfigTable"]["TBW102"]["perm"] == 7
+
+
+def test_texts_of_all_groups_follow_every_change() -> None:
+    lab = make_lab()
+    groups = lab.broker.groups
+    for step in range(6):
+        if step < 4:
+            groups.put(SubscriptionGroupConfig(f"G{step % 2}", retry_max_times=step), START_MS)
+        elif step == 4:
+            groups.set_forbidden("G0", "T", True, START_MS)
+        else:
+            groups.delete("G1", START_MS)
+        assert groups.file_text() == encode_config("subscriptionGroup.json", groups.body())
+        assert groups.body_json() == write_body(groups.body())
+        assert groups.body_json(["G0"]) == write_body(groups.body(["G0"]))
+        assert groups.names() == sorted(group.group_name for group in groups)
+
+
+def test_what_requests_may_forbid_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringmq.broker.tables.groups.FORBIDDEN_MAX", 3)
+    lab = make_lab()
+    codes = [
+        lab.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, {"group": "G", "topic": f"T{n}", "readable": "false"}).code
+        for n in range(4)
+    ]
+    assert codes == [0, 0, 0, 1]
+    readable = {"group": "G", "topic": "T1", "readable": "true"}
+    assert lab.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, readable).code == 0
