@@ -119,6 +119,7 @@ class ControlLoop:
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             effects += self._tick(now_ms)
+        self._guard("consumer offsets", self._persistence.save_some)
         self._save_tables()
         self._outlets.perform(effects)
         while self.broker.replication.said:
@@ -135,7 +136,7 @@ class ControlLoop:
         self._outlets.perform(self._announcements.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         self._blocked_parks = 0 if taken else self._blocked_parks
-        return taken > 0 or staged or self._requests.is_busy
+        return taken > 0 or staged or self._requests.is_busy or self._persistence.is_saving
 
     def _take_records(self, now_ms: int) -> int:
         """Take records out of the inbox while the turn has time for them; how many."""

@@ -123,7 +123,7 @@ def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: C
     gone = sorted(topic for topic in doomed if topic not in broker.topics)
     if gone:
         broker.offsets.forget_topics(gone)
-        broker.offsets.dirty = True  # the file may have some that are not in the plane
+        broker.offsets.note_erasure()  # the file may have some that are not in the plane
     for topic in gone:
         broker.tables.withdraw_topic(topic)
         broker.deletions.add(topic, now_ms())

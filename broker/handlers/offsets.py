@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.request import Answer, Request, Slices
+from ringmq.broker.turns import Steps
 from ringmq.remoting import client_headers as headers
-from ringmq.remoting import json_body
 from ringmq.remoting.admin_bodies import encode_queue_offsets
 from ringmq.remoting.admin_headers import ResetOffsetRequestHeader
 from ringmq.remoting.codes import ResponseCode
@@ -61,9 +61,13 @@ def update_consumer_offset(broker: Broker, request: Request) -> Answer:
     return request.reply()
 
 
-def all_consumer_offsets(broker: Broker, request: Request) -> Answer:
+def all_consumer_offsets(broker: Broker, request: Request) -> Slices:
     """43."""
-    return request.reply(body=json_body.write_body(broker.offsets.body()))
+
+    def steps() -> Steps[Answer]:
+        return request.reply(body=(yield from broker.offsets.body()))
+
+    return Slices(steps(), is_large=True)
 
 
 def max_offset(broker: Broker, request: Request) -> Answer:

@@ -6,7 +6,7 @@ Offsets of live queues stand in the plane, where pulls commit too. Offsets of to
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ringmq.broker.tables import file_entries
@@ -14,14 +14,18 @@ from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.pairs import PairIndex
 from ringmq.broker.tables.ports import PlanePort
 from ringmq.broker.tables.publication import PlaneTables
+from ringmq.broker.turns import Steps
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion
+from ringmq.store.config_files import encode_config
 from ringmq.store.record_values import QUEUE_ID_MAX, is_queue_id
 
 FILE = "consumerOffset.json"
 SEPARATOR = "@"
 UPDATE_VERSION_STEP = 500
+STEP_KEYS = 32
+"""Pairs of a topic and a group of one step: some 0.5 ms."""
 STRAYS_MAX = 65_536  # that requests may add: their names come from outside
 
 OffsetKey = tuple[str, str]
@@ -53,6 +57,8 @@ class OffsetTable:
         self.data_version = DataVersion()
         self._updates = 0
         self.dirty = False
+        self.erasures = 0
+        """How often offsets were erased."""
         self.committed_here: set[CommitKey] = set()
         """On a slave: what consumers have committed to it, and its master does not know yet."""
 
@@ -142,9 +148,14 @@ class OffsetTable:
 
     def table(self) -> dict[OffsetKey, dict[int, int]]:
         """Every offset."""
+        return dict(self._all())
+
+    def _all(self) -> Iterator[tuple[OffsetKey, dict[int, int]]]:
+        """Every offset, each as of the moment when it is looked at."""
         self._discover()
-        keys = dict.fromkeys([*self._strays, *self._queues])
-        return {key: offsets for key in keys if (offsets := self._offsets_of(key))}
+        for key in dict.fromkeys([*self._strays, *self._queues]):
+            if offsets := self._offsets_of(key):
+                yield key, offsets
 
     def _offsets_of(self, key: OffsetKey) -> dict[int, int]:
         """Queue -> offset of one group on one topic."""
@@ -191,22 +202,33 @@ class OffsetTable:
 
     # ---- file ----
 
-    def to_file(self) -> dict[str, Any]:
-        """The content of consumerOffset.json, as of now."""
-        table = self.table()
+    def file_text(self) -> Steps[str]:
+        """The content of consumerOffset.json, as stock writes it."""
+        version = self.data_version.to_json()
         topics: dict[str, list[str]] = {}
-        for topic, group in table:
+        lines: list[str] = []
+        for number, ((topic, group), queues) in enumerate(self._all(), 1):
             topics.setdefault(group, []).append(topic)
-        return {
-            "dataVersion": self.data_version.to_json(),
-            "groupTopicMap": {group: tuple(names) for group, names in topics.items()},
-            "offsetTable": {f"{topic}{SEPARATOR}{group}": queues for (topic, group), queues in table.items()},
-        }
+            lines.append(_lines("offsetTable", f"{topic}{SEPARATOR}{group}", queues))
+            if number % STEP_KEYS == 0:
+                yield
+        group_lines = []
+        for number, (group, names) in enumerate(topics.items(), 1):
+            group_lines.append(_lines("groupTopicMap", group, tuple(names)))
+            if number % STEP_KEYS == 0:
+                yield
+        head = encode_config(FILE, {"dataVersion": version}).removesuffix("\n}")
+        return f"{head},\n{_member('groupTopicMap', group_lines)},\n{_member('offsetTable', lines)}\n}}"
 
-    def body(self) -> dict[str, Any]:
+    def body(self) -> Steps[bytes]:
         """The answer to 43."""
-        content = self.to_file()
-        return {"dataVersion": content["dataVersion"], "offsetTable": content["offsetTable"]}
+        head = json_body.write_body({"dataVersion": self.data_version.to_json()})[:-1]
+        members = []
+        for number, ((topic, group), queues) in enumerate(self._all(), 1):
+            members.append(json_body.write_body({f"{topic}{SEPARATOR}{group}": queues})[1:-1])
+            if number % STEP_KEYS == 0:
+                yield
+        return b'%s,"offsetTable":{%s}}' % (head, b",".join(members))
 
     def load(
         self, value: dict[str, Any], now_ms: int, *, into_plane: bool, leave_out: LeaveOut = file_entries.ignore
@@ -234,7 +256,12 @@ class OffsetTable:
             slot = self._tables.slot(topic, queue_id)
             if slot is not None and group_id is not None and self._plane.offset_get(group_id, slot) >= 0:
                 self._plane.offset_put(group_id, slot, -1)
+        self.note_erasure()
+
+    def note_erasure(self) -> None:
+        """Offsets are gone that the file may have: no deletion goes on before it is written again."""
         self.dirty = True
+        self.erasures += 1
 
     def _drop_resets(self, key: OffsetKey) -> None:
         if self._resets.pop(key, None) is not None:
@@ -280,3 +307,12 @@ def _from_file(queue_id: str, offset: Any) -> tuple[int, int]:
     if number < -1:
         raise ValueError(f"{number} is no offset")
     return int(queue_id), number
+
+
+def _lines(member: str, name: str, value: Any) -> str:
+    """One entry of a member of the file."""
+    return "\n".join(encode_config(FILE, {member: {name: value}}).split("\n")[2:-2])
+
+
+def _member(name: str, lines: list[str]) -> str:
+    return f'\t"{name}":{{\n' + ",\n".join(lines) + "\n\t}" if lines else f'\t"{name}":{{}}'

@@ -15,15 +15,18 @@ from ringmq.broker.core import Broker
 from ringmq.broker.tables import client_names, groups, offsets, topics
 from ringmq.broker.tables.offsets import CommitKey
 from ringmq.broker.tables.ports import LogState
+from ringmq.broker.turns import Steps, TurnClock, finish
 from ringmq.remoting.errors import RequestError
 from ringmq.store import layout
-from ringmq.store.config_files import ConfigFileError, persist_config, persist_text
+from ringmq.store.config_files import ConfigFileError, persist_text
 from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_births import read_births, within, write_births
 from ringmq.store.write_hold import HeldFor, write_hold
 
 DELAY_OFFSETS_FILE = "delayOffset.json"
 SLAVE_COMMITS_FILE = "ringmqSlaveCommits.json"
+SAVE_MS = 5
+"""Of a turn, for the text of consumer offsets."""
 REMOVE_WITHIN_S = 0.05
 """Of a tick, for the queues of deleted topics: requests wait meanwhile."""
 
@@ -39,6 +42,12 @@ class Persistence:
         self._slave_commits: list[CommitKey] = []
         self._deletions: frozenset[str] = frozenset()
         self._births: dict[str, int] = {}
+        self._turn_clock = TurnClock()
+        self._saving: tuple[Steps[str], int] | None = None
+        """Steps to the text of the offsets, and the erasures that it contains."""
+        self._unwritten = False
+        """Offsets have changed since the file was written, beside what `OffsetTable.dirty` says."""
+        self._erasures_saved = 0
 
     def save_tables(self) -> None:
         """Whom writes are held for, deletions, topics and groups, when they changed."""
@@ -75,7 +84,8 @@ class Persistence:
         if not due:
             return
         self.save_tables()
-        self.save_offsets()
+        if not self._erasures_are_saved():  # a deletion must not leave offsets in the file for a topic made again
+            return
         self._save_births(due, log)
         gone: list[str] = []
         end_s = self._clock() + REMOVE_WITHIN_S
@@ -116,21 +126,65 @@ class Persistence:
             self._deletions = topics
 
     def save_offsets_if_due(self, now_ms: int) -> None:
-        """Consumer offsets, every flushConsumerOffsetInterval when they changed."""
+        """Begin to save consumer offsets, every flushConsumerOffsetInterval when they changed; `save_some` goes on."""
         if now_ms - self._offsets_saved_ms < self._broker.config.flush_consumer_offset_interval:  # it may change
             return
         self._offsets_saved_ms = now_ms
-        self.save_offsets()
+        self._save_client_names()
+        self._begin_saving()
+        self.save_some()
+        self._save_slave_commits()
+
+    @property
+    def is_saving(self) -> bool:
+        """Consumer offsets are being saved: `save_some` has to be called again."""
+        return self._saving is not None
+
+    def save_some(self) -> None:
+        """Go on saving consumer offsets for SAVE_MS."""
+        if self._saving is None:
+            return
+        steps, erasures = self._saving
+        text = self._turn_clock.advance(steps, SAVE_MS)
+        if text is not None:
+            self._write_offsets(text, erasures)
 
     def save_offsets(self) -> None:
-        """Consumer offsets and the names that clients have made, when they changed."""
+        """All consumer offsets and the names that clients have made, when they changed, however long it takes."""
+        self._save_client_names()
+        self._saving = None
+        self._begin_saving()
+        if self._saving is not None:
+            self._write_offsets(finish(self._saving[0]), self._saving[1])
+        self._save_slave_commits()
+
+    def _erasures_are_saved(self) -> bool:
+        """What was erased is not in the file any more; else saving goes on, and the next call may say so."""
+        erasures = self._broker.offsets.erasures
+        if self._erasures_saved < erasures:
+            if self._saving is not None and self._saving[1] < erasures:
+                self._saving = None
+            self._begin_saving()
+            self.save_some()
+        return self._erasures_saved >= erasures
+
+    def _begin_saving(self) -> None:
+        offsets = self._broker.offsets
+        if self._saving is None and (offsets.dirty or self._unwritten):
+            self._saving = offsets.file_text(), offsets.erasures
+            self._unwritten = True
+            offsets.dirty = False
+
+    def _write_offsets(self, text: str, erasures: int) -> None:
+        self._saving = None
+        persist_text(self._root, offsets.FILE, text)
+        self._unwritten = False
+        self._erasures_saved = erasures
+
+    def _save_client_names(self) -> None:
         if self._broker.client_names.dirty:
             persist_text(self._root, client_names.FILE, json.dumps(self._broker.client_names.to_json()))
             self._broker.client_names.dirty = False
-        if self._broker.offsets.dirty:
-            persist_config(self._root, offsets.FILE, self._broker.offsets.to_file())
-            self._broker.offsets.dirty = False
-        self._save_slave_commits()
 
     def _save_slave_commits(self) -> None:
         """Which of a slave's offsets its master does not know yet; a slave that never had any has no file."""

@@ -6,11 +6,12 @@ import pytest
 
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.publication import PlaneTables
+from ringmq.broker.turns import finish
 from ringmq.remoting.admin_bodies import decode_queue_offsets
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.store.config_files import encode_config
+from ringmq.store import fastjson
 from tests.broker.fakes import START_MS, Lab, make_lab
 
 
@@ -138,7 +139,7 @@ def test_an_earlier_pull_commit_never_comes_behind_a_later_commit(lab: Lab) -> N
 def test_the_file_is_stocks_byte_for_byte(lab: Lab) -> None:
     commit(lab, 10, 0)
     commit(lab, 20, 1)
-    text = encode_config("consumerOffset.json", lab.broker.offsets.to_file())
+    text = finish(lab.broker.offsets.file_text())
     head = '{\n\t"dataVersion":{\n\t\t"counter":0,\n\t\t"stateVersion":0,\n\t\t"timestamp":NOW\n\t},\n'
     rest = '\t"groupTopicMap":{\n\t\t"G":["T"]\n\t},\n\t"offsetTable":{\n\t\t"T@G":{0:10,1:20\n\t\t}\n\t}\n}'
     assert text == head.replace("NOW", str(START_MS)) + rest
@@ -224,7 +225,7 @@ def test_a_reset_that_no_pull_has_taken_outlives_a_restart(lab: Lab) -> None:
     successor = OffsetTable(lab.plane, PlaneTables(lab.plane))
     assert successor.get("G", "T", 0) == 2
     assert lab.broker.offsets.dirty
-    assert lab.broker.offsets.to_file()["offsetTable"] == {"T@G": {0: 2}}
+    assert fastjson.loads(finish(lab.broker.offsets.file_text()))["offsetTable"] == {"T@G": {0: 2}}
 
 
 @pytest.mark.parametrize("request_of", ["topic", "group"])

@@ -1,0 +1,114 @@
+"""consumerOffset.json of large tables: made in steps, complete, and never behind a deletion."""
+
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.tables.offsets import STEP_KEYS
+from ringmq.broker.tables.persistence import Persistence
+from ringmq.remoting.codes import RequestCode
+from ringmq.store import fastjson
+from ringmq.store.config_files import encode_config, load_config
+from tests.broker.fakes import START_MS, Lab, make_lab
+from tests.operations import operations
+
+
+@pytest.fixture
+def lab() -> Lab:
+    lab = make_lab()
+    for number in range(4 * STEP_KEYS):
+        lab.broker.offsets.put(f"G{number % 7}", f"Stray{number}", number % 3, number, START_MS)
+    lab.make_topic("T")
+    lab.broker.offsets.put("G", "T", 1, 12, START_MS)
+    return lab
+
+
+def saved(root: Path) -> dict[str, dict[int, int]]:
+    table = load_config(root, "consumerOffset.json")["offsetTable"]
+    assert isinstance(table, dict)
+    return table
+
+
+class Patient(Persistence):
+    """One step at a time."""
+
+    def __init__(self, root: Path, lab: Lab) -> None:
+        super().__init__(root, lab.broker)
+        self._turn_clock.advance = lambda steps, limit_ms: step(steps)  # type: ignore[method-assign,assignment,return-value]
+
+
+def step(steps: object) -> object:
+    try:
+        next(steps)  # type: ignore[call-overload]
+    except StopIteration as end:
+        return end.value
+    return None
+
+
+def test_the_file_is_made_in_steps_and_is_stocks_text(tmp_path: Path, lab: Lab) -> None:
+    persistence = Patient(tmp_path, lab)
+    persistence.save_offsets_if_due(START_MS)
+    count = 0
+    while persistence.is_saving:
+        assert operations(persistence.save_some) < 60_000
+        count += 1
+    assert count >= 4
+    text = (tmp_path / "config" / "consumerOffset.json").read_text()
+    assert encode_config("consumerOffset.json", fastjson.loads(text)) == text
+    assert len(saved(tmp_path)) == 4 * STEP_KEYS + 1
+    assert not lab.broker.offsets.dirty
+
+
+def test_what_changes_meanwhile_comes_into_the_next_file(tmp_path: Path, lab: Lab) -> None:
+    persistence = Patient(tmp_path, lab)
+    persistence.save_offsets_if_due(START_MS)
+    lab.broker.offsets.put("G0", "Stray0", 0, 777, START_MS)
+    lab.broker.offsets.put("Late", "Stray", 0, 5, START_MS)
+    while persistence.is_saving:
+        persistence.save_some()
+    assert "Stray@Late" not in saved(tmp_path)
+    persistence.save_offsets_if_due(START_MS + 60_000)
+    while persistence.is_saving:
+        persistence.save_some()
+    assert saved(tmp_path)["Stray@Late"] == {0: 5}
+    assert saved(tmp_path)["Stray0@G0"] == {0: 777}
+
+
+def test_a_stop_saves_all_at_once(tmp_path: Path, lab: Lab) -> None:
+    persistence = Patient(tmp_path, lab)
+    persistence.save_offsets_if_due(START_MS)
+    lab.broker.offsets.put("Late", "Stray", 0, 5, START_MS)
+    persistence.save_offsets()
+    assert saved(tmp_path)["Stray@Late"] == {0: 5}
+    assert not persistence.is_saving
+
+
+def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path, lab: Lab) -> None:
+    (tmp_path / "config").write_text("in the way")
+    persistence = Persistence(tmp_path, lab.broker)
+    with pytest.raises(OSError, match="File exists"):
+        persistence.save_offsets()
+    (tmp_path / "config").unlink()
+    persistence.save_offsets()
+    assert len(saved(tmp_path)) == 4 * STEP_KEYS + 1
+
+
+def test_queues_of_a_deleted_topic_go_after_its_offsets_have_left_the_file(tmp_path: Path, lab: Lab) -> None:
+    persistence = Patient(tmp_path, lab)
+    persistence.save_offsets()
+    assert "T@G" in saved(tmp_path)
+    persistence.save_offsets_if_due(START_MS + 60_000)
+    lab.broker.offsets.put("G0", "Stray0", 0, 1, START_MS)
+    persistence.save_offsets_if_due(START_MS + 120_000)
+    assert persistence.is_saving, "a text that still has the offsets"
+    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    for _ in range(2):
+        persistence.remove_deleted(START_MS + 1000)
+    assert not lab.store.deleted
+    for _ in range(20):
+        persistence.remove_deleted(START_MS + 1000)
+        persistence.save_some()
+        if lab.store.deleted:
+            break
+    assert lab.store.deleted == ["T"]
+    assert "T@G" not in saved(tmp_path)
