@@ -32,7 +32,9 @@ class FlushShell:
     """Owned by the flush worker; `idle` runs on its main thread, `_house_keeping` on a helper thread."""
 
     def __init__(self, plane: Plane, flusher: Any, spec: WorkerSpec) -> None:
-        config = read_run_config(Path(spec.config_path))
+        self._config_path = Path(spec.config_path)
+        self._config_seen = _identity_of(self._config_path)
+        config = read_run_config(self._config_path)
         self._plane = plane
         self._flusher = flusher
         self._root = Path(config.store_path_root_dir)
@@ -184,7 +186,22 @@ class FlushShell:
             if self._deleted:
                 self._work.set()  # one at a time: a next segment may be wanted
 
+    def _follow_config(self) -> None:
+        """Take over properties of retention that have changed: control replaces the file after request 25."""
+        try:
+            seen = _identity_of(self._config_path)
+            if seen == self._config_seen:
+                return
+            properties = read_run_config(self._config_path).as_properties()
+        except (OSError, ValueError) as error:
+            print(f"ringmq: retention keeps its settings: {error}", file=sys.stderr, flush=True)
+            return
+        self._config_seen = seen
+        self._retention.settings = RetentionSettings.from_properties(properties)
+
     def _clean(self) -> None:
+        self._follow_config()
+
         def keep_open(descriptor: int) -> None:
             self._deleted.append((time.monotonic() + LET_GO_S, descriptor))
 
@@ -203,3 +220,9 @@ class FlushShell:
             lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_DISK_FULL, errno.ENOSPC)
         elif not outcome.disk_full and state.store_fault == lib.RMQ_FAULT_DISK_FULL and state.next_segment_exists:
             lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_NONE, 0)
+
+
+def _identity_of(path: Path) -> tuple[int, int]:
+    """Tells a file from the one that replaces it."""
+    status = path.stat()
+    return status.st_ino, status.st_mtime_ns

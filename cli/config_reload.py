@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import os
 import resource
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ import click
 
 from ringmq.cli.output import print_rows
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.client.errors import RingmqError
+from ringmq.client.errors import BrokerError, RingmqError
 from ringmq.remoting.address import address_text, host_from_here
-from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.properties_text import BadProperties, format_properties, parse_assignments, parse_properties
 
 TIMEOUT_MS = 10_000
@@ -35,7 +35,7 @@ RESTART_IT = "a changed listenPort, bindAddress or kvConfigPath needs a restart"
 
 def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store: Path | None, output: str) -> int:
     """Compare, change, report; the exit status. ClickException when nothing was changed."""
-    from ringmq.broker.config.broker_config import ConfigError
+    from ringmq.broker.config.broker_config import RETENTION, ConfigError
     from ringmq.broker.config.reload import differences
     from ringmq.broker.config.sources import default_store, read_config
     from ringmq.broker.open_files import fit_connections
@@ -52,9 +52,11 @@ def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store:
     address = _address_of(root)
     wanted, _ = fit_connections(wanted, _open_files_max(root))  # as the broker did at its start
     own = _has_own_namesrv(root)
-    return _reload(
-        "broker", address, lambda running: differences(wanted, running, has_own_namesrv=own), BROKER_CODES, output
-    )
+
+    def compare(running: Mapping[str, str]) -> list[Any]:
+        return differences(wanted, running, has_own_namesrv=own)
+
+    return _reload("broker", address, compare, BROKER_CODES, output, RETENTION)
 
 
 def reload_namesrv(config_file: Path | None, assignments: tuple[str, ...], output: str) -> int:
@@ -101,9 +103,16 @@ def _namesrv_differences(wanted: Any, running: Mapping[str, str]) -> list[_Diffe
     return [_Difference(name, old, new, name not in BLACK_LIST) for name, old, new in pairs if old != new]
 
 
-def _reload(kind: str, address: str, compare: Compare, codes: tuple[RequestCode, RequestCode], output: str) -> int:
+def _reload(
+    kind: str,
+    address: str,
+    compare: Compare,
+    codes: tuple[RequestCode, RequestCode],
+    output: str,
+    bounded_names: Collection[str] = (),
+) -> int:
     try:
-        found = asyncio.run(_hand_over(address, compare, *codes))
+        found = asyncio.run(_hand_over(address, compare, *codes, bounded_names))
     except (RingmqError, OSError) as error:
         raise click.ClickException(f"the {kind} on {address} did not take the changes: {error}") from error
     _print(found, output, kind)
@@ -147,16 +156,31 @@ def _open_files_max(root: Path) -> int:
         return resource.RLIM_INFINITY
 
 
-async def _hand_over(address: str, compare: Compare, ask_code: RequestCode, change_code: RequestCode) -> list[Any]:
+async def _hand_over(
+    address: str, compare: Compare, ask_code: RequestCode, change_code: RequestCode, bounded_names: Collection[str]
+) -> list[Any]:
+    """The differences, after those that are live were changed. `bounded_names`: a broker takes these from loopback and
+    named networks alone, so they go in a request of their own.
+    """
     client = RemotingClient()
     try:
         answer = await client.call(address, ask_code, {}, timeout_ms=TIMEOUT_MS)
         running = {line.name: line.value for line in parse_properties(answer.body.decode())}
         found = compare(running)
-        live: Mapping[str, str] = {change.name: change.wanted for change in found if change.live}
-        if live:
-            body = format_properties(live).encode()
-            await client.call(address, change_code, {}, body, timeout_ms=TIMEOUT_MS)
+        bounded = [change for change in found if change.name in bounded_names]
+
+        async def change_live(changes: list[Any]) -> None:
+            values = {change.name: change.wanted for change in changes if change.live}
+            if values:
+                await client.call(address, change_code, {}, format_properties(values).encode(), timeout_ms=TIMEOUT_MS)
+
+        await change_live([change for change in found if change not in bounded])
+        try:
+            await change_live(bounded)
+        except BrokerError as error:  # this host's address is no loopback, and adminAddresses does not name it
+            if error.code != ResponseCode.NO_PERMISSION:
+                raise
+            found = [dataclasses.replace(change, live=False) if change in bounded else change for change in found]
         return found
     finally:
         await client.close()

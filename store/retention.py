@@ -158,7 +158,8 @@ class LogRetention:
         ratio: Callable[[Path], float] = used_ratio,
     ) -> None:
         self._config = config
-        self._settings = settings
+        self.settings = settings
+        """May be replaced between two rounds."""
         self._safe_offset = safe_offset
         self._ratio = ratio
 
@@ -177,7 +178,7 @@ class LogRetention:
         A file that is gone already is passed over; other OSErrors end the round and are raised.
         """
         files = FileQueue(self._config.commit_log_directories, self._config.commit_log_file_bytes, MappedFileCache(1))
-        effects = step(self._settings, self._look(files, now_s), now_s)
+        effects = step(self.settings, self._look(files, now_s), now_s)
         with contextlib.ExitStack() as locks:
             starts, held = list(effects.delete), None
             if effects.spares_readers:

@@ -16,11 +16,12 @@ from ringmq.broker.config.property_types import Property, Value, choice, network
 from ringmq.broker.config.relations import Contradiction, contradictions
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 
-__all__ = ["BrokerConfig", "ConfigError", "changed", "nearest_name", "property_table"]
+__all__ = ["RETENTION", "BrokerConfig", "ConfigError", "changed", "nearest_name", "property_table"]
 
 _NAME = r"[%|a-zA-Z0-9_.-]{1,127}"
 _NAME_RULE = "1..127 characters of letters, digits, %, |, _, - and ."
 _ADDRESSES = r"(\S+:\d{1,5}(;\S+:\d{1,5})*)?"
+_HOURS = r"([01]?\d|2[0-3])(;([01]?\d|2[0-3])){0,47}"
 _HOST = r"[^\s;/]{0,255}"
 _DAY_MS = 86_400_000
 _INT32 = 2_147_483_647
@@ -31,6 +32,13 @@ _ROOM = r"[^\s;=/]{1,31}"
 _REPLICA = r"[^\s;=/]{1,255}"
 _REPLICAS = rf"({_REPLICA}(;{_REPLICA})*)?"
 _REPLICA_ROOMS = rf"({_REPLICA}={_ROOM}(;{_REPLICA}={_ROOM})*)?"
+RETENTION = frozenset(
+    {
+        "cleanFileForciblyEnable", "deleteFileBatchMax", "deleteWhen", "diskMaxUsedSpaceRatio",
+        "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "fileReservedTime",
+    }
+)  # fmt: skip
+"""Properties that decide which log files are deleted: a change by any peer would empty the store."""
 _WHICH = "a slave is named by its brokerId or its address"
 _BY_ROLE = "empty = by brokerRole"
 
@@ -193,14 +201,14 @@ class BrokerConfig:
     ha_allowed_replicas: str = words("haAllowedReplicas", "", _REPLICAS, f"slaves joined by ;, empty = all ({_WHICH})")
 
     # store: retention
-    delete_when: str = words("deleteWhen", "04", r"([01]?\d|2[0-3])(;([01]?\d|2[0-3]))*", "hours 00..23 joined by ;")
-    file_reserved_time: int = number("fileReservedTime", 72, 1, 1_000_000)
-    disk_max_used_space_ratio: int = number("diskMaxUsedSpaceRatio", 75, 10, 95)
-    disk_space_warning_level_ratio: int = number("diskSpaceWarningLevelRatio", 90, 1, 100, cut=(35, 90))
-    disk_space_clean_forcibly_ratio: int = number("diskSpaceCleanForciblyRatio", 85, 1, 100, cut=(30, 85))
-    clean_file_forcibly_enable: bool = switch("cleanFileForciblyEnable", True)
+    delete_when: str = words("deleteWhen", "04", _HOURS, "1..48 hours 00..23 joined by ;", live=True)
+    file_reserved_time: int = number("fileReservedTime", 72, 1, 1_000_000, live=True)
+    disk_max_used_space_ratio: int = number("diskMaxUsedSpaceRatio", 75, 10, 95, live=True)
+    disk_space_warning_level_ratio: int = number("diskSpaceWarningLevelRatio", 90, 1, 100, cut=(35, 90), live=True)
+    disk_space_clean_forcibly_ratio: int = number("diskSpaceCleanForciblyRatio", 85, 1, 100, cut=(30, 85), live=True)
+    clean_file_forcibly_enable: bool = switch("cleanFileForciblyEnable", True, live=True)
     clean_resource_interval: int = number("cleanResourceInterval", 10_000, 10, _DAY_MS)
-    delete_file_batch_max: int = number("deleteFileBatchMax", 10, 1, 10_000)
+    delete_file_batch_max: int = number("deleteFileBatchMax", 10, 1, 10_000, live=True)
 
     # metrics
     metrics_exporter_type: str = choice("metricsExporterType", "PROM", ("PROM", "DISABLE"))

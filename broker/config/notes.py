@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ringmq.broker.config.broker_config import RETENTION
+
 SAME = "same"
 OURS = "RingMQ's own"
 
@@ -18,6 +20,7 @@ DIFFERENCES = {
     "authorizationEnabled": "same name; not served here yet, so only false",
     "aclEnable": "same name; not served here yet, so only false",
     "enableControllerMode": "same name; not served here yet, so only false",
+    **dict.fromkeys(RETENTION, "same name; live from loopback and networks that adminAddresses names here"),
     "startAcceptSendRequestTimeStamp": "same name; request 25 sets it at most one day ahead here",
     "metricsExporterType": "same name; DISABLE there",
     "metricsPromExporterPort": "same name; where 5557 is taken, any free one here",

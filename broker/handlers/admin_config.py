@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, changed, nearest_name, property_table
+from ringmq.broker.access import may_decide
+from ringmq.broker.config.broker_config import (
+    RETENTION,
+    BrokerConfig,
+    ConfigError,
+    changed,
+    nearest_name,
+    property_table,
+)
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.broker.core import Broker
 from ringmq.broker.request import Answer, Request
@@ -41,6 +49,13 @@ def update_config(broker: Broker, request: Request) -> Answer:
     except ConfigError as error:
         return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
     differing = [name for name in values if name in table and _text(config, name) != _text(broker.config, name)]
+    deletes = sorted(RETENTION & set(differing))
+    if deletes and not may_decide(broker.config, request.connection):
+        remark = (
+            f"{deletes[0]} decides which log files are deleted: a running broker takes it from loopback and from "
+            "networks that adminAddresses names; or put it into broker.conf"
+        )
+        return request.reply(ResponseCode.NO_PERMISSION, remark)
     refused = _why_refused(config, differing, request.now_ms)
     if refused is not None:
         return request.reply(ResponseCode.SYSTEM_ERROR, refused)

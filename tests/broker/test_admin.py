@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.config.broker_config import RETENTION, property_table
 from ringmq.broker.control_shell import store_folder, time_text
 from ringmq.broker.handlers.runtime_info import format_bytes, format_runtime
 from ringmq.broker.handlers.topic_attributes import BadAttribute, alter_attributes, parse_attributes
@@ -374,6 +375,24 @@ def test_a_far_time_of_the_start_does_not_keep_other_settings_from_being_changed
     body = f"startAcceptSendRequestTimeStamp={1 << 62}\nbrokerPermission=4".encode()
     assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == 0
     assert lab.broker.config.broker_permission == 4
+
+
+@pytest.mark.parametrize("name", sorted(RETENTION))
+def test_what_deletes_log_files_is_taken_from_loopback_and_named_networks(name: str) -> None:
+    table = property_table()
+    value = "false" if name == "cleanFileForciblyEnable" else "50" if "Ratio" in name else "7"
+    body = f"{name}={value}".encode()
+    far = peer(1)._replace(host="192.0.2.7")
+    lab = make_lab()
+    answer = lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body, connection=far)
+    assert (answer.code, answer.remark.split()[0]) == (16, name)
+    unchanged = f"{name}={table[name][1].text(table[name][1].default)}".encode()
+    assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=unchanged, connection=far).code == 0
+    near = peer(1)._replace(host="127.0.0.1")
+    assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body, connection=near).code == 0
+    named = make_lab({"adminAddresses": "192.0.2.0/24"})
+    assert named.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body, connection=far).code == 0
+    assert table[name][1].text(getattr(named.broker.config, table[name][0])) == value
 
 
 def test_a_point_in_time_is_told_in_words() -> None:

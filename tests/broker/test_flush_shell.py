@@ -13,6 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from ringmq.broker import flush_shell
+from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.run_config import write_run_config
 from ringmq.broker.flush_shell import FlushShell
 from ringmq.broker.server import finish
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_UNCLEAN_STOP
@@ -21,6 +23,7 @@ from ringmq.native import lib
 from ringmq.store import markers
 from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ringmq.store.config import StoreConfig
+from ringmq.store.retention import LogRetention, RetentionSettings
 from tests.native.plane_kit import Kit
 
 
@@ -52,6 +55,27 @@ def test_a_file_that_cannot_be_made_is_told_once(tmp_path: Path, capsys: pytest.
         assert capsys.readouterr().err == f"ringmq: {folder}/{65536:020d} cannot be made: No such file or directory\n"
         folder.mkdir()
         assert shell._make_next_segment() and shell._not_made is None
+
+
+def test_retention_follows_the_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = changed(BrokerConfig(), {"storePathRootDir": str(tmp_path)})
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    path = write_run_config(name, config)
+    shell = FlushShell.__new__(FlushShell)
+    shell._config_path, shell._config_seen = path, flush_shell._identity_of(path)
+    shell._retention = LogRetention(StoreConfig(root=tmp_path), RetentionSettings(), lambda: 0)
+    try:
+        shell._follow_config()
+        assert shell._retention.settings == RetentionSettings()
+        write_run_config(name, changed(config, {"fileReservedTime": "1", "deleteWhen": "05;17"}))
+        shell._follow_config()
+        assert (shell._retention.settings.reserved_s, shell._retention.settings.delete_hours) == (3600, (5, 17))
+        path.write_text("{")
+        shell._follow_config()
+        assert shell._retention.settings.reserved_s == 3600
+        assert "retention keeps its settings" in capsys.readouterr().err
+    finally:
+        path.unlink()
 
 
 def test_it_is_tried_again_after_a_while_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:

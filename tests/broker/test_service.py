@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -17,10 +19,14 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.reload import Difference, differences
 from ringmq.broker.health import Readiness
 from ringmq.broker.service_report import ServiceReport, is_sign_due, status_text
+from ringmq.cli import config_reload
 from ringmq.cli.main import main
+from ringmq.client.errors import BrokerError
 from ringmq.ipc.notify import ServiceManager
 from ringmq.loadtest.running import RunningBroker
 from ringmq.loadtest.stock import free_broker_port
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.properties_text import format_properties
 from ringmq.store import markers
 from tests.broker.exporter_kit import kit
 from tests.drill.settings import SMALL_STORE
@@ -154,6 +160,36 @@ def test_reload_of_a_name_server_and_broker_in_one(tmp_path: Path) -> None:
         assert (done.exit_code, "nothing to change" in done.output) == (0, True), done.output
         done = reload_config(tmp_path / "store", "listenPort=0", "namesrvAddr=127.0.0.1:1", *settings)
         assert (done.exit_code, "-> 127.0.0.1:1: needs a restart" in done.output) == (3, True), done.output
+
+
+@pytest.mark.parametrize(("code", "outcome", "status"), [(None, "changed live", 0), (16, "needs a restart", 3)])
+def test_reload_changes_what_deletes_log_files_where_the_broker_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None, outcome: str, status: int
+) -> None:
+    bodies = []
+
+    class Client:
+        """A broker that answers what changes retention with `code`."""
+
+        async def call(self, address: str, request: int, fields: object, body: bytes = b"", **_: object) -> Any:
+            if request == RequestCode.GET_BROKER_CONFIG:
+                return SimpleNamespace(body=format_properties(BrokerConfig().as_properties()).encode())
+            bodies.append(body)
+            if code is not None and b"fileReservedTime" in body:
+                raise BrokerError(address, code, "adminAddresses does not name this host")
+            return None
+
+        async def close(self) -> None:
+            """Nothing to close."""
+
+    monkeypatch.setattr(config_reload, "RemotingClient", Client)
+    monkeypatch.setattr(config_reload, "_address_of", lambda root: "192.0.2.7:1")
+    monkeypatch.setattr(config_reload, "_open_files_max", lambda root: -1)
+    done = reload_config(tmp_path, "fileReservedTime=48", "defaultQueryMaxNum=9")
+    assert done.exit_code == status, done.output
+    assert f"fileReservedTime: 72 -> 48: {outcome}" in done.output
+    assert "defaultQueryMaxNum: 32 -> 9: changed live" in done.output
+    assert [b"fileReservedTime" in body for body in bodies] == [False, True]
 
 
 def test_a_hung_worker_ends_the_signs_of_life(service: Service) -> None:
