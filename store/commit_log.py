@@ -8,6 +8,7 @@ from ringmq.store import record as records
 from ringmq.store.config import StoreConfig
 from ringmq.store.mapped_file import FileQueue, MappedFileCache
 from ringmq.store.record import Record
+from ringmq.store.record_values import impossible_value
 
 SCAN_ROWS = 4096
 
@@ -65,18 +66,23 @@ class CommitLog:
         return int.from_bytes(raw[at : at + 8], "big", signed=True)
 
     def scan(self, from_offset: int, end_offset: int, *, check_crc: bool = True) -> Iterator[tuple[memoryview, Record]]:
-        """Yield (raw bytes, record) one after another up to `end_offset`; decoded in Python, for cold use."""
+        """Yield (raw bytes, record) one after another up to `end_offset`; decoded in Python, for cold use.
+
+        Records with impossible values are left out: no queue has them.
+        """
         for offset, size in self.places(from_offset, end_offset, check_crc=check_crc):
             raw = self.raw_at(offset, end_offset, size)
-            record = self.record_at(offset, end_offset, size)
+            record = None if raw is None else records.parse_record(raw, offset, check_crc=False)[1]
             if raw is None or record is None:
                 return
-            yield raw, record
+            if not impossible_value(record, offset):
+                yield raw, record
 
     def places(
         self, from_offset: int, end_offset: int, *, check_crc: bool = True
     ) -> Generator[tuple[int, int], None, ScanStop]:
-        """Yield (offset, size) of each valid record from a record border on; stops at the first invalid one.
+        """Yield (offset, size) of each valid record from a record border on, also of those with impossible values;
+        stops at the first invalid one.
 
         The generator's return value is a `ScanStop`.
         """

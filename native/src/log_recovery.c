@@ -202,12 +202,10 @@ int64_t rmq_log_recovery_scan(struct rmq_log_recovery *state, const uint8_t *fil
         uint64_t at;
         int reason;
         int64_t got = rmq_log_scan(file, from, end, file_start, check_crc, &view, 1, &at, &reason);
-        if (!got && reason != RMQ_SCAN_BAD_PLACE) {
+        if (!got) {
             state->reason = reason;
             break;
         }
-        if (!got)
-            at = from + view.total_size;
         rmq_log_recovery_finish(state, 1);
         if (hold(state, file + from, &view))
             return -ENOMEM;

@@ -58,11 +58,8 @@ int64_t rmq_log_table(const uint8_t *file, uint64_t from, uint64_t end, int64_t 
         *reason = RMQ_SCAN_FULL;
         if (count == rows_max)
             break;
-        if (!rmq_log_scan(file, from, end, file_start, 1, &view, 1, &next, reason)) {
-            if (*reason != RMQ_SCAN_BAD_PLACE)
-                break;
-            next = from + view.total_size;
-        }
+        if (!rmq_log_scan(file, from, end, file_start, 1, &view, 1, &next, reason))
+            break;
         const uint8_t *record = file + from, *topic = record + view.topic_at;
         int impossible = rmq_record_value(record, &view, view.position);
         if (impossible) {

@@ -289,10 +289,6 @@ int64_t rmq_log_scan(const uint8_t *file, uint64_t from, uint64_t end, int64_t f
             break;
         }
         row->position = file_start + (int64_t)from;
-        if (row->physical_offset != row->position) {
-            *reason = RMQ_SCAN_BAD_PLACE;
-            break;
-        }
         from += row->total_size;
         count++;
     }

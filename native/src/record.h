@@ -49,7 +49,6 @@
 /* Further stop reasons of rmq_log_scan. */
 #define RMQ_SCAN_END 2              /* reached the end of the range */
 #define RMQ_SCAN_FULL 3             /* the caller's table is full: call again from `at` */
-#define RMQ_SCAN_BAD_PLACE -6       /* a valid record, but its physical offset names another place */
 
 /* State of a properties string (rmq_properties_state). */
 #define RMQ_PROPERTIES_WHOLE 0
@@ -150,7 +149,8 @@ int rmq_record_parse(const uint8_t *at, size_t left, int check_crc, struct rmq_r
 
 /* Scans [from, end) of one mapped log file whose first byte has commit log offset `file_start`; fills up to
  * `rows_max` rows. Returns the number of rows; `*at` = place in the file where it stopped (the first byte not
- * covered by a row), `*reason` = RMQ_SCAN_* or the RMQ_RECORD_* that ended it. Offsets are relative to the file. */
+ * covered by a row), `*reason` = RMQ_SCAN_* or the RMQ_RECORD_* that ended it. Offsets are relative to the file. Rows may
+ * have impossible values (record_values.h): another physical offset than `position`, for one. */
 int64_t rmq_log_scan(const uint8_t *file, uint64_t from, uint64_t end, int64_t file_start, int check_crc,
                      struct rmq_record_view *rows, size_t rows_max, uint64_t *at, int *reason);
 

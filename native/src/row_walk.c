@@ -84,7 +84,7 @@ void rmq_rows_from_log(struct rmq_arrow_rows *rows, const struct rmq_wanted_rows
             ask_for(data + next, (int64_t)size); /* as long as this one, at a guess */
         view->position = data_start == RMQ_WALK_ANYWHERE ? view->physical_offset : data_start + (int64_t)from;
         if (view->physical_offset != view->position) {
-            reason = RMQ_SCAN_BAD_PLACE;
+            reason = RMQ_WALK_BAD_PLACE;
             break;
         }
         if (is_wanted(wanted, record, view)) {

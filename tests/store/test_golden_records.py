@@ -13,7 +13,6 @@ import pytest
 from ringmq.native import ffi, lib
 from ringmq.store import record as records
 from ringmq.store.delay_levels import native_delay_levels
-from ringmq.store.mapped_file import MappedFileCache
 from ringmq.store.message_store import MessageStore
 from tests.store.golden_stores import basic_config
 
@@ -260,11 +259,10 @@ def test_java_hash(text: str) -> None:
         assert lib.rmq_java_hash_from(seed, tail, len(tail)) == records.java_hash(text)
 
 
-def test_scan_of_a_foreign_place_stops(store: MessageStore, raws: list[bytes]) -> None:
-    cache = MappedFileCache()
-    assert cache is not store.cache
+def test_a_scan_passes_a_foreign_place(raws: list[bytes]) -> None:
     data = raws[0] + raws[2]  # the second one names another offset
     rows = ffi.new("struct rmq_record_view[]", 4)
     at, reason = ffi.new("uint64_t *"), ffi.new("int *")
-    assert lib.rmq_log_scan(ffi.from_buffer(data), 0, len(data), 0, 1, rows, 4, at, reason) == 1
-    assert (at[0], reason[0]) == (len(raws[0]), records.BAD_PLACE)
+    assert lib.rmq_log_scan(ffi.from_buffer(data), 0, len(data), 0, 1, rows, 4, at, reason) == 2
+    assert (at[0], reason[0]) == (len(data), records.END)
+    assert (rows[1].position, rows[1].physical_offset != rows[1].position) == (len(raws[0]), True)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ringmq.native import ffi, lib
 from ringmq.store.kernels.dispatch_fields import dispatch_fields, reference
 from ringmq.store.message_store import MessageStore
+from ringmq.store.record_values import is_topic_name
 from tests.store.golden_stores import basic_config
 from tests.store.test_torn_tail import encode
 
@@ -58,11 +59,12 @@ def test_golden_records(golden_basic: Path, expected: dict[str, Any]) -> None:
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="\x00\x01\x02"), max_size=12)
 words = st.lists(text, max_size=5).map(" ".join)
+topics = text.filter(lambda name: is_topic_name(name.encode()))
 pairs = st.lists(st.tuples(st.sampled_from(["TAGS", "KEYS", "UNIQ_KEY", "a", "", "TAG"]), words), max_size=8)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(pairs, text.filter(bool), st.binary(max_size=40)), min_size=1, max_size=4))
+@given(st.lists(st.tuples(pairs, topics, st.binary(max_size=40)), min_size=1, max_size=4))
 def test_any_properties(records: list[tuple[list[tuple[str, str]], str, bytes]]) -> None:
     data = b""
     for i, (properties, topic, body) in enumerate(records):

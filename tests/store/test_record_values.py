@@ -14,6 +14,7 @@ from ringmq.store import record_values
 from ringmq.store.consume_queue import Unit
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import recover
+from ringmq.store.salvage import cut
 from ringmq.store.verify import verify
 from tests.store.golden_stores import basic_config
 from tests.store.test_torn_tail import FILE_BYTES, encode, small_config
@@ -147,3 +148,17 @@ def test_verify_names_each_of_them(tmp_path: Path) -> None:
     assert [(finding.severity, finding.place) for finding in found] == [("warning", f"commit log {places[3]}")]
     assert "queue id" in found[0].text
     assert report.records == 6
+
+
+def test_a_scan_goes_on_behind_it(tmp_path: Path) -> None:
+    """Staged writes, tails for Spark and the border of a cut are found by such scans."""
+    places = damaged_store(tmp_path, 2, "physical offset", 7)
+    log = MessageStore(small_config(tmp_path)).commit_log
+    found = [record.commit_log_offset for _, record in log.scan(0, places[-1])]
+    assert found == [place for place in places[:-1] if place != places[2]]
+    assert [place for place, _ in log.places(0, places[-1])] == places[:-1]
+
+
+def test_a_cut_behind_it_keeps_what_is_in_front(tmp_path: Path) -> None:
+    places = damaged_store(tmp_path, 2, "physical offset", 7)
+    assert cut(small_config(tmp_path), places[4] + 10).end_offset == places[4]
