@@ -80,6 +80,35 @@ def test_it_goes_on_in_mid_log_after_a_reconnect(group: Group, judge: Judge) -> 
     group.wait_equal()
 
 
+def test_a_list_of_networks_decides_whether_a_stock_slave_follows(stock_follows: Group, judge: Judge) -> None:
+    """The tests before have an empty list."""
+    master, slave = stock_follows.master, stock_follows.slave
+    assert slave is not None
+    master.stop()
+    master.start(haAllowedNetworks="10.0.0.0/8")
+    line = "from 127.0.0.1 to the replication port is closed: haAllowedNetworks does not allow it"
+    wait_until(lambda: line in master.tail(), "the master says why the slave stays away", 30)
+    before = len(stored_log(slave.store))
+    fill(judge, stock_follows, 3000, 10)
+    assert len(stored_log(slave.store)) == before
+    master.stop()
+    master.start(haAllowedNetworks="127.0.0.0/8")
+    stock_follows.wait_equal()
+
+
+@pytest.mark.parametrize("networks", ["10.0.0.0/8", "127.0.0.0/8"])
+def test_a_slaves_own_list_does_not_keep_it_from_a_stock_master(
+    ringmq_follows: Group, judge: Judge, networks: str
+) -> None:
+    """It bounds who may have the log cut; following a master costs nothing."""
+    slave = ringmq_follows.slave
+    assert slave is not None
+    slave.stop()
+    slave.start(haAllowedNetworks=networks)
+    fill(judge, ringmq_follows, 3000, 10)
+    ringmq_follows.wait_equal()
+
+
 @pytest.mark.parametrize("role", ["master", "slave"])
 def test_our_replication_worker_dies_and_the_stream_goes_on(
     request: pytest.FixtureRequest, judge: Judge, role: str
