@@ -11,7 +11,7 @@ to happen outside (closing a connection) is returned. Rules: `RouteInfoManager`,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
@@ -23,6 +23,8 @@ DEFAULT_EXPIRY_MS = 120_000
 """A broker that names no timeout is dropped after this silence."""
 EXPIRY_MS_MAX = 86_400_000
 """The longest silence that a broker may ask for."""
+DISPLACED_MAX = 8
+"""Brokers of one name and id that are kept beside the one that counts."""
 NAME_CHARS_MAX = 255
 """Of a topic, and of each text that a registration says of its broker."""
 _SYNC_MEMBER_PREFIX = SYSTEM_TOPIC_PREFIX + "SYNC_BROKER_MEMBER_"
@@ -62,6 +64,8 @@ class LiveBroker:
     ha_server_addr: str
     host: str = ""
     """Which host registered it; "" when that is not known."""
+    since_ms: int = 0
+    """Since when this connection has registered this address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,69 @@ class Registered:
     left_out: int = 0
 
 
+Place = tuple[str, int]
+"""Broker name and id."""
+
+
+@dataclass(slots=True)
+class Displaced:
+    """Live brokers whose name and id another connection has registered since.
+
+    When the taker goes, the displaced broker has its id again at once, not first with its next registration. The one
+    that has registered for longest comes first.
+    """
+
+    by_place: dict[Place, list[tuple[BrokerAddress, LiveBroker]]] = field(default_factory=dict)
+
+    def keep(self, place: Place, address: BrokerAddress, live: LiveBroker, places_max: int) -> None:
+        """Keep one; of a place that is full the youngest goes, of more places none is kept."""
+        kept = [one for one in self.by_place.get(place, ()) if one[1].connection != live.connection]
+        if kept or place in self.by_place or len(self.by_place) < places_max:
+            kept.append((address, live))
+            self.by_place[place] = sorted(kept, key=lambda one: one[1].since_ms)[:DISPLACED_MAX]
+
+    def take(self, place: Place, address: BrokerAddress, connection: int | None) -> LiveBroker | None:
+        """The entry of this connection and address, which has its place again."""
+        found = None
+        for one in list(self.by_place.get(place, ())):
+            if one[1].connection == connection:
+                self._drop(place, one)
+                found = one[1] if one[0] == address else found
+        return found
+
+    def take_first(self, place: Place) -> tuple[BrokerAddress, LiveBroker] | None:
+        """The one that has registered for longest."""
+        kept = self.by_place.get(place)
+        if not kept:
+            return None
+        first = kept[0]
+        self._drop(place, first)
+        return first
+
+    def forget_connection(self, connection: int) -> None:
+        """The connection is gone."""
+        self._forget(lambda address, live: live.connection == connection)
+
+    def forget_address(self, address: BrokerAddress) -> None:
+        """The broker has unregistered."""
+        self._forget(lambda kept, live: kept == address)
+
+    def expire(self, now_ms: int) -> None:
+        """Forget those that are silent for too long."""
+        self._forget(lambda address, live: live.last_update_ms + live.expiry_ms < now_ms)
+
+    def _forget(self, goes: Callable[[BrokerAddress, LiveBroker], bool]) -> None:
+        for place, kept in list(self.by_place.items()):
+            for one in [one for one in kept if goes(*one)]:
+                self._drop(place, one)
+
+    def _drop(self, place: Place, one: tuple[BrokerAddress, LiveBroker]) -> None:
+        kept = self.by_place[place]
+        kept.remove(one)
+        if not kept:
+            del self.by_place[place]
+
+
 @dataclass(slots=True)
 class RouteRegistry:
     """All of the name server's knowledge about brokers and topics."""
@@ -115,6 +182,7 @@ class RouteRegistry:
     """Address -> the broker names that have it, in the order of their registration."""
     _topics_of: dict[str, dict[str, None]] = field(default_factory=dict)
     """Broker name -> its topics."""
+    _displaced: Displaced = field(default_factory=Displaced)
 
     # ---- brokers ----
 
@@ -142,6 +210,7 @@ class RouteRegistry:
                 self._drop_name(registration.cluster, name)
             return None
         first = first or not broker.broker_addrs.get(broker_id)
+        since_ms = self._displace(registration, broker, now_ms)
         self._put_addr(broker, broker_id, registration.address)
         left_out = self._take_topics(registration, broker, first)
         # A broker asks by its version whether to register again: what was left out is to be tried again.
@@ -153,17 +222,20 @@ class RouteRegistry:
             registration.connection,
             registration.ha_server_addr,
             registration.host,
+            since_ms,
         )
         return replace(self._answer_for(registration, broker), left_out=left_out)
 
     def unregister(self, address: BrokerAddress, broker_name: str) -> None:
         """Forget a broker's address, and its name and topics with its last address."""
         self.live.pop(address, None)
+        self._displaced.forget_address(address)
         broker = self.brokers.get(broker_name)
         if broker is None:
             return
         for broker_id in [i for i, addr in broker.broker_addrs.items() if addr == address.addr]:
             self._drop_addr(broker, broker_id)
+            self._restore(broker, broker_id)
         if broker.broker_addrs:
             self._wipe_if_masterless(broker)
             return
@@ -172,11 +244,13 @@ class RouteRegistry:
 
     def drop_connection(self, connection: int) -> None:
         """Forget every broker that registered over this connection last."""
+        self._displaced.forget_connection(connection)
         for address in [key for key, live in self.live.items() if live.connection == connection]:
             self._forget(address)
 
     def expire(self, now_ms: int) -> list[int]:
         """Forget brokers that were silent for too long; returns their connections, to be closed."""
+        self._displaced.expire(now_ms)
         late = [key for key, live in self.live.items() if live.last_update_ms + live.expiry_ms < now_ms]
         connections = [self.live[key].connection for key in late]
         for address in late:
@@ -366,6 +440,29 @@ class RouteRegistry:
             raise NoRoomError(f"ringmqMaxBrokers = {self.bounds.brokers} brokers are registered")
         if self.broker_count >= half and self._brokers_of(registration.host) >= half:
             raise NoRoomError(f"host {registration.host} has registered {half} brokers, half of ringmqMaxBrokers")
+
+    def _displace(self, registration: Registration, broker: BrokerData, now_ms: int) -> int:
+        """Keep aside the live broker whose id `registration` takes over another connection; since when the new one
+        registers this address."""
+        place = broker.broker_name, registration.broker_id
+        back = self._displaced.take(place, registration.address, registration.connection)
+        addr = broker.broker_addrs.get(registration.broker_id)
+        holder = None if addr is None else BrokerAddress(broker.cluster, addr)
+        live = None if holder is None else self.live.get(holder)
+        if holder is None or live is None:
+            return now_ms if back is None else back.since_ms
+        if live.connection == registration.connection:
+            return live.since_ms if holder == registration.address else now_ms
+        self._displaced.keep(place, holder, replace(live, data_version=DataVersion()), self.bounds.brokers)
+        return now_ms if back is None else back.since_ms
+
+    def _restore(self, broker: BrokerData, broker_id: int) -> None:
+        """The taker of an id is gone: the one that it displaced and that is still connected has it again."""
+        found = self._displaced.take_first((broker.broker_name, broker_id))
+        if found is not None:
+            address, live = found
+            self._put_addr(broker, broker_id, address)
+            self.live[address] = live
 
     def _brokers_of(self, host: str) -> int:
         return sum(len(self._names_at.get(address, ())) for address, live in self.live.items() if live.host == host)

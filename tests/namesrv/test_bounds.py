@@ -213,3 +213,54 @@ def test_a_large_registration_pauses() -> None:
         pauses = list(made.handle_slices(request, 5, NOW, "h"))
         assert len(pauses) >= 6
     assert len(made.registry.topics) == 3000
+
+
+def test_a_broker_has_its_id_again_when_the_one_that_took_it_goes() -> None:
+    registry = RouteRegistry()
+    registry.register(registration("a", 3, connection=1), NOW)
+    registry.register(registration("a", ["X", "Y"], broker_addr="impostor:1", connection=2), NOW + 1)
+    registry.register(registration("a", ["X", "Y"], broker_addr="impostor:2", connection=3), NOW + 2)
+    assert registry.brokers["a"].broker_addrs == {0: "impostor:2"}
+    registry.drop_connection(3)
+    assert registry.brokers["a"].broker_addrs == {0: "a:1"}
+    assert "a-0" in registry.topics
+    assert registry.data_version(BrokerAddress("C", "a:1")) == DataVersion(), "so that its topics count again"
+    registry.drop_connection(2)
+    assert registry.brokers["a"].broker_addrs == {0: "a:1"}
+    registry.drop_connection(1)
+    assert registry.brokers == {}
+    check(registry)
+
+
+def test_a_broker_that_has_left_does_not_come_back() -> None:
+    for leave in (
+        lambda registry: registry.drop_connection(1),
+        lambda registry: registry.unregister(BrokerAddress("C", "a:1"), "a"),
+    ):
+        registry = RouteRegistry()
+        registry.register(registration("a", connection=1), NOW)
+        registry.register(registration("a", broker_addr="other:1", connection=2), NOW)
+        leave(registry)
+        assert registry.brokers["a"].broker_addrs == {0: "other:1"}
+        registry.drop_connection(2)
+        assert registry.brokers == {}
+
+
+def test_a_broker_that_changes_its_address_over_one_connection_leaves_nothing_behind() -> None:
+    registry = RouteRegistry()
+    registry.register(registration("a", connection=1), NOW)
+    registry.register(registration("a", broker_addr="new:1", connection=1), NOW)
+    registry.unregister(BrokerAddress("C", "new:1"), "a")
+    assert registry.brokers == {}
+
+
+def test_many_takers_do_not_push_the_longest_standing_broker_out() -> None:
+    registry = RouteRegistry()
+    registry.register(registration("a", connection=1), NOW)
+    for number in range(2, 40):
+        registry.register(registration("a", broker_addr=f"other:{number}", connection=number), NOW + number)
+    registry.register(registration("a", connection=1), NOW + 50)
+    registry.register(registration("a", broker_addr="other:2", connection=2), NOW + 51)
+    for number in range(2, 40):
+        registry.drop_connection(number)
+    assert registry.brokers["a"].broker_addrs == {0: "a:1"}
