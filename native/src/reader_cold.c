@@ -81,7 +81,7 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
             return RMQ_FATE_DONE;
         }
         c->answers_due--;
-    } else if (rmq_cold_is_full(c) && !redone) {
+    } else if (rmq_cold_is_full(r, c) && !redone) {
         if (!r->refuses)
             return RMQ_FATE_STALL;
         refuse(r, c, h, OVERLOAD);

@@ -84,7 +84,7 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
     }
     enum rmq_fate fate = rmq_frame_process(r, c, frame, length, hold, 0);
     if (fate == RMQ_FATE_STALL) {
-        stall(r, c, rmq_cold_is_full(c) ? RMQ_STALL_COLD : RMQ_STALL_RING);
+        stall(r, c, rmq_cold_is_full(r, c) ? RMQ_STALL_COLD : RMQ_STALL_RING);
         return 0;
     }
     c->taken_ms = r->now_ms;
@@ -325,7 +325,7 @@ static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c
     int must = must_refuse(r, c);
     if (!must && c->stall & RMQ_STALL_RING && (r->in_flight >= r->in_flight_max || r->in_flight + r->cold_count >= r->pending_capacity))
         return 0;
-    if (!must && c->stall & RMQ_STALL_COLD && (c->cold_count > RMQ_COLD_MAX / 2 || c->cold_bytes > RMQ_COLD_BYTES_MAX / 2))
+    if (!must && c->stall & RMQ_STALL_COLD && (c->cold_count > rmq_cold_max(r) / 2 || c->cold_bytes > RMQ_COLD_BYTES_MAX / 2))
         return 0;
     if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(r) / 2)
         return 0;

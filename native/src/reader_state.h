@@ -98,9 +98,11 @@ enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNEC
 #define RMQ_STALL_ROOM 2   /* no block for a straddling frame */
 #define RMQ_STALL_OUTPUT 4 /* its answers are not read fast enough */
 #define RMQ_STALL_COLD 8   /* control has enough of its frames */
-/* Of one connection, with control and not answered: a flood must fill neither the inbox nor control's time. The frame that
- * exceeds the bytes is still taken, so that one may be larger than they are. */
-#define RMQ_COLD_MAX 256u
+/* With control and not answered: a flood must fill neither the inbox nor control's time. Control answers in the order of
+ * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames there as RMQ_COLD_TOTAL leaves
+ * free, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
+ * connection the frame that exceeds the bytes is still taken, so that one may be larger than they are. */
+#define RMQ_COLD_TOTAL 128u
 #define RMQ_COLD_BYTES_MAX (1u << 20)
 
 struct rmq_connection {
@@ -302,9 +304,15 @@ static inline uint32_t rmq_connection_index(const struct rmq_reader *r, const st
     return (uint32_t)(c - r->connections);
 }
 
-static inline int rmq_cold_is_full(const struct rmq_connection *c)
+/* How many frames a connection may have with control. */
+static inline uint32_t rmq_cold_max(const struct rmq_reader *r)
 {
-    return c->cold_count >= RMQ_COLD_MAX || c->cold_bytes >= RMQ_COLD_BYTES_MAX;
+    return r->cold_count + 1 < RMQ_COLD_TOTAL ? RMQ_COLD_TOTAL - r->cold_count : 1;
+}
+
+static inline int rmq_cold_is_full(const struct rmq_reader *r, const struct rmq_connection *c)
+{
+    return c->cold_count >= rmq_cold_max(r) || c->cold_bytes >= RMQ_COLD_BYTES_MAX;
 }
 
 /* The open connection, NULL when it is another one by now. */
