@@ -56,6 +56,7 @@ class Garrison:
     def _open_store(self) -> None:
         self._stores += 1
         self.broker = self._start(self._folder / f"store-{self._stores}")
+        self.memory_max_bytes = self._memory_max_bytes()
         make_topic(self._port, CANARY_TOPIC)
         make_topic(self._port, TOPIC)
         self.canary = Canary(self.target)
@@ -63,7 +64,7 @@ class Garrison:
     def _start(self, store: Path) -> RunningBroker:
         return RunningBroker(store, self._settings, port=self._port, namesrv_port=self._name_server_port)
 
-    def memory_max_bytes(self) -> int:
+    def _memory_max_bytes(self) -> int:
         """The broker's own limit."""
         with contextlib.closing(Line(self._port)) as line:
             text = line.ask(request(RequestCode.GET_BROKER_CONFIG)).body.decode()

@@ -76,7 +76,7 @@ def attack(garrison: Garrison, names: tuple[str, ...], options: SiegeOptions, se
     """One row."""
     attacks = [attack_named(name) for name in names]
     found = AttackFigures(" + ".join(names), "; ".join(attack.aims_at for attack in attacks), {})
-    found.memory_max_bytes = garrison.memory_max_bytes()
+    found.memory_max_bytes = garrison.memory_max_bytes
     with contextlib.ExitStack() as stack:
         if any(attack.needs_slave for attack in attacks):
             stack.enter_context(garrison.slave())
