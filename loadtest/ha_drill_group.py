@@ -127,7 +127,8 @@ class HaGroup:
         self.network = network
         self._folder = folder
         self._master_host, self._slave_host = (MASTER_HOST, SLAVE_HOST) if network else (LOOPBACK, LOOPBACK)
-        named = {"haAllowedNetworks": f"{self._master_host};{self._slave_host}"}  # cuts, and longer logs hold writes
+        hosts = f"{self._master_host};{self._slave_host}"
+        named = {"haAllowedNetworks": hosts, "adminAddresses": hosts}  # longer logs hold writes until it is decided
         self.settings = {**named, **settings}
         self._prefix = network.slave_prefix if network else ()
         self.slaves: list[Node] = []
