@@ -37,6 +37,11 @@ def may_replicate(config: BrokerConfig, connection: Connection) -> bool:
     return networks(config.ha_allowed_networks).allows(_host(connection))
 
 
+def is_named_replica(config: BrokerConfig, connection: Connection) -> bool:
+    """True when haAllowedNetworks names the peer: its log may hold writes. An empty list names none."""
+    return networks(config.ha_allowed_networks).names(_host(connection))
+
+
 def refusal(config: BrokerConfig, code: int, connection: Connection) -> str | None:
     """The remark with which request `code` of this peer is refused; None when the peer may send it."""
     access = BROKER[code]

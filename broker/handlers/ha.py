@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ringmq.broker import access
 from ringmq.broker.core import Broker
 from ringmq.broker.replication import ha_status, refusals
 from ringmq.broker.replication.state import UndecidedError
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.request import Answer, Connection, Request
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict
 from ringmq.ha.orders import Identity, OrderError
@@ -36,7 +37,7 @@ def shake_hands(broker: Broker, request: Request) -> Answer:
     if lie:
         replication.refusals.add(refusals.ADDRESS, f"slave {claim.broker_id} ({host}) is refused: {lie}")
         return _handshake_answer(broker, request, Verdict(handshake.REFUSE, reason=lie))
-    own = _own_view(broker, claim, host)
+    own = _own_view(broker, claim, request.connection)
     verdict = handshake.judge(claim, own, broker.store.log_crc)
     if verdict.kind == handshake.REFUSE and verdict.reason.startswith(handshake.UNNAMED):
         text = f"slave {claim.broker_id} ({host}) is refused, sends go on: {verdict.reason}"
@@ -65,7 +66,7 @@ def judged_by_connection(claim: PeerClaim, host: str, allowed: Networks) -> tupl
     return replace(claim, broker_addr=address), lie
 
 
-def _own_view(broker: Broker, claim: PeerClaim, host: str) -> MasterView:
+def _own_view(broker: Broker, claim: PeerClaim, connection: Connection) -> MasterView:
     marks, config = broker.replication.view.marks(), broker.config
     return MasterView(
         cluster=config.broker_cluster_name,
@@ -78,8 +79,8 @@ def _own_view(broker: Broker, claim: PeerClaim, host: str) -> MasterView:
         decided=broker.replication.choices_for(claim),
         from_newest_file=config.ha_start_from_newest_file,
         allowed=tuple(filter(None, config.ha_allowed_replicas.split(";"))),
-        peer_host=host,
-        is_named=networks(config.ha_allowed_networks).names(host),
+        peer_host=connection.host,
+        is_named=access.is_named_replica(config, connection),
     )
 
 

@@ -55,6 +55,13 @@ def test_a_peer_behind_a_proxy_is_never_loopback() -> None:
     assert access.may_change(config(), proxied)  # an empty list is stock's behaviour
 
 
+def test_a_proxied_peer_is_no_named_replica_by_loopback() -> None:
+    named = changed(BrokerConfig(), {"haAllowedNetworks": "127.0.0.0/8"})
+    assert access.is_named_replica(named, NEAR)
+    assert not access.is_named_replica(named, NEAR._replace(is_proxied=True))
+    assert not access.is_named_replica(BrokerConfig(), NEAR), "an empty list names none"
+
+
 @pytest.mark.parametrize("code", sorted(HANDLERS))
 def test_each_code_is_bounded_by_the_list_of_its_class(code: int) -> None:
     lists = config(adminAddresses="192.0.2.1", haAllowedNetworks="192.0.2.2")
