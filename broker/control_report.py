@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ringmq.ipc.segment import segment_path
+from ringmq.remoting.json_text import dump_json
 
 if TYPE_CHECKING:  # who only reads the report needs no tables
     from ringmq.broker.tables.consumers import ConsumerTable
@@ -21,9 +21,11 @@ if TYPE_CHECKING:  # who only reads the report needs no tables
 
 PART = "report"
 PERIOD_MS = 1000
-GROUPS_PER_TURN = 200
-"""Counted between two requests: some 100 us."""
+MEMBERS_PER_TURN = 1000
+"""Members and groups that are counted between two requests: some 0.5 ms."""
 CLIENT_KINDS_MAX = 10_000
+"""Sorted and written in one go: some 15 ms."""
+Kind = tuple[str, str, int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,19 @@ class ControlReport:
 
     def to_json(self) -> bytes:
         """For the file."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        value: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        value["name_servers"] = [asdict(server) for server in self.name_servers]
+        value["clients"] = [
+            (kind.group, kind.language, kind.version, kind.consume_type, kind.count) for kind in self.clients
+        ]
+        return dump_json(value)
 
     @classmethod
     def from_json(cls, data: bytes) -> ControlReport:
         """Inverse of to_json."""
         value = json.loads(data)
         servers = tuple(NameServerState(**entry) for entry in value["name_servers"])
-        clients = tuple(ClientKind(**entry) for entry in value["clients"])
+        clients = tuple(ClientKind(*entry) for entry in value["clients"])
         refused = tuple((access, count) for access, count in value.get("refused", ()))
         rooms = tuple((kind, used, limit) for kind, used, limit in value.get("rooms", ()))
         return cls(
@@ -98,42 +105,42 @@ class ClientCensus:
     def __init__(self, consumers: ConsumerTable, producers: ProducerTable) -> None:
         self._consumers = consumers
         self._producers = producers
-        self._rest: Iterator[Callable[[dict[tuple[str, str, int, str], int]], None]] = iter(())
-        self._counts: dict[tuple[str, str, int, str], int] = {}
+        self._rest: Iterator[int] = iter(())
+        self._counts: dict[Kind, int] = {}
+        self._left_out = 0
         self.clients: tuple[ClientKind, ...] = ()
         self.left_out = 0
 
     def turn(self) -> None:
         """Count on; `clients` is replaced when a round is over."""
-        work = list(islice(self._rest, GROUPS_PER_TURN))
-        for count in work:
-            count(self._counts)
-        if len(work) < GROUPS_PER_TURN:
-            kinds = sorted(self._counts.items())
-            self.clients = tuple(ClientKind(*kind, count) for kind, count in kinds[:CLIENT_KINDS_MAX])
-            self.left_out = max(0, len(kinds) - CLIENT_KINDS_MAX)
-            self._counts = {}
-            self._rest = iter([*self._consumer_groups(), *self._producer_groups()])
+        seen = 0
+        for members in self._rest:
+            seen += members
+            if seen >= MEMBERS_PER_TURN:
+                return
+        kinds = sorted(self._counts.items())
+        self.clients = tuple(ClientKind(*kind, count) for kind, count in kinds)
+        self.left_out = self._left_out
+        self._counts, self._left_out = {}, 0
+        self._rest = self._groups()
 
-    def _consumer_groups(self) -> Iterator[Callable[[dict[tuple[str, str, int, str], int]], None]]:
-        for group in self._consumers:
-
-            def count(counts: dict[tuple[str, str, int, str], int], group: Any = group) -> None:
-                for member in group.members.values():
-                    kind = (group.name, member.language, member.version, group.consume_type)
-                    counts[kind] = counts.get(kind, 0) + 1
-
-            yield count
-
-    def _producer_groups(self) -> Iterator[Callable[[dict[tuple[str, str, int, str], int]], None]]:
-        for _, members in self._producers:
-
-            def count(counts: dict[tuple[str, str, int, str], int], members: Any = members) -> None:
-                for member in members.values():
-                    kind = ("", member.language, member.version, "")
-                    counts[kind] = counts.get(kind, 0) + 1
-
-            yield count
+    def _groups(self) -> Iterator[int]:
+        """Counts one group after the other; how many members each has, and one for the group."""
+        for members in self._producers.all_members():
+            for member in members.values():
+                kind = ("", member.language, member.version, "")
+                self._counts[kind] = self._counts.get(kind, 0) + 1
+            yield 1 + len(members)
+        for group in self._consumers.all_groups():
+            kinds: dict[Kind, int] = {}
+            for member in group.members.values():
+                kind = (group.name, member.language, member.version, group.consume_type)
+                kinds[kind] = kinds.get(kind, 0) + 1
+            if len(self._counts) + len(kinds) <= CLIENT_KINDS_MAX:
+                self._counts |= kinds
+            else:
+                self._left_out += len(kinds)
+            yield 1 + len(group.members)
 
 
 class ReportWriter:

@@ -7,7 +7,7 @@ effects (`request.Outbox`) and dirty flags (`persistence`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from ringmq.broker.access import Refusals
@@ -39,6 +39,8 @@ from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 from ringmq.remoting.subscription import SubscriptionData
 
 EXPIRY_SCAN_MS = 10_000
+EXPIRY_LOOKS, EXPIRY_ENDS = 20_000, 500
+"""Members that one tick looks at; groups and connections that it ends. Some 5 ms each."""
 STEP_SUBSCRIPTIONS = 32
 
 
@@ -99,6 +101,7 @@ class Broker:
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.now_ms = identity.started_ms
         self._published: dict[str, dict[str, SubscriptionData]] = {}
+        self._scan: Iterator[Connection | None] | None = None
         self._next_scan_ms = identity.started_ms + EXPIRY_SCAN_MS
 
     # ---- rules between the parts ----
@@ -249,17 +252,33 @@ class Broker:
         self.stats.sample(now_ms)
         if self._move_gates():
             self.topics.republish()
-        if now_ms >= self._next_scan_ms:
-            self._next_scan_ms = now_ms + EXPIRY_SCAN_MS
-            self._expire_clients(now_ms)
+        self._expire_clients(now_ms)
         return self.outbox.take()
 
     def _expire_clients(self, now_ms: int) -> None:
-        before_ms = now_ms - self.config.channel_expired_timeout
-        stale = dict.fromkeys([*self.consumers.expired(before_ms), *self.producers.expired(before_ms)])
-        for connection in stale:
-            self.on_close(connection)
-            self.outbox.effects.append(Hangup(connection, None))
+        """Every EXPIRY_SCAN_MS a scan begins; each call looks at some members and ends some connections."""
+        if self._scan is None:
+            if now_ms < self._next_scan_ms:
+                return
+            self._next_scan_ms = now_ms + EXPIRY_SCAN_MS
+            self._scan = self._stale(now_ms - self.config.channel_expired_timeout)
+        ended = 0
+        for looked, connection in enumerate(self._scan, 1):
+            if connection is not None:
+                ended += 1 + len(self.consumers.groups_of(connection))
+                self.on_close(connection)
+                self.outbox.effects.append(Hangup(connection, None))
+            if looked >= EXPIRY_LOOKS or ended >= EXPIRY_ENDS:
+                return
+        self._scan = None
+
+    def _stale(self, before_ms: int) -> Iterator[Connection | None]:
+        """Connections whose last heartbeat for some group is older, None for every other member."""
+        tables = [group.members for group in self.consumers.all_groups()] + self.producers.all_members()
+        for members in tables:
+            for connection, member in list(members.items()):
+                is_stale = member.last_update_ms < before_ms and members.get(connection) is member
+                yield connection if is_stale else None
 
     def _move_gates(self) -> bool:
         """Open or close what the configuration and the time say; whether that changed anything."""

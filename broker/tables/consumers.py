@@ -93,6 +93,10 @@ class ConsumerTable:
     def __iter__(self) -> Iterator[ConsumerGroup]:
         return iter(self._groups.values())
 
+    def all_groups(self) -> list[ConsumerGroup]:
+        """The groups as of now: a list that may be walked while they change."""
+        return list(self._groups.values())
+
     def get(self, group: str) -> ConsumerGroup | None:
         """The group, None while nobody is online."""
         return self._groups.get(group)
@@ -159,15 +163,6 @@ class ConsumerTable:
     def connections(self) -> Collection[Connection]:
         """Every connection that is a member of some group."""
         return self._of_connection.keys()
-
-    def expired(self, before_ms: int) -> list[Connection]:
-        """Connections whose last heartbeat is older than `before_ms`."""
-        return [
-            connection
-            for group in self._groups.values()
-            for connection, member in group.members.items()
-            if member.last_update_ms < before_ms
-        ]
 
     def telling(self, group_name: str) -> Steps[None]:
         """Tell the members that somebody has come or gone, or what the group wants."""

@@ -25,6 +25,10 @@ class ProducerTable:
     def __len__(self) -> int:
         return len(self._groups)
 
+    def all_members(self) -> list[Members]:
+        """Members of each group as of now: a list that may be walked while groups change."""
+        return list(self._groups.values())
+
     def get(self, group: str) -> Members | None:
         """Members of the group, None when there are none."""
         return self._groups.get(group)
@@ -57,12 +61,3 @@ class ProducerTable:
     def connections(self) -> Collection[Connection]:
         """Every connection that is a member of some group."""
         return self._of_connection.keys()
-
-    def expired(self, before_ms: int) -> list[Connection]:
-        """Connections whose last heartbeat is older than `before_ms`."""
-        return [
-            connection
-            for members in self._groups.values()
-            for connection, member in members.items()
-            if member.last_update_ms < before_ms
-        ]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ringmq.broker.request import Hangup
 from ringmq.broker.tables.locks import FORGET_MAX
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch, decode_locked
@@ -145,3 +146,22 @@ def test_dead_locks_are_forgotten_some_at_a_time() -> None:
     lab.broker.locks.expire(lab.now_ms)
     assert len(lab.broker.locks) == lab.broker.locks.count_of("a") == 5, "the renewed ones"
     assert lab.broker.locks.is_any_live("G", lab.now_ms)
+
+
+def test_silent_clients_are_found_and_ended_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringmq.broker.core.EXPIRY_LOOKS", 7)
+    monkeypatch.setattr("ringmq.broker.core.EXPIRY_ENDS", 4)
+    lab = make_lab()
+    for client in range(10):
+        assert beat(lab, client, groups=2, producers=1) == (0, "")
+    lab.now_ms += 60_000
+    for client in range(3):
+        assert beat(lab, client, groups=2, producers=1) == (0, "")
+    ended = []
+    for _ in range(20):
+        hangups = lab.broker.on_tick(lab.now_ms + 65_000)
+        ended.append(len([effect for effect in hangups if isinstance(effect, Hangup)]))
+    assert sum(ended) == 7
+    assert max(ended) <= 2
+    assert lab.broker.connections() == {peer(0), peer(1), peer(2)}
+    assert not lab.broker.on_tick(lab.now_ms + 75_000)

@@ -233,6 +233,10 @@ def test_what_any_peer_may_send_is_bounded() -> None:
     plain = b'{"a":[%s0]}'
     assert refused(plain % (b"0," * (json_body.REQUEST_BYTES_MAX // 2)), json_body.REQUEST_BYTES_MAX)
     assert refused(b"{a:[%s0]}" % (b"0," * (json_body.DIALECT_BYTES_MAX // 2)), json_body.DIALECT_BYTES_MAX)
+    dense = BadBody, "more than 32768 objects and lists and 131072 values"
+    for piece in (b"[],", b"{},", b"0,"):
+        with pytest.raises(dense[0], match=dense[1]):
+            read_request(plain % (piece * 140_000), "heartbeat")
     referring = b'{"b":{},"a":[%s{"$ref":"$.b"}]}' % (b"0," * (json_body.REFERRING_BYTES_MAX // 2))
     assert refused(referring, json_body.REFERRING_BYTES_MAX)
     assert len(read_request(plain % (b"0," * 100_000), "heartbeat")["a"]) == 100_001
