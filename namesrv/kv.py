@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringmq.remoting import json_body
+from ringmq.remoting.json_text import dump_json
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The namespace whose values travel in routes and registrations."""
@@ -68,7 +69,7 @@ class KvConfig:
 
     def to_bytes(self) -> bytes:
         """The file's content."""
-        return json_body.write_body({"configTable": self.table})
+        return dump_json({"configTable": self.table})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> KvConfig:

@@ -14,6 +14,7 @@ from ringmq.remoting.codes import version_name
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig
 from ringmq.remoting.heartbeat import subscription_from_json
 from ringmq.remoting.json_body import write_body
+from ringmq.remoting.json_text import dump_json
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import SubscriptionData
 
@@ -32,7 +33,7 @@ def encode_topic_list(topics: Iterable[str], broker_addr: str | None = None) -> 
     """TopicList."""
     bean: dict[str, Any] = {} if broker_addr is None else {"brokerAddr": broker_addr}
     bean["topicList"] = list(topics)
-    return write_body(bean)
+    return dump_json(bean)
 
 
 def decode_topic_list(body: bytes) -> list[str]:
