@@ -15,6 +15,7 @@ from typing import Any
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.control_report import ControlReport, read_report
+from ringmq.broker.reader_watch import short_readers
 from ringmq.broker.replication.view import HOLD_WORDS, REPLICATION_WORDS
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
@@ -99,7 +100,7 @@ def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
     refused = list(_why_no_writes(plane, config, report))
     unknown, notes = _name_servers(config, report)
     notes += _replication_notes(plane, config)
-    notes += _memory_notes(plane)
+    notes += _memory_notes(plane) + short_readers(plane, time.monotonic_ns() // 1_000_000)
     return Readiness(
         ready=not (down or refused or unknown),
         reasons=[*down, *refused, *unknown, *notes],
@@ -207,7 +208,7 @@ class Heartbeats:
 
 
 def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
-    """What /health says: alive, and each worker's state."""
+    """What /health says: alive, what is not as it should be, and each worker's state."""
     ages = beats.ages_ms(now_ms)
     rows = {
         worker.name: {
@@ -219,4 +220,4 @@ def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
         for worker in workers(plane)
     }
     alive = not beats.silent(now_ms) and all(row["state"] != "down" for row in rows.values())
-    return {"alive": alive, "workers": rows}
+    return {"alive": alive, "degraded": short_readers(plane, now_ms), "workers": rows}

@@ -35,6 +35,7 @@ from ringmq.broker.listening import (
 )
 from ringmq.broker.memory_watch import MemoryWatch
 from ringmq.broker.open_files import fit_connections
+from ringmq.broker.reader_watch import ReaderWatch
 from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
@@ -468,12 +469,14 @@ def run_store(
     report.watch(plane)
     supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (house.lock.descriptor,), log)
     boot_mark, memory = BootMark(plane, house.root), MemoryWatch(plane, house.config, log)
+    readers = ReaderWatch(plane, house.config, log)
     announcer = Announcer(f"ready: {house.place}, store {house.root}", announce)
 
     def tick(all_serving: bool) -> None:
         if before is not None and before.stop_asked:  # told while the store was closed
             supervisor.stop()
         boot_mark.tick()
+        readers.tick(time.monotonic_ns() // 1_000_000)
         memory.tick(time.monotonic_ns() // 1_000_000, supervisor.pids().values())
         serving = all_serving and all_is_readable(plane)
         announcer.tick(serving)

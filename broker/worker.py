@@ -4,8 +4,10 @@ A hot worker's loop is in C and comes back here when its time slice is over, a f
 what is decided then is in `flush_shell` and `dispatch_shell`. NAME stands in the process table for the operator.
 """
 
+import os
 import sys
 
+from ringmq.ipc.exit_status import EXIT_DEAF_READER
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import no_worker, opened, run_role, run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
@@ -19,9 +21,14 @@ def serve_read(spec: WorkerSpec, plane: Plane) -> None:
     handle = lib.rmq_reader_open(plane.struct, spec.reader, *spec.listen_fds, error)
     reader = opened(spec.name, handle, error, needs_engine=True)
     plane.role(spec.role).state = STATE_SERVING
-    run_role(spec.name, lib.rmq_reader_run, reader)
+    run_role(spec.name, lib.rmq_reader_run, reader, _end_if_deaf)
     plane.role(spec.role).state = STATE_STOPPING
     lib.rmq_reader_close(reader)
+
+
+def _end_if_deaf(reason: int) -> None:
+    if reason == lib.RMQ_RUN_DEAF:  # at once: what this process has in the kernel may not come back
+        os._exit(EXIT_DEAF_READER)
 
 
 def serve_write(spec: WorkerSpec, plane: Plane) -> None:

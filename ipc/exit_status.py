@@ -4,6 +4,8 @@ EXIT_CLEAN = 0
 EXIT_UNCLEAN_STOP = 71
 EXIT_WORKER_KEEPS_DYING = 70
 EXIT_RESTART_STORE = 72
+EXIT_DEAF_READER = 73
+"""A read worker has received nothing for 5 s while bytes waited on its sockets: it is replaced."""
 EXIT_USAGE = 64
 EXIT_STORE_REFUSED = 65
 """It is another's, newer, of other sizes, or damaged in a way that a start does not repair."""

@@ -22,6 +22,7 @@ from signal import SIGTERM
 
 from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
+    EXIT_DEAF_READER,
     EXIT_NOT_RESTARTABLE,
     EXIT_RESTART_STORE,
     EXIT_UNCLEAN_STOP,
@@ -226,8 +227,7 @@ class SupervisorCore:
             worker.state, self.restart_wanted = "ended", True
             return [Log(f"worker {name} asks for the store to be opened again"), *self._next_phase(now_ms)]
         delay_ms = worker.died(now_ms)
-        how = f"signal {-status}" if status < 0 else f"status {status}"
-        effects: list[Effect] = [Log(f"worker {name} ended with {how}; {_plan_text(worker, status, delay_ms)}")]
+        effects: list[Effect] = [Log(f"worker {name} {_end_text(status)}; {_plan_text(worker, status, delay_ms)}")]
         hopeless = status in EXIT_NOT_RESTARTABLE
         if name not in OPTIONAL and (hopeless or worker.start_failures >= START_FAILURES_MAX):
             self._exit_status = status if hopeless else EXIT_WORKER_KEEPS_DYING
@@ -286,6 +286,12 @@ class SupervisorCore:
                 return effects
         self._finished = True
         return [*effects, Finished(self._exit_status)]
+
+
+def _end_text(status: int) -> str:
+    if status == EXIT_DEAF_READER:
+        return "received nothing for 5 s while bytes waited on its sockets"
+    return f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
 
 
 def _plan_text(worker: _Worker, status: int, delay_ms: int) -> str:

@@ -330,6 +330,12 @@ char rmq_sync_switch(void)
     return n == 1 ? letter : 0;
 }
 
+int rmq_made_deaf(uint32_t generation)
+{
+    const char *wanted = getenv("RINGMQ_DEAF_GENERATION");
+    return wanted && (uint32_t)atol(wanted) == generation;
+}
+
 void rmq_crash_point(const char *name)
 {
     static const char *wanted;

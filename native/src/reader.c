@@ -283,6 +283,8 @@ int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
             else
                 rc = now_ns < deadline_ns ? wait_for_work(r, deadline_ns) : 0;
         }
+        if (rmq_reader_is_deaf(r))
+            return RMQ_RUN_DEAF;
         int stop = rmq_load(&r->plane->watermarks->stop_requested) != 0 && stopped(r, work);
         if (rc < 0 && rc != -EINTR)
             return rc;

@@ -83,7 +83,7 @@ void rmq_accept_stop(struct rmq_reader *r)
 
 void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c)
 {
-    if (c->receiving || c->state != RMQ_CONNECTION_OPEN)
+    if (c->receiving || c->state != RMQ_CONNECTION_OPEN || rmq_made_deaf(r->generation))
         return;
     if (rmq_engine_receive(r->engine, c->fd, tag_of(r, c)) == 0) {
         c->receiving = 1;

@@ -280,6 +280,11 @@ struct rmq_reader {
     uint32_t long_polling; /* as the last tick has seen it */
     struct rmq_pull_result *pull_result;
 
+    /* hearing */
+    int64_t deaf_look_ms;
+    uint64_t deaf_heard;
+    uint32_t deaf_looks, deaf_next;
+
     /* output */
     struct rmq_output *output_free;
     struct rmq_chunk *chunk_free;
@@ -376,6 +381,10 @@ void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
 /* Closes it and notes that memory was short. */
 void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
 void rmq_shortage_look(struct rmq_reader *r); /* after the stalled have had their turn */
+
+/* reader_deaf.c. 1 = for 5 s nothing was received while bytes waited on sockets of connections that do not wait. Looks once a
+ * second. */
+int rmq_reader_is_deaf(struct rmq_reader *r);
 
 /* reader_frame.c: which way a frame goes */
 enum rmq_fate { RMQ_FATE_DONE, RMQ_FATE_STALL, RMQ_FATE_COLD, RMQ_FATE_CLOSED };

@@ -1,0 +1,106 @@
+"""Tells the operator that read workers close connections for want of something: one line per kind, worker and minute.
+
+The readers count; the main process looks at their counters, so that a shortage is told however busy control is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.ipc.plane import Plane
+from ringmq.native import lib
+
+LOOK_EVERY_MS = 1000
+LINE_EVERY_MS = 60_000
+SHORT_FOR_MS = 60_000
+"""So long after the last close for want of memory a reader counts as short of it."""
+SHORTAGE, ANSWERS, PARTIAL, LARGE, FULL, HOST = (
+    int(lib.RMQ_READ_CLOSED_SHORTAGE),
+    int(lib.RMQ_READ_CLOSED_ANSWERS),
+    int(lib.RMQ_READ_CLOSED_PARTIAL),
+    int(lib.RMQ_READ_CLOSED_LARGE),
+    int(lib.RMQ_READ_CLOSED_FULL),
+    int(lib.RMQ_READ_CLOSED_HOST),
+)
+KINDS = (SHORTAGE, ANSWERS, PARTIAL, LARGE, FULL, HOST)
+
+
+class ReaderWatchCore:
+    """Decides which lines to write: `step(counts, now_ms)`."""
+
+    def __init__(self, cause: Callable[[int], str]) -> None:
+        """`cause`: a kind of close -> what was closed and the limit, for the line."""
+        self._cause = cause
+        self._seen: dict[tuple[str, int], int] = {}
+        self._untold: dict[tuple[str, int], int] = {}
+        self._told_ms: dict[tuple[str, int], int] = {}
+
+    def step(self, counts: Mapping[str, Mapping[int, int]], now_ms: int) -> Iterator[str]:
+        """`counts`: worker -> kind -> closes since the worker started."""
+        for worker, kinds in counts.items():
+            for kind, count in kinds.items():
+                key = worker, kind
+                seen = self._seen.get(key, 0)
+                self._seen[key] = count
+                new = count - seen if count >= seen else count  # fewer: a replacement counts from 0
+                self._untold[key] = self._untold.get(key, 0) + new
+                told_ms = self._told_ms.get(key)
+                if self._untold[key] and (told_ms is None or now_ms - told_ms >= LINE_EVERY_MS):
+                    self._told_ms[key] = now_ms
+                    yield f"worker {worker} closed {self._untold.pop(key)} {self._cause(kind)} (docs/limits.md)"
+
+
+class ReaderWatch:
+    """The readers of one plane."""
+
+    def __init__(self, plane: Plane, config: BrokerConfig, log: Callable[[str], None]) -> None:
+        self._plane = plane
+        self._log = log
+        self._look_ms = 0
+        self._core = ReaderWatchCore(lambda kind: cause(kind, config))
+
+    def tick(self, now_ms: int) -> None:
+        """Look once a second; `now_ms` of the monotonic clock."""
+        if now_ms < self._look_ms:
+            return
+        self._look_ms = now_ms + LOOK_EVERY_MS
+        for line in self._core.step(_counts(self._plane), now_ms):
+            self._log(line)
+
+
+def cause(kind: int, config: BrokerConfig) -> str:
+    """What is closed, and the property that bounds it."""
+    return {
+        SHORTAGE: "connections that held memory for frames while others waited for it: ringmqReceiveBufferCount = "
+        f"{config.receive_buffer_count}, ringmqReassemblyBytesMax = {config.reassembly_bytes_max}",
+        ANSWERS: "connections with the most unread answers: those of all exceeded ringmqAnswerBytesMax = "
+        f"{config.answer_bytes_max}",
+        PARTIAL: "connections whose frame was not whole after ringmqPartialFrameTimeoutMs = "
+        f"{config.partial_frame_timeout_ms}",
+        LARGE: "connections that announced a frame of more than 16777216 bytes, or than 3/4 of "
+        f"ringmqReassemblyBytesMax = {config.reassembly_bytes_max}",
+        FULL: f"new connections: it has ringmqConnectionsMax = {config.connections_max}",
+        HOST: "new connections of hosts that have as many as ringmqHostConnectionsMax allows",
+    }[kind]
+
+
+def short_readers(plane: Plane, now_ms: int) -> list[str]:
+    """Notes for `/health` and `/ready`: the readers that have closed connections for want of memory lately."""
+    notes = []
+    for reader in range(int(plane.header.settings.readers)):
+        counters = plane.role(lib.RMQ_ROLE_READ + reader).counters
+        short_ms = int(counters[lib.RMQ_READ_SHORT_MS])
+        if short_ms and now_ms - short_ms < SHORT_FOR_MS:
+            free = int(counters[lib.RMQ_READ_BLOCK_BYTES_FREE]) >> 20
+            notes.append(
+                f"worker read-{reader} was short of memory for clients {max(0, now_ms - short_ms) // 1000} s ago: "
+                f"{int(counters[lib.RMQ_READ_BUFFERS_FREE])} receive buffers and {free} MiB for frames are free"
+            )
+    return notes
+
+
+def _counts(plane: Plane) -> dict[str, dict[int, int]]:
+    readers = range(int(plane.header.settings.readers))
+    counters = {f"read-{reader}": plane.role(lib.RMQ_ROLE_READ + reader).counters for reader in readers}
+    return {name: {kind: int(words[kind]) for kind in KINDS} for name, words in counters.items()}

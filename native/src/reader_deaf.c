@@ -1,0 +1,36 @@
+/* Whether the reader hears: bytes wait on its sockets, no connection has a reason to leave them there, and none has come in
+ * for seconds. Then something is wrong that this process cannot mend by itself. */
+#include <sys/ioctl.h>
+
+#include "reader_state.h"
+
+#define LOOK_MS 1000
+#define LOOKS 5
+#define SOCKETS 1024 /* that one look asks */
+
+static int bytes_wait(struct rmq_reader *r)
+{
+    uint32_t count = r->connections_used < SOCKETS ? r->connections_used : SOCKETS;
+    for (uint32_t i = 0; i < count; i++) {
+        r->deaf_next = r->deaf_next + 1 < r->connections_used ? r->deaf_next + 1 : 0;
+        const struct rmq_connection *c = rmq_connection_at(r, r->deaf_next);
+        int waiting = 0;
+        if (c->state == RMQ_CONNECTION_OPEN && !c->stall && ioctl(c->fd, FIONREAD, &waiting) == 0 && waiting > 0)
+            return 1;
+    }
+    return 0;
+}
+
+int rmq_reader_is_deaf(struct rmq_reader *r)
+{
+    if (r->now_ms < r->deaf_look_ms || r->stopping)
+        return 0;
+    uint64_t heard = r->counters[RMQ_READ_BYTES_IN];
+    r->deaf_look_ms = r->now_ms + LOOK_MS;
+    if (heard != r->deaf_heard || !bytes_wait(r))
+        r->deaf_looks = 0;
+    else
+        r->deaf_looks++;
+    r->deaf_heard = heard;
+    return r->deaf_looks >= LOOKS;
+}
