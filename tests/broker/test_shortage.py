@@ -115,7 +115,7 @@ def test_answers_that_nobody_reads_cost_no_more_than_allowed(tmp_path: Path) -> 
                 silent.sendall(question * 1500)
                 canary.sing()
                 assert private_bytes(reader) - before < 1.5 * ANSWERS_MAX
-            wait_until(lambda: private_bytes(reader) - before > ANSWERS_MAX * 0.75, "the bound is near", 20)
+            wait_until(lambda: private_bytes(reader) - before > ANSWERS_MAX / 2, "half of the bound is in use", 20)
             canary.sing(2.0)
             assert private_bytes(reader) - before < 1.5 * ANSWERS_MAX
         wait_until(lambda: private_bytes(reader) - before < KEPT_BYTES, "their memory is given back", 3)

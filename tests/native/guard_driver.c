@@ -170,9 +170,10 @@ enum rmq_fate rmq_frame_process(struct rmq_reader *reader, struct rmq_connection
     if (rmq_get32(frame) + 4 != length || length != client->total || frame[length - 1] != (length > 4 ? 0x5a : frame[length - 1]))
         broken(client, "a frame is mixed up");
     if (client->kind == FLOODER) {
-        if (c->cold_count >= RMQ_COLD_MAX && !reader->refuses)
+        int is_full = rmq_cold_is_full(reader, c);
+        if (is_full && !reader->refuses)
             return RMQ_FATE_STALL;
-        c->cold_count += c->cold_count < RMQ_COLD_MAX;
+        c->cold_count += !is_full;
         return RMQ_FATE_DONE;
     }
     if (client->kind == UNREADING) {
