@@ -35,7 +35,7 @@
 #define RMQ_READ_STALE 19             /* completions and verdicts for what is gone, answers of clients that nobody waits for */
 #define RMQ_READ_CLOSED_SHORTAGE 20   /* it held receive buffers or blocks that others waited for (reader_shortage.h) */
 #define RMQ_READ_CLOSED_LARGE 21      /* a frame larger than frame_bytes_max or than the arena's room for one */
-#define RMQ_READ_CLOSED_FULL 22       /* accepted beyond connections_max */
+#define RMQ_READ_CLOSED_FULL 22       /* accepted beyond connections_max, or silent when places ran short */
 #define RMQ_READ_SHORT_MS 23          /* monotonic: the latest close of reason SHORTAGE or ANSWERS; 0 = never */
 #define RMQ_READ_BUFFERS_FREE 24
 #define RMQ_READ_BLOCK_BYTES_FREE 25

@@ -9,6 +9,13 @@
 
 #include "reader_state.h"
 
+enum {
+    ROOM_PART = 16,
+    ROOM_LOOKS = 16,
+    ROOM_SILENT_MS = 100,
+    ROOM_IDLE_MS = 40000, /* clients send a heartbeat every 30 s */
+};
+
 static const uint8_t v4_in_v6[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 /* Sockets beside mapped files and the process's own; beyond the hard limit accepts fail and are asked again. */
@@ -149,6 +156,26 @@ static struct rmq_connection *connection_take(struct rmq_reader *r)
     return NULL;
 }
 
+/* The last places of the table go to clients that speak: one connection that has never sent a frame makes room, or one that
+ * has been idle for longer than clients pause between heartbeats. So a flood of connections closes its own. */
+static void room_make(struct rmq_reader *r)
+{
+    struct rmq_connection *victim = NULL;
+    if (r->counters[RMQ_READ_CONNECTIONS] < r->connections_max - r->connections_max / ROOM_PART)
+        return;
+    for (uint32_t looks = 0; looks < ROOM_LOOKS; looks++) {
+        r->room_hand = r->room_hand + 1 < r->connections_used ? r->room_hand + 1 : 0;
+        struct rmq_connection *c = rmq_connection_at(r, r->room_hand);
+        int64_t idle_ms = r->now_ms - c->active_ms;
+        if (c->state != RMQ_CONNECTION_OPEN || c->parked_count || c->cold_count || idle_ms < (c->spoke ? ROOM_IDLE_MS : ROOM_SILENT_MS))
+            continue;
+        if (!victim || c->spoke < victim->spoke || (c->spoke == victim->spoke && c->active_ms < victim->active_ms))
+            victim = c;
+    }
+    if (victim)
+        rmq_connection_close(r, victim, RMQ_READ_CLOSED_FULL);
+}
+
 void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
 {
     if (!event->more)
@@ -177,7 +204,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->generation++;
     c->state = RMQ_CONNECTION_OPEN;
     c->receiving = c->stopping = c->sending = c->stall = 0;
-    c->had_cold = c->registered = 0; /* list memberships (dirty, in_*) outlive the connection */
+    c->spoke = c->had_cold = c->registered = 0; /* list memberships (dirty, in_*) outlive the connection */
     c->listener = (uint8_t)(event->tag & 1);
     c->topic_id = 0;
     c->stalled_ns = 0;
@@ -192,6 +219,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     r->counters[RMQ_READ_ACCEPTED]++;
     r->counters[RMQ_READ_CONNECTIONS]++;
     rmq_connection_receive(r, c);
+    room_make(r);
 }
 
 /* Nothing of it is in the kernel any more. */

@@ -82,6 +82,7 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
         stall(r, c, RMQ_STALL_OUTPUT);
         return 0;
     }
+    c->spoke = 1;
     enum rmq_fate fate = rmq_frame_process(r, c, frame, length, hold, 0);
     if (fate == RMQ_FATE_STALL) {
         stall(r, c, rmq_cold_is_full(r, c) ? RMQ_STALL_COLD : RMQ_STALL_RING);

@@ -115,7 +115,7 @@ struct rmq_connection {
     uint8_t stall;           /* RMQ_STALL_*: parsing waits */
     uint8_t listener;        /* 1 = VIP port */
     uint8_t v6;
-    uint8_t had_cold : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1, waited : 1;
+    uint8_t spoke : 1, had_cold : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1, waited : 1;
     uint32_t topic_id;       /* of the last send: most clients repeat it */
     struct rmq_output *output;
     /* the frame in the making */
@@ -255,6 +255,7 @@ struct rmq_reader {
     struct rmq_pending *pending;
     uint32_t pending_capacity, pending_used, pending_free;
     uint32_t in_flight, in_flight_max, cold_count;
+    uint32_t room_hand;      /* next connection that is looked at when places run short */
     uint32_t redo_head, redo_tail;
 
     /* rings */
