@@ -29,6 +29,7 @@ from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request import Effect, Hangup
 from ringmq.broker.request_runner import RequestRunner, connection_of, request_of
 from ringmq.broker.staged.writes import StagedWrites
+from ringmq.broker.table_saves import TableSaves
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
 from ringmq.broker.turns import INTAKE_MS, TurnClock
@@ -37,7 +38,6 @@ from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.memory import MemoryReturn
 from ringmq.ipc.plane import InboxRecord, Plane
 from ringmq.native import lib
-from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.junk import describe
 from ringmq.remoting.log_throttle import LogThrottle
@@ -88,13 +88,15 @@ class ControlLoop:
         self._of_peers = LogThrottle(PEER_LINES_PER_MINUTE)
         self._failed_requests = LogThrottle(PEER_LINES_PER_MINUTE)
         self._of_settings = LogThrottle(PEER_LINES_PER_MINUTE)
-        self._unsaved = False
         self._blocked_parks = 0
         self._census = ClientCensus(broker.consumers, broker.producers)
         self._report = ReportWriter(plane.name)
         self._slow_requests = slow_requests.SlowRequests()
         self._memory_return = MemoryReturn()
         self._clock = TurnClock() if clock is None else clock
+        self._saves = TableSaves(
+            persistence, self._clock, lambda action: self._guard("config files", action), self._tell_of_files
+        )
         self._requests = RequestRunner(
             plane,
             broker,
@@ -102,6 +104,7 @@ class ControlLoop:
             self._slow_requests,
             lambda text: self._tell(self._failed_requests, text),
             self._clock,
+            self._saves,
         )
 
     # ---- one round ----
@@ -120,8 +123,10 @@ class ControlLoop:
             self._next_tick_ms = now_ms + TICK_MS
             effects += self._tick(now_ms)
         self._guard("consumer offsets", self._persistence.save_some)
-        self._save_tables()
-        self._outlets.perform(effects)
+        if self._saves.is_saving:  # what holds writes is on disk before its answer, too
+            self._guard("config files", self._persistence.save_hold)
+        self._saves.turn()
+        self._outlets.perform([*effects, *self._requests.take_effects()])
         while self.broker.replication.said:
             log(self.broker.replication.said.pop(0))
         for line in (*self.broker.refusals.take_lines(), *self.broker.replication.refusals.take_lines()):
@@ -136,7 +141,8 @@ class ControlLoop:
         self._outlets.perform(self._announcements.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         self._blocked_parks = 0 if taken else self._blocked_parks
-        return taken > 0 or staged or self._requests.is_busy or self._persistence.is_saving
+        is_saving = self._persistence.is_saving or self._saves.is_saving
+        return taken > 0 or staged or self._requests.is_busy or is_saving
 
     def _take_records(self, now_ms: int) -> int:
         """Take records out of the inbox while the turn has time for them; how many."""
@@ -187,7 +193,8 @@ class ControlLoop:
         self._outlets.perform(self.broker.outbox.take())
         self._outlets.perform(self._announcements.release_all())
         self._drain_offsets(now_ms)
-        self._save_tables()
+        self._saves.finish()
+        self._outlets.perform(self._requests.take_effects())
         self._guard("consumer offsets", self._persistence.save_offsets)
         self._announcements.close()
         if self._slave is not None:
@@ -334,20 +341,9 @@ class ControlLoop:
 
     # ---- trouble ----
 
-    def _save_tables(self) -> None:
-        """Write the config files, or answer those who asked for a change that it is not on disk."""
-        cause = self._guard("config files", self._persistence.save_tables)
-        changes, self._requests.changes = self._requests.changes, []
-        if cause is None and self._unsaved:
-            self._faults.forget("config files:")
-            log("config files are written again")
-        self._unsaved = cause is not None
-        if cause is None:
-            return
-        for answer in changes:
-            if answer.code == ResponseCode.SUCCESS:
-                answer.code, answer.body = ResponseCode.SYSTEM_ERROR, b""
-                answer.remark = f"the change holds, but a restart may lose it: config files cannot be written: {cause}"
+    def _tell_of_files(self) -> None:
+        self._faults.forget("config files:")
+        log("config files are written again")
 
     def _guard(self, what: str, action: Callable[[], object]) -> str | None:
         """Files, full tables and defects must not end control: tell once, try again at the next chance. None, or what

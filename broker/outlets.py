@@ -25,7 +25,7 @@ class _Verdict:
     kind: int
     connection: Connection
     pending: int
-    payload: bytes = b""
+    payload: bytes | memoryview = b""
     last: bool = True
 
 
@@ -84,10 +84,10 @@ class Outlets:
             frame = encode_frame(command)
         except RemotingError as error:
             frame = encode_frame(RemotingCommand.response_to(command, ResponseCode.SYSTEM_ERROR, str(error)))
-        size = self._plane.verdict_chunk_bytes
+        size, view = self._plane.verdict_chunk_bytes, memoryview(frame)
         for begin in range(0, len(frame), size):
             last = begin + size >= len(frame)
-            self._put(_Verdict(lib.RMQ_VERDICT_SEND, connection, pending, frame[begin : begin + size], last))
+            self._put(_Verdict(lib.RMQ_VERDICT_SEND, connection, pending, view[begin : begin + size], last))
 
     def _put(self, verdict: _Verdict) -> None:
         connection = verdict.connection

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ringmq.broker.announcements import Announcements
 from ringmq.broker.core import Broker
@@ -14,11 +15,12 @@ from ringmq.broker.handlers.table import CHANGES_TABLES, TOLD_FIRST, begin, effe
 from ringmq.broker.request import Answer, Connection, Drop, Effect, Release, Reply, Request, Run, Slices
 from ringmq.broker.slices import SlicedWorks
 from ringmq.broker.slow_requests import SlowControlRequest, SlowRequests
+from ringmq.broker.table_saves import TableSaves
 from ringmq.broker.turns import Steps, TurnClock
 from ringmq.ipc.plane import InboxRecord, Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.command import RemotingCommand, decode_payload
+from ringmq.remoting.command import decode_payload
 from ringmq.remoting.errors import RemotingError
 
 UNDONE_BYTES_MAX = 64 << 20
@@ -36,16 +38,16 @@ class RequestRunner:
         slow: SlowRequests,
         tell_failure: Callable[[str], None],
         clock: TurnClock,
+        saves: TableSaves,
     ) -> None:
         self.broker = broker
         self.clock = clock
         self.effects: list[Effect] = []
-        self.changes: list[RemotingCommand] = []
-        """Answers of this turn that the config files stand behind."""
         self._announcements = announcements
         self._slow = slow
         self._tell_failure = tell_failure
         self._latency = plane.header.latency[lib.RMQ_ROLE_CONTROL][lib.RMQ_CONTROL_LATENCY_ANSWERED]
+        self._saves = saves
         self._works = SlicedWorks(clock)
 
     @property
@@ -83,19 +85,35 @@ class RequestRunner:
         taken, self.effects = self.effects, []
         return taken
 
-    def complete(self, request: Request, answer: Answer) -> None:
-        """The answer of a request is there."""
+    @property
+    def table_changes(self) -> int:
+        """How often topics and groups have changed."""
+        return self.broker.topics.changes + self.broker.groups.changes
+
+    def complete(self, request: Request, answer: Answer, changes_before: int) -> None:
+        """The answer of a request is there. `changes_before`: `table_changes` when it was begun."""
         code = request.command.code
         effects = effects_of(self.broker, request, answer)
         verdict = effects[-1] if effects else None
-        if code in CHANGES_TABLES and isinstance(verdict, Reply):
-            self.changes.append(verdict.command)
+        release = self.effects_out
         if code in TOLD_FIRST and isinstance(verdict, Reply):
             change = self._announcements.announce()
             if change is not None:
-                self._announcements.hold(effects.pop(), change, request.now_ms)
-        self.effects += effects
+                release = partial(self._hold_last, change, request.now_ms)
+        if code in CHANGES_TABLES or self.table_changes != changes_before:
+            self._saves.hold(effects, release, is_change=code in CHANGES_TABLES)
+        else:
+            release(effects)
         self._measure(request, verdict)
+
+    def effects_out(self, effects: list[Effect]) -> None:
+        """Let effects go out."""
+        self.effects += effects
+
+    def _hold_last(self, change: int, now_ms: int, effects: list[Effect]) -> None:
+        """Let all go out but the answer, which waits until the name servers know `change`."""
+        self.effects += effects[:-1]
+        self._announcements.hold(effects[-1], change, now_ms)
 
     def fail(self, request: Request, error: Exception) -> None:
         """A defect of ours must cost one answer, not the broker; the trace is for the operator."""
@@ -121,18 +139,20 @@ class RequestRunner:
             self._slow.add(_slow(request, took_ns // 1000))  # the reader tells of what runs again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _RequestWork:
     runner: RequestRunner
     request: Request
     connection: Connection
     size_bytes: int
+    changes_before: int = 0
 
     def begin(self) -> Answer | Slices:
+        self.changes_before = self.runner.table_changes
         return begin(self.runner.broker, self.request)
 
     def complete(self, answer: Answer) -> None:
-        self.runner.complete(self.request, answer)
+        self.runner.complete(self.request, answer, self.changes_before)
 
     def fail(self, error: Exception) -> None:
         self.runner.fail(self.request, error)

@@ -9,15 +9,13 @@ import time
 from collections.abc import Callable, Generator
 from typing import TypeVar
 
-REQUEST_MS = 20
-"""The most that one request may take before others have their turn. Steps and parsers are sized for it."""
 TURN_MS = 50
-"""The most that one turn may take."""
-INTAKE_MS = 14
+"""The most that one turn may take, 20 of them for one request at a time: what follows adds up to less."""
+INTAKE_MS = 8
 """A turn takes no further record out of the inbox after this."""
-FIRST_GO_MS = 8
+FIRST_GO_MS = 5
 """A request that takes longer goes on in slices."""
-SLICES_END_MS = 30
+SLICES_END_MS = 16
 """A turn begins no further slice after this; the rest is for what a turn does besides requests."""
 SLICE_MS = 2
 Value = TypeVar("Value")

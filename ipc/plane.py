@@ -215,10 +215,11 @@ class Plane:
             raise PlaneFullError(f"consumer offsets: the table is full ({self.header.offset_capacity} entries)")
         return code
 
-    def offset_keys(self, first: int) -> list[tuple[int, int]]:
+    def offset_keys(self, first: int, count_max: int | None = None) -> list[tuple[int, int]]:
         """(group id, queue slot) of the table's entries from number `first` on. An entry keeps both for ever."""
         entries = ffi.cast("struct rmq_consumer_offset *", self.struct.base + self.header.offsets_at)
-        numbers = range(first, int(self.header.offset_count))
+        end = int(self.header.offset_count)
+        numbers = range(first, end if count_max is None else min(end, first + count_max))
         return [(entries[number].group_id, entries[number].queue_slot) for number in numbers]
 
     # -- inbox and verdicts (control) ---------------------------------------------------------------------
@@ -248,14 +249,14 @@ class Plane:
 
     def verdict(
         self, reader: int, kind: int, connection: tuple[int, int], pending: int = NONE,
-        reader_generation: int = 0, payload: bytes = b"", last: bool = True,
+        reader_generation: int = 0, payload: bytes | memoryview = b"", last: bool = True,
     ) -> bool:  # fmt: skip
         """Put one verdict record (chunk it to verdict_chunk_bytes); False when the ring is full now."""
         head = ffi.new("struct rmq_verdict *")
         head.type, head.last = kind, int(last)
         head.connection, head.connection_generation = connection
         head.pending, head.reader_generation = pending, reader_generation
-        code = int(lib.rmq_verdict_put(self.struct, reader, head, payload, len(payload)))
+        code = int(lib.rmq_verdict_put(self.struct, reader, head, ffi.from_buffer(payload), len(payload)))
         if code == 0:
             return True
         if code == -105:  # ENOBUFS

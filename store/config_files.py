@@ -1,7 +1,7 @@
 """Config files under `<root>/config`: RocketMQ's text, its `.bak` habit, tolerant loading (ConfigManager, MixAll)."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +90,20 @@ def persist_config(root: Path, name: str, value: dict[str, Any]) -> None:
 
 def persist_text(root: Path, name: str, text: str) -> None:
     """As `persist_config`, for text that its owner has encoded. A lone surrogate becomes "?", as in Java."""
+    for _ in persist_parts(root, name, iter([text])):
+        pass
+
+
+def persist_parts(root: Path, name: str, parts: Iterator[str]) -> Iterator[None]:
+    """As `persist_text`, a step for each part of a large text; the last one syncs and moves."""
     directory = root / layout.CONFIG
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     fresh = path.with_name(name + ".tmp")
     with fresh.open("wb") as file:
-        file.write(text.encode("utf-8", "replace"))
+        for part in parts:
+            file.write(part.encode("utf-8", "replace"))
+            yield
         file.flush()
         os.fsync(file.fileno())
     if path.exists():

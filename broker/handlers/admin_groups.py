@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.config_pages import page_of
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.request import Answer, Request, Slices
+from ringmq.broker.turns import Steps
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
@@ -48,14 +49,18 @@ def delete_group(broker: Broker, request: Request) -> Answer:
     return request.reply()
 
 
-def all_groups(broker: Broker, request: Request) -> Answer:
+def all_groups(broker: Broker, request: Request) -> Slices:
     """201: everything, or the page that the request asks for (stock after 5.3.3)."""
     header = headers.GetAllSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
     groups = broker.groups
     names = groups.names()
     page = page_of(names, groups.data_version, header.group_seq, header.max_group_num, header.data_version)
     total = None if page is None else {"totalGroupNum": str(len(names))}
-    return request.reply(ext_fields=total, body=groups.body_json(page))
+
+    def steps() -> Steps[Answer]:
+        return request.reply(ext_fields=total, body=(yield from groups.body_steps(page)))
+
+    return Slices(steps(), is_large=page is None)
 
 
 def group_config(broker: Broker, request: Request) -> Answer:

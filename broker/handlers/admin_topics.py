@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.handlers.topic_attributes import alter_attributes, parse_attributes
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.request import Answer, Request, Slices
 from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, check_possible
+from ringmq.broker.turns import Steps
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import encode_topic_list
@@ -148,13 +149,17 @@ def _is_kept(broker: Broker, topic: str) -> bool:
     return broker.topics.is_system(topic) or topic.startswith(layout.LMQ_PREFIX)
 
 
-def all_topics(broker: Broker, request: Request) -> Answer:
+def all_topics(broker: Broker, request: Request) -> Slices:
     """21: everything, or the page that the request asks for (stock after 5.3.3)."""
     header = headers.GetAllTopicConfigRequestHeader.decode(request.command.ext_fields)
     version = broker.topics.data_version
     page = page_of(broker.topics.names(), version, header.topic_seq, header.max_topic_num, header.data_version)
-    body = broker.topics.body_json(page)
-    return request.reply(ext_fields=None if page is None else {"totalTopicNum": str(len(broker.topics))}, body=body)
+    ext = None if page is None else {"totalTopicNum": str(len(broker.topics))}
+
+    def steps() -> Steps[Answer]:
+        return request.reply(ext_fields=ext, body=(yield from broker.topics.body_steps(page)))
+
+    return Slices(steps(), is_large=page is None)
 
 
 def topic_config(broker: Broker, request: Request) -> Answer:

@@ -9,12 +9,12 @@ from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.entry_texts import EntryTexts
 from ringmq.broker.tables.file_entries import LeaveOut
+from ringmq.broker.turns import Steps, finish
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig
 from ringmq.remoting.errors import RequestError
-from ringmq.store.config_files import encode_config
 
 FILE = "subscriptionGroup.json"
 NAME_BYTES_MAX = 255
@@ -36,6 +36,8 @@ class GroupTable:
         self._sorted: list[str] | None = None
         self.data_version = DataVersion()
         self.dirty = False
+        self.changes = 0
+        """Since the start."""
 
     def __iter__(self) -> Iterator[SubscriptionGroupConfig]:
         return iter(self._groups.values())
@@ -140,14 +142,21 @@ class GroupTable:
 
     def body_json(self, groups: Iterable[str] | None = None) -> bytes:
         """The text of code 201: everything, or the named groups alone."""
-        chosen = list(self._groups if groups is None else groups)
+        return finish(self.body_steps(groups))
+
+    def body_steps(self, groups: Iterable[str] | None = None) -> Steps[bytes]:
+        """The same in steps, of the groups as of now."""
+        chosen = self._groups if groups is None else {name: self._groups[name] for name in groups}
         head = json_body.write_body(self._head())[:-1]
-        return head + b"," + self._texts.body_member((name, self._groups[name]) for name in chosen) + b"}"
+        return b"".join((head, b",", (yield from self._texts.body_member(list(chosen.items()))), b"}"))
 
     def file_text(self) -> str:
         """The content of subscriptionGroup.json."""
-        head = encode_config(FILE, self._head()).removesuffix("\n}")
-        return f"{head},\n{self._texts.file_member(self._groups.items())}\n}}"
+        return "".join(self.file_parts())
+
+    def file_parts(self) -> Iterator[str]:
+        """The same in parts, of the groups as of now."""
+        return self._texts.file_parts(self._head(), list(self._groups.items()))
 
     def _head(self) -> dict[str, Any]:
         forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
@@ -177,6 +186,7 @@ class GroupTable:
         self._sorted = None
         self.data_version.next(now_ms)
         self.dirty = True
+        self.changes += 1
 
 
 def check_possible(config: SubscriptionGroupConfig) -> None:

@@ -26,6 +26,8 @@ SEPARATOR = "@"
 UPDATE_VERSION_STEP = 500
 STEP_KEYS = 32
 """Pairs of a topic and a group of one step: some 0.5 ms."""
+DISCOVER_MAX = 256
+"""Entries of the plane that one look learns the names of: some 0.5 ms."""
 STRAYS_MAX = 65_536  # that requests may add: their names come from outside
 
 OffsetKey = tuple[str, str]
@@ -110,6 +112,7 @@ class OffsetTable:
         changes = self._plane.offset_drain()
         if changes:
             self._step(now_ms, changes)
+        self._discover(DISCOVER_MAX)
         return changes
 
     # ---- resets ----
@@ -279,9 +282,10 @@ class OffsetTable:
             self._queues.setdefault((topic, group), set()).add(queue_id)
             self._pairs.add(topic, group)
 
-    def _discover(self) -> None:
-        """Names of the offsets that pulls have put into the plane."""
-        fresh = self._plane.offset_keys(self._discovered)
+    def _discover(self, count_max: int | None = None) -> None:
+        """Learn the names of offsets that pulls have put into the plane. `drain` learns some at a time, so that few are
+        left when all are wanted."""
+        fresh = self._plane.offset_keys(self._discovered, count_max)
         self._discovered += len(fresh)
         for group_id, slot in fresh:
             if (group_id, slot) in self._known_slots:

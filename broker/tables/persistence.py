@@ -13,12 +13,14 @@ from pathlib import Path
 
 from ringmq.broker.core import Broker
 from ringmq.broker.tables import client_names, groups, offsets, topics
+from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import CommitKey
 from ringmq.broker.tables.ports import LogState
+from ringmq.broker.tables.topics import TopicTable
 from ringmq.broker.turns import Steps, TurnClock, finish
 from ringmq.remoting.errors import RequestError
 from ringmq.store import layout
-from ringmq.store.config_files import ConfigFileError, persist_text
+from ringmq.store.config_files import ConfigFileError, persist_parts, persist_text
 from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_births import read_births, within, write_births
 from ringmq.store.write_hold import HeldFor, write_hold
@@ -27,6 +29,8 @@ DELAY_OFFSETS_FILE = "delayOffset.json"
 SLAVE_COMMITS_FILE = "ringmqSlaveCommits.json"
 SAVE_MS = 5
 """Of a turn, for the text of consumer offsets."""
+SMALL = 2000
+"""Topics that are written in one go."""
 REMOVE_WITHIN_S = 0.05
 """Of a tick, for the queues of deleted topics: requests wait meanwhile."""
 
@@ -42,6 +46,9 @@ class Persistence:
         self._slave_commits: list[CommitKey] = []
         self._deletions: frozenset[str] = frozenset()
         self._births: dict[str, int] = {}
+        self._saving_tables = False
+        self._deletions_saved: frozenset[str] = frozenset()
+        """Topics that had been deleted when the newest topics.json was begun."""
         self._turn_clock = TurnClock()
         self._saving: tuple[Steps[str], int] | None = None
         """Steps to the text of the offsets, and the erasures that it contains."""
@@ -49,19 +56,51 @@ class Persistence:
         """Offsets have changed since the file was written, beside what `OffsetTable.dirty` says."""
         self._erasures_saved = 0
 
-    def save_tables(self) -> None:
-        """Whom writes are held for, deletions, topics and groups, when they changed."""
+    @property
+    def tables_dirty(self) -> bool:
+        """Something that `save_tables` writes has changed."""
         broker = self._broker
-        if broker.replication.dirty:
-            write_hold(self._root, [HeldFor(**asdict(entry)) for entry in broker.replication.divergences.values()])
-            broker.replication.dirty = False
-        self._save_deletions(broker.deletions.topics())  # a topic that no file names would keep its queues for ever
-        if broker.topics.dirty:
-            persist_text(self._root, topics.FILE, broker.topics.file_text())
-            broker.topics.dirty = False
-        if broker.groups.dirty:
-            persist_text(self._root, groups.FILE, broker.groups.file_text())
-            broker.groups.dirty = False
+        return (
+            broker.topics.dirty
+            or broker.groups.dirty
+            or broker.replication.dirty
+            or broker.deletions.topics() != self._deletions
+        )
+
+    def save_tables(self) -> None:
+        """Whom writes are held for, deletions, topics and groups, when they changed; however long it takes."""
+        finish(self.saving_tables())
+
+    def saving_tables(self) -> Steps[bool]:
+        """The same in steps. What changes meanwhile is dirty again; what could not be written stays so."""
+        broker = self._broker
+        deleted = broker.deletions.topics()
+        self.save_hold()
+        self._save_deletions(deleted)  # a topic that no file names would keep its queues for ever
+        self._saving_tables = True
+        try:
+            for table, file in ((broker.topics, topics.FILE), (broker.groups, groups.FILE)):
+                if table.dirty:
+                    yield from self._saving_table(table, file)
+        finally:
+            self._saving_tables = False
+        self._deletions_saved = deleted
+        return True
+
+    def _saving_table(self, table: TopicTable | GroupTable, file: str) -> Steps[None]:
+        table.dirty = False
+        try:
+            yield from persist_parts(self._root, file, table.file_parts())
+        except BaseException:
+            table.dirty = True
+            raise
+
+    def save_hold(self) -> None:
+        """Whom writes are held for, when that changed."""
+        replication = self._broker.replication
+        if replication.dirty:
+            write_hold(self._root, [HeldFor(**asdict(entry)) for entry in replication.divergences.values()])
+            replication.dirty = False
 
     def save_delay_offsets(self) -> None:
         """delayOffset.json, as a slave's master has sent it."""
@@ -83,7 +122,9 @@ class Persistence:
         due = broker.deletions.due(now_ms, log.append_offset, log.dispatched_offset)
         if not due:
             return
-        self.save_tables()
+        due = self._without_settings(due)
+        if not due:
+            return
         if not self._erasures_are_saved():  # a deletion must not leave offsets in the file for a topic made again
             return
         self._save_births(due, log)
@@ -97,6 +138,12 @@ class Persistence:
                     break
         finally:
             self._free(gone)
+
+    def _without_settings(self, due: list[str]) -> list[str]:
+        """Of these deleted topics those that topics.json on disk does not have any more."""
+        if not self._saving_tables and not self._deletions_saved.issuperset(due) and len(self._broker.topics) < SMALL:
+            self.save_tables()
+        return [topic for topic in due if topic in self._deletions_saved]
 
     def _save_births(self, topics: list[str], log: LogState) -> None:
         """What the log holds of the topics is of no later ones. Not on a slave: its log may be ahead of its tables."""

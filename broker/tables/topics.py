@@ -14,12 +14,12 @@ from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.entry_texts import EntryTexts
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.publication import QUEUES_MAX, PlaneTables
+from ringmq.broker.turns import Steps, finish
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import PERM_READ_WRITE, Perm
-from ringmq.store.config_files import encode_config
 from ringmq.store.record_values import is_topic_name
 
 FILE = "topics.json"
@@ -46,6 +46,8 @@ class TopicTable:
         """System topics of this broker, cluster and broker name included: nobody may delete them."""
         self.data_version = DataVersion()
         self.dirty = False
+        self.changes = 0
+        """Since the start."""
         self.send_cold = False
         """Control looks at every send (the broker does not accept sends yet)."""
         self.pull_cold = False
@@ -154,15 +156,22 @@ class TopicTable:
         """The text of code 21 and of registrations: everything, or those of the named topics that exist. Each topic's
         part is kept: encoding ten thousand takes 75 ms, joining them 2 ms.
         """
-        chosen = list(self._topics if topics is None else [name for name in topics if name in self])
+        return finish(self.body_steps(topics))
+
+    def body_steps(self, topics: Iterable[str] | None = None) -> Steps[bytes]:
+        """The same in steps, of the topics as of now."""
+        chosen = self._topics if topics is None else {name: self._topics[name] for name in topics if name in self}
         frame = json_body.write_body(TopicConfigTable({}, self.data_version).to_json())
         head, _, tail = frame.partition(b'"topicConfigTable":{}')
-        return head + self._texts.body_member((name, self._topics[name]) for name in chosen) + tail
+        return head + (yield from self._texts.body_member(list(chosen.items()))) + tail
 
     def file_text(self) -> str:
         """The content of topics.json."""
-        head = encode_config(FILE, {"dataVersion": self.data_version.to_json()}).removesuffix("\n}")
-        return f"{head},\n{self._texts.file_member(self._topics.items())}\n}}"
+        return "".join(self.file_parts())
+
+    def file_parts(self) -> Iterator[str]:
+        """The same in parts, of the topics as of now."""
+        return self._texts.file_parts({"dataVersion": self.data_version.to_json()}, list(self._topics.items()))
 
     def load(
         self, value: dict[str, Any], config: BrokerConfig, now_ms: int, leave_out: LeaveOut = file_entries.ignore
@@ -203,6 +212,7 @@ class TopicTable:
         self._sorted = None
         self.data_version.next(now_ms)
         self.dirty = True
+        self.changes += 1
         self._on_change(topic)
 
 

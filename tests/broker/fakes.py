@@ -137,8 +137,8 @@ class FakePlane:
             self.offset_table[group_id, slot] = offset
         return len(taken)
 
-    def offset_keys(self, first: int) -> list[tuple[int, int]]:
-        return list(self.offset_table)[first:]
+    def offset_keys(self, first: int, count_max: int | None = None) -> list[tuple[int, int]]:
+        return list(self.offset_table)[first:][:count_max]
 
     def confirm_offset(self) -> int:
         return self.confirm

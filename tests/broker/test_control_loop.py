@@ -6,6 +6,7 @@ import struct
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,25 +95,34 @@ def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
+SMALL = Capacity(
+    topics=1024, queues=8192, groups=256, subscriptions=256, offsets=1024, request_slots=64,
+    inbox_bytes=1 << 20, verdict_bytes=1 << 16, commit_slots=64, arrived_slots=64,
+)  # fmt: skip
+
+
+@contextmanager
+def made_rig(root: Path, capacity: Capacity) -> Iterator[Rig]:
+    """A loop that has not turned yet, over a plane of its own."""
     name = f"test-{uuid.uuid4().hex[:12]}"
-    capacity = Capacity(
-        topics=1024, queues=8192, groups=256, subscriptions=256, offsets=1024, request_slots=64,
-        inbox_bytes=1 << 20, verdict_bytes=1 << 16, commit_slots=64, arrived_slots=64,
-    )  # fmt: skip
-    plane = Plane.create(name, capacity, tmp_path.stat(), 1)
+    plane = Plane.create(name, capacity, root.stat(), 1)
     plane.header.settings.readers = 1
     plane.role(lib.RMQ_ROLE_READ).generation = 1
-    names = {"storePathRootDir": str(tmp_path), "brokerName": "wire-a"}
+    names = {"storePathRootDir": str(root), "brokerName": "wire-a"}
     config = changed(BrokerConfig(), names)
     load_into(plane, config, Nothing({}))
     broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", now()), plane, FakeStore())
     broker.prepare(now())
-    load_state(tmp_path, config, broker.topics, broker.groups, broker.offsets, now(), fresh=False)
-    loop = ControlLoop(plane, broker, Persistence(tmp_path, broker), OutsideCalls(lambda: None))
-    yield Rig(plane, loop, tmp_path)
+    load_state(root, config, broker.topics, broker.groups, broker.offsets, now(), fresh=False)
+    loop = ControlLoop(plane, broker, Persistence(root, broker), OutsideCalls(lambda: None))
+    yield Rig(plane, loop, root)
     remove_segments(name)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with made_rig(tmp_path, SMALL) as made:
+        yield made
 
 
 def json_frame(header: str) -> bytes:
@@ -350,11 +360,12 @@ def test_a_made_topic_that_is_not_on_disk_says_so_when_the_name_server_knows_it(
 def test_a_defect_in_saving_is_told_and_ends_nothing(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken() -> None:
+    def broken() -> Iterator[None]:
+        yield
         raise ZeroDivisionError("planted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.loop._persistence, "save_tables", broken)
+        patch.setattr(rig.loop._persistence, "saving_tables", broken)
         rig.put(heartbeat())
         rig.loop.turn(now())
         rig.loop.turn(now())
@@ -382,9 +393,9 @@ def test_what_peers_send_does_not_use_up_the_lines_of_our_own_faults(
     said = capsys.readouterr().err
     assert said.count("junk from 127.0.0.9: header field code = 'x") == PEER_LINES_PER_MINUTE
     assert said.count("request 41 failed:") == PEER_LINES_PER_MINUTE
-    monkeypatch.setattr(rig.loop._persistence, "save_tables", lambda: broken("disk"))
-    rig.loop.turn(began)
-    assert "config files: planted ('disk',)" in capsys.readouterr().err
+    monkeypatch.setattr(rig.loop.broker.offsets, "drain", lambda now_ms: broken("disk"))
+    rig.loop.turn(began + TICK_MS)
+    assert "consumer offsets: planted ('disk',)" in capsys.readouterr().err
     rig.put(json_frame('{"code":"late"}'))
     rig.loop.turn(began + 60_000)
     assert (

@@ -512,3 +512,33 @@ def test_what_requests_may_forbid_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert codes == [0, 0, 0, 1]
     readable = {"group": "G", "topic": "T1", "readable": "true"}
     assert lab.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, readable).code == 0
+
+
+def test_large_tables_are_written_in_steps(tmp_path: Path) -> None:
+    lab = make_lab()
+    persistence = Persistence(tmp_path, lab.broker)
+    for number in range(150):
+        lab.broker.topics.put(TopicConfig(f"T{number}", 1, 1), START_MS)
+        lab.broker.groups.put(SubscriptionGroupConfig(f"G{number}"), START_MS)
+    steps = persistence.saving_tables()
+    costs, late = [], []
+
+    def one() -> None:
+        try:
+            next(steps)
+        except StopIteration:
+            late.append("done")
+
+    while not late:
+        costs.append(operations(one))
+        if len(costs) == 3:
+            lab.broker.topics.put(TopicConfig("Meanwhile", 1, 1), START_MS)
+    assert len(costs) >= 10
+    assert max(costs) < 100_000
+    assert lab.broker.topics.dirty and persistence.tables_dirty
+    table = load_config(tmp_path, "topics.json")["topicConfigTable"]
+    assert "T149" in table and "Meanwhile" not in table
+    assert (tmp_path / "config" / "subscriptionGroup.json").read_text() == lab.broker.groups.file_text()
+    persistence.save_tables()
+    assert (tmp_path / "config" / "topics.json").read_text() == lab.broker.topics.file_text()
+    assert not persistence.tables_dirty

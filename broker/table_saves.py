@@ -1,0 +1,131 @@
+"""Answers that config files stand behind: they go out when topics and groups are on disk, or say that they are not.
+
+Small tables are saved in the turn of the change. Large ones are saved in slices, and then rest for a while, so that
+many changes share one file: an answer waits for the first save that began after its change.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ringmq.broker.request import Effect, Reply
+from ringmq.broker.tables.persistence import Persistence
+from ringmq.broker.turns import Steps, TurnClock
+from ringmq.remoting.codes import ResponseCode
+
+SLICE_MS = 8
+REST = 4
+"""A save of more than one slice rests this many times as long as it took."""
+Guard = Callable[[Callable[[], object]], str | None]
+"""Runs something, tells of its fault once; None, or what went wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    effects: list[Effect]
+    is_change: bool
+    release: Callable[[list[Effect]], None]
+
+
+class TableSaves:
+    """Saves the tables whenever they have changed."""
+
+    def __init__(
+        self,
+        persistence: Persistence,
+        clock: TurnClock,
+        guard: Guard,
+        on_recovery: Callable[[], None],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._persistence = persistence
+        self._clock = clock
+        self._guard = guard
+        self._on_recovery = on_recovery
+        self._now_s = now_s
+        self._waiting: list[_Held] = []
+        self._covered: list[_Held] = []
+        """Of the save that is under way."""
+        self._steps: Steps[bool] | None = None
+        self._began_s = 0.0
+        self._next_s = 0.0
+        self._failed = False
+
+    @property
+    def is_saving(self) -> bool:
+        """A save is under way: `turn` has to be called again."""
+        return self._steps is not None
+
+    @property
+    def is_behind(self) -> bool:
+        """Something is not on disk."""
+        return self.is_saving or self._persistence.tables_dirty
+
+    def hold(self, effects: list[Effect], release: Callable[[list[Effect]], None], *, is_change: bool) -> None:
+        """Keep effects of a request until its change is on disk. `is_change`: an operator asked for it, the answer has
+        to say if it is not."""
+        self._waiting.append(_Held(effects, is_change, release))
+
+    def turn(self) -> None:
+        """Save some; let go of what is on disk."""
+        if self._steps is None:
+            if not self._persistence.tables_dirty:
+                self._let_go(None)
+                return
+            if self._now_s() < self._next_s:
+                return
+            self._begin()
+        self._go_on(SLICE_MS)
+
+    def finish(self) -> None:
+        """Save everything, however long it takes."""
+        while self._steps is not None:
+            self._go_on(1000)
+        self._begin()
+        while self._steps is not None:
+            self._go_on(1000)
+
+    def _begin(self) -> None:
+        self._covered, self._waiting = self._waiting, []
+        self._steps = self._persistence.saving_tables()
+        self._began_s = self._now_s()
+        self._slices = 0
+
+    def _go_on(self, limit_ms: int) -> None:
+        steps, done = self._steps, False
+        assert steps is not None
+
+        def advance() -> None:
+            nonlocal done
+            done = self._clock.advance(steps, limit_ms) is not None
+
+        cause = self._guard(advance)
+        self._slices += 1
+        if cause is None and not done:
+            return
+        self._steps = None
+        if self._slices > 1:
+            self._next_s = self._now_s() + REST * (self._now_s() - self._began_s)
+        self._let_go(cause)
+
+    def _let_go(self, cause: str | None) -> None:
+        if cause is None and self._failed:
+            self._on_recovery()
+        self._failed = cause is not None
+        held, self._covered = self._covered, []
+        if cause is None and not self.is_behind:
+            held, self._waiting = held + self._waiting, []
+        for one in held:
+            if cause is not None and one.is_change:
+                _deny(one.effects, cause)
+            one.release(one.effects)
+
+
+def _deny(effects: list[Effect], cause: str) -> None:
+    for effect in effects:
+        if isinstance(effect, Reply) and effect.command.code == ResponseCode.SUCCESS:
+            answer = effect.command
+            answer.code, answer.body = ResponseCode.SYSTEM_ERROR, b""
+            answer.remark = f"the change holds, but a restart may lose it: config files cannot be written: {cause}"

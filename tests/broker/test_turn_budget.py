@@ -1,0 +1,87 @@
+"""No turn of control is long, whatever clients ask: CPU time of the thread, so that a busy machine does not count."""
+
+import gc
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.broker.control_shell import bound_collections
+from ringmq.broker.turns import TURN_MS
+from ringmq.ipc.plane import Capacity
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
+from tests.broker.test_busy_control import ATTACKS, Attack
+from tests.broker.test_control_loop import Rig, made_rig, now
+
+pytestmark = pytest.mark.timed
+ENTRIES = 16_000
+"""Topics and groups of a large table; a place for each queue would make the fixture slow."""
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    thresholds = gc.get_threshold()
+    with made_rig(tmp_path, Capacity()) as made:
+        made.loop.turn(now())
+        bound_collections()
+        yield made
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+def longest_turn_ms(rig: Rig) -> float:
+    """Turn until there is nothing left to do."""
+    longest_ms, busy = 0.0, True
+    while busy:
+        began_ns = time.thread_time_ns()
+        busy = rig.loop.turn(now())
+        longest_ms = max(longest_ms, (time.thread_time_ns() - began_ns) / 1e6)
+        rig.verdicts()
+    return longest_ms
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_attacks(rig: Rig, attack: Attack) -> None:
+    for round_number in range(4):
+        for client in range(3):
+            code, body = attack(100 * round_number + client)
+            rig.put(RemotingCommand.request(code, body=body, opaque=7), pending=client, connection=client)
+        assert longest_turn_ms(rig) < TURN_MS
+
+
+LARGE = {
+    "21": (RequestCode.GET_ALL_TOPIC_CONFIG, {}),
+    "43": (RequestCode.GET_ALL_CONSUMER_OFFSET, {}),
+    "201": (RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}),
+    "a page of 21": (RequestCode.GET_ALL_TOPIC_CONFIG, {"topicSeq": "0", "maxTopicNum": "100"}),
+    "300": (RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T7"}),
+    "343": (RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": "G7"}),
+    "208": (RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G7"}),
+    "215": (RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T9"}),
+    "207": (RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "G9", "cleanOffset": "true"}),
+    "316": (RequestCode.CLEAN_UNUSED_TOPIC, {}),
+}
+
+
+@pytest.fixture
+def large(rig: Rig) -> Rig:
+    broker = rig.loop.broker
+    for number in range(ENTRIES):
+        broker.topics.put(TopicConfig(f"T{number}", 1, 1), now())
+        broker.groups.put(SubscriptionGroupConfig(f"G{number}"), now())
+        broker.offsets.put(f"G{number}", f"T{number % 500}", 0, number, now())
+    broker.outbox.changed_topics.clear()
+    assert longest_turn_ms(rig) < TURN_MS, "the first save of all of them"
+    return rig
+
+
+def test_large_tables(large: Rig) -> None:
+    longest = {}
+    for name, (code, ext) in LARGE.items():
+        large.put(RemotingCommand.request(code, ext, opaque=7), pending=1)
+        longest[name] = longest_turn_ms(large)
+    late = {name: round(took_ms) for name, took_ms in longest.items() if took_ms >= TURN_MS}
+    assert not late
