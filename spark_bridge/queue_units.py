@@ -63,11 +63,19 @@ class _UnitFiles:
         return data[: len(data) // self._unit_bytes * self._unit_bytes]
 
 
+def is_filler(position: int, size: int) -> bool:
+    """Whether a unit stands for an offset that no readable record has."""
+    return position == 0 and size == layout.FILLER_SIZE
+
+
 def _names(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)  # noqa: PTH208
     except FileNotFoundError:
         return []
+
+
+FILLERS_AT_ONCE = 256
 
 
 class QueueUnits:
@@ -90,12 +98,16 @@ class QueueUnits:
         return self._files.next_number(queue_offset)
 
     def position(self, queue_offset: int) -> int | None:
-        """The commit-log offset of the record, None when nothing is written there."""
-        unit = self._files.read(queue_offset, 1)
-        if not unit:
-            return None
-        position, size, _ = layout.CONSUME_QUEUE_UNIT.unpack(unit)
-        return position if position >= 0 and size > 0 else None
+        """The commit-log offset of the record, of the next one where a filler stands; None when nothing is written."""
+        count = 1
+        while units := self._files.read(queue_offset, count):
+            for position, size, _ in layout.CONSUME_QUEUE_UNIT.iter_unpack(units):
+                if position < 0 or size <= 0:
+                    return None
+                if not is_filler(position, size):
+                    return int(position)
+            queue_offset, count = queue_offset + len(units) // UNIT_BYTES, FILLERS_AT_ONCE
+        return None
 
     def first_from(self, position: int, begin: int, end: int) -> int | None:
         """The place of the queue's first record at or behind `position` among the offsets [begin, end)."""

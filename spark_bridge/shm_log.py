@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments, Segment
-from ringmq.spark_bridge.losses import Losses
+from ringmq.spark_bridge.losses import Losses, log
 from ringmq.spark_bridge.queue_units import BatchQueueUnits, QueueUnits, open_queue
 from ringmq.spark_bridge.rows import WantedQueue, WantedRows, open_rows, walk_log
 from ringmq.spark_bridge.slice_reader import ReadSettings
@@ -26,6 +26,9 @@ def read_log(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterat
             yield from reader.read(part.log, segments.at(part.log.begin))
     except DataLossError as error:
         reader.losses.meet(error)
+    if reader.left_out:
+        text = "%s: %d records name another place of the log than theirs, no queue has them: they are left out"
+        log.warning(text, part.broker.store.root, reader.left_out)
     if reader.rows.count:
         yield reader.rows.take()
 
@@ -37,6 +40,7 @@ class _LogReader:
         assert part.broker.store is not None
         self._root = part.broker.store.root
         self.losses = Losses(fail=how.fail_on_data_loss)
+        self.left_out = 0
         self._window_bytes = how.window_bytes
         self._spans = [span for span in part.spans if span.count]
         queues = tuple(
@@ -52,12 +56,16 @@ class _LogReader:
             with segment.window(at, min(log.end, at + window_bytes), populate=True) as window:
                 data, start, window_end = window.data, window.start, window.end
                 stop = yield from walk_log(self.rows, data, at - start, window_end - start, start)
+                size = int.from_bytes(data[stop.at : stop.at + 4], "big")
             stopped_at = start + stop.at
             is_cut = stop.reason == records.SHORT and window_end < log.end
             if stop.reason == records.BLANK:
                 return  # the rest of the file is empty
             if stop.reason == records.END or (is_cut and stopped_at > at):
                 at, window_bytes = stopped_at, self._window_bytes
+            elif stop.reason == records.BAD_PLACE and self._next_known(stopped_at, log.end) != stopped_at:
+                self.left_out += 1  # no queue has it: dispatch has left it out (store/record_values.py)
+                at, window_bytes = stopped_at + size, self._window_bytes
             elif is_cut and window_bytes < RECORD_BYTES_MAX:
                 window_bytes *= 2  # one record is larger than the window
             else:

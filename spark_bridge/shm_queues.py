@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments, WindowCursor
-from ringmq.spark_bridge.losses import Losses
-from ringmq.spark_bridge.queue_units import UNIT_BYTES, BatchQueueUnits, QueueUnits, open_queue
+from ringmq.spark_bridge.losses import Losses, log
+from ringmq.spark_bridge.queue_units import UNIT_BYTES, BatchQueueUnits, QueueUnits, is_filler, open_queue
 from ringmq.spark_bridge.rows import (
     INDEX_COLUMNS,
     NO_UNIT,
@@ -96,6 +96,7 @@ class _QueueReader:
         self._rows = open_rows(how.shape(columns, part.broker.name), WantedRows(queues, part.times, how.verify_crc))
         self._units_answer = INDEX_COLUMNS.issuperset(columns) and part.times.is_open and not how.verify_crc
         self._losses = Losses(fail=how.fail_on_data_loss)
+        self._left_out = 0
         self._windows = windows
 
     def read(self) -> Iterator[pa.RecordBatch]:
@@ -115,6 +116,8 @@ class _QueueReader:
             yield from self._read_window(cursor, units_max)
             if cursor.at < cursor.span.end:
                 heapq.heappush(heap, (cursor.position, place))
+        if self._left_out:
+            log.warning("%s: %d queue offsets have no readable record and are left out", self._root, self._left_out)
         if self._rows.count:
             yield self._rows.take()
 
@@ -133,15 +136,18 @@ class _QueueReader:
             cursor.at = cursor.first + self._behind_loss(units, at)
             return
         cursor.at = cursor.first + stop.at
-        if stop.reason not in (records.END, OUTSIDE):
+        if stop.reason == NO_UNIT and is_filler(*unit_at(units, stop.at)):
+            self._left_out += 1  # dispatch has left its record out, or the offset never had one
+            cursor.at += 1
+        elif stop.reason not in (records.END, OUTSIDE):
             self._losses.meet(_broken(self._root, cursor.span.key, cursor.at, cursor.position, stop))
             cursor.at += 1
 
     def _walk(self, number: int, units: bytes, at: int, first: int) -> Walk:
         if self._units_answer:
             return (yield from walk_units(self._rows, number, units, at, first, None, 0))
-        position, size, _ = layout.CONSUME_QUEUE_UNIT.unpack_from(units, at * UNIT_BYTES)
-        if position < 0 or size <= 0 or size == layout.FILLER_SIZE:
+        position, size = unit_at(units, at)
+        if position < 0 or size <= 0 or is_filler(position, size):
             return Stop(at, NO_UNIT)
         try:
             window = self._windows.at(position, size)
@@ -174,6 +180,12 @@ class _QueueReader:
                 self._losses.meet(error)
         if at < span.end:
             self._losses.meet(DataLossError(f"{queue.folder} has nothing at offset {at}: retention has taken it"))
+
+
+def unit_at(units: bytes, number: int) -> tuple[int, int]:
+    """Commit-log offset and size of a unit."""
+    position, size, _ = layout.CONSUME_QUEUE_UNIT.unpack_from(units, number * UNIT_BYTES)
+    return int(position), int(size)
 
 
 def _broken(root: str, key: QueueKey, queue_offset: int, position: int, stop: Stop) -> ReadError:

@@ -172,6 +172,11 @@ class MadeStore:
             unit, number = struct.pack(">qiq", position, size, 0), queue_offset
         self.write_unit(self.root / folder / fields.topic / str(fields.queue_id), number, unit)
 
+    def write_filler(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """What dispatch leaves at an offset whose record it does not index, when the next one comes."""
+        folder = self.root / "consumequeue" / topic / str(queue_id)
+        self.write_unit(folder, queue_offset, struct.pack(">qiq", 0, 0x7FFFFFFF, 0))
+
     def write_unit(self, folder: Path, number: int, unit: bytes) -> None:
         """Put one unit at its place."""
         folder.mkdir(parents=True, exist_ok=True)

@@ -374,6 +374,25 @@ def test_a_broken_record(spark: Any, made: MadeStore, damage: bytes, filtered: b
     assert {(row["topic"], row["partition"], row["offset"]) for row in rows(found)} == wanted - missing
 
 
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_record_that_no_queue_has_is_left_out(spark: Any, made: MadeStore, filtered: bool) -> None:
+    """Dispatch indexes none with an impossible value: no row is lost, and a job goes on."""
+    position, _, fields, queue_offset = made.places[300]
+    made.damage(position + 28, bytes(7) + b"\x09")
+    made.write_filler(fields.topic, fields.queue_id, queue_offset)
+    condition = "offset < 100"
+    if filtered:
+        condition += f" AND topic = '{fields.topic}' AND partition = {fields.queue_id}"
+    found = rows(frame_of(spark, made, "ringmq-jvm").where(condition).select("topic", "partition", "offset", "key"))
+    wanted = {
+        (place[2].topic, place[2].queue_id, place[3])
+        for place in made.places[:600]
+        if not filtered or (place[2].topic, place[2].queue_id) == (fields.topic, fields.queue_id)
+    }
+    left = wanted - {(fields.topic, fields.queue_id, queue_offset)}
+    assert {(row["topic"], row["partition"], row["offset"]) for row in found} == left
+
+
 def test_a_log_file_that_is_gone(spark: Any, made: MadeStore) -> None:
     """Retention between the plan and the read."""
     frame = frame_of(spark, made, "ringmq-jvm").where("offset < 100").select("key")

@@ -48,6 +48,12 @@ final class LogReader extends RecordReader {
                 at = log.nextFile(at);
                 return;
             }
+            if (size == RecordDecoder.BAD_PLACE && nextBorder(at - 1) != at) {
+                // no queue has it: dispatch leaves such a record out
+                leftOut(log.fileName() + ", commit log offset " + at + ": " + RecordDecoder.reason(size));
+                at += RecordDecoder.size(record);
+                continue;
+            }
             if (size < 0) {
                 broken(at, size);
                 at = nextBorder(at);

@@ -29,6 +29,13 @@ final class QueueReader extends RecordReader {
                 }
             }
             Unit unit = queue.nextUnit(number);
+            if (unit != null && unit.isFiller()) { // dispatch has left its record out, or the offset never had one
+                QueueSpan of = slice.spans().get(span);
+                leftOut("queue " + of.queueId() + " of " + of.topic() + ": offset " + number + " has no record");
+                number++;
+                offset = Math.max(offset, number);
+                continue;
+            }
             if (unit == null || !isPlanned(unit)) {
                 passMissing();
                 continue;

@@ -82,13 +82,13 @@ final class RecordDecoder {
         if (size > left) {
             return SHORT;
         }
-        if (Memory.int64(record + PLACE_AT) != logOffset) {
-            return BAD_PLACE;
-        }
         queueId = Memory.int32(record + QUEUE_ID_AT);
         queueOffset = Memory.int64(record + QUEUE_OFFSET_AT);
         sysFlag = Memory.int32(record + SYS_FLAG_AT);
-        return decodeRest(record, size, magic) ? size : BAD_LENGTH;
+        if (!decodeRest(record, size, magic)) {
+            return BAD_LENGTH;
+        }
+        return Memory.int64(record + PLACE_AT) == logOffset ? size : BAD_PLACE;
     }
 
     private boolean decodeRest(long record, int size, int magic) {
@@ -136,6 +136,11 @@ final class RecordDecoder {
         CRC32 crc = new CRC32();
         crc.update(Memory.bytes(body, bodyLength));
         return (crc.getValue() & 0x7FFFFFFFL) == (Memory.int32(record + 8) & 0xFFFFFFFFL);
+    }
+
+    /** What the record says of its size. */
+    static int size(long record) {
+        return Memory.int32(record);
     }
 
     static int sysFlag(long record) {

@@ -21,6 +21,7 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
     final boolean wantsBodies;
     private final BatchColumns columns;
     private long rowsLeft;
+    private boolean hasLeftOut;
     private Thread reading;
 
     RecordReader(Slice slice, ReadSettings how) {
@@ -101,6 +102,14 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
             throw new DataLossException(text, null);
         }
         LOG.warn("{}; passed by, as failOnDataLoss=false says", text);
+    }
+
+    /** An offset or a record that no queue has gives no row: the first one of a slice is told in the log. */
+    final void leftOut(String text) {
+        if (!hasLeftOut) {
+            LOG.warn("{}; left out, more like it are not listed", text);
+            hasLeftOut = true;
+        }
     }
 
     /** A record is not what it should be: ends the read, or is told in the log when rows may be lost. */

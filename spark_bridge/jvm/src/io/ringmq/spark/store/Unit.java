@@ -22,7 +22,7 @@ public record Unit(long offset, long count, long logOffset, int size) {
     }
 
     /** Stands for messages that were never there: a queue that began at a later offset is filled with these. */
-    boolean isFiller() {
+    public boolean isFiller() {
         return size == FILLER_SIZE && logOffset == 0;
     }
 }
