@@ -136,7 +136,7 @@ final class Aggregates {
     private long logOffset(QueueSpan span, long offset) throws IOException {
         try (QueueIndex queue = store.openQueue(span.topic(), span.queueId(), span.isBatch())) {
             long end = queue.endNumber(span.logEnd());
-            Unit unit = queue.unit(queue.numberOf(offset, queue.minNumber(span.logBegin(), end), end));
+            Unit unit = queue.firstUnit(queue.numberOf(offset, queue.minNumber(span.logBegin(), end), end), end);
             return unit == null ? span.logBegin() : unit.logOffset();
         }
     }

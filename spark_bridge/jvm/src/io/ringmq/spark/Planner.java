@@ -57,7 +57,7 @@ final class Planner {
         long endNumber = queue.endNumber(readable.end());
         long firstNumber = queue.minNumber(readable.begin(), endNumber);
         Unit first = firstNumber < endNumber ? queue.unit(firstNumber) : null;
-        Unit last = first == null ? null : queue.unit(endNumber - 1);
+        Unit last = first == null ? null : queue.lastUnit(firstNumber, endNumber);
         if (last == null) {
             firstNumber = endNumber;
         }
@@ -77,8 +77,11 @@ final class Planner {
                     low, high, unit -> times.storeTimeMs(unit.logOffset()) - CLOCK_STEP_MS > selection.lastTimeMs);
         }
         if (low < high) {
-            Unit from = queue.unit(low);
-            Unit to = queue.unit(high - 1);
+            Unit from = queue.firstUnit(low, high);
+            Unit to = queue.lastUnit(low, high);
+            if (from == null || to == null) {
+                return; // no record stands at these offsets
+            }
             spans.add(new QueueSpan(
                     name.topic(), name.queueId(), name.isBatch(), Math.max(begin, from.offset()),
                     Math.min(end, to.end()), from.logOffset(), to.logEnd()));

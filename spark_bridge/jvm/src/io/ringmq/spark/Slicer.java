@@ -126,8 +126,9 @@ final class Slicer {
                 long messages = 0;
                 for (int i = 0; i < SAMPLES && first < end; i++) {
                     Unit unit = queue.unit(first + (end - 1 - first) * i / (SAMPLES - 1));
-                    sampled += unit == null ? 0 : unit.size();
-                    messages += unit == null ? 0 : unit.count();
+                    boolean isRecord = unit != null && !unit.isFiller();
+                    sampled += isRecord ? unit.size() : 0;
+                    messages += isRecord ? unit.count() : 0;
                 }
                 bytes += messages == 0 ? 0 : sampled / messages * span.count();
             }
@@ -162,8 +163,10 @@ final class Slicer {
         try (QueueIndex queue = open(span)) {
             long last = queue.endNumber(span.logEnd());
             long first = queue.minNumber(span.logBegin(), last);
-            Unit from = queue.unit(queue.numberOf(begin, first, last));
-            Unit to = queue.unit(queue.numberOf(end - 1, first, last));
+            long low = queue.numberOf(begin, first, last);
+            long high = queue.numberOf(end - 1, first, last) + 1;
+            Unit from = queue.firstUnit(low, high);
+            Unit to = queue.lastUnit(low, high);
             return from == null || to == null
                     ? new QueueSpan(span.topic(), span.queueId(), span.isBatch(), begin, end, span.logBegin(), span.logEnd())
                     : new QueueSpan(span.topic(), span.queueId(), span.isBatch(), begin, end, from.logOffset(), to.logEnd());

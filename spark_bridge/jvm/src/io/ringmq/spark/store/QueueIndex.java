@@ -14,6 +14,7 @@ public final class QueueIndex implements Closeable {
     private static final int PLAIN_BYTES = 20;
     private static final int BATCH_BYTES = 46;
     private static final int CHUNK_UNITS = 4096;
+    private static final int FILLERS_AT_ONCE = 256;
 
     private final NumberedFiles files;
     private final boolean isBatch;
@@ -98,8 +99,7 @@ public final class QueueIndex implements Closeable {
         long perFile = files.fileBytes / unitBytes;
         for (int i = files.starts.size() - 1; i >= 0; i--) {
             long first = files.starts.get(i) / unitBytes;
-            long end = firstNumber(
-                    first, first + perFile, unit -> unit == null || unit.logEnd() > bound && !unit.isFiller());
+            long end = firstNumber(first, first + perFile, unit -> unit == null || unit.logEnd() > bound);
             if (end > first || i == 0) {
                 return end;
             }
@@ -110,23 +110,70 @@ public final class QueueIndex implements Closeable {
     /** Number of the first unit below {@code end} whose record the log still has. */
     public long minNumber(long logMinOffset, long end) throws IOException {
         long first = Math.min(files.minOffset() / unitBytes, end);
-        return firstNumber(
-                first, end, unit -> unit != null && unit.logOffset() >= logMinOffset && !unit.isFiller());
+        return firstNumber(first, end, unit -> unit != null && unit.logOffset() >= logMinOffset);
     }
 
-    /** The first number in [low, high) whose unit lies behind, {@code high} when none does (binary search). */
+    /**
+     * The first number in [low, high) whose unit lies behind, {@code high} when none does (binary search). A filler says
+     * nothing of its place in the log, so the unit behind it is asked in its stead.
+     */
     public long firstNumber(long low, long high, Question question) throws IOException {
         long from = low;
         long to = high;
+        long found = high;
         while (from < to) {
             long middle = (from + to) >>> 1;
-            if (question.isBehind(unit(middle))) {
-                to = middle;
+            long number = pastFillers(middle, high);
+            if (number < high && !question.isBehind(unit(number))) {
+                from = number + 1;
             } else {
-                from = middle + 1;
+                found = Math.min(found, number);
+                to = middle;
             }
         }
-        return from;
+        return found;
+    }
+
+    /** The first unit in [low, high) that stands for a record, null when there is none. */
+    public Unit firstUnit(long low, long high) throws IOException {
+        long number = pastFillers(low, high);
+        return number < high ? unit(number) : null;
+    }
+
+    /** The last unit in [low, high) that stands for a record, null when there is none. */
+    public Unit lastUnit(long low, long high) throws IOException {
+        for (long number = high - 1; number >= low; number--) {
+            Unit unit = unit(number);
+            if (unit == null || !unit.isFiller()) {
+                return unit;
+            }
+        }
+        return null;
+    }
+
+    /** The first number in [number, high) that holds no filler, {@code high} when all are fillers. */
+    private long pastFillers(long number, long high) throws IOException {
+        Unit first = number < high ? unit(number) : null;
+        if (first == null || !first.isFiller()) {
+            return number;
+        }
+        ByteBuffer units = ByteBuffer.allocate(FILLERS_AT_ONCE * unitBytes);
+        long at = number + 1;
+        while (at < high) {
+            units.clear();
+            files.read(at * unitBytes, units);
+            int count = units.remaining() / unitBytes;
+            if (count == 0) {
+                return at;
+            }
+            for (int i = 0; i < count && at < high; i++, at++) {
+                Unit unit = decode(units, i * unitBytes, at);
+                if (unit == null || !unit.isFiller()) {
+                    return at;
+                }
+            }
+        }
+        return high;
     }
 
     /** Number of the unit in [low, high) that holds this queue offset or the first later one. */
