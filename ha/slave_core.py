@@ -66,6 +66,8 @@ CONNECT_TIMEOUT_MS = 3000
 HANDSHAKE_TIMEOUT_MS = 10_000
 COMPARES_MAX = 4
 """Questions in one handshake: the master's end moves while it is compared."""
+START_OFFSET_MAX = 1 << 62
+"""Behind it offsets of the log would not fit into 64 bits."""
 FLUSH_LOOK_MS = 5
 CONFIRM_PERIOD_MS = 100
 CONFIRM_TIMEOUT_MS = 3000
@@ -248,18 +250,33 @@ class SlaveCore:
                 return [Handshake(self._master.broker, self._local_port, answer.offset)]
             case handshake.ACCEPT:
                 return self._transfer(answer.start_id, answer.confirm_offset, now_ms)
-            case handshake.START_AT if self.snapshot.empty or self._may_cut(host):
+            case handshake.START_AT if self._may_start_at(answer.offset) and (
+                self.snapshot.empty or self._may_cut(host)
+            ):
                 return self._restart(StoreOrder(REBASE, answer.offset), answer.reason)
-            case handshake.CUT if answer.offset < own_end and self._may_cut(host):
+            case handshake.CUT if self.snapshot.min_offset <= answer.offset < own_end and self._may_cut(host):
                 return self._restart(StoreOrder(CUT, answer.offset), answer.reason)
             case handshake.START_AT | handshake.CUT if not self._may_cut(host):
                 return self._kept(answer, host, now_ms)
-        why = f"master {self._master.broker} says {answer.verdict}: {answer.reason}"
+        why = f"master {self._master.broker} says {answer.verdict}{self._impossible(answer)}: {answer.reason}"
         effects = [Disconnect(why), *self._said(why)]
         if answer.verdict == handshake.HOLD:
             effects += self._limited(min(answer.offset, answer.confirm_offset))
             effects.append(Tell(LinkNews(self._master.ha, "held", why=answer.reason)))
         return [*effects, *self._wait(now_ms, HELD_OFF_MS)]
+
+    def _may_start_at(self, offset: int) -> bool:
+        """A log begins where a file can: an order for another place would fail at each start of the broker."""
+        return offset % self.settings.file_bytes == 0 and offset <= START_OFFSET_MAX
+
+    def _impossible(self, answer: HandshakeAnswer) -> str:
+        """For the operator: why a verdict over this log cannot be followed; "" for any other verdict."""
+        if answer.verdict == handshake.START_AT:
+            return f" at {answer.offset}, where no file of {self.settings.file_bytes} bytes can begin"
+        if answer.verdict == handshake.CUT:
+            log = self.snapshot
+            return f" at {answer.offset}, outside of this log ({log.min_offset} to {log.append_offset})"
+        return ""
 
     def _may_cut(self, host: str) -> bool:
         """haAllowedNetworks names the master, or it is the host of haMasterAddress, where the HA connection goes to.
@@ -312,7 +329,7 @@ class SlaveCore:
     def _stream_starts_at(self, offset: int, now_ms: int) -> list[Effect]:
         """Stock gives an empty slave its newest file alone. A slave with records never starts afresh by itself."""
         why = f"the stream starts at {offset}, this log ends at {self.snapshot.append_offset}"
-        if self.snapshot.empty and offset > 0 and offset % self.settings.file_bytes == 0:
+        if self.snapshot.empty and offset > 0 and self._may_start_at(offset):
             return self._restart(StoreOrder(REBASE, offset), why)
         lacks = "" if offset < self.snapshot.append_offset else f": {self.snapshot.append_offset}..{offset} is lacking"
         return self._failed(f"{why}{lacks}", now_ms)
