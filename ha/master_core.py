@@ -144,14 +144,20 @@ class MasterCore:
         return []
 
     def _identify(self, peer: MasterPeer, identity: Identity | None, now_ms: int) -> list[Effect]:
-        """A slave's process has one connection: an older one of the same process is half-open, and ends."""
+        """A slave's process has one connection: an older one of the same process is half-open, and ends.
+
+        The host must be the same: every peer can ask for the process id of another broker.
+        """
         peer.identity = identity
         if identity is None:
             return []
         old = [
             other
             for other in self._peers.values()
-            if other is not peer and other.identity and other.identity.start_id == identity.start_id != ""
+            if other is not peer
+            and other.host == peer.host
+            and other.identity
+            and other.identity.start_id == identity.start_id != ""
         ]
         return [effect for other in old for effect in _let_go(other, f"{peer.name} has connected again")]
 
@@ -163,7 +169,7 @@ class MasterCore:
 
     def _make_room(self, newcomer: MasterPeer | None, now_ms: int) -> list[Effect]:
         """Keep a place free as long as a connection is there that does not count."""
-        counting = standing(self._peers.values(), self.settings)
+        counting = standing(self._peers.values(), self.settings, now_ms)
         is_late = newcomer is not None and now_ms < self._reserved_until_ms and not self._is_known(newcomer.host)
         if is_late and len(self._peers) >= PEERS_MAX:
             loser = newcomer
@@ -234,7 +240,7 @@ class MasterCore:
 
     def _settle(self, now_ms: int) -> list[Effect]:
         """Bring rows, requirements and state up to what is known now; only what changed is said."""
-        counting = standing(self._peers.values(), self.settings)
+        counting = standing(self._peers.values(), self.settings, now_ms)
         effects: list[Effect] = []
         for peer in sorted(self._peers.values(), key=lambda peer: peer.place in counting):
             mark = Mark(

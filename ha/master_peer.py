@@ -67,18 +67,22 @@ class MasterPeer:
         return self.watch is not None and self.watch.in_sync(now_ms)
 
 
-def standing(peers: Iterable[MasterPeer], settings: HaSettings) -> set[int]:
+def standing(peers: Iterable[MasterPeer], settings: HaSettings, now_ms: int) -> set[int]:
     """Places of the connections that count: replicas are counted, never connections.
 
     Of one replica's connections the newest with a stream counts. A RingMQ slave is known by its broker id, a stock one
     by its host; beside a RingMQ slave on the same host it does not count: it may be that slave, without a handshake.
+    A connection that counts as in sync is not displaced from another host: a broker id is what a peer says of itself.
     """
     streaming = [peer for peer in peers if peer.watch is not None and peer.allowed(settings)]
     known_hosts = {peer.host for peer in streaming if peer.identity}
     newest: dict[tuple[int, str], MasterPeer] = {}
     for peer in sorted(streaming, key=lambda peer: peer.number):
         if peer.identity:
-            newest[peer.broker_id, ""] = peer
+            older = newest.get((peer.broker_id, ""))
+            stays = older is not None and older.counts_since_ms is not None and older.in_sync(now_ms)
+            if older is None or older.host == peer.host or not stays:
+                newest[peer.broker_id, ""] = peer
         elif peer.host not in known_hosts:
             newest[STOCK_BROKER_ID, peer.host] = peer
     return {peer.place for peer in newest.values()}

@@ -16,26 +16,36 @@ def peer(place: int, host: str, broker_id: int | None = None, streams: bool = Tr
 
 
 def test_the_newest_connection_of_a_broker_id_stands_for_it() -> None:
-    assert standing([peer(1, "a", 7), peer(2, "b", 7), peer(3, "a", 8)], ANYBODY) == {2, 3}
-    assert standing([peer(1, "a", 7, number=9), peer(2, "b", 7)], ANYBODY) == {1}
+    assert standing([peer(1, "a", 7), peer(2, "b", 7), peer(3, "a", 8)], ANYBODY, 0) == {2, 3}
+    assert standing([peer(1, "a", 7, number=9), peer(2, "b", 7)], ANYBODY, 0) == {1}
+
+
+def test_a_connection_that_is_in_sync_is_not_displaced_from_another_host() -> None:
+    slave, stranger = peer(1, "a", 7), peer(2, "b", 7)
+    slave.counts_since_ms = 0
+    assert standing([slave, stranger], ANYBODY, 0) == {1}
+    assert standing([slave, peer(3, "a", 7)], ANYBODY, 0) == {3}, "its own host: it has connected again"
+    assert slave.watch is not None
+    slave.watch.observe(0, 5000, silent_since_ms=1)
+    assert standing([slave, stranger], ANYBODY, 10_000) == {2}, "it is far behind: another machine may have its place"
 
 
 def test_a_connection_without_a_stream_stands_for_nobody() -> None:
-    assert standing([peer(1, "a", 7), peer(2, "a", 7, streams=False)], ANYBODY) == {1}
+    assert standing([peer(1, "a", 7), peer(2, "a", 7, streams=False)], ANYBODY, 0) == {1}
 
 
 def test_a_host_is_one_stock_slave() -> None:
-    assert standing([peer(1, "a"), peer(2, "a"), peer(3, "b")], ANYBODY) == {2, 3}
+    assert standing([peer(1, "a"), peer(2, "a"), peer(3, "b")], ANYBODY, 0) == {2, 3}
 
 
 def test_a_connection_that_said_nothing_may_be_the_slave_beside_it() -> None:
-    assert standing([peer(1, "a"), peer(2, "a", 7), peer(3, "b")], ANYBODY) == {2, 3}
+    assert standing([peer(1, "a"), peer(2, "a", 7), peer(3, "b")], ANYBODY, 0) == {2, 3}
 
 
 def test_only_allowed_replicas_count() -> None:
     settings = HaSettings.from_properties({"haAllowedReplicas": "7;b"})
     there = [peer(1, "a", 7), peer(2, "a", 8), peer(3, "b"), peer(4, "c")]
-    assert standing(there, settings) == {1, 3}
+    assert standing(there, settings, 0) == {1, 3}
 
 
 def test_a_room_is_what_the_slave_says_else_what_the_property_says() -> None:

@@ -154,7 +154,7 @@ def _a_held_master_writes_on(patch: Patch) -> None:
 
 
 def _connections_count(patch: Patch) -> None:
-    patch.setattr(master_core, "standing", lambda peers, settings: {peer.place for peer in peers if peer.watch})
+    patch.setattr(master_core, "standing", lambda peers, *_: {peer.place for peer in peers if peer.watch})
 
 
 BROKEN_RULES = [
