@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.request import Answer, Request, Slices
 from ringmq.broker.request import Connection as Peer
 from ringmq.broker.tables.consumers import Member
+from ringmq.broker.turns import Steps
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body
 from ringmq.remoting.admin_bodies import (
@@ -21,6 +22,9 @@ from ringmq.remoting.admin_bodies import (
 )
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message_queue import MessageQueue
+
+QUEUES_A_STEP = 32
+"""Each asks the store for the time of a message."""
 
 
 def topic_stats(broker: Broker, request: Request) -> Answer:
@@ -40,15 +44,19 @@ def topic_stats(broker: Broker, request: Request) -> Answer:
     return request.reply(body=stats.encode())
 
 
-def consume_stats(broker: Broker, request: Request) -> Answer:
+def consume_stats(broker: Broker, request: Request) -> Slices:
     """208: progress of a group on the topics asked for, by default on all that it has offsets for.
 
     As in stock, what a group with members does not subscribe to (any more) is left out, unless it stands in a list.
     """
+    return Slices(_consume_stats(broker, request))
+
+
+def _consume_stats(broker: Broker, request: Request) -> Steps[Answer]:
     header = headers.GetConsumeStatsRequestHeader.decode(request.command.ext_fields)
     group = header.consumer_group
     if header.topic_list:
-        topics = [topic for topic in header.topic_list.split(";") if topic]
+        topics = list(dict.fromkeys(filter(None, header.topic_list.split(";"))))
     else:
         topics = [header.topic] if header.topic else broker.offsets.topics_of(group)
         online = broker.consumers.get(group)
@@ -59,6 +67,8 @@ def consume_stats(broker: Broker, request: Request) -> Answer:
         config = broker.topics.get(topic)
         consumed = 0
         for queue_id in range(config.read_queue_nums if config is not None else 0):
+            if queue_id % QUEUES_A_STEP == 0:
+                yield
             _, high = _bounds(broker, topic, queue_id)
             offset = max(0, broker.offsets.get(group, topic, queue_id))
             last_ms = max(0, broker.store.store_time(topic, queue_id, offset - 1)) if offset > 0 else 0

@@ -440,6 +440,25 @@ def test_consume_stats_and_time_span() -> None:
     ]
 
 
+def test_a_topic_that_a_list_names_again_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header has room for one name thousands of times."""
+    lab = make_lab()
+    lab.make_topic("T", 1)
+    lab.plane.set_bounds("T", 0, 0, 3)
+    lab.store.times["T", 0] = [START_MS] * 3
+    lab.broker.offsets.put("G", "T", 0, 2, START_MS)
+    looks: list[tuple[str, int, int]] = []
+    store_time = lab.store.store_time
+
+    def counted(topic: str, queue_id: int, offset: int) -> int:
+        looks.append((topic, queue_id, offset))
+        return store_time(topic, queue_id, offset)
+
+    monkeypatch.setattr(lab.store, "store_time", counted)
+    lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", "topicList": "T;" * 5000})
+    assert looks == [("T", 0, 1)]
+
+
 def test_progress_on_topics_that_are_no_longer_subscribed_to_is_left_out() -> None:
     """What a group has left behind would be shown as a growing backlog. Nobody online: everything counts."""
     lab = make_lab()
