@@ -135,6 +135,7 @@ _NOT_PROPERTIES = frozenset(
         "RINGMQ_SECURITY_TOKEN",
         "RINGMQ_SIMULATION_SEEDS",
         "RINGMQ_SYNC_SWITCH",
+        "RINGMQ_DEAF_GENERATION",
     }
 )
 

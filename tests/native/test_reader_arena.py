@@ -4,21 +4,16 @@ import subprocess
 from pathlib import Path
 from uuid import uuid4
 
-SOURCE = Path(__file__).resolve().parents[2] / "native" / "src"
+from tests.native.sanitized import build_driver
+
 TOUCHED = 10_000 + 4 * 300
 
 
 def test_pages_that_nobody_has_needed_for_a_while_go_back_and_used_ones_stay(tmp_path: Path) -> None:
-    driver = Path(__file__).with_name("arena_driver.c")
-    command = [
-        "gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
-        "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{SOURCE}", str(driver), "-o",
-        str(tmp_path / "driver"),
-    ]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    driver = build_driver("arena_driver.c", tmp_path)
     arena = Path(f"/dev/shm/ringmq-test-{uuid4().hex}")
     try:
-        done = subprocess.run([tmp_path / "driver", arena], check=True, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([driver, arena], check=True, capture_output=True, text=True, timeout=60)
     finally:
         arena.unlink(missing_ok=True)
     loaded, a_little_later, later, whole, without_large, empty = map(int, done.stdout.split())

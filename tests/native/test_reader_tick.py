@@ -3,19 +3,13 @@
 import subprocess
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[2] / "native" / "src"
+from tests.native.sanitized import build_driver
 
 
 def run_driver(name: str, folder: Path) -> list[str]:
     """Build the driver with sanitizers; the words that it prints."""
-    driver = Path(__file__).with_name(name)
-    command = [
-        "gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror",
-        "-fsanitize=address,undefined", "-fno-sanitize-recover=all", f"-I{SOURCE}", str(driver), "-o",
-        str(folder / "driver"),
-    ]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    done = subprocess.run([folder / "driver"], check=True, capture_output=True, text=True, timeout=60)
+    driver = build_driver(name, folder)
+    done = subprocess.run([driver], check=True, capture_output=True, text=True, timeout=60)
     return done.stdout.split()
 
 
