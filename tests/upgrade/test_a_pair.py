@@ -59,6 +59,7 @@ def test_one_after_the_other_there_and_back(pair: Pair, old_python: str, first: 
     master = pair.master.run(old_python)
     pair.slave.namesrv = master.namesrv
     pair.slave.run(old_python)
+    wait_in_sync(master)  # SYNC_MASTER refuses sends before
     expected = Expected()
     expected.fill(master.address, batch_bytes=1 << 20)
     expected.commit(master.address, 1)

@@ -20,6 +20,8 @@ from tests.waiting import wait_until
 TOPIC = "Upgrade"
 QUEUES = 2
 GROUP = "readers"
+SETTINGS = [QUEUES, QUEUES, 7]
+"""Of the topic: read and write queues; of the group: retries."""
 AGAIN_S = 0.02
 EVERY_S = 0.002
 """Between two sends: the store stays small however slow the machine is."""
@@ -152,11 +154,17 @@ class Expected:
         wait_until(lambda: wanted <= set(bodies_of(address, TOPIC, QUEUES)), f"{address} shows all messages")
         assert sorted(bodies_of(address, "Batches", 1)) == sorted(self.batches)
         with RawClient(address) as client:
-            topics = json.loads(client.ask(RequestCode.GET_ALL_TOPIC_CONFIG, {}).body)["topicConfigTable"]
-            assert (topics[TOPIC]["readQueueNums"], topics[TOPIC]["writeQueueNums"]) == (QUEUES, QUEUES)
-            groups = json.loads(client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}).body)
-            group = groups["subscriptionGroupTable"][GROUP]
-            assert (group["retryQueueNums"], group["retryMaxTimes"]) == (3, 7)
+
+            def settings() -> list[int]:
+                topics = json.loads(client.ask(RequestCode.GET_ALL_TOPIC_CONFIG, {}).body)["topicConfigTable"]
+                groups = json.loads(client.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}).body)
+                topic, group = topics.get(TOPIC, {}), groups["subscriptionGroupTable"].get(GROUP, {})
+                named = (topic.get("readQueueNums"), topic.get("writeQueueNums"), group.get("retryMaxTimes"))
+                return [value or 0 for value in named]
+
+            if is_slave:  # the tables come from the master every ten seconds
+                wait_until(lambda: settings() == SETTINGS, "the slave has the settings")
+            assert settings() == SETTINGS
             fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
 
             def offset() -> int:
