@@ -8,7 +8,14 @@ from ringmq.loadtest.siege.figures import Goals
 from ringmq.loadtest.siege.siege import SiegeOptions, run_siege
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(240)]
-ROWS = [("churn",), ("announced-sizes",), ("byte-wise",), ("aborted-connections",), ("slow-readers",)]
+ROWS = [
+    ("half-frames", "churn"),
+    ("announced-sizes",),
+    ("byte-wise",),
+    ("aborted-connections",),
+    ("slow-readers",),
+    ("false-master",),
+]
 SETTINGS: dict[str, object] = {"mappedFileSizeCommitLog": 64 << 20, "mappedFileSizeConsumeQueue": 6000}
 SHARED_MACHINE = Goals(silence_ms=8000, p99_ms=8000, normal_after_ms=8000)  # other tests run beside this one
 

@@ -4,6 +4,7 @@ import pytest
 
 from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
+    EXIT_DEAF_READER,
     EXIT_RESTART_STORE,
     EXIT_UNCLEAN_STOP,
     EXIT_WORKER_KEEPS_DYING,
@@ -48,6 +49,12 @@ def test_a_dead_worker_is_started_again_at_once() -> None:
     assert without_logs(core.step(Exited("write", -9), 20)) == [Spawn("write")]
     assert not core.all_serving()
     assert core.deaths("write") == 1
+
+
+def test_a_reader_that_heard_nothing_is_replaced_alone_and_the_line_says_why() -> None:
+    core = serving_core()
+    text = "worker read-1 received nothing for 5 s while bytes waited on its sockets; starting it again (death 1)"
+    assert core.step(Exited("read-1", EXIT_DEAF_READER), 20) == [Log(text), Spawn("read-1")]
 
 
 def test_a_worker_that_dies_while_starting_waits_longer_each_time() -> None:
