@@ -7,6 +7,7 @@ n, r, f, uXXXX, and any other character for itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ MAX_LINES = 10_000
 MAX_FILE_BYTES = 1_048_576
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"
+_NAME = re.compile(r"(?:[^\\=: \t\f]+|\\.?)*", re.DOTALL)
 
 
 class BadProperties(ValueError):
@@ -90,9 +92,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _parse_line(line: str, number: int) -> PropertyLine:
-    end = 0
-    while end < len(line) and line[end] not in "=:" + _BLANKS:
-        end += 2 if line[end] == "\\" else 1
+    match = _NAME.match(line)
+    end = match.end() if match else 0
     rest = line[end:].lstrip(_BLANKS)
     if rest[:1] in ("=", ":"):
         rest = rest[1:].lstrip(_BLANKS)

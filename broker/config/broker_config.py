@@ -25,6 +25,8 @@ _HOURS = r"([01]?\d|2[0-3])(;([01]?\d|2[0-3])){0,47}"
 _HOST = r"[^\s;/]{0,255}"
 _DAY_MS = 86_400_000
 _INT32 = 2_147_483_647
+NAME_CHARS_MAX = 128
+"""The longest name that is compared with the known ones."""
 _LATER = "not built yet"
 _REPLICAS_MAX = 17
 """The master and the slaves that fit into the plane (RMQ_HA_PEERS_MAX)."""
@@ -300,6 +302,8 @@ def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
 
 def nearest_name(name: str) -> str | None:
     """The known property name most like `name`, or None when nothing is near."""
+    if len(name) > NAME_CHARS_MAX:
+        return None
     known = {entry.lower(): entry for entry in (*STOCK_PROPERTY_NAMES, *property_table())}
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     return known[near[0]] if near else None

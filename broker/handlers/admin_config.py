@@ -24,12 +24,17 @@ SENDS_FROM = "startAcceptSendRequestTimeStamp"
 SENDS_REFUSED_MS_MAX = 86_400_000
 """How far ahead of now request 25 may set `SENDS_FROM`: one day."""
 NAMED_MAX = 10
+BODY_BYTES_MAX, BODY_LINES_MAX = 32_768, 1000
+"""Of request 25. All properties at their defaults take 12 KiB."""
 _ALWAYS_BLACK = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 
 
 def update_config(broker: Broker, request: Request) -> Answer:
     """25. Stock's properties that mean nothing here are accepted and ignored, with a line in the log; ours are checked,
     and refused when they take effect at a start only. Each change gets a line that names the peer."""
+    too_much = _too_much(request.command.body)
+    if too_much is not None:
+        return request.reply(ResponseCode.SYSTEM_ERROR, too_much)
     try:
         lines = parse_properties(request.command.body.decode("utf-8"))
     except (BadProperties, UnicodeDecodeError) as error:
@@ -72,6 +77,16 @@ def update_config(broker: Broker, request: Request) -> Answer:
         broker.outbox.lines.append(f"request 25 from {address} sets {', '.join(changes)}")
         _apply(broker, config, request.now_ms)
     return request.reply()
+
+
+def _too_much(body: bytes) -> str | None:
+    """The reason why a body is not parsed: the limits keep the request within control's budget for one."""
+    if len(body) > BODY_BYTES_MAX:
+        return f"body has {len(body)} bytes, at most {BODY_BYTES_MAX} are read"
+    lines = 1 + body.count(b"\n") + body.count(b"\r")
+    if lines > BODY_LINES_MAX:
+        return f"body has {lines} lines, at most {BODY_LINES_MAX} are read"
+    return None
 
 
 def _why_refused(config: BrokerConfig, differing: Sequence[str], now_ms: int) -> str | None:

@@ -305,6 +305,10 @@ def test_impossible_names_are_not_forbidden(group: str, topic: str) -> None:
         (b"listenPort=1234", 1, "at a start only"),
         (b"listenPort=10911", 0, None),
         (b"\xff=1", 1, "string2Properties error"),
+        (b"x" * 32_769, 1, "body has 32769 bytes, at most 32768 are read"),
+        (b"brokerPermission=6\r" * 1000, 1, "body has 1001 lines, at most 1000 are read"),
+        (b"brokerPermission=6\n" * 999, 0, None),
+        (b"x" * 30_000, 1, "is not a known property"),
     ],
 )
 def test_configuration_changes(body: bytes, code: int, text: str | None) -> None:

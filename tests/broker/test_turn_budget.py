@@ -19,6 +19,8 @@ from tests.broker.test_control_loop import Rig, made_rig, now
 pytestmark = pytest.mark.timed
 ENTRIES = 16_000
 """Topics and groups of a large table; a place for each queue would make the fixture slow."""
+REQUEST_MS = 20
+"""The most that control's thread may take for one request."""
 
 
 @pytest.fixture
@@ -50,6 +52,25 @@ def test_attacks(rig: Rig, attack: Attack) -> None:
             code, body = attack(100 * round_number + client)
             rig.put(RemotingCommand.request(code, body=body, opaque=7), pending=client, connection=client)
         assert longest_turn_ms(rig) < TURN_MS
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"a" * 1_000_000,
+        b"a" * 32_768,
+        b"=\n" * 9_990,
+        b"=\n" * 990,
+        b"\\\\" * 16_384,
+        b"x\\\n" * 900,
+        b"\\" * 1_000_000,
+    ],
+    ids=["a long name", "the longest name", "many lines", "most lines", "escapes", "joined lines", "backslashes"],
+)
+def test_settings(rig: Rig, body: bytes) -> None:
+    """One request has a part of the turn."""
+    rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=body, opaque=7))
+    assert longest_turn_ms(rig) < REQUEST_MS
 
 
 LARGE = {
