@@ -30,6 +30,7 @@ from ringmq.broker.request import Effect, Hangup
 from ringmq.broker.request_runner import RequestRunner, connection_of, request_of
 from ringmq.broker.staged.writes import StagedWrites
 from ringmq.broker.table_saves import TableSaves
+from ringmq.broker.tables import notices
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
 from ringmq.broker.turns import INTAKE_MS, TurnClock
@@ -118,6 +119,7 @@ class ControlLoop:
         self._requests.turn()
         effects = self._requests.take_effects()
         staged = self._staged_writes.turn(now_ms)
+        self.broker.notices.turn(now_ms)
         effects += self.broker.outbox.take()
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
@@ -161,6 +163,8 @@ class ControlLoop:
     def park(self, now_ms: int) -> None:
         """Sleep until the bell rings or something is due."""
         timeout_ms = max(0, self._next_tick_ms - now_ms)
+        if self.broker.notices.is_waiting:
+            timeout_ms = min(timeout_ms, notices.PAUSE_MS)
         if self._outlets.is_waiting:
             timeout_ms = BACKLOG_RETRY_MS
         role = lib.RMQ_ROLE_CONTROL

@@ -24,6 +24,7 @@ from ringmq.broker.tables.forward import ForwardTable
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.held_pulls import HeldPulls
 from ringmq.broker.tables.locks import QueueLocks
+from ringmq.broker.tables.notices import Notices
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.ports import PlanePort, StorePort
 from ringmq.broker.tables.producers import ProducerTable
@@ -85,6 +86,7 @@ class Broker:
         self.topics = TopicTable(self.tables, self._topic_changed, self.client_names)
         self.groups = GroupTable(self.publish_group, self.client_names)
         self.consumers = ConsumerTable(self.outbox)
+        self.notices = Notices(self.consumers)
         self.producers = ProducerTable()
         self.locks = QueueLocks()
         self.offsets = OffsetTable(plane, self.tables)
@@ -234,10 +236,10 @@ class Broker:
         yield from self.following(group, self.consumers.unregister(group, connection))
 
     def following(self, group: str, change: Change) -> Steps[None]:
-        """Show the hot path what has changed, then tell the members."""
+        """Show the hot path what has changed, then tell the members, at once or when `notices` says so."""
         if change.publish:
             yield from self.publishing(group)
-        if change.tell and self.notifies(group):
+        if change.tell and self.notifies(group) and self.notices.may_tell(group, self.now_ms):
             yield from self.consumers.telling(group)
 
     def connections(self) -> set[Connection]:

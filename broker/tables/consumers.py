@@ -170,12 +170,17 @@ class ConsumerTable:
         if group is None or group.is_broadcasting:
             return
         for number, connection in enumerate(list(group.members)):
-            command = RemotingCommand.request(
-                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name}, oneway=True
-            )
-            self._outbox.push(connection, command)
+            self.tell(group_name, connection)
             if number % STEP_MEMBERS == STEP_MEMBERS - 1:
                 yield
+
+    def tell(self, group_name: str, connection: Connection) -> None:
+        """Tell one member, if it is one still."""
+        group = self._groups.get(group_name)
+        if group is not None and connection in group.members:
+            ext = {"consumerGroup": group_name}
+            command = RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext, oneway=True)
+            self._outbox.push(connection, command)
 
     def _weigh(self, subscription: SubscriptionData, sign: int) -> None:
         self.subscriptions += sign

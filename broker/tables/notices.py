@@ -1,0 +1,72 @@
+"""Notices to members of groups that others come or go (NOTIFY_CONSUMER_IDS_CHANGED, 40), within a budget.
+
+A group of N members that leave one by one would be worth N * N notices. While the budget is used up, changes of a
+group share one notice to each member. A late notice does little harm: clients ask for members every 20 s anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ringmq.broker.request import Connection
+from ringmq.broker.tables.consumers import ConsumerTable
+
+PER_MS = 4
+AT_ONCE = 1024
+A_TURN = 128
+"""Some 2 ms of control."""
+PAUSE_MS = 10
+
+
+class Notices:
+    """Tells members by the budget: AT_ONCE notices, and PER_MS more each millisecond."""
+
+    def __init__(self, consumers: ConsumerTable) -> None:
+        self._consumers = consumers
+        self._left = AT_ONCE
+        self._refilled_ms = 0
+        self._waiting: dict[str, None] = {}
+        self._group: str | None = None
+        self._members: Iterator[Connection] = iter(())
+        """Of `_group`, those that are not told yet."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Some member is to be told later."""
+        return self._group is not None or bool(self._waiting)
+
+    def may_tell(self, group: str, now_ms: int) -> bool:
+        """Whether the budget holds for all members of a group at once; it is taken then. Else they wait."""
+        self._refill(now_ms)
+        online = self._consumers.get(group)
+        members = 0 if online is None or online.is_broadcasting else len(online.members)
+        if members > self._left or group == self._group or group in self._waiting:
+            self._waiting[group] = None
+            return False
+        self._left -= members
+        return True
+
+    def turn(self, now_ms: int) -> None:
+        """Tell some of those that wait."""
+        self._refill(now_ms)
+        end = self._left - min(self._left, A_TURN)
+        while self._left > end and self.is_waiting:
+            group = self._begin() if self._group is None else self._group
+            connection = next(self._members, None)
+            if connection is None:
+                self._group = None
+            else:
+                self._left -= 1
+                self._consumers.tell(group, connection)
+
+    def _begin(self) -> str:
+        self._group = group = next(iter(self._waiting))
+        del self._waiting[group]
+        online = self._consumers.get(group)
+        self._members = iter([] if online is None or online.is_broadcasting else list(online.members))
+        return group
+
+    def _refill(self, now_ms: int) -> None:
+        passed_ms = max(0, now_ms - self._refilled_ms)
+        self._left = min(AT_ONCE, self._left + PER_MS * passed_ms)
+        self._refilled_ms = now_ms
