@@ -222,6 +222,7 @@ class ControlLoop:
         connection = connection_of(record, reader)
         if record.type == lib.RMQ_INBOX_CLOSED:
             self._requests.end(connection)
+            self._outlets.end(connection)
         if record.type == lib.RMQ_INBOX_JUNK:
             spoken = describe(record.payload, int(self._plane.header.settings.frame_bytes_max))
             self._tell(self._of_peers, f"junk from {connection.host}: {spoken}")

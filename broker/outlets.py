@@ -1,6 +1,7 @@
 """Control's way out: effects become verdicts in the rings of the read workers, in order, cut into chunks.
 
-A ring that is full makes its reader's verdicts wait here, so that control never does.
+A ring that is full makes its reader's verdicts wait here, so that control never does. Large frames have a queue of
+their own and a part of each turn: answers to other connections pass them. The order within a connection stays.
 """
 
 from __future__ import annotations
@@ -13,11 +14,17 @@ from ringmq.broker.request import Connection, Effect, Hangup, Push, Release, Rep
 from ringmq.ipc.plane import NONE, Plane
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.command import RemotingCommand, encode_parts
 from ringmq.remoting.errors import RemotingError
 
 BACKLOG_BYTES_MAX = 64 << 20
 """Waiting verdicts of one reader; above it control takes no further request in."""
+BACKLOG_BYTES_LARGE = 16 << 20
+"""Above it no long answer is gone on with."""
+LARGE_FRAME_BYTES = 65_536
+LARGE_CHUNK_BYTES = 262_144
+LARGE_BYTES_A_TURN = 4 << 20
+"""Of large frames, for one turn of control: some 2 ms of copying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,12 @@ class _Verdict:
 class _Outlet:
     generation: int | None = None
     waiting: deque[_Verdict] = field(default_factory=deque)
+    large: deque[_Verdict] = field(default_factory=deque)
+    """Large frames in chunks, and whatever is behind them on their connections."""
+    in_large: dict[Connection, int] = field(default_factory=dict)
+    """Connections -> their verdicts in `large`."""
+    ended: set[Connection] = field(default_factory=set)
+    """Those of `in_large` that are closed."""
     waiting_bytes: int = 0
 
 
@@ -42,11 +55,17 @@ class Outlets:
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
         self._outlets = [_Outlet() for _ in range(lib.RMQ_READERS_MAX)]
+        self._large_left = LARGE_BYTES_A_TURN
 
     @property
     def is_waiting(self) -> bool:
         """Some verdict has found no room yet."""
-        return any(outlet.waiting for outlet in self._outlets)
+        return any(outlet.waiting or outlet.large for outlet in self._outlets)
+
+    @property
+    def is_busy(self) -> bool:
+        """So much waits that long answers should wait, too."""
+        return any(outlet.waiting_bytes > BACKLOG_BYTES_LARGE for outlet in self._outlets)
 
     @property
     def is_choked(self) -> bool:
@@ -57,11 +76,37 @@ class Outlets:
         """The reader runs in this generation: what waits for an older one is for nobody."""
         self._outlets[reader] = _Outlet(generation)
 
+    def end(self, connection: Connection) -> None:
+        """The connection is closed: what waits for it is not sent."""
+        outlet = self._outlets[connection.reader]
+        if connection in outlet.in_large:
+            outlet.ended.add(connection)
+
     def send_waiting(self) -> None:
-        """Put what has waited, as far as there is room."""
+        """A turn begins: put what has waited, as far as there is room."""
+        self._large_left = LARGE_BYTES_A_TURN
         for outlet in self._outlets:
             while outlet.waiting and self._try(outlet.waiting[0]):
                 outlet.waiting_bytes -= len(outlet.waiting.popleft().payload)
+            self._send_large(outlet)
+
+    def _send_large(self, outlet: _Outlet) -> None:
+        while outlet.large and not outlet.waiting and self._large_left > 0:
+            verdict = outlet.large[0]
+            connection = verdict.connection
+            if connection in outlet.ended:
+                if verdict.last and verdict.pending != NONE and not self._try(_dropped(verdict)):
+                    return
+            elif self._try(verdict):
+                self._large_left -= len(verdict.payload)
+            else:
+                return
+            outlet.large.popleft()
+            outlet.waiting_bytes -= len(verdict.payload)
+            outlet.in_large[connection] -= 1
+            if not outlet.in_large[connection]:
+                del outlet.in_large[connection]
+                outlet.ended.discard(connection)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Put the verdicts of effects, or let them wait."""
@@ -78,25 +123,38 @@ class Outlets:
                     self._put(_Verdict(lib.RMQ_VERDICT_DROP, connection, pending))
                 case Hangup(pending=kept):
                     self._put(_Verdict(lib.RMQ_VERDICT_CLOSE, connection, NONE if kept is None else kept))
+        for outlet in self._outlets:
+            self._send_large(outlet)
 
     def _send(self, connection: Connection, pending: int, command: RemotingCommand) -> None:
         try:
-            frame = encode_frame(command)
+            head, body = encode_parts(command)
         except RemotingError as error:
-            frame = encode_frame(RemotingCommand.response_to(command, ResponseCode.SYSTEM_ERROR, str(error)))
-        size, view = self._plane.verdict_chunk_bytes, memoryview(frame)
-        for begin in range(0, len(frame), size):
-            last = begin + size >= len(frame)
-            self._put(_Verdict(lib.RMQ_VERDICT_SEND, connection, pending, view[begin : begin + size], last))
+            head, body = encode_parts(RemotingCommand.response_to(command, ResponseCode.SYSTEM_ERROR, str(error)))
+        if len(head) + len(body) <= min(LARGE_FRAME_BYTES, self._plane.verdict_chunk_bytes):
+            self._put(_Verdict(lib.RMQ_VERDICT_SEND, connection, pending, head + body))
+            return
+        size = min(LARGE_CHUNK_BYTES, self._plane.verdict_chunk_bytes)
+        chunks = [
+            memoryview(part)[begin : begin + size] for part in (head, body) for begin in range(0, len(part), size)
+        ]
+        for number, chunk in enumerate(chunks, 1):
+            verdict = _Verdict(lib.RMQ_VERDICT_SEND, connection, pending, chunk, number == len(chunks))
+            self._put(verdict, is_large=True)
 
-    def _put(self, verdict: _Verdict) -> None:
+    def _put(self, verdict: _Verdict, *, is_large: bool = False) -> None:
         connection = verdict.connection
         outlet = self._outlets[connection.reader]
         if outlet.generation not in (None, connection.reader_generation):
             return
-        if outlet.waiting or not self._try(verdict):
+        if is_large or connection in outlet.in_large:
+            outlet.large.append(verdict)
+            outlet.in_large[connection] = outlet.in_large.get(connection, 0) + 1
+        elif not outlet.waiting and self._try(verdict):
+            return
+        else:
             outlet.waiting.append(verdict)
-            outlet.waiting_bytes += len(verdict.payload)
+        outlet.waiting_bytes += len(verdict.payload)
 
     def _try(self, verdict: _Verdict) -> bool:
         connection = verdict.connection
@@ -109,3 +167,7 @@ class Outlets:
             verdict.payload,
             verdict.last,
         )
+
+
+def _dropped(verdict: _Verdict) -> _Verdict:
+    return _Verdict(lib.RMQ_VERDICT_DROP, verdict.connection, verdict.pending)

@@ -135,6 +135,11 @@ class RemotingCommand:
 
 def encode_frame(command: RemotingCommand) -> bytes:
     """The complete frame, length field included. Raises `EncodeError` for what the wire cannot carry."""
+    return b"".join(encode_parts(command))
+
+
+def encode_parts(command: RemotingCommand) -> tuple[bytes, bytes]:
+    """The frame up to its body, and the body, which is not copied. Raises `EncodeError`."""
     binary = command.serialize_type is SerializeType.ROCKETMQ
     header = _encode_binary_header(command) if binary else _encode_json_header(command)
     if len(header) > _MAX_HEADER_BYTES:
@@ -145,7 +150,7 @@ def encode_frame(command: RemotingCommand) -> bytes:
         )
     body = command.body
     prefix = _PREFIX.pack(4 + len(header) + len(body), command.serialize_type << 24 | len(header))
-    return b"".join((prefix, header, body))
+    return prefix + header, body
 
 
 def decode_frame(data: bytes | bytearray | memoryview, max_frame_bytes: int = MAX_FRAME_BYTES) -> RemotingCommand:
