@@ -232,16 +232,16 @@ int64_t rmq_dispatch_read(struct rmq_dispatcher *d, uint64_t end)
 
 /* --- units ------------------------------------------------------------------------------------------------ */
 
-/* Whether the queue ends too far before this offset: more than a file of units would have to be filled. */
+/* 1 when the gap between the queue's end and this offset is longer than a file of units, 0 otherwise. */
 static int is_far_behind(const struct rmq_dispatcher *d, const struct rmq_dispatch_touch *touch, uint64_t first)
 {
     return touch->max_offset && first > touch->max_offset &&
            first - touch->max_offset > d->queues.file_bytes / RMQ_CQ_UNIT_BYTES;
 }
 
-/* Whether another record has the place in the queue: an older one, and the queue is in order up to it. Where the unit before
- * it names a newer record, or a slave meets the first place, a topic of this name was made again and these are its old units:
- * a master gives such a topic other queues. 1, 0, or -errno. */
+/* 1 when an older record has the row's place in a queue that is in order up to that place, 0 otherwise, or -errno.
+ * A unit whose predecessor names a newer record is left of a deleted topic of the same name. So is a unit in the first
+ * place on a slave. The new record replaces such a unit. A master gives a topic that is made again other queues. */
 static int is_taken(struct rmq_dispatcher *d, uint32_t slot, const struct rmq_dispatch_row *row)
 {
     struct rmq_cq_unit unit, before;

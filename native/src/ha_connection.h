@@ -50,7 +50,7 @@ static inline struct rmq_ha_peer *rmq_ha_row(struct rmq_ha_sender *s, uint32_t p
 
 void rmq_ha_connection_open(struct rmq_ha_sender *s, uint32_t peer, int fd, const uint8_t *host, uint32_t host_bytes,
                             uint32_t port);
-/* Every place is taken: the event FULL says whose connection was closed. */
+/* Closes `fd` because every place is taken. The event FULL names the host. */
 void rmq_ha_connection_refuse(struct rmq_ha_sender *s, int fd, const uint8_t *host, uint32_t host_bytes, uint32_t port);
 void rmq_ha_connection_close(struct rmq_ha_sender *s, uint32_t peer, uint32_t why, int error, uint64_t offset);
 /* Takes what the slave has said. */

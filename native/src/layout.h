@@ -77,7 +77,7 @@
 
 /* memory_level: how near the memory of all processes is to memory_max_bytes (ipc/memory.py). */
 #define RMQ_MEMORY_FREE 0
-#define RMQ_MEMORY_NEAR 1 /* what is new is refused: connections, and names and registrations of clients */
+#define RMQ_MEMORY_NEAR 1 /* new connections, and new names and registrations of clients, are refused */
 #define RMQ_MEMORY_FULL 2 /* readers close the largest backlogs of answers, too */
 
 /* The page that outsiders may map: 4096 bytes, one word per cache line.
@@ -540,7 +540,7 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_HA 4           /* ha -> control: one JSON object (ha/orders.py) */
 #define RMQ_INBOX_QUEUE 5        /* a slave's dispatch -> control: pending = id, payload = topic of a queue that is in no table;
                                   * frame_length 1: its records hold inner batches */
-#define RMQ_INBOX_JUNK 6         /* payload: the first bytes, at most RMQ_JUNK_BYTES, of what is no frame; the connection is closed */
+#define RMQ_INBOX_JUNK 6         /* payload: at most RMQ_JUNK_BYTES that are no frame; the connection is closed */
 #define RMQ_JUNK_BYTES 16
 
 /* Record in a verdict ring (control -> reader), payload follows, padded to 8 bytes. */

@@ -9,7 +9,7 @@
 /* A pull of the group on the queue was answered or is held: with `messages`, perhaps none, and where the next begins. */
 void rmq_pulled_count(struct rmq_plane *plane, uint32_t reader, uint32_t group_id, uint32_t queue_slot, uint32_t messages,
                       uint32_t bytes, uint64_t next_offset, int64_t now_ms);
-/* Where the group goes on pulling: the next offset of its latest pull of the queue, by all readers; -1 = none is known.
+/* The next offset of the group's latest pull of the queue, over all readers; -1 = no pull is known.
  * Any process may ask. Twin: PulledIndex.next_offsets in broker/exporter/pulled.py. */
 int64_t rmq_pulled_next(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot);
 /* cdef-end */

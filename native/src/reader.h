@@ -51,7 +51,7 @@ struct rmq_reader;
  * are mapped in `plane`, the listening sockets are the caller's; vip_listen_fd -1 = none. NULL with *error = -errno:
  * -EINVAL when a setting of the arena is impossible. */
 struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t reader, int listen_fd, int vip_listen_fd, int *error);
-#define RMQ_RUN_DEAF 5 /* bytes wait on its sockets and it has received none for 5 s: the process is to be replaced */
+#define RMQ_RUN_DEAF 5 /* bytes wait on the reader's sockets and none was received for 5 s: replace the process */
 /* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (stop_requested is set; what was ready has been answered), RMQ_RUN_DEAF, or -errno. Returns early
  * (RMQ_RUN_BUDGET) after a signal. */
 int rmq_reader_run(struct rmq_reader *reader, int64_t budget_ns);

@@ -299,7 +299,8 @@ static void finish_some(struct rmq_reader *r)
     }
 }
 
-/* A half frame whose time is over; one that waits for a block loses its time to others only when they need its memory. */
+/* Closes a half frame whose time is over. A shortage alone does not close a half frame that waits for a block here:
+ * reader_shortage.c closes it when another frame needs its memory. */
 static void look_at_half_frame(struct rmq_reader *r, struct rmq_connection *c, uint32_t time_ms)
 {
     if ((!c->head_length && !c->frame_bytes) || c->stall & ~RMQ_STALL_ROOM || c->in_starved)

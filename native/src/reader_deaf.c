@@ -1,12 +1,12 @@
-/* Whether the reader hears: bytes wait on its sockets, no connection has a reason to leave them there, and none has come in
- * for seconds. Then something is wrong that this process cannot mend by itself. */
+/* Detects a deaf reader: bytes wait on sockets that are not stalled, and the reader has received none for 5 seconds.
+ * The process cannot repair such a state of the kernel's, so the reader ends with RMQ_RUN_DEAF and is replaced. */
 #include <sys/ioctl.h>
 
 #include "reader_state.h"
 
 #define LOOK_MS 1000
 #define LOOKS 5
-#define SOCKETS 1024 /* that one look asks */
+#define SOCKETS 1024 /* at most so many are asked in one look */
 
 static int bytes_wait(struct rmq_reader *r)
 {

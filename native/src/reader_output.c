@@ -11,12 +11,12 @@
 #define PIECES_FIRST 64u
 #define VICTIMS_MAX 64u
 #define FULL_PART 8                 /* of answer_bytes_max stays at RMQ_MEMORY_FULL */
-#define TIGHT_BYTES (256u << 10)    /* of one connection's answers, while half of what all may have is used */
+#define TIGHT_BYTES (256u << 10)    /* limit of one connection's answers while all answers use half of their limit */
 #define KEPT_BYTES (8u << 20)       /* so much less than at the worst: the rest goes back to the system */
 #define KEPT_WINDOW_MS 400
 #define READ_GAP_BYTES 65536 /* pieces that are not farther apart are read together: the disk would, too */
 
-/* --- memory: what lies in the mapped log counts as the pieces that refer to it ------------------------------------- */
+/* --- memory: of bytes in the mapped log only the pieces that refer to them count ---------------------------------- */
 
 static void account(struct rmq_reader *r, struct rmq_output *out, int64_t bytes)
 {
@@ -250,7 +250,7 @@ void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint
     }
 }
 
-/* What the answers of all connections may have now: little while the whole broker is at ringmqMemoryMax. */
+/* The bytes that the answers of all connections may take. An eighth of them while the broker is at ringmqMemoryMax. */
 static uint64_t answers_most(const struct rmq_reader *r)
 {
     uint64_t most = r->settings->answer_bytes_max;
@@ -263,8 +263,8 @@ uint64_t rmq_output_soft_limit(const struct rmq_reader *r)
     return r->answers_open > answers_most(r) / 2 && limit > TIGHT_BYTES ? TIGHT_BYTES : limit;
 }
 
-/* The answers of all connections have more memory than they may: the largest go, those first that nobody has read of for a
- * while, until an eighth is free again. */
+/* Closes at most VICTIMS_MAX connections, until all answers take seven eighths of their limit. Connections that have sent
+ * none of their answers for RMQ_FRAME_GRACE_MS go first, then those with the largest answers. */
 static void close_largest(struct rmq_reader *r)
 {
     struct {

@@ -27,9 +27,9 @@ static struct rmq_span *span_add(struct rmq_connection *c)
     return &c->spans[c->span_head + c->span_count++];
 }
 
-/* What a stalled connection has received moves out of its buffer: a few bytes would keep a whole one, many bytes do when
- * buffers run short. Many only while half of the blocks is free: a connection needs blocks to go on, so that waiting bytes
- * must never take them all. */
+/* The block for bytes of a stalled connection, NULL when they stay in their receive buffer. Few bytes move because they
+ * would keep a whole buffer. Many bytes move only when buffers run short and half of the blocks is free. Connections
+ * need blocks to go on, so waiting bytes must never take them all. */
 static uint8_t *span_block(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
 {
     int is_little = bytes <= r->buffer_bytes / 4;
@@ -151,7 +151,7 @@ static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, cons
     return length + 4;
 }
 
-/* What has come of the frame lies in `early` while it is little. 0 = closed. */
+/* Adds the bytes to `early`, which holds a frame's first bytes while they are few. 0 = closed. */
 static int gather_early(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
 {
     if (!c->early) {
@@ -168,8 +168,8 @@ static int gather_early(struct rmq_reader *r, struct rmq_connection *c, const ui
     return 1;
 }
 
-/* The beginning of a frame that comes in pieces: its length, then what lies early, then a block. 0 = stalled or closed; it is
- * asked again after a stall. */
+/* Begins a frame that comes in pieces: its length, then its first bytes in `early`, then a block.
+ * 0 = stalled or closed; the call is repeated after a stall. */
 static int gather(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
 {
     if (!c->head_length)
@@ -315,7 +315,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
 
 /* --- stalls ---------------------------------------------------------------------------------------------- */
 
-/* What it has received holds some of the last buffers: what waits for write or control goes on, to be refused. */
+/* 1 when the connection's received bytes hold some of the last buffers: a stall for write or control then ends. */
 static int must_refuse(const struct rmq_reader *r, const struct rmq_connection *c)
 {
     return c->buffers_held && rmq_buffers_last(r) && !r->takes_no_sends;
@@ -399,7 +399,7 @@ static void resume_some(struct rmq_reader *r, int blocks_came_free, uint64_t roo
 void rmq_receive_resume(struct rmq_reader *r)
 {
     int blocks_came_free = r->blocks_came_free;
-    r->blocks_came_free = 0; /* from here on: what the resumed give back is for the next round */
+    r->blocks_came_free = 0; /* blocks that the resumed connections give back are for the next round */
     r->no_room_bytes = UINT32_MAX;
     if (blocks_came_free && r->room_least)
         resume_some(r, 1, 2 * (uint64_t)r->room_least);

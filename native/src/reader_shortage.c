@@ -1,6 +1,7 @@
-/* Ends connections that hold what is scarce, so that the others get theirs at once. Receive buffers: the last eighth belongs
- * to those who are heard; bytes that wait because answers are not read, or because there is no block, give theirs back with
- * their connection. Blocks: frames that are behind their pace make room for those who wait for it. */
+/* Closes connections that hold scarce memory, so that other connections get it at once.
+ * Receive buffers: the last eighth is for connections that are not stalled. Bytes that wait because the client does not
+ * read its answers, or because no block is free, give their buffers back with their connection.
+ * Blocks: frames that are behind their pace make room for frames that wait for a block. */
 #include <poll.h>
 
 #include "reader_state.h"
@@ -37,8 +38,8 @@ static uint64_t buffer_rank(const struct rmq_reader *r, const struct rmq_connect
     return rmq_buffer_victim_rank(c->buffers_held, reads_not ? 0 : weight(r, c), (uint64_t)(r->now_ms - since_ms));
 }
 
-/* Waits for the request ring and for control end by themselves: what waits there is refused (reader_append.c, reader_cold.c).
- * `least`: nobody of a lower rank is closed. */
+/* Closes connections until the last buffers are free. `least`: the lowest rank that is closed. Connections that wait
+ * for the request ring or control stay: their requests are refused (reader_append.c, reader_cold.c). */
 static void free_buffers(struct rmq_reader *r, uint64_t least)
 {
     while (rmq_buffers_last(r)) {
@@ -80,7 +81,7 @@ static void close_hung_up(struct rmq_reader *r)
             rmq_connection_close(r, rmq_connection_at(r, connections[i]), RMQ_READ_CLOSED_PEER);
 }
 
-/* The one that has waited longest for a block, and the one that wants least; NULL = nobody waits. */
+/* The connection that has waited longest for a block; `least` gets the one that wants least. NULL = none waits. */
 static struct rmq_connection *first_waiting(struct rmq_reader *r, struct rmq_connection **least)
 {
     struct rmq_connection *first = NULL;

@@ -310,7 +310,7 @@ static inline uint32_t rmq_connection_index(const struct rmq_reader *r, const st
     return (uint32_t)(c - r->connections);
 }
 
-/* How many frames a connection may have with control. */
+/* The number of frames that one connection may have at control now, at least 1. */
 static inline uint32_t rmq_cold_max(const struct rmq_reader *r)
 {
     return r->cold_count + 1 < RMQ_COLD_TOTAL ? RMQ_COLD_TOTAL - r->cold_count : 1;
@@ -378,7 +378,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);
 void rmq_receive_resume(struct rmq_reader *r); /* stalled connections whose reason is gone */
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
 
-/* reader_shortage.c: who ends when buffers or blocks run short */
+/* reader_shortage.c: the connections that are closed when buffers or blocks run short */
 /* Closes it and notes that memory was short. */
 void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
 void rmq_shortage_look(struct rmq_reader *r); /* after the stalled have had their turn */

@@ -21,7 +21,7 @@
 /* Beyond one record: dispatch alone sees that the queue has another record there, or none for longer than a file of units. */
 #define RMQ_VALUE_QUEUE_PLACE 5
 
-/* Whether the bytes can name a topic, and so a folder: 1 to 255 bytes of UTF-8, no "/" and no NUL, not beginning with ".". */
+/* 1 when the bytes can name a topic and its folder: 1 to 255 bytes of UTF-8 without "/" and NUL, no "." first; or 0. */
 int rmq_is_topic_name(const uint8_t *name, size_t length);
 
 /* The same rule without the topic. `position`: where in the commit log the record stands. */

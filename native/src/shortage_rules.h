@@ -1,5 +1,6 @@
-/* shortage_rules.h: what a half frame may hold, how long, and which connection ends first when a reader's receive buffers or
- * blocks run short. Rules without state or clock; reader_shortage.c applies them. Twin: tests/native/shortage_twin.py. */
+/* shortage_rules.h: the memory and time of half frames, and the order in which connections are closed when a reader's
+ * receive buffers or blocks run short. Rules without state or clock; reader_shortage.c applies them.
+ * Twin: tests/native/shortage_twin.py. */
 #ifndef RMQ_SHORTAGE_RULES_H
 #define RMQ_SHORTAGE_RULES_H
 
@@ -24,22 +25,22 @@ uint32_t rmq_frame_first_bytes(uint32_t total, uint32_t there, int many);
 uint32_t rmq_frame_time_ms(uint32_t timeout_ms, uint32_t free, uint32_t all);
 /* RMQ_FRAME_*, of a frame that began `taken_ms` ago and of which `there` bytes have come. Bytes that have come give time. */
 int rmq_frame_lateness(uint32_t timeout_ms, uint32_t time_ms, uint32_t there, uint64_t taken_ms);
-/* How much is missing of what should have come by now, in thousandths of that; 0 = the frame is on its pace. */
+/* The share of the bytes due by now that is missing, in thousandths; 0 = the frame is on its pace. */
 uint32_t rmq_frame_behind(uint32_t total, uint32_t there, uint64_t taken_ms);
-/* Who goes first when somebody waits for `wanted` pages in a row: greater ranks first, 0 = never. `run`: free pages in a row
- * that there would be without the frame's memory, at most `wanted`; `crumb`: they are too few to help by themselves. */
+/* The rank of a half frame when a frame waits for `wanted` pages in a row: the greatest is closed first, 0 = never.
+ * `run`: free pages in a row without this frame's memory, at most `wanted`. `crumb`: they are too few to help alone. */
 uint64_t rmq_block_victim_rank(uint32_t behind, uint32_t run, int crumb);
-/* The same for a frame that itself waits for memory since `waited_ms`: it goes after all that are behind, the heaviest first,
- * lest all wait for one another. */
+/* The rank of a frame that has itself waited `waited_ms` for memory, below all frames that are behind. The heaviest is
+ * closed first: without that, all could wait for one another. */
 uint64_t rmq_waiting_victim_rank(uint32_t weight, uint64_t waited_ms, uint32_t run);
 /* Of a connection that waits for memory: the heaviest gives way. Those that have never sent a whole frame are heavier than all
  * that have; then counts how long ago the last one was, and how many bytes are wanted. */
 uint32_t rmq_waiting_weight(uint32_t wanted, int has_sent, uint64_t since_ms);
-/* Who goes first when receive buffers run short: greater ranks first, 0 = never. `buffers`: held by bytes that wait.
- * `weight`: of one that waits for a block, rmq_waiting_weight; 0 = it waits because its answers are not
- * read. `idle_ms`: since it made progress. Those who read nothing go first, then the heaviest. */
+/* The rank of a connection when receive buffers run short: the greatest is closed first, 0 = never.
+ * `buffers`: held by its waiting bytes. `weight`: rmq_waiting_weight when it waits for a block, 0 when its client does
+ * not read answers. `idle_ms`: since its last progress. Connections of weight 0 go first, then the heaviest. */
 uint64_t rmq_buffer_victim_rank(uint32_t buffers, uint32_t weight, uint64_t idle_ms);
-/* Who goes first when the answers of all connections have too much memory. `idle_ms`: since the client took some of them. */
+/* The rank of a connection when all answers take too much memory. `idle_ms`: since its client last took bytes. */
 uint64_t rmq_answer_victim_rank(uint64_t memory, uint64_t idle_ms);
 /* cdef-end */
 #endif
