@@ -263,8 +263,8 @@ uint64_t rmq_output_soft_limit(const struct rmq_reader *r)
     return r->answers_open > answers_most(r) / 2 && limit > TIGHT_BYTES ? TIGHT_BYTES : limit;
 }
 
-/* Closes at most VICTIMS_MAX connections, until all answers take seven eighths of their limit. Connections that have sent
- * none of their answers for RMQ_FRAME_GRACE_MS go first, then those with the largest answers. */
+/* Closes at most VICTIMS_MAX connections, until all answers take seven eighths of their limit. Clients that have read
+ * nothing for RMQ_FRAME_GRACE_MS go first, then the largest answers. */
 static void close_largest(struct rmq_reader *r)
 {
     struct {
