@@ -1,7 +1,7 @@
-"""Memory of all processes of a broker: what is counted, and the level that readers and control act on.
+"""Memory of all processes of a broker, and the level that readers and control act on.
 
-Counted are the private pages of every process (RssAnon and what of them is swapped out) and the allocated pages of
-each shared segment, once. Pages of mapped files are not: they are page cache, which the kernel takes back.
+The sum counts the private pages of every process (RssAnon and swapped-out pages) and, once, the allocated pages of each
+shared segment. Pages of mapped files do not count: they are page cache, which the kernel takes back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class MemoryUse:
 
     @property
     def total(self) -> int:
-        """What ringmqMemoryMax bounds."""
+        """Private and shared bytes, which ringmqMemoryMax bounds."""
         return self.private + self.shared
 
 
@@ -49,8 +49,8 @@ def next_level(level: int, used_bytes: int, max_bytes: int) -> int:
 class MemoryReturn:
     """Gives freed memory back to the system while the broker is near its limit.
 
-    The C library keeps what was freed for later: after a flood of requests a process would stay as large as it was,
-    and the level would never fall. A call takes about 0.1 ms a MiB.
+    The C library keeps freed memory for later. After a flood of requests a process would stay as large as it was, and
+    the level would never fall. A call takes about 0.1 ms a MiB.
     """
 
     def __init__(self, give_back: Callable[[], object] | None = None) -> None:

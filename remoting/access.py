@@ -1,4 +1,4 @@
-"""Who may send which request: every code that the broker or the name server handles has one class.
+"""Access classes of requests. Every code that the broker or the name server handles has one class.
 
 The broker's and the name server's tables of handlers are tested against this one: a code with a handler and without a
 class fails the tests, and so does a class without a handler. docs/access.md shows the same table.
@@ -13,18 +13,18 @@ from ringmq.remoting.codes import RequestCode
 
 
 class Access(Enum):
-    """What a request does to the server, which decides who may send it."""
+    """The effect of a request on the server. It decides which peers may send the request."""
 
     DATA = "data"
-    """What producers and consumers do. What it makes on the way (a topic, a group) is still data."""
+    """Requests of producers and consumers. A topic or group that they make on the way is still data."""
     READ_ADMIN = "read admin"
     """Shows tables, settings and statistics, and changes nothing."""
     CHANGE_ADMIN = "change admin"
     """Changes topics, groups, offsets, permissions or settings for others. `adminAddresses` bounds it."""
     REPLICATION = "replication"
-    """What brokers of one group ask each other. `haAllowedNetworks` bounds it."""
+    """Requests between the brokers of one group. `haAllowedNetworks` bounds it."""
     REGISTRATION = "registration"
-    """What brokers tell a name server about themselves. `brokerAddresses` bounds it."""
+    """Requests by which brokers register with a name server. `brokerAddresses` bounds it."""
 
 
 BROKER: Mapping[int, Access] = {

@@ -24,7 +24,7 @@ CUSTOMIZED_MS = tuple(1000 * seconds for seconds in (1, 5, 10, 30, *range(60, 66
 
 
 def finish(slices: Generator[None, None, Result]) -> Result:
-    """What a generator with pauses returns, without the pauses."""
+    """The return value of a generator with pauses; runs it to its end at once."""
     while True:
         try:
             next(slices)

@@ -22,9 +22,9 @@ class Door:
     networks: str
     """The property's value."""
     offer: str
-    """What the listener does for a host that the list allows."""
+    """The listener's action for an allowed host, with a preposition, as in "sends the log to"."""
     where: str = ""
-    """Where the property is set, where that is not the configuration of the server that listens."""
+    """The place where the property is set; empty = the configuration of the server that listens."""
 
     @property
     def is_open(self) -> bool:
@@ -33,12 +33,12 @@ class Door:
 
     @property
     def warning(self) -> str:
-        """The line of an open door: what it offers, and how to shut it."""
+        """The log line of an open door: its listener, its offer and the remedy."""
         return f"listener {self.listener} {self.offer} every network: {self.remedy}"
 
     @property
     def remedy(self) -> str:
-        """How to shut the door."""
+        """The instruction that shuts the door: the property to set, and its place."""
         return f"set {self.shut_by}" + (f" ({self.where})" if self.where else "")
 
 

@@ -1,7 +1,7 @@
 """Bytes in, commands out: the stream side of the codec, without a socket.
 
-The decoder judges a frame by its first 8 bytes before the rest is kept, so a peer costs at most `max_frame_bytes`
-beyond what its owner has pushed and not taken yet.
+The decoder checks the first 8 bytes of a frame before it keeps the rest. So a peer costs at most `max_frame_bytes`
+beyond the bytes that the decoder's owner has pushed and not taken yet.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FrameDecoder:
         self._max_header_bytes = max_header_bytes
         self._buffer = bytearray()
         self._at = 0
-        """Where in the buffer the frame at hand begins."""
+        """The position in the buffer where the frame at hand begins."""
         self._wanted = 8
         """Bytes of the frame at hand that must be there before it is looked at again."""
         self._error: FrameError | None = None

@@ -23,7 +23,7 @@ from ringmq.remoting.message_queue import MessageQueue
 REQUEST_BYTES_MAX = 524_288
 """JSON body of a request that any peer may send. A heartbeat of 1,000 subscriptions has 200 KB."""
 REQUEST_CONTAINERS_MAX, REQUEST_VALUES_MAX = 32_768, 131_072
-"""What such a body may hold; the parser in C makes as much in some 10 ms. 1,000 subscriptions are 3,000 and 11,000."""
+"""Limits of one such body. The parser in C makes as much in some 10 ms. 1,000 subscriptions have 3,000 and 11,000."""
 REQUEST_LIST_BYTES_MAX = 1_048_576
 """The same for lists of topics and groups, which tools make: some 6,000 topics."""
 DIALECT_BYTES_MAX = 16_384
@@ -33,8 +33,8 @@ REFERRING_BYTES_MAX = 65_536
 MAX_REFS = 4096
 """References in one body. Stock's writers make one where the same object stands twice."""
 MAX_REF_VALUES = 100_000
-"""What the references of one body stand for: values, and text in pieces of TEXT_PIECE_CHARS. Whoever decodes a body
-reads an object once for each reference to it."""
+"""Values that the references of one body stand for, and text in pieces of TEXT_PIECE_CHARS. A decoder reads an object
+once for each reference to it."""
 TEXT_PIECE_CHARS = 64
 
 _encode_string = json.encoder.encode_basestring
@@ -49,7 +49,7 @@ def bad_body(message: str, field: str, code: int = ResponseCode.SYSTEM_ERROR) ->
 
 
 def read_object(body: bytes, name: str) -> dict[str, Any]:
-    """The JSON object that `body` is, of any size. `name` says in errors what was being read. Raises `BadBody`."""
+    """The JSON object in `body`, of any size. `name` stands for the body in errors. Raises `BadBody`."""
     return _read(body, name, None)
 
 
@@ -66,7 +66,7 @@ def _read(body: bytes, name: str, dialect_bytes_max: int | None) -> dict[str, An
 
 
 def read_request(body: bytes, name: str, bytes_max: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
-    """As `read_object`, for what any peer may send.
+    """As `read_object`, for bodies that any peer may send.
 
     Raises `BadBody` beyond `bytes_max`. Bodies that need more than the parser in C have DIALECT_BYTES_MAX and
     REFERRING_BYTES_MAX."""
@@ -83,7 +83,7 @@ def read_request(body: bytes, name: str, bytes_max: int = REQUEST_BYTES_MAX) -> 
 
 
 def read_large(body: bytes, name: str) -> dict[str, Any]:
-    """As `read_object`, for what brokers may send at any size: only the dialect has DIALECT_BYTES_MAX."""
+    """As `read_object`, for bodies of brokers, of any size. Only the dialect has a limit, DIALECT_BYTES_MAX."""
     return _read(body, name, DIALECT_BYTES_MAX)
 
 

@@ -9,7 +9,7 @@ Beyond standard JSON it takes:
 * superfluous commas.
 
 An object in a key has no key that is an object: each level would double the escapes of its text. Depth is bounded, so
-that nobody's brackets end in a RecursionError. Lone surrogates are refused, as orjson does: text that no UTF-8 can hold
+that no input ends in a RecursionError. Lone surrogates are refused, as orjson does: text that no UTF-8 can hold
 could be put into no file and no frame.
 """
 

@@ -35,7 +35,7 @@ def load_json(data: bytes, dialect_bytes_max: int | None = None) -> Any:
     """Standard JSON quickly, fastjson's dialect otherwise. Raises `ValueError` with the position of the
     fault.
 
-    The dialect's reader is Python and needs some 1 us a byte. `dialect_bytes_max` bounds what it is given; None = all.
+    The dialect's reader is Python and needs some 1 us a byte. `dialect_bytes_max` bounds its input; None = unbounded.
     """
     if orjson is not None:
         try:

@@ -1,4 +1,4 @@
-"""What a peer speaks that does not speak the remoting protocol, told by its first bytes."""
+"""Names other protocols by the first bytes of a stream that is not in the remoting protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BEGINNINGS = {
     b"PROX": "a PROXY protocol header",
     b"\r\n\r\n": "a PROXY protocol header (version 2)",
 }
-"""The first 4 bytes -> what begins with them. As a frame's length each is over every limit."""
+"""First 4 bytes -> the protocol that begins with them. As a frame's length each key is over every limit."""
 
 
 def protocol_of(first_bytes: bytes) -> str | None:
@@ -27,7 +27,7 @@ def protocol_of(first_bytes: bytes) -> str | None:
 
 
 def describe(first_bytes: bytes, max_frame_bytes: int = MAX_FRAME_BYTES) -> str:
-    """What is wrong with a frame that begins with these bytes, for a log line: printable, under 150 characters.
+    """The fault of a frame that begins with these bytes, for a log line: printable, under 150 characters.
 
     `max_frame_bytes` counts a whole frame with its length field. Fewer than 4 bytes are described as they are.
     """
@@ -53,5 +53,5 @@ def describe(first_bytes: bytes, max_frame_bytes: int = MAX_FRAME_BYTES) -> str:
 
 
 def describe_error(error: FrameError) -> str:
-    """What to say of a stream that the decoder has given up: another protocol by its name, else the decoder's words."""
+    """The fault of a stream that the decoder has given up: the name of another protocol, or the decoder's message."""
     return protocol_of(error.first_bytes) or str(error)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 ACCEPTED = "addresses or networks joined by ; (10.0.0.7;10.1.0.0/16;fd00::/8)"
-"""What a list may hold, in words."""
+"""The accepted form of a list, for error messages."""
 NETWORKS_MAX = 256
 
 
