@@ -64,7 +64,7 @@ class _UnitFiles:
 
 
 def is_filler(position: int, size: int) -> bool:
-    """Whether a unit stands for an offset that no readable record has."""
+    """True if a unit stands for an offset that no readable record has."""
     return position == 0 and size == layout.FILLER_SIZE
 
 

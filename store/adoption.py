@@ -54,7 +54,7 @@ def copy_records(
 ) -> int:
     """Give the records of [from_offset, to_offset) to `write`(commit log offset, whole records), in order; their end.
 
-    AdoptionError when the bytes end early or are no records; what was written before it is whole.
+    Raises AdoptionError when the bytes end early or are no records. The records written before the error are whole.
     """
     at, pending = from_offset, b""
     while at < to_offset:

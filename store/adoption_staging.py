@@ -111,7 +111,7 @@ def discard(root: Path) -> None:
 
 
 def _check_room(config: StoreConfig, from_offset: int, to_offset: int, saved_bytes: int) -> None:
-    """The copy, the log files to come, and what is saved of the own log have to fit."""
+    """Raise AdoptionError unless the copy, the new log files and the saved part of the own log fit on the disk."""
     size = config.commit_log_file_bytes
     new_files = (to_offset - 1) // size - (from_offset - 1) // size
     needed = to_offset - from_offset + new_files * size + saved_bytes

@@ -24,8 +24,8 @@ def data_version(counter: int, state_version: int, timestamp_ms: int) -> dict[st
 def load_config(root: Path, name: str, tell: Callable[[str], None] = lambda problem: None) -> dict[str, Any]:
     """Load `<root>/config/<name>`; missing, empty or unreadable means the `.bak`, both missing an empty dict.
 
-    `tell` gets what is wrong with a file that cannot be decoded where the other one can. Raises ConfigFileError when
-    something is there but neither file can be decoded.
+    `tell` gets the fault of a file that cannot be decoded where the other file can. Raises ConfigFileError when at
+    least one file has content and neither can be decoded.
     """
     path = root / layout.CONFIG / name
     problems = []

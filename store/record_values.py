@@ -26,11 +26,11 @@ FIELDS = {
     TOPIC: "topic: no folder can have this name",
     QUEUE_PLACE: "queue offset: another record has this place of the queue, or the queue ends far before it",
 }
-"""What is impossible about each field, for operators."""
+"""Field -> the reason why its value is impossible, for operators."""
 
 
 def is_topic_name(name: bytes) -> bool:
-    """Whether the bytes can name a topic, and so a folder."""
+    """True if the bytes can name a topic, and so a folder."""
     if not 0 < len(name) <= TOPIC_BYTES_MAX or name.startswith(b".") or b"/" in name or b"\0" in name:
         return False
     try:
@@ -41,7 +41,7 @@ def is_topic_name(name: bytes) -> bool:
 
 
 def is_queue_id(number: int) -> bool:
-    """Whether a queue can have this number."""
+    """True if a queue can have this number."""
     return 0 <= number <= QUEUE_ID_MAX
 
 
@@ -65,7 +65,7 @@ def impossible_value(record: Record, position: int) -> int:
 
 
 def not_indexed_line(count: int, offset: int, field: int) -> str:
-    """What an operator is told of `count` such records, the first of them at an offset of the commit log."""
+    """The log line for `count` such records; `offset`: of the first, in the commit log. `field`: its impossible one."""
     return (
         f"{count} records with impossible values are kept in the log and not indexed; the first, at {offset}, has an "
         f"impossible {FIELDS.get(field, f'field {field}')}; `ringmq store verify` names all of them"

@@ -100,7 +100,7 @@ def cut(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> Sa
 
 
 def border_below(config: StoreConfig, offset: int) -> int:
-    """Where `cut` would end the log; nothing is changed. SalvageError when the log begins behind it, OSError."""
+    """The offset at which `cut` would end the log; reads only. SalvageError when the log begins behind it, OSError."""
     log = CommitLog(config, MappedFileCache(2))
     if not log.files.starts:
         return 0

@@ -91,7 +91,7 @@ def perform(
     take_tables: TakeTables = lambda root, address: [],
     tell: Callable[[str], None] = lambda line: None,
 ) -> Performed:
-    """Do what the order says, if there is one, and take it away. `tell` gets lines about the progress.
+    """Carry out the order, if there is one, and remove it. `tell` gets lines about the progress.
 
     The caller has the store's lock and recovers it afterwards. Where a log cannot be copied to its end nothing of the
     own one is cut, and writes stay held for the slave that has the rest. SalvageError, StoreLoadError, ConfigFileError
@@ -118,7 +118,7 @@ def _adopt(
     take_tables: TakeTables,
     tell: Callable[[str], None],
 ) -> Performed:
-    """Copy, cut, append. Until the copy is complete a failure leaves the log as it is; from then on nobody is asked."""
+    """Copy, cut, append. A failure before the copy is complete leaves the log as it is. Afterwards no peer is asked."""
     root = config.root
     told: list[str] = []
     staged = adoption_staging.complete(root, order.source, order.end)
@@ -156,8 +156,9 @@ def _stage(
     take_tables: TakeTables,
     tell: Callable[[str], None],
 ) -> tuple[Staged, list[str]]:
-    """The tables come along where nothing of our log stays: what ours say is of a disk that has lost them, and of the
-    clients that came before anybody noticed. Elsewhere ours are newer than a slave's copy: deletions are not undone."""
+    """Stage the other log. The slave's tables come along only where nothing of the own log stays: the own tables are
+    then of a disk that has lost them, with entries of later clients. Elsewhere the own tables are the newer ones, and
+    deletions are not undone."""
     own_end = recover(config).append_offset
     common = min(order.offset, own_end)
 

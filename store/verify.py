@@ -185,7 +185,7 @@ class _Run:
             self.report.add(WARNING, f"commit log {row['position']}", text)
 
     def _leave_out_impossible(self, rows: Any) -> Any:
-        """Name what neither queues nor index have; the other rows."""
+        """Report the records that neither queues nor index have. Returns the other rows."""
         for row in rows[rows["impossible"] != 0]:
             self.report.not_indexed += 1
             text = f"not indexed, impossible {FIELDS[int(row['impossible'])]}"
