@@ -1,6 +1,6 @@
-"""Who may do what on this broker: the policy over `ringmq.remoting.access`, and the count of what it refused.
+"""The broker's access policy over the classes of `ringmq.remoting.access`, and the count of its refusals.
 
-A peer is judged by the address of its connection, never by what its request says.
+The policy decides by the address of the peer's connection, never by the content of the request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def may_change(config: BrokerConfig, connection: Connection) -> bool:
 
 
 def may_decide(config: BrokerConfig, connection: Connection) -> bool:
-    """True when the peer may decide what can cost data: `adopt`, `salvage`, the lifting of a hold.
+    """True when the peer may order actions that can cost data: `adopt`, `salvage`, the lifting of a hold.
 
     Loopback may, and networks that adminAddresses names. An empty list names none.
     """
@@ -33,7 +33,7 @@ def may_decide(config: BrokerConfig, connection: Connection) -> bool:
 
 
 def may_replicate(config: BrokerConfig, connection: Connection) -> bool:
-    """True when the peer may send what brokers of a group send to each other. An empty list allows every peer."""
+    """True when the peer may send requests of the class REPLICATION. An empty list allows every peer."""
     return networks(config.ha_allowed_networks).allows(_host(connection))
 
 

@@ -1,6 +1,6 @@
-"""What control tells the name servers, and the answers that wait for it.
+"""Control's calls to the name servers, and the answers that wait for these calls.
 
-`Registration` decides when a name server is told what; this module makes the calls and keeps the held answers.
+`Registration` decides the time and the content of each call. This module makes the calls and keeps the held answers.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class ControlLoop:
             self._next_tick_ms = now_ms + TICK_MS
             effects += self._tick(now_ms)
         self._guard("consumer offsets", self._persistence.save_some)
-        if self._saves.is_saving:  # what holds writes is on disk before its answer, too
+        if self._saves.is_saving:  # the file of the hold on writes is on disk before its answer, too
             self._guard("config files", self._persistence.save_hold)
         self._saves.turn()
         self._outlets.perform([*effects, *self._requests.take_effects()])

@@ -67,7 +67,7 @@ class ControlReport:
     refused: tuple[tuple[str, int], ...] = ()
     """(class of request, how many were refused for their sender)."""
     rooms: tuple[tuple[str, int, int], ...] = ()
-    """(kind, entries, limit) of what clients make control remember."""
+    """(kind, entries, limit) of the entries that clients make control keep."""
 
     def to_json(self) -> bytes:
         """For the file."""

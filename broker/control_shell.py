@@ -119,9 +119,9 @@ def time_text(milliseconds: int) -> str:
 def bound_collections() -> None:
     """Keep pauses of Python's cyclic collector short.
 
-    A collection of the oldest generation walks over all tables: 75 ms for 32,000 topics and groups. What the start has
-    made is left out for good. Younger generations are collected after a few thousand new objects, as often as before;
-    the oldest one is not, since tables hold no cycles.
+    A collection of the oldest generation walks over all tables: 75 ms for 32,000 topics and groups. Objects of the
+    start are left out for good. Younger generations are collected after a few thousand new objects, as often as before.
+    The oldest one is not collected, since tables hold no cycles.
     """
     gc.collect()
     gc.freeze()

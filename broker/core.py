@@ -120,7 +120,7 @@ class Broker:
         )
 
     def refuse_new(self, what: str) -> None:
-        """Raise RequestError while the memory of the broker is near ringmqMemoryMax. `what`: what a client adds."""
+        """Raise RequestError while the memory of the broker is near ringmqMemoryMax. `what`: the new entry in words."""
         if self.plane.header.memory_level:
             raise RequestError(
                 f"{what} is refused: the memory of the broker is near ringmqMemoryMax, try again later",
@@ -147,7 +147,7 @@ class Broker:
         finish(self.publishing(group))
 
     def publishing(self, group: str) -> Steps[None]:
-        """The same in steps. The group may change in between: what it wants counts when it is shown."""
+        """The same in steps. The group may change in between: each subscription is shown as it is at its step."""
         online = self.consumers.get(group)
         wanted = () if online is None else online.subscriptions
         # A group of a thousand topics changes one at a time, each in a heartbeat of its own.
@@ -171,7 +171,7 @@ class Broker:
                 del self._published[group]
 
     def _publish_subscription(self, group: str, topic: str) -> None:
-        """Show the hot path what an online group wants of one topic, which has a new entry."""
+        """Show the hot path an online group's subscription to one topic, which has a new entry."""
         self._published.get(group, {}).pop(topic, None)
         self._show_subscription(group, topic)
         self._publish_flags(group)
@@ -236,7 +236,7 @@ class Broker:
         yield from self.following(group, self.consumers.unregister(group, connection))
 
     def following(self, group: str, change: Change) -> Steps[None]:
-        """Show the hot path what has changed, then tell the members, at once or when `notices` says so."""
+        """Show the hot path the change, then notify the members, at once or when the budget of `notices` allows it."""
         if change.publish:
             yield from self.publishing(group)
         if change.tell and self.notifies(group) and self.notices.may_tell(group, self.now_ms):

@@ -1,8 +1,8 @@
-"""Whether a name server knows another broker by this one's name and id. No IO.
+"""Detects another broker that is registered at a name server by this broker's name and id. No IO.
 
 Two brokers of one name and id take turns: each registration replaces the address of the other, and clients follow the
-route of the moment. Neither sees it in the answers to its own registrations, so each looks at the route right before
-one: what stands there then is what the other has registered since.
+route of the moment. Answers to registrations do not show it. So a broker looks at the route right before a
+registration: another address there is one that the other broker has registered since.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINES_PER_MINUTE = 10
 
 @dataclass(slots=True)
 class DuplicateWatch:
-    """State per name server. `own_address` is what this broker registers as."""
+    """State per name server. `own_address`: the host:port by which this broker registers."""
 
     broker_name: str
     broker_id: int

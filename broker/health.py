@@ -208,7 +208,7 @@ class Heartbeats:
 
 
 def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
-    """What /health says: alive, what is not as it should be, and each worker's state."""
+    """The body of /health: `alive`, `degraded` (readers that are short of memory), and each worker's state."""
     ages = beats.ages_ms(now_ms)
     rows = {
         worker.name: {

@@ -20,7 +20,7 @@ from ringmq.remoting.errors import RemotingError
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a call ended; `error` is None when the server answered 0. `answer` is None when it did not answer.
+    """The end of a call. `error` is None when the server answered 0; `answer` is None when it did not answer.
 
     A call of several requests has the outcome of the last one that was sent.
     """

@@ -30,7 +30,7 @@ class ReaderWatchCore:
     """Decides which lines to write: `step(counts, now_ms)`."""
 
     def __init__(self, cause: Callable[[int], str]) -> None:
-        """`cause`: a kind of close -> what was closed and the limit, for the line."""
+        """`cause`: kind of close -> the closed connections and their limit, for the line."""
         self._cause = cause
         self._seen: dict[tuple[str, int], int] = {}
         self._untold: dict[tuple[str, int], int] = {}
@@ -70,7 +70,7 @@ class ReaderWatch:
 
 
 def cause(kind: int, config: BrokerConfig) -> str:
-    """What is closed, and the property that bounds it."""
+    """The closed connections of a kind of close, and the property that bounds them, for a log line."""
     return {
         SHORTAGE: "connections that held memory for frames while others waited for it: ringmqReceiveBufferCount = "
         f"{config.receive_buffer_count}, ringmqReassemblyBytesMax = {config.reassembly_bytes_max}",

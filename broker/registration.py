@@ -1,14 +1,14 @@
-"""Registration with name servers: when to send what. No IO.
+"""Registration with name servers: decides the time and kind of each request. No IO.
 
 REGISTER_BROKER (103) announces the broker with all of its topics: at the start, periodically as a sign of life, and
 after a change. It never carries a part of the topics, because a stock name server with
-deleteTopicWithBrokerRegistration drops what a 103 leaves out. REGISTER_TOPIC_IN_NAMESRV (217) announces one changed
+deleteTopicWithBrokerRegistration drops topics that a 103 omits. REGISTER_TOPIC_IN_NAMESRV (217) announces one changed
 topic alone (`enableSingleTopicRegister`). A deleted topic needs 103. So does a name server that refuses 217; the
 refusal counts until its connection ends.
 
 Changes while a call is under way go into the next one. A name server that does not answer is tried again with growing
-pauses, and then gets the whole table; the others do not wait. A name server whose connection ends forgets what came
-over it: it gets the whole table at once, with growing pauses where that happens again and again.
+pauses, and then gets the whole table; the others do not wait. A name server whose connection ends forgets the broker.
+It gets the whole table at once, with growing pauses where that happens again and again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Registration:
     """registerNameServerPeriod; may change at any time."""
     servers: dict[str, _Server] = field(default_factory=dict)
     single_topics: bool = True
-    """Whether a changed topic may be announced alone; may change at any time."""
+    """True if a changed topic may be announced alone. May change at any time."""
     _news: int = 0
 
     @classmethod

@@ -33,7 +33,7 @@ class Connection(NamedTuple):
     port: int
     vip: bool = False
     is_proxied: bool = False
-    """The peer came through a proxy of ours; `host` and `port` are what the proxy says of it."""
+    """True if the peer came through a trusted proxy. `host` and `port` are then as the proxy says."""
 
     @property
     def address(self) -> str:
@@ -151,8 +151,8 @@ Effect = Reply | Run | Release | Hangup | Push
 
 @dataclass(slots=True)
 class Outbox:
-    """Effects beyond the answer, in order; `register` and `changed_topics`: what the name servers should be told;
-    `lines`: for the log, about settings that peers change, throttled by the shell."""
+    """Effects beyond the answer, in order. `register` and `changed_topics`: the news for the name servers.
+    `lines`: for the log, about settings that peers change; the shell throttles them."""
 
     effects: list[Effect] = field(default_factory=list)
     register: bool = False

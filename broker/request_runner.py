@@ -28,7 +28,7 @@ UNDONE_BYTES_MAX = 64 << 20
 
 
 class RequestRunner:
-    """Runs requests over the core. `effects` are what is to be done outside, in order."""
+    """Runs requests over the core. `effects`: those of answered requests, in order, for the shell."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class RequestRunner:
         return self._works.undone_bytes > UNDONE_BYTES_MAX
 
     def run(self, request: Request) -> None:
-        """Answer a request, now or after what came before it."""
+        """Answer a request, now or after the earlier requests of its connection."""
         self._works.add(_RequestWork(self, request, request.connection, request.frame_bytes))
 
     def end(self, connection: Connection) -> None:
@@ -87,7 +87,7 @@ class RequestRunner:
 
     @property
     def table_changes(self) -> int:
-        """How often topics and groups have changed."""
+        """The number of changes of topics and groups since the start."""
         return self.broker.topics.changes + self.broker.groups.changes
 
     def complete(self, request: Request, answer: Answer, changes_before: int) -> None:
@@ -136,7 +136,7 @@ class RequestRunner:
         lib.rmq_latency_count(ffi.addressof(self._latency), took_ns, 1)
         limit_ms = self.broker.config.slow_request_ms
         if limit_ms and took_ns >= limit_ms * 1_000_000 and not isinstance(verdict, Run):
-            self._slow.add(_slow(request, took_ns // 1000))  # the reader tells of what runs again
+            self._slow.add(_slow(request, took_ns // 1000))  # the reader logs requests that run again
 
 
 @dataclass(slots=True)

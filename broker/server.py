@@ -88,7 +88,7 @@ class ServeOptions:
     namesrv_port: int | None = None
     """Run a name server in the same go on this port (0 = any); None = do not."""
     namesrv_properties: Mapping[str, str] = field(default_factory=dict)
-    """What was set of the name server's properties; adminAddresses is the broker's where it is not named."""
+    """The name server's properties that were set. Without adminAddresses here the broker's value holds."""
     cpus: tuple[int, ...] = ()
     """CPUs to use; empty = those of the process's affinity mask."""
     announce: Callable[[str], None] = print

@@ -1,6 +1,6 @@
 """Requests that take longer than one go, advanced in slices: fair among connections, in order within each.
 
-A connection has at most one request open; what it sends meanwhile waits behind it. Requests that hold much memory while
+A connection has at most one request open; its later requests wait behind it. Requests that hold much memory while
 they are open have LARGE_MAX places and wait for one in the order in which they came. No request is refused here: a read
 worker bounds the requests that each connection has under way.
 """
@@ -26,7 +26,7 @@ class Work(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """What its frame takes."""
+        """The size of its frame in bytes."""
 
     def begin(self) -> Answer | Slices:
         """Start: the answer, or the steps to it."""
@@ -51,7 +51,7 @@ class SlicedWorks:
         self._clock = clock
         self._large_max = large_max
         self._lanes: dict[Connection, deque[Work]] = {}
-        """Connections with work that is not done -> what waits behind it."""
+        """Connections with work that is not done -> the work that waits behind it."""
         self._next: deque[Work] = deque()
         """Work whose predecessor on its connection is done."""
         self._small: deque[_Open] = deque()
@@ -80,7 +80,7 @@ class SlicedWorks:
             self._begin(self._next.popleft())
 
     def turn(self) -> None:
-        """Go on with what is open: at least one slice of each kind, and more while the turn has time."""
+        """Advance the open work: at least one slice of each kind, and more while the turn has time."""
         while self._lanes:
             for queue in (self._small, self._large):
                 if queue:

@@ -19,7 +19,7 @@ SLICE_MS = 8
 REST = 4
 """A save of more than one slice rests this many times as long as it took."""
 Guard = Callable[[Callable[[], object]], str | None]
-"""Runs something, tells of its fault once; None, or what went wrong."""
+"""Runs a step and logs its fault once. Returns None, or the fault in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class TableSaves:
         self._waiting.append(_Held(effects, is_change, release))
 
     def turn(self) -> None:
-        """Save some; let go of what is on disk."""
+        """Save for one slice; release the effects whose change is on disk."""
         if self._steps is None:
             if not self._persistence.tables_dirty:
                 self._let_go(None)

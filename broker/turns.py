@@ -1,4 +1,4 @@
-"""How long control may work before it looks at its other inputs.
+"""The time that control may work before it looks at its other inputs.
 
 The measure is CPU time of control's thread: a busy machine or a slow disk makes no request more expensive.
 """
@@ -10,17 +10,17 @@ from collections.abc import Callable, Generator
 from typing import TypeVar
 
 TURN_MS = 50
-"""The most that one turn may take, 20 of them for one request at a time: what follows adds up to less."""
+"""The limit of one turn, 20 of them for one request at a time. The limits below add up to less."""
 INTAKE_MS = 8
 """A turn takes no further record out of the inbox after this."""
 FIRST_GO_MS = 5
 """A request that takes longer goes on in slices."""
 SLICES_END_MS = 16
-"""A turn begins no further slice after this; the rest is for what a turn does besides requests."""
+"""A turn begins no further slice after this; the rest is for a turn's other work."""
 SLICE_MS = 2
 Value = TypeVar("Value")
 Steps = Generator[None, None, Value]
-"""Work in steps of well below SLICE_MS; what it returns is its result."""
+"""Work in steps of well below SLICE_MS; its return value is the result."""
 
 
 class TurnClock:
@@ -35,7 +35,7 @@ class TurnClock:
         self._began_ns = self.clock_ns()
 
     def is_within(self, limit_ms: int) -> bool:
-        """Whether the turn has taken less than `limit_ms` so far."""
+        """True if the turn has taken less than `limit_ms` so far."""
         return self.clock_ns() - self._began_ns < limit_ms * 1_000_000
 
     def advance(self, steps: Steps[Value], limit_ms: int) -> Value | None:

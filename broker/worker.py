@@ -27,7 +27,7 @@ def serve_read(spec: WorkerSpec, plane: Plane) -> None:
 
 
 def _end_if_deaf(reason: int) -> None:
-    if reason == lib.RMQ_RUN_DEAF:  # at once: what this process has in the kernel may not come back
+    if reason == lib.RMQ_RUN_DEAF:  # at once: this process's operations in the kernel may never complete
         os._exit(EXIT_DEAF_READER)
 
 

@@ -65,7 +65,7 @@ class BrokerConfig:
     trace_on: bool = switch("traceOn", True)
     broker_permission: int = number("brokerPermission", 6, 0, 7, live=True)
 
-    # who may connect, and who may change what
+    # access lists
     admin_addresses: str = network_list("adminAddresses", "empty = every client may change topics, groups and settings")
     ha_allowed_networks: str = network_list("haAllowedNetworks", "empty = every peer may connect")
     http_allowed_networks: str = network_list("httpAllowedNetworks", "empty = every client may connect")

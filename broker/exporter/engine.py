@@ -250,7 +250,7 @@ def add_clients(page: Page, tables: Tables, report: ControlReport | None, config
 
 
 def add_name_server(page: Page, plane: Plane) -> None:
-    """What the name server of `ringmq serve` counts; nothing where there is none."""
+    """Add the counters of the name server of `ringmq serve`, where there is one."""
     role = plane.role(lib.RMQ_ROLE_NAMESRV)
     if role.generation:
         page.add("ringmq_name_server_requests_refused_total", int(role.counters[namesrv_counters.REFUSED]))
@@ -284,7 +284,7 @@ def add_memory(page: Page, plane: Plane) -> None:
 
 
 def add_listeners(page: Page, port: HttpPort) -> None:
-    """Open doors, and what the port of /metrics has done."""
+    """Add the open doors and the counters of the HTTP port."""
     page.add("ringmq_open_doors", [({"listener": name, "property": what}, 1) for name, what in port.open_doors])
     page.add("ringmq_http_connections", port.counts.connections)
     page.add("ringmq_http_connections_accepted_total", port.counts.accepted)

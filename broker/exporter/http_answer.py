@@ -20,7 +20,7 @@ PLAIN = "text/plain; charset=utf-8"
 
 
 class Answer:
-    """What is left of an answer."""
+    """An answer that is being sent: the part of it that the socket has not taken yet."""
 
     def __init__(self, protocol: HttpProtocol, begin: list[Buffer], pieces: Iterable[Buffer] = ()) -> None:
         """`begin` (bytes that are framed already) goes out first, then `pieces`."""
@@ -30,7 +30,7 @@ class Answer:
         self._is_first, self._is_last = True, False
 
     def send(self, connection: socket.socket) -> int:
-        """Send what is left of the current piece, else the next piece. The bytes that the socket took.
+        """Send the rest of the current piece, or the next piece. Returns the number of bytes that the socket took.
 
         Raises BlockingIOError when it takes none now, and OSError when the peer is gone.
         """

@@ -1,6 +1,6 @@
-"""Which HTTP connections stay: a core without IO. Clocks are passed in, in seconds of the monotonic clock.
+"""Decides which HTTP connections stay open. A core without IO; times are seconds of the monotonic clock.
 
-A connection is a stranger until its first whole request, then it is known. Each kind has half of the places, so that a
+A connection is a stranger until its first whole request, then it is known. Each kind has half of the places. So a
 flood of silent connections closes no scraper, and a flood of requests leaves places for new connections. Where a kind
 is full, the host with the most connections of that kind loses the one that was heard from least recently.
 """
@@ -25,7 +25,7 @@ STALL_TIMEOUT_S = 5.0
 
 
 class Phase(Enum):
-    """What a connection waits for."""
+    """The phase of a connection, named after the event that it waits for."""
 
     HEAD = "head"
     PAGE = "page"
@@ -143,7 +143,7 @@ class HttpConnections:
 
 
 def host_of(address: str) -> str:
-    """What counts as one host: an IPv4 address, or the 64 bits that an IPv6 host may choose its addresses from."""
+    """The key of a peer's host: an IPv4 address, or the /64 network in which an IPv6 host may choose its addresses."""
     host = ip_address(address.partition("%")[0])
     if not isinstance(host, IPv6Address):
         return str(host)

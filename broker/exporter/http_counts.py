@@ -1,4 +1,4 @@
-"""What the metrics worker knows of its own port and is told of the broker's others."""
+"""Counts of the HTTP port, and the open doors of the broker's other listeners, for a scrape."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HttpCounts:
 
 @dataclass(slots=True)
 class HttpPort:
-    """What a scrape shows of listeners."""
+    """The listeners' part of a scrape."""
 
     counts: HttpCounts = field(default_factory=HttpCounts)
     open_doors: list[tuple[str, str]] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 `http_connections` decides which connections stay, this module moves the bytes. A page of metrics is made by a thread
 of its own, one at a time, and every request that came before it was begun gets the same page. Nothing but GET and HEAD
-is answered, and what comes with a request is not read.
+is answered, and the body of a request is not read.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Connection:
 
 
 class ExporterServer:
-    """Serves a listening socket that somebody else owns. `allowed`: hosts that may connect (httpAllowedNetworks)."""
+    """Serves a listening socket that the caller owns. `allowed`: hosts that may connect (httpAllowedNetworks)."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class ExporterServer:
                 self._close(self._open[number], "room")
 
     def turn(self, timeout_s: float) -> None:
-        """Do what there is to do, or wait for it."""
+        """Handle the events that are there, or wait for some up to `timeout_s` seconds."""
         again, self._again = self._again, deque()
         for number, events in self._epoll.poll(timeout_s):
             if number == self._bell:
@@ -171,7 +171,7 @@ class ExporterServer:
         taken = connection.socket
         taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         taken.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, http_answer.UNSENT_BYTES_MAX)
-        if is_loopback(host):  # BBR paces what it sends: on the way to this machine a page takes twice the time
+        if is_loopback(host):  # BBR paces its segments: over loopback a page takes twice the time
             with contextlib.suppress(OSError):
                 taken.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
         self._receive(connection)
@@ -314,7 +314,7 @@ class ExporterServer:
             self._send(connection)
 
     def _send(self, connection: _Connection) -> None:
-        """At most one piece a turn: other connections, and who else waits for this CPU, come in between."""
+        """Send at most one piece a turn: other connections, and other processes on this CPU, come in between."""
         answer = connection.answer
         assert answer is not None
         try:

@@ -22,7 +22,7 @@ from ringmq.remoting.properties_text import BadProperties, format_properties, pa
 
 SENDS_FROM = "startAcceptSendRequestTimeStamp"
 SENDS_REFUSED_MS_MAX = 86_400_000
-"""How far ahead of now request 25 may set `SENDS_FROM`: one day."""
+"""Request 25 may set `SENDS_FROM` at most so many milliseconds ahead of now: one day."""
 NAMED_MAX = 10
 BODY_BYTES_MAX, BODY_LINES_MAX = 32_768, 1000
 """Of request 25. All properties at their defaults take 12 KiB."""

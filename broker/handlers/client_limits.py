@@ -1,4 +1,4 @@
-"""How much one client, and all of them, may make control remember. Each refusal names the property that says so."""
+"""Limits of the entries that one client, and all clients, may make control keep. A refusal names its property."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check_heartbeat(config: BrokerConfig, value: dict[str, Any]) -> None:
 
 
 def check_consumer(broker: Broker, data: ConsumerData, connection: Connection) -> Steps[None]:
-    """Raise RequestError when there is no room for one more member of a group, or for what it wants."""
+    """Raise RequestError when there is no room for one more member of a group, or for its subscriptions."""
     online = broker.consumers.get(data.group_name)
     if online is None or connection not in online.members:
         _check_memberships(broker)

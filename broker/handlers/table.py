@@ -138,7 +138,7 @@ def handle(broker: Broker, request: Request) -> list[Effect]:
 
 
 def effects_of(broker: Broker, request: Request, answer: Answer) -> list[Effect]:
-    """What is to be done outside when a request is answered, its verdict last."""
+    """The effects of a request that is answered, its verdict last."""
     verdict = _verdict(request, answer)
     effects = broker.outbox.take()
     return effects if verdict is None else [*effects, verdict]

@@ -2,8 +2,7 @@
 
 Only then does a master hold its sends for it. The proof is a window of valid records at the slave's broker, at the
 address of its connection: sizes, checksums of the bodies, and that each record names its own place. One slave is asked
-at a time. Who reads is the caller's business: `why_not_proven` takes a reader, `Proofs` says what to read and what
-follows.
+at a time. The caller reads: `why_not_proven` takes a reader, and `Proofs` names the part of the log to read.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def _why_no_records(data: bytes, tail: LogTail, *, is_whole: bool) -> str | None
 
 
 def _candidates(data: bytes) -> list[int]:
-    """Where records may begin: in front of their magic codes."""
+    """Positions at which records may begin, in front of their magic codes; ascending, at most CANDIDATES_MAX."""
     found: list[int] = []
     for magic in _MAGICS:
         at = data.find(magic, 4)
@@ -96,14 +95,14 @@ def _candidates(data: bytes) -> list[int]:
 
 @dataclass(slots=True)
 class Proofs:
-    """One at a time. `wanted` is what is to be read, and stays until `ended`."""
+    """One proof at a time. `wanted`: the tail to be read; it stays until `ended`."""
 
     wanted: LogTail | None = None
     _claim: PeerClaim | None = field(default=None, repr=False)
     _verdict: Verdict | None = field(default=None, repr=False)
 
     def begin(self, claim: PeerClaim, verdict: Verdict, master_end: int) -> str:
-        """Ask for the proof that `claim` is true, a slave's whose log may hold the master's sends. What to tell it."""
+        """Ask for the proof of the claim of a slave whose log may hold the master's sends. Returns the text for it."""
         if not claim.broker_addr:
             return "it does not say where its log can be read"
         if self.wanted is not None and self.wanted.address != claim.broker_addr:
@@ -115,7 +114,7 @@ class Proofs:
         return f"its records behind {self.wanted.offset} are being checked, ask again"
 
     def ended(self) -> tuple[PeerClaim, Verdict]:
-        """The proof is over, either way: whose it was. Call it once for each one that was wanted."""
+        """End the proof, either way. Returns its claim and verdict. RuntimeError when no proof is wanted."""
         claim, verdict = self._claim, self._verdict
         if claim is None or verdict is None:
             raise RuntimeError("no proof is wanted")

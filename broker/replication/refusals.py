@@ -21,7 +21,7 @@ COUNTERS = {ADDRESS: 12, UNNAMED: 13, PROOF: 14}
 
 @dataclass(slots=True)
 class Refusals:
-    """What was refused since it was taken out last."""
+    """Counts of refusals, and their log lines since the last `take_lines`."""
 
     counts: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)

@@ -106,7 +106,7 @@ class Replication:
         return Verdict(REFUSE, reason=self.proofs.begin(claim, verdict, self.view.marks().append_offset))
 
     def proof_ended(self, why_not: str) -> None:
-        """The records behind the common offset were read; "" when they are valid ones, otherwise what is wrong."""
+        """The records behind the common offset were read. `why_not`: "" when they are valid, otherwise their fault."""
         claim, verdict = self.proofs.ended()
         if why_not:
             text = (

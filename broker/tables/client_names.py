@@ -1,6 +1,6 @@
 """Names that clients have made by using them: topics of sends, groups of heartbeats and pulls, retry topics.
 
-They may take half of the shared tables. The other half is for administrators and for what a master sends. A name keeps
+They may take half of the shared tables. The other half is for names of administrators and of a master. A name keeps
 its places until the next start, also when it is deleted, as every entry of those tables does. Nothing is removed for
 room. `config/ringmqClientNames.json` keeps the names over starts; names of older stores count as administrators'.
 """
@@ -37,7 +37,7 @@ class ClientNames:
         return int(getattr(self._header, f"{table}_capacity")) // SHARE
 
     def has_group(self, group: str) -> bool:
-        """Whether a client has made the group."""
+        """True if a client has made the group."""
         return group in self._groups
 
     def check_topic(self, config: TopicConfig) -> None:
@@ -93,7 +93,7 @@ class ClientNames:
         return {"groups": list(self._groups), "topics": list(self._topics)}
 
     def load(self, value: dict[str, Any], topics: Iterable[TopicConfig], groups: Iterable[str]) -> None:
-        """Take over what a run before has written, as far as it exists. Raises BadBody."""
+        """Take over the names in the file of an earlier run, as far as they exist. Raises BadBody."""
         known_topics = set(map(str, json_body.items(value, "topics")))
         known_groups = set(map(str, json_body.items(value, "groups")))
         for config in topics:

@@ -58,10 +58,10 @@ class ConsumerGroup:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What follows from a client's coming or going."""
+    """The effects of a client that joins or leaves its group."""
 
     publish: bool = False
-    """What the hot path knows of the group is old."""
+    """True if the hot path's copy of the group is out of date."""
     tell: bool = False
     """The members have to share their queues anew."""
 
@@ -165,7 +165,7 @@ class ConsumerTable:
         return self._of_connection.keys()
 
     def telling(self, group_name: str) -> Steps[None]:
-        """Tell the members that somebody has come or gone, or what the group wants."""
+        """Notify the members that a member has joined or left, or that the group's subscriptions have changed."""
         group = self._groups.get(group_name)
         if group is None or group.is_broadcasting:
             return

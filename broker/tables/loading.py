@@ -117,8 +117,8 @@ def load_state(
 def _read(
     root: Path, file: str, fresh: bool, tell: Callable[[str], None]
 ) -> Iterator[tuple[dict[str, Any], Callable[[str], None]]]:
-    """The file's content, and who takes lines about its entries. A value that cannot be and concerns all entries is a
-    ConfigFileError that says in which file it stands."""
+    """The file's content, and a callback that takes lines about its entries. An impossible value that concerns all
+    entries is a ConfigFileError that names the file."""
     lines: list[str] = []
     path = root / layout.CONFIG / file
     content = load_config(root, file, lines.append)

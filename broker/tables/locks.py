@@ -23,7 +23,7 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue. Who calls keeps the numbers of locks within their limits."""
+    """Locks by group and queue. The caller keeps the numbers of locks within their limits."""
 
     def __init__(self) -> None:
         self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
@@ -40,12 +40,12 @@ class QueueLocks:
         return self._of_client.get(client_id, 0)
 
     def is_free(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
-        """Whether `lock` would succeed."""
+        """True if `lock` would succeed."""
         lock = self._locks.get((group, queue))
         return lock is None or lock.is_free(now_ms) or lock.client_id == client_id
 
     def is_new(self, group: str, client_id: str, queue: MessageQueue) -> bool:
-        """Whether the client would hold one lock more."""
+        """True if the client would hold one lock more."""
         lock = self._locks.get((group, queue))
         return lock is None or lock.client_id != client_id
 

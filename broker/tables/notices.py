@@ -36,7 +36,7 @@ class Notices:
         return self._group is not None or bool(self._waiting)
 
     def may_tell(self, group: str, now_ms: int) -> bool:
-        """Whether the budget holds for all members of a group at once; it is taken then. Else they wait."""
+        """True if the budget allows all members of a group at once, and is charged. Otherwise the group waits."""
         self._refill(now_ms)
         online = self._consumers.get(group)
         members = 0 if online is None or online.is_broadcasting else len(online.members)

@@ -60,7 +60,7 @@ class OffsetTable:
         self._updates = 0
         self.dirty = False
         self.erasures = 0
-        """How often offsets were erased."""
+        """The number of erasures of offsets since the start."""
         self.committed_here: set[CommitKey] = set()
         """On a slave: what consumers have committed to it, and its master does not know yet."""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 class PairIndex:
-    """Pairs in the order in which they came. Every lookup costs as much as what it finds."""
+    """Pairs in the order in which they came. The cost of a lookup grows with its result alone."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, None]] = {}

@@ -53,7 +53,7 @@ class Persistence:
         self._saving: tuple[Steps[str], int] | None = None
         """Steps to the text of the offsets, and the erasures that it contains."""
         self._unwritten = False
-        """Offsets have changed since the file was written, beside what `OffsetTable.dirty` says."""
+        """True if offsets that `OffsetTable.dirty` does not count any more are not in the file yet."""
         self._erasures_saved = 0
 
     @property
@@ -72,7 +72,7 @@ class Persistence:
         finish(self.saving_tables())
 
     def saving_tables(self) -> Steps[bool]:
-        """The same in steps. What changes meanwhile is dirty again; what could not be written stays so."""
+        """The same in steps. Tables that change meanwhile are dirty again. Tables that cannot be written stay dirty."""
         broker = self._broker
         deleted = broker.deletions.topics()
         self.save_hold()
@@ -206,7 +206,7 @@ class Persistence:
         self._save_slave_commits()
 
     def _erasures_are_saved(self) -> bool:
-        """What was erased is not in the file any more; else saving goes on, and the next call may say so."""
+        """True when the file has no erased offset any more. Otherwise saving goes on, and a later call may be True."""
         erasures = self._broker.offsets.erasures
         if self._erasures_saved < erasures:
             if self._saving is not None and self._saving[1] < erasures:
