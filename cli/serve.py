@@ -46,7 +46,7 @@ class _Start:
 
 @dataclass(frozen=True, slots=True)
 class _NameServer:
-    """What the options say of the name server of `serve`."""
+    """The options for the name server of `serve`."""
 
     port: int
     config_file: Path | None
@@ -60,7 +60,7 @@ class _NameServer:
         return words + [word for assignment in self.assignments for word in ("--namesrv-set", assignment)]
 
     def properties(self) -> dict[str, str]:
-        """What file and assignments set; assignments win. Raises ConfigError of the broker's configuration."""
+        """Property -> text, from file and assignments; assignments win. Raises the broker's ConfigError."""
         from ringmq.broker.config.broker_config import ConfigError
         from ringmq.broker.config.sources import from_assignments, from_file
         from ringmq.namesrv.config import ConfigError as NamesrvConfigError

@@ -1,4 +1,4 @@
-"""Which listeners of a broker every network may use, and how to shut them."""
+"""Finds the listeners of a broker that every network may use, and names the property that shuts each."""
 
 from __future__ import annotations
 

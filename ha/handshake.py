@@ -37,7 +37,7 @@ REFUSE = "refuse"
 LEVELS = ("cached", "flushed")
 """What a slave's reports may stand for."""
 UNNAMED = "haAllowedNetworks of the master does not name"
-"""How the reason begins when a slave's log would hold writes, but its network is not named."""
+"""The beginning of the reason when a slave's log would hold writes, but its network is not named."""
 REASON_CHARS_MAX = 140
 """A reason fits into news for control, whatever its characters."""
 

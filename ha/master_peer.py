@@ -72,7 +72,7 @@ def standing(peers: Iterable[MasterPeer], settings: HaSettings, now_ms: int) -> 
 
     Of one replica's connections the newest with a stream counts. A RingMQ slave is known by its broker id, a stock one
     by its host; beside a RingMQ slave on the same host it does not count: it may be that slave, without a handshake.
-    A connection that counts as in sync is not displaced from another host: a broker id is what a peer says of itself.
+    A connection that counts as in sync is not displaced from another host: a broker id is the peer's own claim.
     """
     streaming = [peer for peer in peers if peer.watch is not None and peer.allowed(settings)]
     known_hosts = {peer.host for peer in streaming if peer.identity}

@@ -1,7 +1,7 @@
-"""Who gets a place on the replication port, and who gives one up: the plane has 16 for all slaves.
+"""Places of slaves on the replication port: the plane has 16 for all of them.
 
 A slave is known when haAllowedNetworks or haAllowedReplicas names its host, or when a stream to its host has counted as
-in sync for a minute. A full table costs nobody a known slave:
+in sync for a minute. A full table never costs a known slave its place:
 
     a newcomer makes it full           a connection that does not count goes, of the host with most connections
     a known slave is turned away       a stream of an unknown host goes, and unknown newcomers wait for RESERVED_MS
@@ -60,5 +60,5 @@ def known_hosts(before: Iterable[str], streams: Iterable[MasterPeer], now_ms: in
 
 
 def _weight(peer: MasterPeer, load: Counter[str]) -> tuple[int, bool, int]:
-    """The largest goes: of the busiest host, rather one that has not said who it is, the oldest."""
+    """The largest goes: of the busiest host, first one without a handshake, then the oldest."""
     return load[peer.host], peer.identity is None, -peer.number

@@ -67,7 +67,7 @@ class HaSettings:
     allowed_networks: Networks = field(
         default_factory=Networks, metadata={"name": "haAllowedNetworks", "read": Networks.parse}
     )
-    """Who may connect to the replication port; empty = every peer."""
+    """Networks that may connect to the replication port; empty = every peer."""
     divergence_rule: str = _word("haDivergenceRule", "refuse")
     master_address: str = _word("haMasterAddress", "")
     namesrv_addr: str = _word("namesrvAddr", "")

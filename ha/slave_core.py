@@ -281,13 +281,13 @@ class SlaveCore:
     def _may_cut(self, host: str) -> bool:
         """haAllowedNetworks names the master, or it is the host of haMasterAddress, where the HA connection goes to.
 
-        What the name servers say is not enough: anybody may register a master there.
+        An address from a name server is not enough: any peer may register a master there.
         """
         is_configured = len(self.settings.master_address) >= STOCK_ADDRESS_CHARS_MIN and host == self._ha_host != ""
         return is_configured or self.settings.allowed_networks.names(host)
 
     def _kept(self, answer: HandshakeAnswer, host: str, now_ms: int) -> list[Effect]:
-        """This log would lose records for a master that nobody has named: it stays, and the slave asks again."""
+        """Keep the log, which would lose records for a master that no property names. The slave asks again."""
         unnamed = f"this log stays, because neither haAllowedNetworks nor haMasterAddress names {host or 'that host'}"
         why = f"master {self._master.broker} says {answer.verdict} at {answer.offset}: {answer.reason}; {unnamed}"
         news = Tell(LinkNews(self._master.ha, "held", why=f"{answer.verdict} at {answer.offset}: {unnamed}"))

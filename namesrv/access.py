@@ -1,6 +1,6 @@
-"""Who may do what on this name server: the policy over `ringmq.remoting.access`, and what it counts.
+"""The name server's access policy over the classes of `ringmq.remoting.access`, and its counts.
 
-A peer is judged by the address of its connection, never by what its request says.
+The policy decides by the address of the peer's connection, never by the content of the request.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def unregister_refusal(config: NamesrvConfig, live: LiveBroker | None, address: 
 
 @dataclass(slots=True)
 class Incidents:
-    """What an operator should hear of: refused requests, disputed registrations, full tables."""
+    """Counts and log lines for operators: refused requests, disputed registrations, full tables."""
 
     refused: int = 0
     disputes: int = 0

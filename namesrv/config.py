@@ -24,7 +24,7 @@ BLACK_LIST = frozenset(
         "brokerAddresses",
     }
 )
-"""What UPDATE_NAMESRV_CONFIG may not touch; the last four are ours."""
+"""Properties that UPDATE_NAMESRV_CONFIG may not change; the last four are ours."""
 
 
 class ConfigError(ValueError):
@@ -119,7 +119,7 @@ def nearest_name(name: str) -> str | None:
 
 
 def kind_of(field: dataclasses.Field[Any]) -> str:
-    """What its text is: number, switch, networks or text."""
+    """The kind of its text: number, switch, networks or text."""
     if "networks" in field.metadata:
         return "networks"
     return {bool: "switch", int: "number"}.get(type(field.default), "text")

@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         return self.waits_for_grant is False and self._go_on()
 
     def count_bytes(self) -> None:
-        """Count what this connection keeps in memory."""
+        """Count the bytes that this connection keeps in memory."""
         now = 0
         if self._transport is not None:
             now = self._decoder.buffered_bytes + self._transport.get_write_buffer_size()
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
         self.counted_bytes = now
 
     def saved(self, response: RemotingCommand | None, error: OSError | None) -> None:
-        """The KV file has what this connection's request changed, or could not be written."""
+        """Answer: the KV file has the change of this connection's request, or could not be written (`error`)."""
         self._waits_for_disk = False
         if error is not None and response is not None:
             response.code, response.remark = ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         """Take the next request; False when there is none yet."""
         try:
             request = self._decoder.take()
-            while request is not None and request.is_response:  # we ask nothing, so nobody waits for it
+            while request is not None and request.is_response:  # a name server asks nothing: drop answers
                 request = self._decoder.take()
         except FrameError as error:
             self._server.tell_junk(self.host, describe_error(error))

@@ -36,7 +36,7 @@ class NoRoomError(Exception):
 
 @dataclass(slots=True)
 class Bounds:
-    """What is kept at most. One host's brokers have at most half of each, so that no host keeps the others out."""
+    """Limits of the tables. One host's brokers have at most half of each, so that no host keeps the others out."""
 
     brokers: int = 4096
     """Addresses of brokers, each id counted."""
@@ -63,7 +63,7 @@ class LiveBroker:
     connection: int | None
     ha_server_addr: str
     host: str = ""
-    """Which host registered it; "" when that is not known."""
+    """The host that registered it; "" when that is not known."""
     since_ms: int = 0
     """Since when this connection has registered this address."""
 
@@ -93,7 +93,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What a slave wants to know; empty for a master. `left_out`: topics beyond a bound."""
+    """The answer's addresses for a slave, None for a master. `left_out`: topics beyond a bound."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -213,7 +213,7 @@ class RouteRegistry:
         since_ms = self._displace(registration, broker, now_ms)
         self._put_addr(broker, broker_id, registration.address)
         left_out = self._take_topics(registration, broker, first)
-        # A broker asks by its version whether to register again: what was left out is to be tried again.
+        # A broker asks by its version whether to register again. Topics that were left out are to be tried again.
         version = DataVersion() if left_out else registration.table.data_version.copy()
         self.live[registration.address] = LiveBroker(
             now_ms,
@@ -468,7 +468,7 @@ class RouteRegistry:
         return sum(len(self._names_at.get(address, ())) for address, live in self.live.items() if live.host == host)
 
     def _room(self, host: str) -> tuple[int, int]:
-        """How many new topics, and new pairs of topic and broker name, `host` may add."""
+        """The numbers of new topics, and of new pairs of topic and broker name, that `host` may add."""
         topics, pairs = self.bounds.topics - len(self.topics), self.bounds.queue_datas - self.queue_data_count
         if topics <= self.bounds.topics // 2 or pairs <= self.bounds.queue_datas // 2:
             used = self._queue_datas_of(host)

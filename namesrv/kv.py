@@ -108,7 +108,7 @@ class KvFile:
         self._task: asyncio.Task[None] | None = None
 
     def save(self, on_saved: Callable[[OSError | None], None]) -> None:
-        """Write what is in memory now. `on_saved` runs in the loop when it is on disk, or with the error."""
+        """Write the entries as they are now. `on_saved` runs in the loop when they are on disk, or with the error."""
         self.is_dirty = False
         self._waiting.append(on_saved)
         if self._task is None:

@@ -1,6 +1,6 @@
 """The name server's process: sockets around `NamesrvHandlers`, nothing else.
 
-What a client can cost is bounded: frames by `max_frame_bytes`, requests and answers in memory together by
+The cost of a client is bounded: frames by `max_frame_bytes`, requests and answers in memory together by
 `max_buffered_bytes`, connections by `max_connections` and half of it for each host, silence by the idle time, its
 share of the processor by `turns`. A client that does not read its answers is not read from. Malformed frames close the
 connection without an answer.
@@ -177,11 +177,11 @@ class NamesrvServer:
         return now_ms()
 
     def tell_junk(self, host: str, spoken: str) -> None:
-        """A connection of `host` is closed for what it sent."""
+        """Log that a connection of `host` is closed for its junk. `spoken`: the fault, or the other protocol."""
         self._tell(self._junk_lines, f"junk from {host}: {spoken}")
 
     def tell_incidents(self) -> None:
-        """Write what the handlers want an operator to hear of."""
+        """Log the incidents of the handlers."""
         for line in self.handlers.incidents.take_lines():
             self._tell(self._incident_lines, line)
 
