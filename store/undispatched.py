@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from ringmq.store import layout
 from ringmq.store.message_store import MessageStore
+from ringmq.store.record_numbers import message_count
 from ringmq.store.recovery import RecoveredStore
 
 
@@ -30,8 +31,8 @@ def undispatched(store: MessageStore, state: RecoveredStore) -> Tails:
         name = (record.topic, record.queue_id)
         is_queued = record.transaction_type not in (layout.TRANSACTION_PREPARED, layout.TRANSACTION_ROLLBACK)
         if is_queued and name in begin and record.commit_log_offset >= begin[name]:
-            is_batch = record.sys_flag & layout.INNER_BATCH or state.queues[name].is_batch
-            count = int(record.properties.get("INNER_NUM", 1)) if is_batch else 1
+            is_batch_queue = state.queues[name].is_batch
+            count = message_count(record.properties, record.sys_flag, is_batch_queue=is_batch_queue)
             tails[name].append(
                 TailRecord(record.queue_offset, record.commit_log_offset, record.size, record.store_time_ms, count)
             )

@@ -16,6 +16,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import load_config
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record import Record
+from ringmq.store.record_numbers import decimal
 from ringmq.store.recovery import survey
 from ringmq.store.undispatched import undispatched
 from ringmq.store.unserved_pop import PopLedger
@@ -128,8 +129,8 @@ def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> 
     for record in _records(store, topic, 0, begin, end):
         unread -= 1
         properties = record.properties
-        out = properties.get("TIMER_OUT_MS", "")
-        if not out.isdigit() or int(out) < read_ms:
+        out_ms = decimal(properties.get("TIMER_OUT_MS", ""))
+        if out_ms is None or out_ms < read_ms:
             continue
         if (target := properties.get("TIMER_DEL_UNIQKEY")) is not None:
             deleted.add(target)
@@ -139,7 +140,7 @@ def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> 
             ledger.add(record)
             continue
         key = record.commit_log_offset if unique_key is None else f"{real_topic}+{unique_key}"
-        due_by_key[key] = min(int(out), due_by_key.get(key, EVERYTHING))
+        due_by_key[key] = min(out_ms, due_by_key.get(key, EVERYTHING))
     due = [at for key, at in due_by_key.items() if key not in deleted]
     ledger.is_partial = unread > 0
     what = f"messages with a time of delivery ({topic})"
@@ -168,7 +169,7 @@ def _half_messages(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -
     ended: set[int] = set()
     for record in _records(store, layout.OP_HALF_TOPIC, 0, begin, op_end):
         parts = record.body.decode("ascii", "replace").split(",")
-        ended |= {int(part) for part in parts if part.isdigit() and first <= int(part) < end}
+        ended |= {number for part in parts if (number := decimal(part)) is not None and first <= number < end}
     tail_count = tail.get(layout.HALF_TOPIC, 0)
     is_exact = begin == op_first and not tail_count and not tail.get(layout.OP_HALF_TOPIC)
     what = f"half messages whose transaction has not ended ({layout.HALF_TOPIC})"

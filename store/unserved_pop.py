@@ -12,11 +12,38 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ringmq.store.record import Record
+from ringmq.store.record_numbers import LONG_MAX
 
 _Pop = tuple[Any, ...]
 """Topic, group, queue, first offset and time of a pop: what its check point and its acks have in common."""
 _OF_A_POP = (("t", "topic"), ("c", "consumerGroup"), ("q", "queueId"), ("so", "startOffset"), ("pt", "popTime"))
 _OFFSET = ("ao", "ackOffset")
+_MESSAGES_MAX = 1024
+"""Messages of one pop: stock hands out 32 at most."""
+
+
+def _pop(topic: Any, group: Any, queue_id: Any, offset: Any, time_ms: Any) -> _Pop:
+    if not isinstance(topic, str) or not isinstance(group, str):
+        raise ValueError("topic and group of a pop are text")
+    return topic, group, _number(queue_id), _number(offset), _number(time_ms)
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or not -1 <= value <= LONG_MAX:
+        raise ValueError("a pop has numbers of 63 bits")
+    return value
+
+
+def _offsets(values: Any) -> list[int]:
+    if not isinstance(values, list) or len(values) > _MESSAGES_MAX:
+        raise ValueError(f"a pop has a list of at most {_MESSAGES_MAX} messages")
+    return [_number(value) for value in values]
+
+
+def _first(count: Any) -> range:
+    if not 0 <= _number(count) <= _MESSAGES_MAX:
+        raise ValueError(f"a pop has 0 to {_MESSAGES_MAX} messages")
+    return range(count)
 
 
 def _one_of(body: dict[str, Any], short: str, long: str) -> Any:
@@ -40,19 +67,21 @@ class PopLedger:
         """One record of a revive queue, or of the timer that is to become one."""
         try:
             self._enter(record.properties.get("TAGS", ""), json.loads(record.body))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self.unknown += 1
 
     def _enter(self, tag: str, body: dict[str, Any]) -> None:
         if tag == "ck":
-            pop = (body["t"], body["c"], body["q"], body["so"], body["pt"])
-            distances = body.get("d") or range(body["n"])
+            pop = _pop(body["t"], body["c"], body["q"], body["so"], body["pt"])
+            distances = _offsets(body["d"]) if body.get("d") else _first(body["n"])
+            due_ms = _number(body["pt"] + _number(body["it"]))
             self._out.setdefault(pop, set()).update(body["so"] + distance for distance in distances)
-            self._due_ms[pop] = body["pt"] + body["it"]
+            self._due_ms[pop] = due_ms
         elif tag in ("ack", "bAck"):
-            pop = tuple(_one_of(body, short, long) for short, long in _OF_A_POP)
-            several: list[int] | None = body.get("aol", body.get("ackOffsetList"))
-            self._done.setdefault(pop, set()).update([_one_of(body, *_OFFSET)] if several is None else several)
+            pop = _pop(*(_one_of(body, short, long) for short, long in _OF_A_POP))
+            several = body.get("aol", body.get("ackOffsetList"))
+            acked = [_number(_one_of(body, *_OFFSET))] if several is None else _offsets(several)
+            self._done.setdefault(pop, set()).update(acked)
         else:
             self.unknown += 1
 
