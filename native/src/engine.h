@@ -52,6 +52,8 @@ int rmq_engine_accept(struct rmq_engine *engine, int listen_fd, uint64_t tag);
 /* Connections that come from now on wait in the socket; the last event of `tag` has more = 0. */
 int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag);
 int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag);
+/* The same for one buffer at most: its event has more = 0. */
+int rmq_engine_receive_once(struct rmq_engine *engine, int fd, uint64_t tag);
 /* Ends the receive of `tag`; its last event has more = 0. */
 int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag);
 /* `message` and what it points at stay untouched until the event. */

@@ -141,17 +141,24 @@ int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag)
     return 0;
 }
 
-int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag)
+static int receive(struct rmq_engine *engine, int fd, uint64_t tag, int once)
 {
     struct io_uring_sqe *sqe = next_sqe(engine);
     if (!sqe)
         return -EBUSY;
-    io_uring_prep_recv_multishot(sqe, fd, NULL, 0, 0);
+    if (once)
+        io_uring_prep_recv(sqe, fd, NULL, engine->buffer_bytes, 0);
+    else
+        io_uring_prep_recv_multishot(sqe, fd, NULL, 0, 0);
     sqe->flags |= IOSQE_BUFFER_SELECT;
     sqe->buf_group = GROUP;
     io_uring_sqe_set_data64(sqe, user_data(RMQ_EVENT_RECEIVED, tag));
     return 0;
 }
+
+int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag) { return receive(engine, fd, tag, 0); }
+
+int rmq_engine_receive_once(struct rmq_engine *engine, int fd, uint64_t tag) { return receive(engine, fd, tag, 1); }
 
 int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
 {

@@ -92,7 +92,7 @@ void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c)
 {
     if (c->receiving || c->state != RMQ_CONNECTION_OPEN || rmq_made_deaf(r->generation))
         return;
-    if (rmq_engine_receive(r->engine, c->fd, tag_of(r, c)) == 0) {
+    if ((c->took_full ? rmq_engine_receive_once : rmq_engine_receive)(r->engine, c->fd, tag_of(r, c)) == 0) {
         c->receiving = 1;
         c->stopping = 0;
     } else {
@@ -100,8 +100,17 @@ void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c)
     }
 }
 
+void rmq_connection_receive_again(struct rmq_reader *r, struct rmq_connection *c)
+{
+    if (c->took_full && r->starved_count)
+        rmq_connection_starve(r, c);
+    else
+        rmq_connection_receive(r, c);
+}
+
 void rmq_connection_starve(struct rmq_reader *r, struct rmq_connection *c)
 {
+    c->took_full = 1; /* it competes for buffers: one at a time */
     if (c->in_starved)
         return;
     c->in_starved = 1;
@@ -204,6 +213,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->generation++;
     c->state = RMQ_CONNECTION_OPEN;
     c->receiving = c->stopping = c->sending = c->stall = 0;
+    c->took_full = 1; /* until it has taken less */
     c->spoke = c->had_cold = c->registered = 0; /* list memberships (dirty, in_*) outlive the connection */
     c->listener = (uint8_t)(event->tag & 1);
     c->topic_id = 0;
@@ -261,12 +271,13 @@ void rmq_connection_close(struct rmq_reader *r, struct rmq_connection *c, uint32
     r->reports++;
 }
 
-/* Receives that ended for want of buffers start again once some are there. */
+/* Receives that ended for want of buffers start again once some are there, as many as three quarters of these suffice for: a
+ * connection that has not waited finds one of the others. */
 void rmq_connections_rearm(struct rmq_reader *r)
 {
     if (!r->starved_count || !r->buffers_lent)
         return;
-    uint32_t count = r->starved_count, turn = count < r->buffers_lent ? count : r->buffers_lent;
+    uint32_t count = r->starved_count, most = r->buffers_lent - r->buffers_lent / 4, turn = count < most ? count : most;
     uint32_t waiting[256]; /* the first ones: a place for each buffer, the others keep theirs in the queue */
     turn = turn < 256 ? turn : 256;
     memcpy(waiting, r->starved, turn * sizeof *waiting);

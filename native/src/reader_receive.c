@@ -273,7 +273,8 @@ static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t bu
     uint32_t at = 0;
     if (!c->stall)
         at = parse(r, c, &(struct rmq_hold){.buffer = buffer, .block = RMQ_NONE}, NULL, 0, length);
-    if (c->state != RMQ_CONNECTION_OPEN || !c->stall)
+    c->took_full = length == r->buffer_bytes;
+    if (c->state != RMQ_CONNECTION_OPEN || (!c->stall && !c->took_full))
         return;
     if (at < length)
         span_push(r, c, buffer, at, length);
@@ -308,7 +309,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
             rmq_buffers_short(r);
             rmq_connection_starve(r, c);
         } else {
-            rmq_connection_receive(r, c);
+            rmq_connection_receive_again(r, c);
         }
     }
 }
@@ -373,7 +374,7 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
     if (for_room && c->stall & RMQ_STALL_ROOM)
         c->stall_ms = since_ms; /* it waits on */
     if (!c->stall)
-        rmq_connection_receive(r, c);
+        rmq_connection_receive_again(r, c);
 }
 
 static void resume_some(struct rmq_reader *r, int blocks_came_free, uint64_t room_most)

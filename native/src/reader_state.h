@@ -116,6 +116,7 @@ struct rmq_connection {
     uint8_t listener;        /* 1 = VIP port */
     uint8_t v6;
     uint8_t spoke : 1, had_cold : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1, waited : 1;
+    uint8_t took_full : 1;   /* its last receive filled a buffer, or found none: it gets one buffer at a time */
     uint32_t topic_id;       /* of the last send: most clients repeat it */
     struct rmq_output *output;
     /* the frame in the making */
@@ -369,6 +370,8 @@ void rmq_connection_ended(struct rmq_reader *r, struct rmq_connection *c); /* an
 void rmq_connections_rearm(struct rmq_reader *r);
 void rmq_connections_tick(struct rmq_reader *r);
 void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c);
+/* After it has received: behind those that have found no buffer, if it takes whole ones. */
+void rmq_connection_receive_again(struct rmq_reader *r, struct rmq_connection *c);
 void rmq_connection_starve(struct rmq_reader *r, struct rmq_connection *c); /* it receives when there are buffers again */
 void rmq_accept_arm(struct rmq_reader *r);
 void rmq_accept_stop(struct rmq_reader *r);

@@ -29,7 +29,7 @@ struct client {
     int64_t next_ms;
     int64_t asked_ms, heard_ms;      /* an honest client's frame is under way since, and was heard last */
     uint32_t speed;                  /* bytes a millisecond */
-    int armed, stop, gone;
+    int armed, once, stop, gone;
     struct rmq_output output;
 };
 
@@ -105,6 +105,13 @@ int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag)
 {
     (void)engine, (void)fd;
     client_at(tag)->armed = 1;
+    client_at(tag)->once = 0;
+    return 0;
+}
+int rmq_engine_receive_once(struct rmq_engine *engine, int fd, uint64_t tag)
+{
+    (void)engine, (void)fd;
+    client_at(tag)->armed = client_at(tag)->once = 1;
     return 0;
 }
 int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
@@ -307,7 +314,7 @@ static void deliver(struct client *c)
         put_bytes(c, r.arena + (uint64_t)buffer * BUFFER_BYTES, count);
         c->taken += count;
         c->heard_ms = r.now_ms;
-        event_of(c, (int)count, (uint16_t)buffer, 1);
+        event_of(c, (int)count, (uint16_t)buffer, !c->once);
     }
 }
 

@@ -453,7 +453,7 @@ def test_who_keeps_the_last_buffers_longest_without_reading_is_closed(make_kit: 
     with ExitStack() as stack:
         producer = stack.enter_context(connected(kit))
         fill_queue(kit, producer)
-        slow = [pipeline_pulls(kit, stack, producer) for _ in range(16)]
+        slow = [pipeline_pulls(kit, stack, producer) for _ in range(24)]
         wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_SLOW) > 0, "somebody was closed")
         assert kit.counter(lib.RMQ_READ_CLOSED_SLOW) < len(slow)
         assert slow[-1].answer().opaque == 0

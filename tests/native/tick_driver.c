@@ -13,6 +13,7 @@ void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
 int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }
+int rmq_engine_receive_once(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 
 static const char *tick(uint32_t reads, int64_t waited_ms)

@@ -19,6 +19,7 @@ static struct rmq_engine engine;
 static struct rmq_event events[EVENTS_MAX];
 static uint32_t event_head, event_count;
 static uint64_t receivers[RECEIVERS_MAX];
+static uint8_t receives_once[RECEIVERS_MAX];
 static uint32_t receiver_count;
 static struct send sends[SENDS_MAX];
 static uint32_t send_count;
@@ -64,17 +65,25 @@ int rmq_engine_accept_stop(struct rmq_engine *e, uint64_t tag)
     return 0;
 }
 
-int rmq_engine_receive(struct rmq_engine *e, int fd, uint64_t tag)
+static int add_receiver(uint64_t tag, int once)
 {
-    (void)e, (void)fd;
     for (uint32_t i = 0; i < receiver_count; i++)
         fuzz_must(receivers[i] != tag, "one receive for each connection");
     fuzz_must(receiver_count < RECEIVERS_MAX, "room for receives");
+    receives_once[receiver_count] = (uint8_t)once;
     receivers[receiver_count++] = tag;
     return 0;
 }
 
-static void forget_receiver(uint32_t number) { receivers[number] = receivers[--receiver_count]; }
+int rmq_engine_receive(struct rmq_engine *e, int fd, uint64_t tag) { return (void)e, (void)fd, add_receiver(tag, 0); }
+
+int rmq_engine_receive_once(struct rmq_engine *e, int fd, uint64_t tag) { return (void)e, (void)fd, add_receiver(tag, 1); }
+
+static void forget_receiver(uint32_t number)
+{
+    receivers[number] = receivers[--receiver_count];
+    receives_once[number] = receives_once[receiver_count];
+}
 
 int rmq_engine_receive_stop(struct rmq_engine *e, uint64_t tag)
 {
@@ -168,7 +177,7 @@ uint32_t fake_deliver(uint32_t number, const uint8_t *bytes, uint32_t length)
     lent_count--;
     ASAN_UNPOISON_MEMORY_REGION(buffer_at(buffer), part);
     memcpy(buffer_at(buffer), bytes, part);
-    uint8_t more = fuzz_dice(8) > 0;
+    uint8_t more = !receives_once[number] && fuzz_dice(8) > 0;
     if (!more)
         forget_receiver(number);
     push((struct rmq_event){
