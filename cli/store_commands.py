@@ -82,7 +82,7 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
     watermarks = read_watermarks(folder)
     # Dispatch may be a moment behind the confirm offset; what it has not reached is in no queue yet.
     live_bound = min(watermarks.confirm_offset, watermarks.dispatched_offset)
-    readable = live_bound if watermarks.live else found.queue_end()
+    readable = live_bound if watermarks.live else found.log_end()
     return found, readable, watermarks.live
 
 
@@ -181,7 +181,7 @@ def _print_records(output: str, rows: Iterable[dict[str, Any]]) -> None:
         {**row, "body": row.get("error") or repr(row["body"][:40]), "properties": _short(row.get("properties", {}))}
         for row in rows
     ]
-    print_rows("table", shown, columns)
+    print_rows("table", shown, [*columns, "warning"] if any("warning" in row for row in shown) else columns)
 
 
 def _short(properties: dict[str, str]) -> str:
@@ -218,6 +218,7 @@ def verify(
         for name in ("min_offset", "readable_offset", "records", "blanks", "queues", "units", "index_files",
                      "index_entries", "errors", "warnings", "cross_checked")
     }  # fmt: skip
+    counts["not_indexed"] = 0 if report.not_indexed is None else report.not_indexed.count
     findings = [{"severity": f.severity, "place": f.place, "text": f.text} for f in report.findings]
     if output == "json":
         click.echo(json.dumps({**counts, "live_owner": live, "findings": findings}, ensure_ascii=False, indent=2))
@@ -228,5 +229,7 @@ def verify(
             f"{report.records} records, {report.units} units in {report.queues} queues, {report.index_entries} entries "
             f"in {report.index_files} index files up to {readable}: {report.errors} errors, {report.warnings} warnings"
         )
+        if report.not_indexed is not None:
+            click.echo(f"{report.not_indexed}; look at memory and disk of the machine, and at the master's")
     if report.errors:
         sys.exit(1)

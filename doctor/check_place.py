@@ -193,6 +193,12 @@ def _last_end(facts: StoreFacts) -> Iterator[Finding]:
             "the newest records were read and their checksums compared",
             "after an unclean stop the next start cuts it; else: ringmq store verify DIR, and look at the disk",
         )
+    if tail is not None and tail.not_indexed is not None:
+        yield Finding(
+            "store", "impossible values", WARN, f"in the tail of the log, {tail.not_indexed}",
+            "no queue and no index has these records; slaves get them byte for byte",
+            "ringmq store verify DIR names each; look at memory and disk of this machine, and at the master's",
+        )  # fmt: skip
 
 
 def _left_behind(facts: StoreFacts, accept_unserved: bool) -> Iterator[Finding]:

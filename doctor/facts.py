@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ringmq.store.record_values import NotIndexed
 from ringmq.store.unserved import Unserved
 
 
@@ -113,6 +114,8 @@ class TailFacts:
     """Store time of the last one, 0 without any."""
     damage: str = ""
     """Where and why the walk ended early."""
+    not_indexed: NotIndexed | None = None
+    """Records with impossible values."""
 
 
 @dataclass(frozen=True, slots=True)

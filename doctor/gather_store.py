@@ -13,6 +13,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
+from ringmq.store.record_values import counted
 from ringmq.store.recovery_cut import CUT_FOLDER
 from ringmq.store.salvage import salvage_files
 from ringmq.store.store_format import StoreFormatError, read_format
@@ -81,7 +82,7 @@ def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
         )
     if facts.is_locked:  # a stock broker: its queues grow under us
         return facts
-    return dataclasses.replace(facts, tail=read_tail(store, store.queue_end()), unserved=tuple(unserved_in(config)))
+    return dataclasses.replace(facts, tail=read_tail(store, store.log_end()), unserved=tuple(unserved_in(config)))
 
 
 def running_broker(root: Path) -> int:
@@ -99,9 +100,8 @@ def read_tail(store: MessageStore, end_offset: int) -> TailFacts | None:
     Begins at a record border, which the queues know: nothing to find where no queue has a unit there.
     """
     log = store.commit_log
-    first = max(log.min_offset, end_offset - TAIL_BYTES)
-    border = log.min_offset if first == log.min_offset else store.next_border(first, end_offset)
-    if border is None or end_offset <= log.min_offset:
+    border = store.tail_border(end_offset, TAIL_BYTES)
+    if border is None:
         return None
     count, at, newest = 0, border, 0
     places = log.places(border, end_offset)
@@ -111,5 +111,6 @@ def read_tail(store: MessageStore, end_offset: int) -> TailFacts | None:
         except StopIteration as stop:
             reason = record.REASONS.get(stop.value.reason, "") if stop.value.offset < end_offset else ""
             damage = f"no valid record at {stop.value.offset}: {reason}" if reason else ""
-            return TailFacts(count, stop.value.offset - border, stop.value.offset, newest, damage)
+            not_indexed = counted(log.impossible(border, stop.value.offset))
+            return TailFacts(count, stop.value.offset - border, stop.value.offset, newest, damage, not_indexed)
         count, newest, at = count + 1, log.store_time_at(at, end_offset) or newest, at + size

@@ -8,7 +8,7 @@ from ringmq.store import record as records
 from ringmq.store.config import StoreConfig
 from ringmq.store.mapped_file import FileQueue, MappedFileCache
 from ringmq.store.record import Record
-from ringmq.store.record_values import impossible_value
+from ringmq.store.record_values import POSSIBLE, impossible_value
 
 SCAN_ROWS = 4096
 
@@ -77,6 +77,23 @@ class CommitLog:
                 return
             if not impossible_value(record, offset):
                 yield raw, record
+
+    def impossible(self, from_offset: int, end_offset: int) -> Iterator[tuple[int, int]]:
+        """Yield (offset, field) of each valid record from a record border on that has an impossible value."""
+        for offset, size in self.places(from_offset, end_offset, check_crc=False):
+            field = self.impossible_field(offset, size)
+            if field:
+                yield offset, field
+
+    def impossible_field(self, offset: int, size: int) -> int:
+        """Return the first impossible field of the valid record at `offset`, 0 without one or where it is gone."""
+        raw = self.raw_at(offset, offset + size, size)
+        if raw is None:
+            return POSSIBLE
+        data, view = ffi.from_buffer(raw), ffi.new("struct rmq_record_view *")
+        if lib.rmq_record_parse(data, size, 0, view) != records.OK:
+            return POSSIBLE
+        return int(lib.rmq_record_value(data, view, offset))
 
     def places(
         self, from_offset: int, end_offset: int, *, check_crc: bool = True

@@ -9,14 +9,18 @@ from ringmq.store.batch_consume_queue import BatchConsumeQueue
 from ringmq.store.checkpoint import read_checkpoint
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record import BLANK, MALFORMED, REASONS, Record, offset_message_id, parse_record, torn_properties
+from ringmq.store.record_values import FIELDS, counted, impossible_value
 
 BODY_SHOWN_BYTES = 200
+TAIL_BYTES = 8 << 20
 
 
 def overview(store: MessageStore, readable_offset: int) -> dict[str, Any]:
-    """Return ranges, settings found, markers and checkpoint of the store."""
+    """Return ranges, settings, markers and checkpoint; also records with impossible values in the last 8 MiB."""
     root = store.config.root
     checkpoint = read_checkpoint(root)
+    border = store.tail_border(readable_offset, TAIL_BYTES)
+    not_indexed = None if border is None else counted(store.commit_log.impossible(border, readable_offset))
     return {
         "root": str(root),
         "min_offset": store.commit_log.min_offset,
@@ -33,6 +37,8 @@ def overview(store: MessageStore, readable_offset: int) -> dict[str, Any]:
             "index_time_ms": checkpoint.index_time_ms,
             "confirm_offset": checkpoint.confirm_offset,
         },
+        "not_indexed_from": border,
+        "not_indexed": None if not_indexed is None else str(not_indexed),
     }
 
 
@@ -169,7 +175,8 @@ def record_row(record: Record) -> dict[str, Any]:
         "body_crc": record.body_crc, "body": shown.decode("utf-8", "backslashreplace"),
         "properties": record.properties, "message_id": offset_message_id(record),
     }  # fmt: skip
+    field = impossible_value(record, record.commit_log_offset)
     torn = torn_properties(record.properties_raw)
-    if torn is not None:
-        row["warning"] = torn
+    if field or torn is not None:
+        row["warning"] = f"not indexed, impossible {FIELDS[field]}" if field else torn
     return row

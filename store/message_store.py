@@ -157,6 +157,23 @@ class MessageStore:
                 best = unit.commit_log_offset if best is None else min(best, unit.commit_log_offset)
         return best
 
+    def log_end(self) -> int:
+        """Return the end of the queues, or of the records with impossible values that follow: no queue names these."""
+        end = self.queue_end()
+        for offset, size in self.commit_log.places(end, self.commit_log.files.end_offset):
+            if not self.commit_log.impossible_field(offset, size):
+                break
+            end = offset + size
+        return end
+
+    def tail_border(self, end_offset: int, bytes_max: int) -> int | None:
+        """Return the first record border in the last `bytes_max` bytes in front of `end_offset`, None without one."""
+        low = self.commit_log.min_offset
+        if end_offset <= low:
+            return None
+        first = max(low, end_offset - bytes_max)
+        return low if first == low else self.next_border(first, end_offset)
+
     # ---- messages -----------------------------------------------------------------------------------------
 
     def get_messages(

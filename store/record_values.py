@@ -4,6 +4,9 @@ The frame around such a value may be valid: lengths add up and the body has its 
 The record stays in the log and goes to slaves byte for byte; nothing indexes it.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from ringmq.store import layout
 from ringmq.store.record import Record
 
@@ -62,6 +65,26 @@ def impossible_value(record: Record, position: int) -> int:
     if has_unit and not 0 <= record.queue_offset <= QUEUE_OFFSET_MAX:
         return QUEUE_OFFSET
     return POSSIBLE if is_topic_name(record.topic_raw) else TOPIC
+
+
+@dataclass(frozen=True, slots=True)
+class NotIndexed:
+    """Records with impossible values in a part of the log."""
+
+    count: int
+    first_offset: int
+    field: int
+    """What is impossible about the first of them."""
+
+    def __str__(self) -> str:
+        return not_indexed_line(self.count, self.first_offset, self.field)
+
+
+def counted(found: Iterable[tuple[int, int]]) -> NotIndexed | None:
+    """`found`: (offset, field) of each; None without any."""
+    entries = iter(found)
+    first = next(entries, None)
+    return None if first is None else NotIndexed(1 + sum(1 for _ in entries), *first)
 
 
 def not_indexed_line(count: int, offset: int, field: int) -> str:

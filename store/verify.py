@@ -7,7 +7,7 @@ numba are loaded here, not on the way to ready.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ringmq.store.consume_queue import ConsumeQueue
 from ringmq.store.delay_levels import native_delay_levels
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
-from ringmq.store.record_values import FIELDS
+from ringmq.store.record_values import FIELDS, NotIndexed
 from ringmq.store.verify_index import IndexChecker
 
 Progress = Callable[[str, int, int], None]
@@ -63,7 +63,8 @@ class VerifyReport:
     index_entries: int = 0
     errors: int = 0
     warnings: int = 0
-    not_indexed: int = 0
+    not_indexed: NotIndexed | None = None
+    """Records with impossible values."""
     cross_checked: bool = False
     findings: list[Finding] = field(default_factory=list)
 
@@ -186,8 +187,11 @@ class _Run:
 
     def _leave_out_impossible(self, rows: Any) -> Any:
         """Report the records that neither queues nor index have. Returns the other rows."""
-        for row in rows[rows["impossible"] != 0]:
-            self.report.not_indexed += 1
+        wrong = rows[rows["impossible"] != 0]
+        if len(wrong):
+            before = self.report.not_indexed or NotIndexed(0, int(wrong["position"][0]), int(wrong["impossible"][0]))
+            self.report.not_indexed = replace(before, count=before.count + len(wrong))
+        for row in wrong:
             text = f"not indexed, impossible {FIELDS[int(row['impossible'])]}"
             self.report.add(WARNING, f"commit log {row['position']}", text)
         return rows[rows["impossible"] == 0]

@@ -5,13 +5,19 @@ import struct
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ringmq.cli.main import main
+from ringmq.doctor.check_place import check_store
+from ringmq.doctor.finding import WARN
+from ringmq.doctor.gather_store import gather_store
 from ringmq.native import ffi, lib
 from ringmq.store import record as records
 from ringmq.store import record_values
 from ringmq.store.consume_queue import Unit
+from ringmq.store.inspect import overview
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import recover
 from ringmq.store.salvage import cut
@@ -143,11 +149,54 @@ def test_verify_names_each_of_them(tmp_path: Path) -> None:
     packed = [struct.pack(">qiq", unit.commit_log_offset, unit.size, unit.tags_code) for unit in units]
     (folder / ("0" * 20)).write_bytes(b"".join([*packed[:3], filler, *packed[3:]]).ljust(6000, b"\0"))
     report = verify(MessageStore(small_config(tmp_path)), places[-1], check_index=False)
-    assert report.not_indexed == 1
+    assert report.not_indexed == record_values.NotIndexed(1, places[3], record_values.QUEUE_ID)
     found = [finding for finding in report.findings if "not indexed" in finding.text]
     assert [(finding.severity, finding.place) for finding in found] == [("warning", f"commit log {places[3]}")]
     assert "queue id" in found[0].text
     assert report.records == 6
+
+
+def lay_units(root: Path, places: list[int], number: int) -> None:
+    """The queue of `damaged_store` as dispatch leaves it, the damaged record left out."""
+    folder = root / "consumequeue" / "Torn" / "0"
+    folder.mkdir(parents=True)
+    units = b"".join(
+        struct.pack(">qiq", 0, 0x7FFFFFFF, 0) if i == number else struct.pack(">qiq", at, places[i + 1] - at, 0)
+        for i, at in enumerate(places[:-1])
+        if i != number or number < 5
+    )
+    (folder / ("0" * 20)).write_bytes(units.ljust(6000, b"\0"))
+    (root / "abort").unlink()
+
+
+@pytest.mark.parametrize("number", [2, 5])
+def test_inspect_and_verify_and_doctor_say_how_many_where_and_what(tmp_path: Path, number: int) -> None:
+    """The last record has no unit behind it, so no queue tells that the log is longer."""
+    places = damaged_store(tmp_path, number, "queue id", -1)
+    lay_units(tmp_path, places, number)
+    wanted = f"1 records with impossible values are kept in the log and not indexed; the first, at {places[number]}"
+    sizes = [f"--set=mappedFileSizeCommitLog={FILE_BYTES}", "--set=mappedFileSizeConsumeQueue=6000"]
+    run = CliRunner()
+    shown = run.invoke(main, ["store", "inspect", str(tmp_path), "-o", "json", *sizes])
+    facts = json.loads(shown.output)
+    assert facts["not_indexed"].startswith(wanted) and "queue id" in facts["not_indexed"]
+    lines = run.invoke(main, ["store", "inspect", str(tmp_path), "--records", *sizes]).output.splitlines()
+    assert [("not indexed, impossible queue id" in line) for line in lines[1:]] == [i == number for i in range(6)]
+    checked = run.invoke(main, ["store", "verify", str(tmp_path), "--no-cross-check", "--no-index", *sizes]).output
+    assert wanted in checked.splitlines()[-1] and "look at memory and disk" in checked
+    (found,) = [
+        finding
+        for finding in check_store(gather_store(small_config(tmp_path)), accept_unserved=False)
+        if finding.name == "impossible values"
+    ]
+    assert found.level == WARN and wanted in found.value and "store verify" in found.advice
+
+
+def test_a_sound_store_has_none_to_name(golden_basic: Path) -> None:
+    store = MessageStore(basic_config(golden_basic))
+    assert store.log_end() == store.queue_end()
+    assert list(store.commit_log.impossible(0, store.log_end())) == []
+    assert overview(store, store.log_end())["not_indexed"] is None
 
 
 def test_a_scan_goes_on_behind_it(tmp_path: Path) -> None:
