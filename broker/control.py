@@ -106,6 +106,7 @@ class ControlLoop:
             lambda text: self._tell(self._failed_requests, text),
             self._clock,
             self._saves,
+            self._outlets.backlog_bytes,
         )
 
     # ---- one round ----
@@ -191,7 +192,7 @@ class ControlLoop:
 
     def close(self, now_ms: int) -> None:
         """A clean stop: answer what is in the inbox, save everything, say goodbye to the name servers."""
-        while self.turn(now_ms):
+        while self.turn(now_ms) or self._requests.has_work:
             self._requests.finish()
         self._staged_writes.close()
         self._outlets.perform(self.broker.outbox.take())

@@ -29,6 +29,7 @@ from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.ports import PlanePort, StorePort
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.publication import PlaneTables, group_flags
+from ringmq.broker.tables.shared_body import SharedBody
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.broker.turns import Steps, finish
@@ -40,6 +41,7 @@ from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 from ringmq.remoting.subscription import SubscriptionData
 
 EXPIRY_SCAN_MS = 10_000
+BODIES_STAY_MS = 2000
 EXPIRY_LOOKS, EXPIRY_ENDS = 20_000, 500
 """Members that one tick looks at; groups and connections that it ends. Some 5 ms each."""
 STEP_SUBSCRIPTIONS = 32
@@ -90,6 +92,9 @@ class Broker:
         self.producers = ProducerTable()
         self.locks = QueueLocks()
         self.offsets = OffsetTable(plane, self.tables)
+        self.topics_body = SharedBody(self.topics.body_steps, lambda: self.topics.version)
+        self.groups_body = SharedBody(self.groups.body_steps, lambda: self.groups.version)
+        self.offsets_body = SharedBody(self.offsets.body, object)  # pulls change offsets at any time
         self.forwards = ForwardTable()
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)
@@ -104,6 +109,7 @@ class Broker:
         self.now_ms = identity.started_ms
         self._published: dict[str, dict[str, SubscriptionData]] = {}
         self._scan: Iterator[Connection | None] | None = None
+        self._next_forget_ms = identity.started_ms
         self._next_scan_ms = identity.started_ms + EXPIRY_SCAN_MS
 
     # ---- rules between the parts ----
@@ -255,6 +261,10 @@ class Broker:
         if self._move_gates():
             self.topics.republish()
         self._expire_clients(now_ms)
+        if now_ms >= self._next_forget_ms:
+            self._next_forget_ms = now_ms + BODIES_STAY_MS
+            for body in (self.topics_body, self.groups_body, self.offsets_body):
+                body.forget()
         return self.outbox.take()
 
     def _expire_clients(self, now_ms: int) -> None:

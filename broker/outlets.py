@@ -20,7 +20,7 @@ from ringmq.remoting.errors import RemotingError
 BACKLOG_BYTES_MAX = 64 << 20
 """Waiting verdicts of one reader; above it control takes no further request in."""
 BACKLOG_BYTES_LARGE = 16 << 20
-"""Above it no long answer is gone on with."""
+"""Above it no request with a large answer goes on."""
 LARGE_FRAME_BYTES = 65_536
 LARGE_CHUNK_BYTES = 262_144
 LARGE_BYTES_A_TURN = 4 << 20
@@ -62,15 +62,14 @@ class Outlets:
         """Some verdict has found no room yet."""
         return any(outlet.waiting or outlet.large for outlet in self._outlets)
 
-    @property
-    def is_busy(self) -> bool:
-        """So much waits that long answers should wait, too."""
-        return any(outlet.waiting_bytes > BACKLOG_BYTES_LARGE for outlet in self._outlets)
+    def backlog_bytes(self) -> int:
+        """What waits for the read worker that has most to take."""
+        return max(outlet.waiting_bytes for outlet in self._outlets)
 
     @property
     def is_choked(self) -> bool:
         """So much waits that no more should be made."""
-        return any(outlet.waiting_bytes > BACKLOG_BYTES_MAX for outlet in self._outlets)
+        return self.backlog_bytes() > BACKLOG_BYTES_MAX
 
     def start_anew(self, reader: int, generation: int) -> None:
         """The reader runs in this generation: what waits for an older one is for nobody."""

@@ -94,12 +94,16 @@ Answer = RemotingCommand | Redo | Wait | Close | Drop
 class Slices:
     """The answer takes longer than one go: `steps` come to it, each of them well below `turns.SLICE_MS`.
 
-    `is_large`: the steps hold a copy of a table or a large body, so that only some may be open at once. They may be put
-    off before the first step: a large body is read in there.
+    `is_large`: the steps hold a large body, so that only some may be open at once. They may be put off before the
+    first step: a large body is read in there.
+    `is_shared`: the answer is large, and its text is made once for all requests that ask for it.
+    `is_reading`: the steps change nothing, so that they are dropped when the connection is closed.
     """
 
     steps: Steps[Answer]
     is_large: bool = False
+    is_shared: bool = False
+    is_reading: bool = False
 
 
 Handler = Callable[["Broker", Request], Answer | Slices]

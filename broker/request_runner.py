@@ -12,6 +12,7 @@ from functools import partial
 from ringmq.broker.announcements import Announcements
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import CHANGES_TABLES, TOLD_FIRST, begin, effects_of
+from ringmq.broker.outlets import BACKLOG_BYTES_LARGE
 from ringmq.broker.request import Answer, Connection, Drop, Effect, Release, Reply, Request, Run, Slices
 from ringmq.broker.slices import SlicedWorks
 from ringmq.broker.slow_requests import SlowControlRequest, SlowRequests
@@ -39,6 +40,7 @@ class RequestRunner:
         tell_failure: Callable[[str], None],
         clock: TurnClock,
         saves: TableSaves,
+        backlog_bytes: Callable[[], int],
     ) -> None:
         self.broker = broker
         self.clock = clock
@@ -48,11 +50,19 @@ class RequestRunner:
         self._tell_failure = tell_failure
         self._latency = plane.header.latency[lib.RMQ_ROLE_CONTROL][lib.RMQ_CONTROL_LATENCY_ANSWERED]
         self._saves = saves
-        self._works = SlicedWorks(clock)
+        self._backlog_bytes = backlog_bytes
+        self._unsent_bytes = 0
+        """Bodies in `effects`."""
+        self._works = SlicedWorks(clock, must_rest=self._must_rest)
 
     @property
     def is_busy(self) -> bool:
-        """Some request is not answered yet: there is more to do at once."""
+        """There is more to do at once."""
+        return self._works.is_ready
+
+    @property
+    def has_work(self) -> bool:
+        """Some request is not answered yet."""
         return len(self._works) > 0
 
     @property
@@ -66,6 +76,7 @@ class RequestRunner:
 
     def end(self, connection: Connection) -> None:
         """The connection is closed."""
+        self._works.end(connection)
         self._works.add(_EndWork(self, connection))
 
     def begin_next(self) -> None:
@@ -83,7 +94,11 @@ class RequestRunner:
     def take_effects(self) -> list[Effect]:
         """The effects so far."""
         taken, self.effects = self.effects, []
+        self._unsent_bytes = 0
         return taken
+
+    def _must_rest(self) -> bool:
+        return self._backlog_bytes() + self._unsent_bytes > BACKLOG_BYTES_LARGE
 
     @property
     def table_changes(self) -> int:
@@ -95,6 +110,8 @@ class RequestRunner:
         code = request.command.code
         effects = effects_of(self.broker, request, answer)
         verdict = effects[-1] if effects else None
+        if isinstance(verdict, Reply):
+            self._unsent_bytes += len(verdict.command.body)
         release = self.effects_out
         if code in TOLD_FIRST and isinstance(verdict, Reply):
             change = self._announcements.announce()

@@ -3,15 +3,19 @@
 A connection has at most one request open; its later requests wait behind it. Requests that hold much memory while
 they are open have LARGE_MAX places and wait for one in the order in which they came. No request is refused here: a read
 worker bounds the requests that each connection has under way.
+
+Requests with large answers rest while large answers wait for their way out. Those that change nothing are dropped when
+their connection is closed.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ringmq.broker.request import Answer, Connection, Slices
+from ringmq.broker.request import Answer, Connection, Drop, Slices
 from ringmq.broker.turns import FIRST_GO_MS, INTAKE_MS, SLICE_MS, SLICES_END_MS, TurnClock
 
 LARGE_MAX = 8
@@ -42,20 +46,32 @@ class Work(Protocol):
 class _Open:
     work: Work
     slices: Slices
+    is_dropped: bool = False
+
+
+def _never() -> bool:
+    return False
 
 
 class SlicedWorks:
     """All work of control's that is asked for by connections."""
 
-    def __init__(self, clock: TurnClock, large_max: int = LARGE_MAX) -> None:
+    def __init__(self, clock: TurnClock, large_max: int = LARGE_MAX, must_rest: Callable[[], bool] = _never) -> None:
         self._clock = clock
         self._large_max = large_max
+        self._must_rest = must_rest
+        """Whether large answers wait for their way out."""
         self._lanes: dict[Connection, deque[Work]] = {}
         """Connections with work that is not done -> the work that waits behind it."""
+        self._ended: set[Connection] = set()
+        """Those of `_lanes` that are closed."""
         self._next: deque[Work] = deque()
         """Work whose predecessor on its connection is done."""
+        self._open: dict[Connection, _Open] = {}
+        """All of the queues below."""
         self._small: deque[_Open] = deque()
         self._large: deque[_Open] = deque()
+        self._shared: deque[_Open] = deque()
         self._for_a_place: deque[_Open] = deque()
         self.undone_bytes = 0
         """Sizes of all work that is not done."""
@@ -63,6 +79,11 @@ class SlicedWorks:
     def __len__(self) -> int:
         """Connections with work that is not done."""
         return len(self._lanes)
+
+    @property
+    def is_ready(self) -> bool:
+        """Something can be done at once."""
+        return bool(self._next) or any(self._ready())
 
     def add(self, work: Work) -> None:
         """Begin the work, or let it wait behind earlier work of its connection."""
@@ -74,6 +95,16 @@ class SlicedWorks:
         self._lanes[work.connection] = deque()
         self._begin(work)
 
+    def end(self, connection: Connection) -> None:
+        """The connection is closed: none of its answers is wanted."""
+        if connection not in self._lanes:
+            return
+        self._ended.add(connection)
+        opened = self._open.get(connection)
+        if opened is not None and opened.slices.is_reading:
+            opened.is_dropped = True
+            self._drop(opened)
+
     def begin_next(self) -> None:
         """Begin one work that has waited behind another of its connection, if there is one."""
         if self._next:
@@ -81,17 +112,25 @@ class SlicedWorks:
 
     def turn(self) -> None:
         """Advance the open work: at least one slice of each kind, and more while the turn has time."""
-        while self._lanes:
-            for queue in (self._small, self._large):
-                if queue:
-                    self._advance(queue.popleft(), SLICE_MS)
+        while self.is_ready:
+            for queue in self._ready():
+                opened = queue.popleft()
+                if not opened.is_dropped:
+                    self._advance(opened, SLICE_MS)
+                self._fill_places()
             if self._clock.is_within(INTAKE_MS):
                 self.begin_next()
-            elif not self._clock.is_within(SLICES_END_MS) or not (self._small or self._large):
+            elif not self._clock.is_within(SLICES_END_MS) or not self._ready():
                 return
+
+    def _ready(self) -> list[deque[_Open]]:
+        """Queues of what may go on."""
+        queues = (self._small,) if self._must_rest() else (self._small, self._large, self._shared)
+        return [queue for queue in queues if queue]
 
     def finish(self) -> None:
         """Do all of it, however long it takes: control stops."""
+        self._must_rest = _never
         while self._lanes:
             self._clock.begin()
             self.turn()
@@ -104,10 +143,18 @@ class SlicedWorks:
             return
         if not isinstance(result, Slices):
             self._done(work, result)
+            return
+        opened = self._open[work.connection] = _Open(work, result)
+        if result.is_reading and work.connection in self._ended:
+            self._drop(opened)
         elif result.is_large and len(self._large) >= self._large_max:
-            self._for_a_place.append(_Open(work, result))
+            self._for_a_place.append(opened)
+        elif (result.is_large or result.is_shared) and self._must_rest():
+            self._queue_of(opened).append(opened)
+        elif result.is_shared and self._shared:  # those in front do its work: records behind it come sooner
+            self._shared.append(opened)
         else:
-            self._advance(_Open(work, result), FIRST_GO_MS)
+            self._advance(opened, FIRST_GO_MS)
 
     def _advance(self, opened: _Open, limit_ms: int) -> None:
         try:
@@ -116,11 +163,24 @@ class SlicedWorks:
             self._failed(opened.work, error)
         else:
             if answer is None:
-                (self._large if opened.slices.is_large else self._small).append(opened)
+                self._queue_of(opened).append(opened)
             else:
                 self._done(opened.work, answer)
-        if self._for_a_place and len(self._large) < self._large_max:
-            self._large.append(self._for_a_place.popleft())
+
+    def _queue_of(self, opened: _Open) -> deque[_Open]:
+        if opened.slices.is_shared:
+            return self._shared
+        return self._large if opened.slices.is_large else self._small
+
+    def _fill_places(self) -> None:
+        while self._for_a_place and len(self._large) < self._large_max:
+            opened = self._for_a_place.popleft()
+            if not opened.is_dropped:
+                self._large.append(opened)
+
+    def _drop(self, opened: _Open) -> None:
+        opened.slices.steps.close()
+        self._done(opened.work, Drop())
 
     def _done(self, work: Work, answer: Answer) -> None:
         try:
@@ -135,8 +195,10 @@ class SlicedWorks:
 
     def _leave(self, work: Work) -> None:
         self.undone_bytes -= work.size_bytes
+        self._open.pop(work.connection, None)
         lane = self._lanes[work.connection]
         if lane:
             self._next.append(lane.popleft())
         else:
             del self._lanes[work.connection]
+            self._ended.discard(work.connection)

@@ -15,7 +15,7 @@ INTAKE_MS = 8
 """A turn takes no further record out of the inbox after this."""
 FIRST_GO_MS = 5
 """A request that takes longer goes on in slices."""
-SLICES_END_MS = 16
+SLICES_END_MS = 10
 """A turn begins no further slice after this; the rest is for a turn's other work."""
 SLICE_MS = 2
 Value = TypeVar("Value")

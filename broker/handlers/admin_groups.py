@@ -58,9 +58,11 @@ def all_groups(broker: Broker, request: Request) -> Slices:
     total = None if page is None else {"totalGroupNum": str(len(names))}
 
     def steps() -> Steps[Answer]:
-        return request.reply(ext_fields=total, body=(yield from groups.body_steps(page)))
+        whole = broker.groups_body.steps()
+        body = yield from whole if page is None else groups.body_steps(page)
+        return request.reply(ext_fields=total, body=body)
 
-    return Slices(steps(), is_large=page is None)
+    return Slices(steps(), is_shared=page is None, is_reading=True)
 
 
 def group_config(broker: Broker, request: Request) -> Answer:

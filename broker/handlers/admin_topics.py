@@ -157,9 +157,11 @@ def all_topics(broker: Broker, request: Request) -> Slices:
     ext = None if page is None else {"totalTopicNum": str(len(broker.topics))}
 
     def steps() -> Steps[Answer]:
-        return request.reply(ext_fields=ext, body=(yield from broker.topics.body_steps(page)))
+        whole = broker.topics_body.steps()
+        body = yield from whole if page is None else broker.topics.body_steps(page)
+        return request.reply(ext_fields=ext, body=body)
 
-    return Slices(steps(), is_large=page is None)
+    return Slices(steps(), is_shared=page is None, is_reading=True)
 
 
 def topic_config(broker: Broker, request: Request) -> Answer:

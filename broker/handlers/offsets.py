@@ -65,9 +65,9 @@ def all_consumer_offsets(broker: Broker, request: Request) -> Slices:
     """43."""
 
     def steps() -> Steps[Answer]:
-        return request.reply(body=(yield from broker.offsets.body()))
+        return request.reply(body=(yield from broker.offsets_body.steps()))
 
-    return Slices(steps(), is_large=True)
+    return Slices(steps(), is_shared=True, is_reading=True)
 
 
 def max_offset(broker: Broker, request: Request) -> Answer:

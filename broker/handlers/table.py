@@ -6,6 +6,8 @@ memory 1. Oneway requests are never answered, whatever became of them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ringmq.broker import access
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import (
@@ -175,7 +177,7 @@ def begin(broker: Broker, request: Request) -> Answer | Slices:
         answer = handler(broker, request)
     except (RequestError, PlaneFullError) as error:
         return _refusal(request, error)
-    return Slices(_guarded(request, answer.steps), answer.is_large) if isinstance(answer, Slices) else answer
+    return replace(answer, steps=_guarded(request, answer.steps)) if isinstance(answer, Slices) else answer
 
 
 def _guarded(request: Request, steps: Steps[Answer]) -> Steps[Answer]:

@@ -46,14 +46,15 @@ class EntryTexts:
             yield (",\n" if first else "\n") + ",\n".join(lines)
         yield "\n\t}\n}" if entries else "}\n}"
 
-    def body_member(self, entries: list[tuple[str, Bean]]) -> Steps[bytes]:
-        """The member as it stands in an answer. Entries may change between two steps."""
-        bodies = []
-        for number, (name, bean) in enumerate(entries, 1):
-            bodies.append(self._bodies.get(name) or self._body(name, bean))
-            if number % BODY_ENTRIES == 0:
-                yield
-        return b'"%s":{%s}' % (self._table.encode(), b",".join(bodies))
+    def add_member(self, text: bytearray, entries: list[tuple[str, Bean]]) -> Steps[None]:
+        """Add the member as it stands in an answer. Entries may change between two steps."""
+        text += b'"%s":{' % self._table.encode()
+        for first in range(0, len(entries), BODY_ENTRIES):
+            part = entries[first : first + BODY_ENTRIES]
+            text += b"," if first else b""
+            text += b",".join([self._bodies.get(name) or self._body(name, bean) for name, bean in part])
+            yield
+        text += b"}"
 
     def _line(self, name: str, bean: Bean) -> str:
         text = encode_config(self._file, {self._table: {name: bean.to_json()}})

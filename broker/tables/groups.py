@@ -140,6 +140,11 @@ class GroupTable:
         chosen = self._groups if groups is None else groups
         return self._head() | {"subscriptionGroupTable": {name: self._groups[name].to_json() for name in chosen}}
 
+    @property
+    def version(self) -> object:
+        """Another one whenever the text of all is another one."""
+        return self.changes, self.data_version.copy()
+
     def body_json(self, groups: Iterable[str] | None = None) -> bytes:
         """The text of code 201: everything, or the named groups alone."""
         return finish(self.body_steps(groups))
@@ -147,8 +152,9 @@ class GroupTable:
     def body_steps(self, groups: Iterable[str] | None = None) -> Steps[bytes]:
         """The same in steps, of the groups as of now."""
         chosen = self._groups if groups is None else {name: self._groups[name] for name in groups}
-        head = json_body.write_body(self._head())[:-1]
-        return b"".join((head, b",", (yield from self._texts.body_member(list(chosen.items()))), b"}"))
+        text = bytearray(json_body.write_body(self._head())[:-1] + b",")
+        yield from self._texts.add_member(text, list(chosen.items()))
+        return bytes(text + b"}")
 
     def file_text(self) -> str:
         """The content of subscriptionGroup.json."""

@@ -225,13 +225,14 @@ class OffsetTable:
 
     def body(self) -> Steps[bytes]:
         """The answer to 43."""
-        head = json_body.write_body({"dataVersion": self.data_version.to_json()})[:-1]
-        members = []
+        text = bytearray(json_body.write_body({"dataVersion": self.data_version.to_json()})[:-1])
+        text += b',"offsetTable":{'
         for number, ((topic, group), queues) in enumerate(self._all(), 1):
-            members.append(json_body.write_body({f"{topic}{SEPARATOR}{group}": queues})[1:-1])
+            text += b"," if number > 1 else b""
+            text += json_body.write_body({f"{topic}{SEPARATOR}{group}": queues})[1:-1]
             if number % STEP_KEYS == 0:
                 yield
-        return b'%s,"offsetTable":{%s}}' % (head, b",".join(members))
+        return bytes(text + b"}}")
 
     def load(
         self, value: dict[str, Any], now_ms: int, *, into_plane: bool, leave_out: LeaveOut = file_entries.ignore

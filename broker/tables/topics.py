@@ -152,6 +152,11 @@ class TopicTable:
         """Everything, as a copy."""
         return TopicConfigTable(dict(self._topics), self.data_version.copy())
 
+    @property
+    def version(self) -> object:
+        """Another one whenever the text of all is another one."""
+        return self.changes, self.data_version.copy()
+
     def body_json(self, topics: Iterable[str] | None = None) -> bytes:
         """The text of code 21 and of registrations: everything, or those of the named topics that exist. Each topic's
         part is kept: encoding ten thousand takes 75 ms, joining them 2 ms.
@@ -163,7 +168,9 @@ class TopicTable:
         chosen = self._topics if topics is None else {name: self._topics[name] for name in topics if name in self}
         frame = json_body.write_body(TopicConfigTable({}, self.data_version).to_json())
         head, _, tail = frame.partition(b'"topicConfigTable":{}')
-        return head + (yield from self._texts.body_member(list(chosen.items()))) + tail
+        text = bytearray(head)
+        yield from self._texts.add_member(text, list(chosen.items()))
+        return bytes(text + tail)
 
     def file_text(self) -> str:
         """The content of topics.json."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ringmq.broker.outlets import LARGE_BYTES_A_TURN, LARGE_CHUNK_BYTES, Outlets
+from ringmq.broker.outlets import BACKLOG_BYTES_LARGE, LARGE_BYTES_A_TURN, LARGE_CHUNK_BYTES, Outlets
 from ringmq.broker.request import Connection, Effect, Hangup, Push, Reply
 from ringmq.ipc.plane import NONE
 from ringmq.native import lib
@@ -86,11 +86,11 @@ def test_a_turn_puts_a_part_and_bodies_are_not_copied() -> None:
     assert sum(len(payload) for *_, payload, _ in ring.taken) <= LARGE_BYTES_A_TURN + LARGE_CHUNK_BYTES
     outlets.perform([])
     before = len(ring.taken)
-    assert outlets.is_busy, "long answers wait"
+    assert outlets.backlog_bytes() > BACKLOG_BYTES_LARGE, "requests with large answers wait"
     for _ in range(20):
         outlets.send_waiting()
     assert len(ring.taken) > before
-    assert not outlets.is_busy
+    assert outlets.backlog_bytes() == 0
     whole = b"".join(bytes(payload) for _, _, pending, payload, _ in ring.taken if pending == 3)
     assert decode_frame(whole).body == TABLE
     views = [payload for *_, payload, _ in ring.taken if len(payload) == LARGE_CHUNK_BYTES]
@@ -113,7 +113,7 @@ def test_what_waits_for_a_closed_connection_is_dropped() -> None:
     assert ring.finished == [1, 2, 3]
     assert not outlets.is_waiting
     outlets.end(DEAD)
-    assert not outlets.is_busy
+    assert outlets.backlog_bytes() == 0
 
 
 def test_a_full_ring_makes_all_wait_and_loses_nothing() -> None:

@@ -33,13 +33,15 @@ class Job:
     steps: int = 0
     step_ms: float = 1.0
     is_large: bool = False
+    is_shared: bool = False
+    is_reading: bool = False
     size_bytes: int = 10
     breaks: bool = False
     errors: list[Exception] = field(default_factory=list)
 
     def begin(self) -> Answer | Slices:
         self.said.append(f"begin {self.name}")
-        return Slices(self._run(), self.is_large) if self.steps else Drop()
+        return Slices(self._run(), self.is_large, self.is_shared, self.is_reading) if self.steps else Drop()
 
     def _run(self) -> Steps[Answer]:
         for number in range(self.steps):
@@ -61,7 +63,8 @@ class Rig:
     def __init__(self) -> None:
         self.cpu = Cpu()
         self.clock = TurnClock(self.cpu)
-        self.works = SlicedWorks(self.clock)
+        self.rests = False
+        self.works = SlicedWorks(self.clock, must_rest=lambda: self.rests)
         self.said: list[str] = []
 
     def add(self, name: str, connection: int, steps: int = 0, **options: object) -> None:
@@ -172,3 +175,55 @@ def test_finish_gives_what_the_steps_return() -> None:
     assert finish(steps()) == 7
     advance: Callable[[Steps[int], int], int | None] = TurnClock(lambda: 0).advance
     assert advance(steps(), 1) == 7
+
+
+def test_work_that_only_reads_is_dropped_when_its_connection_is_closed() -> None:
+    rig = Rig()
+    for number in range(LARGE_MAX + 2):
+        rig.add(f"read {number}", number, steps=20, is_large=True, is_reading=True)
+    rig.add("change", 50, steps=20, is_large=True)
+    rig.add("behind", 0, steps=20, is_reading=True)
+    rig.add("change behind", 0)
+    for number in (0, LARGE_MAX, 50, 99):
+        rig.works.end(peer(number))
+    spent_ns = rig.cpu.ns
+    assert "end read 0" in rig.said
+    assert f"end read {LARGE_MAX}" in rig.said, "it waited for a place"
+    rig.works.begin_next()
+    rig.works.begin_next()
+    assert rig.said[-4:] == ["begin behind", "end behind", "begin change behind", "end change behind"]
+    assert rig.cpu.ns == spent_ns, "none of their steps was run"
+    while len(rig.works):
+        rig.turn()
+    assert "end change" in rig.said
+    assert rig.said.count("end read 0") == 1
+    assert not rig.works._ended
+
+
+def test_large_answers_rest_while_others_wait_for_their_way_out() -> None:
+    rig = Rig()
+    rig.rests = True
+    rig.add("shared", 1, steps=10, is_shared=True)
+    rig.add("large", 2, steps=10, is_large=True)
+    rig.add("small", 3, steps=10)
+    while rig.works.is_ready:
+        rig.turn()
+    assert [line for line in rig.said if "end" in line] == ["end small"]
+    assert rig.turn() == 0
+    assert len(rig.works) == 2
+    rig.rests = False
+    assert rig.works.is_ready
+    rig.turn()
+    rig.rests = True
+    rig.works.finish()
+    assert len(rig.works) == 0
+
+
+def test_only_the_first_of_many_shared_requests_takes_time_where_it_comes_in() -> None:
+    rig = Rig()
+    for number in range(100):
+        rig.add(f"{number}", number, steps=10, is_shared=True)
+    assert rig.cpu.ns / 1e6 == FIRST_GO_MS
+    while len(rig.works):
+        assert rig.turn() <= SLICES_END_MS + SLICE_MS
+    assert sum("end" in line for line in rig.said) == 100
