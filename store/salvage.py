@@ -131,6 +131,17 @@ def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) ->
     return SalvageReport(to_offset, saver.saved())
 
 
+def end_at(config: StoreConfig, border: int) -> SalvageReport:
+    """End the log at a record border, also at that where it begins: `cut` would leave no file to say the offset."""
+    begins_there = is_without_files(config) or CommitLog(config, MappedFileCache(2)).files.min_offset == border
+    return rebase(config, border) if border and begins_there else cut(config, border)
+
+
+def is_without_files(config: StoreConfig) -> bool:
+    """The log has no file: it is new, or the last one was just taken out."""
+    return not CommitLog(config, MappedFileCache(2)).files.starts
+
+
 def make_log_file(config: StoreConfig, start: int) -> None:
     """The log file that begins at `start`, all zero and allocated in full; one that is there stays. Raises OSError."""
     directory, size = config.commit_log_directories[0], config.commit_log_file_bytes

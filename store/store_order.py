@@ -21,7 +21,7 @@ from ringmq.store.adoption import AdoptionError, ReadChunk, append
 from ringmq.store.adoption_staging import Staged
 from ringmq.store.config import StoreConfig
 from ringmq.store.recovery import recover
-from ringmq.store.salvage import SalvageError, cut, rebase
+from ringmq.store.salvage import SalvageError, border_below, cut, end_at, is_without_files, rebase
 from ringmq.store.write_hold import forget_adopted
 
 ORDER_FILE = "haOrder.json"
@@ -106,6 +106,7 @@ def perform(
     if order.action == ADOPT:
         performed = _adopt(config, order, open_source, take_tables, tell)
         return Performed([*told, *performed.told], performed.adopted_from)
+    adoption_staging.discard(root)  # this order has replaced that of an adoption, whose copy fits the old log alone
     report = (rebase if order.action == REBASE else cut)(config, order.offset)
     remove_order(root)
     return Performed([*told, report.text()])
@@ -121,8 +122,8 @@ def _adopt(
     """Copy, cut, append. A failure before the copy is complete leaves the log as it is. Afterwards no peer is asked."""
     root = config.root
     told: list[str] = []
-    staged = adoption_staging.complete(root, order.source, order.end)
     try:
+        staged = _staged_before(config, order)
         if staged is None:
             staged, told = _stage(config, order, open_source, take_tables, tell)
     except (AdoptionError, SalvageError, OSError) as error:
@@ -131,7 +132,7 @@ def _adopt(
         text = f"nothing of the log of {order.source} was taken over, nothing of the own log was cut: {error}"
         return Performed([text])
     if not order.is_cut:
-        told.append(cut(config, staged.from_offset).text())
+        told.append(end_at(config, staged.from_offset).text())
         end_offset = recover(config).append_offset  # queues and index end there, too, before other records follow
         if end_offset != staged.from_offset:
             raise SalvageError(f"the log ends at {end_offset} after the cut, the copy begins at {staged.from_offset}")
@@ -147,6 +148,18 @@ def _adopt(
     adoption_staging.discard(root)
     told.append(f"the log of {order.source} was taken over from {staged.from_offset} to {end}")
     return Performed(told, staged.from_offset)
+
+
+def _staged_before(config: StoreConfig, order: StoreOrder) -> Staged | None:
+    """The complete copy for this order. One that begins elsewhere is of an order that this one has replaced.
+
+    The border is found without a recovery: the log may be half cut, and the rest of the cut has to find it so.
+    """
+    staged = adoption_staging.complete(config.root, order.source, order.end)
+    if staged is None or (not order.is_cut and is_without_files(config)):
+        return staged
+    border = order.offset if order.is_cut else border_below(config, order.offset)
+    return staged if staged.from_offset == border else None
 
 
 def _stage(

@@ -422,6 +422,70 @@ def test_an_adoption_that_gets_not_everything_cuts_nothing(store: Path, template
     assert read_hold(store) == ()
 
 
+def test_a_log_that_parts_where_the_own_one_begins_is_adopted(store: Path, template: MadeStore) -> None:
+    """Nothing of the own log stays, and its files in front are deleted."""
+    diverge(store, template, 61)
+    (store / "commitlog" / f"{0:020d}").unlink()
+    write_order(store, replace(orders(template)["adopt"], offset=FILE_BYTES))
+    assert perform(config_of(store), Source(template)).adopted_from == FILE_BYTES
+    assert log_of(store) == log_of(template.root)[FILE_BYTES:]
+    assert recover(config_of(store)).append_offset == template.end
+
+
+def leave_copy(root: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store with another log from its 61st record on, and the complete copy of an adoption that a crash stopped."""
+    diverge(root, template, 61)
+    write_order(root, orders(template)["adopt"])
+
+    def crash(*ignored: object) -> None:
+        raise OSError("crashed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_order, "end_at", crash)
+        with pytest.raises(OSError, match="crashed"):
+            perform(config_of(root), Source(template))
+    assert (root / adoption_staging.FOLDER / "complete.json").exists()
+
+
+@pytest.mark.parametrize("action", ["cut", "rebase"])
+def test_a_copy_of_an_adoption_goes_with_the_order_that_replaced_it(
+    store: Path, template: MadeStore, action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins behind the log's new end: a later adoption from that slave may not take it."""
+    leave_copy(store, template, monkeypatch)
+    write_order(store, orders(template)[action])
+    perform(config_of(store), Source(template))
+    assert not (store / adoption_staging.FOLDER).exists()
+
+
+@pytest.mark.parametrize(("number", "left"), [(30, 61), (61, 30)], ids=["other order", "shorter log"])
+def test_a_copy_that_begins_elsewhere_than_the_own_log_parts_is_made_anew(
+    store: Path, template: MadeStore, number: int, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_copy(store, template, monkeypatch)
+    order = replace(orders(template)["adopt"], offset=places(template)[number])
+    if left < 61:
+        cut(config_of(store), places(template)[left])
+    write_order(store, order)
+    source = Source(template)
+    performed = perform(config_of(store), source)
+    assert performed.adopted_from == places(template)[30]
+    assert log_of(store) == log_of(template.root)
+    assert read_order(store) is None
+
+
+def test_a_copy_that_begins_elsewhere_is_no_reason_to_cut(
+    store: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source is gone when the copy would have to be made anew."""
+    leave_copy(store, template, monkeypatch)
+    before = log_of(store)
+    write_order(store, replace(orders(template)["adopt"], offset=places(template)[30]))
+    performed = perform(config_of(store), broken_sources(template)["refused"])
+    assert "nothing of the own log was cut" in performed.told[-1]
+    assert (log_of(store), salvaged(store), read_order(store)) == (before, {}, None)
+
+
 def test_an_adoption_without_room_on_the_disk_cuts_nothing(
     store: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,7 +559,7 @@ def run_to_line(work: Callable[[], Any], lines: int) -> bool:
         os._exit(1)
 
 
-@pytest.mark.parametrize("action", ["cut", "rebase", "adopt"])
+@pytest.mark.parametrize("action", ["cut", "rebase", "adopt", "adopt from the own begin", "cut after a copy"])
 def test_a_death_at_any_line_is_made_good_by_doing_it_again(
     template: MadeStore, tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -503,9 +567,17 @@ def test_a_death_at_any_line_is_made_good_by_doing_it_again(
         monkeypatch.setattr(os, name, lambda descriptor: None)
     begin, root = tmp_path / "begin", tmp_path / "root"
     shutil.copytree(template.root, begin)
-    if action == "adopt":
+    order = orders(template)[action.split()[0]]
+    if action == "cut after a copy":
+        leave_copy(begin, template, monkeypatch)
+        order = StoreOrder("cut", places(template)[40])
+    elif action == "adopt from the own begin":
         diverge(begin, template, 100)
-    write_order(begin, orders(template)[action])
+        (begin / "commitlog" / f"{0:020d}").unlink()
+        order = replace(order, offset=FILE_BYTES)
+    elif action == "adopt":
+        diverge(begin, template, 100)
+    write_order(begin, order)
     wanted = Path(shutil.copytree(begin, tmp_path / "wanted"))
     perform(config_of(wanted), Source(template))
     lines, ended = 1, False
@@ -516,7 +588,15 @@ def test_a_death_at_any_line_is_made_good_by_doing_it_again(
         assert (log_of(root), salvaged(root)) == (log_of(wanted), salvaged(wanted)), lines
         assert not list((root / "salvage").glob("*.tmp"))
         end = recover(config_of(root)).append_offset
-        assert end == {"cut": places(template)[61], "rebase": 2 * FILE_BYTES, "adopt": template.end}[action]
+        assert (
+            end
+            == {
+                "cut": places(template)[40 if "copy" in action else 61],
+                "rebase": 2 * FILE_BYTES,
+                "adopt": template.end,
+            }[order.action]
+        )
+        assert not (root / adoption_staging.FOLDER).exists()
         shutil.rmtree(root)
         lines += 1 + lines // 20  # records are looked at in many equal turns
     assert lines > 40
