@@ -19,7 +19,9 @@ from typing import BinaryIO
 
 from ringmq.store import layout, markers
 from ringmq.store.adoption import AdoptionError, ReadChunk, check_front, copy_records
+from ringmq.store.commit_log import CommitLog
 from ringmq.store.config import StoreConfig
+from ringmq.store.mapped_file import MappedFileCache
 from ringmq.store.salvage import border_below
 
 FOLDER = "ringmqAdoption"
@@ -49,7 +51,6 @@ def complete(root: Path, source: str, to_offset: int) -> Staged | None:
 
 def stage(
     config: StoreConfig,
-    own_end: int,
     common_offset: int,
     to_offset: int,
     source: str,
@@ -59,7 +60,6 @@ def stage(
 ) -> tuple[Staged, list[str]]:
     """Copy and check [the last record border at or below `common_offset`, `to_offset`) of the log of `source`.
 
-    `own_end`: where the own log ends.
     `take_tables` puts the tables of `source` into the config files of the root that it is given; it is called where
     nothing of the own log stays. `tell` gets lines about the progress; the lines that are returned are about tables.
     AdoptionError when the source does not have it all or the disk has no room, SalvageError, OSError: then the folder
@@ -68,7 +68,7 @@ def stage(
     from_offset = border_below(config, common_offset)
     folder = config.root / FOLDER
     discard(config.root)
-    _check_room(config, from_offset, to_offset, max(0, own_end - from_offset))
+    _check_room(config, from_offset, to_offset)
     check_front(config, from_offset, read_chunk)
     folder.mkdir()
     with (folder / _RECORDS).open("wb") as file:
@@ -110,15 +110,44 @@ def discard(root: Path) -> None:
         shutil.rmtree(root / FOLDER)
 
 
-def _check_room(config: StoreConfig, from_offset: int, to_offset: int, saved_bytes: int) -> None:
-    """Raise AdoptionError unless the copy, the new log files and the saved part of the own log fit on the disk."""
-    size = config.commit_log_file_bytes
-    new_files = (to_offset - 1) // size - (from_offset - 1) // size
-    needed = to_offset - from_offset + new_files * size + saved_bytes
-    disk = os.statvfs(config.root)
-    free = disk.f_bavail * disk.f_frsize
-    if needed > free:
-        raise AdoptionError(f"it needs {needed} bytes on the disk of {config.root}, {free} are free", from_offset)
+def _check_room(config: StoreConfig, from_offset: int, to_offset: int) -> None:
+    """Raise AdoptionError unless each disk has room for the files that the adoption writes to it.
+
+    The copy and the saved part of the own log go to the disk of the root, log files to the disks of the log.
+    """
+    needed: dict[Path, int] = {}
+
+    def count(folder: Path, size: int) -> None:
+        needed[folder] = needed.get(folder, 0) + size
+
+    size, root, files = config.commit_log_file_bytes, config.root, CommitLog(config, MappedFileCache(2)).files
+    count(root, to_offset - from_offset)
+    new_files = -(-to_offset // size) - -(-from_offset // size)
+    count(config.commit_log_directories[0], new_files * size)
+    for start in files.starts:
+        path = files.path(start)
+        if start < from_offset < start + size:
+            count(path.parent, size)  # the cut writes the kept records to a new file
+            count(root, start + size - from_offset)
+        elif start >= from_offset and _device(path.parent) != _device(root):
+            count(root, size)
+    by_disk: dict[int, list[Path]] = {}
+    for folder in needed:
+        by_disk.setdefault(_device(folder), []).append(folder)
+    for folders in by_disk.values():
+        disk = os.statvfs(_existing(folders[0]))
+        free, wanted = disk.f_bavail * disk.f_frsize, sum(needed[folder] for folder in folders)
+        if wanted > free:
+            raise AdoptionError(f"it needs {wanted} bytes on the disk of {folders[0]}, {free} are free", from_offset)
+
+
+def _device(folder: Path) -> int:
+    return _existing(folder).stat().st_dev
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the closest one above it that is there: on its disk it will be made."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _writer(

@@ -172,11 +172,10 @@ def _stage(
     """Stage the other log. The slave's tables come along only where nothing of the own log stays: the own tables are
     then of a disk that has lost them, with entries of later clients. Elsewhere the own tables are the newer ones, and
     deletions are not undone."""
-    own_end = recover(config).append_offset
-    common = min(order.offset, own_end)
+    common = min(order.offset, recover(config).append_offset)
 
     def take(root: Path) -> list[str]:
         return take_tables(root, order.source)
 
     with open_source(order.source) as read_chunk:
-        return adoption_staging.stage(config, own_end, common, order.end, order.source, read_chunk, take, tell)
+        return adoption_staging.stage(config, common, order.end, order.source, read_chunk, take, tell)

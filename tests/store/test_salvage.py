@@ -486,16 +486,45 @@ def test_a_copy_that_begins_elsewhere_is_no_reason_to_cut(
     assert (log_of(store), salvaged(store), read_order(store)) == (before, {}, None)
 
 
+FULL = SimpleNamespace(f_bavail=5, f_frsize=4096)
+EMPTY = SimpleNamespace(f_bavail=1 << 20, f_frsize=4096)
+
+
 def test_an_adoption_without_room_on_the_disk_cuts_nothing(
     store: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diverge(store, template, 61)
     before = log_of(store)
     write_order(store, orders(template)["adopt"])
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=10, f_frsize=4096))
+    monkeypatch.setattr(os, "statvfs", lambda path: FULL)
     told = perform(config_of(store), Source(template)).told
-    assert "40960 are free" in told[-1]
+    assert "20480 are free" in told[-1]
     assert (log_of(store), salvaged(store)) == (before, {})
+
+
+@pytest.mark.parametrize("full", ["store", "log1", "log2"])
+def test_an_adoption_asks_each_disk_that_it_writes_to(
+    tmp_path: Path, template: MadeStore, full: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The root and two paths of the log on a disk of their own each; new log files come to the first of them."""
+    store = Path(shutil.copytree(template.root, tmp_path / "store"))
+    diverge(store, template, 61)
+    folders = (tmp_path / "log1", tmp_path / "log2")
+    for folder in folders:
+        folder.mkdir()
+    for path in (store / "commitlog").glob("0*"):
+        path.rename(tmp_path / ("log1" if int(path.name) < 2 * FILE_BYTES else "log2") / path.name)
+    config = replace(config_of(store), commit_log_directories=folders)
+    write_order(store, orders(template)["adopt"])
+    monkeypatch.setattr(adoption_staging, "_device", lambda path: path.name)
+    monkeypatch.setattr(os, "statvfs", lambda path: FULL if path.name == full else EMPTY)
+    before = [sorted(folder.iterdir()) for folder in folders]
+    performed = perform(config, Source(template))
+    needs_little = full == "log2"  # one file is written again there: 16384 bytes, 20480 are free
+    assert (performed.adopted_from is not None) == needs_little, performed.told
+    if not needs_little:
+        assert f"bytes on the disk of {tmp_path / full}, 20480 are free" in performed.told[-1]
+        assert [sorted(folder.iterdir()) for folder in folders] == before
 
 
 def test_the_progress_of_a_copy_is_told(store: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
