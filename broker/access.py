@@ -21,7 +21,7 @@ _NOT_REPLICA = "haAllowedNetworks does not name this host"
 
 def may_change(config: BrokerConfig, connection: Connection) -> bool:
     """True when the peer may change topics, groups, offsets and settings. An empty list allows every peer."""
-    return networks(config.admin_addresses).allows(_host(connection))
+    return networks(config.admin_addresses).allows(connection.host)
 
 
 def may_decide(config: BrokerConfig, connection: Connection) -> bool:
@@ -29,17 +29,17 @@ def may_decide(config: BrokerConfig, connection: Connection) -> bool:
 
     Loopback may, and networks that adminAddresses names. An empty list names none.
     """
-    return is_loopback(_host(connection)) or networks(config.admin_addresses).names(_host(connection))
+    return is_loopback(connection.host) or networks(config.admin_addresses).names(connection.host)
 
 
 def may_replicate(config: BrokerConfig, connection: Connection) -> bool:
     """True when the peer may send requests of the class REPLICATION. An empty list allows every peer."""
-    return networks(config.ha_allowed_networks).allows(_host(connection))
+    return networks(config.ha_allowed_networks).allows(connection.host)
 
 
 def is_named_replica(config: BrokerConfig, connection: Connection) -> bool:
     """True when haAllowedNetworks names the peer: its log may hold writes. An empty list names none."""
-    return networks(config.ha_allowed_networks).names(_host(connection))
+    return networks(config.ha_allowed_networks).names(connection.host)
 
 
 def refusal(config: BrokerConfig, code: int, connection: Connection) -> str | None:
@@ -79,8 +79,3 @@ class Refusals:
         """(class, count) of every class that can be refused here."""
         bounded = (Access.CHANGE_ADMIN, Access.REPLICATION)
         return tuple((access.value, self.by_class.get(access, 0)) for access in bounded)
-
-
-def _host(connection: Connection) -> str:
-    """The address that lists are asked about. A peer behind a proxy of ours is never loopback."""
-    return "" if connection.is_proxied and is_loopback(connection.host) else connection.host

@@ -32,8 +32,6 @@ class Connection(NamedTuple):
     host: str
     port: int
     vip: bool = False
-    is_proxied: bool = False
-    """True if the peer came through a trusted proxy. `host` and `port` are then as the proxy says."""
 
     @property
     def address(self) -> str:

@@ -44,21 +44,9 @@ def test_a_list_names_who_may_change_and_decide() -> None:
     assert access.may_replicate(named, peer(4)._replace(host="10.1.2.3"))
 
 
-def test_a_peer_behind_a_proxy_is_never_loopback() -> None:
-    proxied = NEAR._replace(is_proxied=True)
-    assert not access.may_decide(config(), proxied)
-    named = config(adminAddresses="127.0.0.0/8;10.0.0.7", haAllowedNetworks="127.0.0.0/8")
-    assert not access.may_decide(named, proxied)
-    assert not access.may_change(named, proxied)
-    assert not access.may_replicate(named, proxied)
-    assert access.may_decide(named, FAR._replace(is_proxied=True))
-    assert access.may_change(config(), proxied)  # an empty list is stock's behaviour
-
-
-def test_a_proxied_peer_is_no_named_replica_by_loopback() -> None:
+def test_loopback_is_no_named_replica_without_a_list() -> None:
     named = changed(BrokerConfig(), {"haAllowedNetworks": "127.0.0.0/8"})
     assert access.is_named_replica(named, NEAR)
-    assert not access.is_named_replica(named, NEAR._replace(is_proxied=True))
     assert not access.is_named_replica(BrokerConfig(), NEAR), "an empty list names none"
 
 
