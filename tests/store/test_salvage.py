@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from ringmq.store import adoption, adoption_staging, inspect, markers, salvage, store_order
-from ringmq.store.adoption import AdoptionError, append, check_front
+from ringmq.store import record as records
+from ringmq.store.adoption import AdoptionError, append, check_front, whole_bytes
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError, load_config, persist_config
 from ringmq.store.message_store import MessageStore
@@ -25,6 +26,7 @@ from ringmq.store.store_order import StoreOrder, perform, read_order, write_orde
 from ringmq.store.verify import verify
 from ringmq.store.write_hold import HeldFor, forget_adopted, read_hold, write_hold
 from tests.spark_bridge.made_store import MadeStore
+from tests.store.test_torn_tail import encode
 
 FILE_BYTES = 1 << 14
 RECORDS = 120  # about five files
@@ -211,7 +213,7 @@ def test_logs_that_differ_in_front_of_the_offset_are_not_joined(store: Path, tem
 
 def test_what_is_no_record_ends_an_adoption(store: Path, template: MadeStore) -> None:
     border, bad = places(template)[30], template.places[70]
-    for at, what in ((4, "neither a record"), (30, "another physical offset"), (120, "CRC")):
+    for at, what in ((4, "neither a record"), (120, "CRC")):
         cut(config_of(store), border)
         data = bytearray(log_of(template.root))
         data[bad[0] + at] ^= 0x40
@@ -219,6 +221,31 @@ def test_what_is_no_record_ends_an_adoption(store: Path, template: MadeStore) ->
             append(config_of(store), border, template.end, reader_of(bytes(data)))
         assert caught.value.end_offset == bad[0]
         assert log_of(store) == bytes(data[: bad[0]]).rstrip(b"\0")
+
+
+@pytest.mark.parametrize(("at", "field"), [(30, "physical offset"), (12, "queue id"), (20, "queue offset")])
+def test_a_record_with_an_impossible_value_is_adopted_as_it_is(
+    store: Path, template: MadeStore, at: int, field: str
+) -> None:
+    """As replication takes it: the recovery behind the adoption counts and names it."""
+    border, wrong = places(template)[30], template.places[70][0]
+    cut(config_of(store), border)
+    data = bytearray(log_of(template.root))
+    data[wrong + at] ^= 0x80
+    assert append(config_of(store), border, template.end, reader_of(bytes(data))) == template.end
+    assert log_of(store) == bytes(data)
+    (store / "abort").touch()
+    result = recover(config_of(store))
+    assert (result.append_offset, result.not_indexed) == (template.end, 1)
+    assert any(f"at {wrong}, has an impossible {field}" in reason for reason in result.reasons)
+
+
+def test_a_wrong_place_is_no_record_where_records_are_proof() -> None:
+    """What a peer sends to prove that its log goes on has to be records of this very place."""
+    raw = encode(0, 77, b"body", b"")
+    assert whole_bytes(raw, 77, FILE_BYTES, check_crc=True) == (len(raw), records.SHORT)
+    assert whole_bytes(raw, 78, FILE_BYTES, check_crc=True) == (0, records.BAD_PLACE)
+    assert whole_bytes(raw, 78, FILE_BYTES, check_crc=True, keeps_places=False) == (len(raw), records.SHORT)
 
 
 def test_an_other_log_that_ends_early_or_breaks_is_taken_as_far_as_it_goes(store: Path, template: MadeStore) -> None:
