@@ -95,6 +95,7 @@ class Broker:
         self.topics_body = SharedBody(self.topics.body_steps, lambda: self.topics.version)
         self.groups_body = SharedBody(self.groups.body_steps, lambda: self.groups.version)
         self.offsets_body = SharedBody(self.offsets.body, object)  # pulls change offsets at any time
+        self.producers_body = SharedBody(self.producers.body, object)
         self.forwards = ForwardTable()
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)
@@ -263,7 +264,7 @@ class Broker:
         self._expire_clients(now_ms)
         if now_ms >= self._next_forget_ms:
             self._next_forget_ms = now_ms + BODIES_STAY_MS
-            for body in (self.topics_body, self.groups_body, self.offsets_body):
+            for body in (self.topics_body, self.groups_body, self.offsets_body, self.producers_body):
                 body.forget()
         return self.outbox.take()
 

@@ -71,7 +71,14 @@ class TopicStats:
 
     def encode(self) -> bytes:
         """Stock's body."""
-        table = {
+        return write_body({"offsetTable": self._table(), "topicPutTps": self.put_tps})
+
+    def encode_entries(self) -> bytes:
+        """The entries of the table alone, without its braces."""
+        return write_body(self._table())[1:-1]
+
+    def _table(self) -> dict[MessageQueue, dict[str, int]]:
+        return {
             queue: {
                 "lastUpdateTimestamp": entry.last_update_ms,
                 "maxOffset": entry.max_offset,
@@ -79,7 +86,6 @@ class TopicStats:
             }
             for queue, entry in self.offsets.items()
         }
-        return write_body({"offsetTable": table, "topicPutTps": self.put_tps})
 
     @classmethod
     def decode(cls, body: bytes) -> TopicStats:
@@ -228,11 +234,6 @@ class ConsumerConnection:
             consume_from_where=json_body.text(value, "consumeFromWhere"),
             subscriptions={topic: subscription_from_json(json_body.mapping(table, topic)) for topic in table},
         )
-
-
-def encode_producer_connection(connections: Iterable[Connection]) -> bytes:
-    """The body of code 204."""
-    return write_body({"connectionSet": [connection.to_json() for connection in connections]})
 
 
 @dataclass(slots=True)

@@ -11,6 +11,8 @@ from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 
+STEP_NAMES = 32
+
 
 def update_group(broker: Broker, request: Request) -> Answer:
     """200."""
@@ -21,14 +23,24 @@ def update_group(broker: Broker, request: Request) -> Answer:
     return request.reply()
 
 
-def update_groups(broker: Broker, request: Request) -> Answer:
+def update_groups(broker: Broker, request: Request) -> Slices:
     """225: all are checked before the first is made."""
+    return Slices(_update_groups(broker, request), is_large=True)
+
+
+def _update_groups(broker: Broker, request: Request) -> Steps[Answer]:
     value = json_body.read_request(request.command.body, "SubscriptionGroupList", json_body.REQUEST_LIST_BYTES_MAX)
-    configs = [SubscriptionGroupConfig.from_json(entry) for entry in json_body.objects(value, "groupConfigList")]
-    for config in configs:
-        names.check_group(config.group_name)
-    for config in configs:
+    yield
+    configs = []
+    for entry in json_body.objects(value, "groupConfigList"):
+        configs.append(SubscriptionGroupConfig.from_json(entry))
+        names.check_group(configs[-1].group_name)
+        if len(configs) % STEP_NAMES == 0:
+            yield
+    for number, config in enumerate(configs, 1):
         _put(broker, config, request.now_ms)
+        if number % STEP_NAMES == 0:
+            yield
     return request.reply()
 
 

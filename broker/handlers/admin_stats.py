@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ringmq.broker.core import Broker
+from ringmq.broker.handlers.long_bodies import concatenated, member_name, separated
 from ringmq.broker.request import Answer, Request, Slices
 from ringmq.broker.request import Connection as Peer
 from ringmq.broker.tables.consumers import Member
@@ -17,7 +20,6 @@ from ringmq.remoting.admin_bodies import (
     TopicOffset,
     TopicStats,
     encode_group_list,
-    encode_producer_connection,
     encode_topic_list,
 )
 from ringmq.remoting.codes import ResponseCode
@@ -27,21 +29,31 @@ QUEUES_A_STEP = 32
 """Each asks the store for the time of a message."""
 
 
-def topic_stats(broker: Broker, request: Request) -> Answer:
+def topic_stats(broker: Broker, request: Request) -> Answer | Slices:
     """202."""
     topic = headers.GetTopicStatsInfoRequestHeader.decode(request.command.ext_fields).topic
     config = broker.topics.get(topic)
     if config is None:
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
-    stats = TopicStats({})
+    return Slices(_topic_stats(broker, request, topic, config.queue_count), is_large=True, is_reading=True)
+
+
+def _topic_stats(broker: Broker, request: Request, topic: str, queues: int) -> Steps[Answer]:
     total = 0
-    for queue_id in range(config.queue_count):
-        low, high = _bounds(broker, topic, queue_id)
-        last_ms = max(0, broker.store.store_time(topic, queue_id, high - 1)) if high > 0 else 0
-        stats.offsets[_queue(broker, topic, queue_id)] = TopicOffset(low, high, last_ms)
-        total += high
-    stats.put_tps = broker.stats.rate_of("put", topic, total, request.now_ms)
-    return request.reply(body=stats.encode())
+
+    def entries() -> Iterator[bytes]:
+        nonlocal total
+        for queue_id in range(queues):
+            low, high = _bounds(broker, topic, queue_id)
+            last_ms = max(0, broker.store.store_time(topic, queue_id, high - 1)) if high > 0 else 0
+            total += high
+            one = TopicStats({_queue(broker, topic, queue_id): TopicOffset(low, high, last_ms)}).encode_entries()
+            yield one
+
+    table = yield from concatenated(separated(entries()))
+    put_tps = broker.stats.rate_of("put", topic, total, request.now_ms)
+    head, tail = TopicStats({}, put_tps).encode().split(b"{}", 1)
+    return request.reply(body=b"".join((head, b"{", table, b"}", tail)))
 
 
 def consume_stats(broker: Broker, request: Request) -> Slices:
@@ -49,7 +61,7 @@ def consume_stats(broker: Broker, request: Request) -> Slices:
 
     As in stock, what a group with members does not subscribe to (any more) is left out, unless it stands in a list.
     """
-    return Slices(_consume_stats(broker, request))
+    return Slices(_consume_stats(broker, request), is_reading=True)
 
 
 def _consume_stats(broker: Broker, request: Request) -> Steps[Answer]:
@@ -80,30 +92,45 @@ def _consume_stats(broker: Broker, request: Request) -> Steps[Answer]:
     return request.reply(body=stats.encode())
 
 
-def consume_time_span(broker: Broker, request: Request) -> Answer:
+def consume_time_span(broker: Broker, request: Request) -> Answer | Slices:
     """303: per queue, the times of its first, last and last consumed message, and how far behind the group is."""
     header = headers.QueryConsumeTimeSpanRequestHeader.decode(request.command.ext_fields)
     topic = header.topic
     config = broker.topics.get(topic)
     if config is None:
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
-    spans = []
-    for queue_id in range(config.write_queue_nums):
-        low, high = _bounds(broker, topic, queue_id)
-        store_time = broker.store.store_time
-        first_ms = store_time(topic, queue_id, low)
-        offset = broker.offsets.get(header.group, topic, queue_id)
-        next_ms = store_time(topic, queue_id, max(0, offset)) if offset < high else 0
-        spans.append(
-            {
-                "consumeTimeStamp": store_time(topic, queue_id, offset - 1) if offset > 0 else first_ms,
-                "delayTime": request.now_ms - next_ms if next_ms > 0 else 0,
-                "maxTimeStamp": store_time(topic, queue_id, high - 1) if high > 0 else -1,
-                "messageQueue": _queue(broker, topic, queue_id),
-                "minTimeStamp": first_ms,
-            }
-        )
-    return request.reply(body=json_body.write_body({"consumeTimeSpanSet": spans}))
+
+    def spans() -> Iterator[bytes]:
+        for queue_id in range(config.write_queue_nums):
+            yield json_body.write_body(_time_span(broker, request, header.group, _queue(broker, topic, queue_id)))
+
+    return _list_answer(request, "consumeTimeSpanSet", spans())
+
+
+def _time_span(broker: Broker, request: Request, group: str, queue: MessageQueue) -> dict[str, object]:
+    topic, queue_id = queue.topic, queue.queue_id
+    low, high = _bounds(broker, topic, queue_id)
+    store_time = broker.store.store_time
+    first_ms = store_time(topic, queue_id, low)
+    offset = broker.offsets.get(group, topic, queue_id)
+    next_ms = store_time(topic, queue_id, max(0, offset)) if offset < high else 0
+    return {
+        "consumeTimeStamp": store_time(topic, queue_id, offset - 1) if offset > 0 else first_ms,
+        "delayTime": request.now_ms - next_ms if next_ms > 0 else 0,
+        "maxTimeStamp": store_time(topic, queue_id, high - 1) if high > 0 else -1,
+        "messageQueue": queue,
+        "minTimeStamp": first_ms,
+    }
+
+
+def _list_answer(request: Request, name: str, entries: Iterator[bytes], tail: bytes = b"}") -> Slices:
+    """An answer whose first or only member is a long list; `tail` is behind it."""
+
+    def steps() -> Steps[Answer]:
+        text = yield from concatenated(separated(entries))
+        return request.reply(body=b"".join((b"{", member_name(name), b"[", text, b"]", tail)))
+
+    return Slices(steps(), is_large=True, is_reading=True)
 
 
 def groups_of_topic(broker: Broker, request: Request) -> Answer:
@@ -139,48 +166,42 @@ def subscription_of_group(broker: Broker, request: Request) -> Answer:
     return request.reply(body=json_body.write_body(bean))
 
 
-def consumer_connections(broker: Broker, request: Request) -> Answer:
+def consumer_connections(broker: Broker, request: Request) -> Answer | Slices:
     """203."""
     group = headers.GetConsumerConnectionListRequestHeader.decode(request.command.ext_fields).consumer_group
     online = broker.consumers.get(group)
     if online is None:
         return request.reply(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
-    body = ConsumerConnection(
-        [_connection(peer, member) for peer, member in online.members.items()],
-        online.consume_type,
-        online.message_model,
-        online.consume_from_where,
-        online.subscriptions,
+    rest = ConsumerConnection(
+        [], online.consume_type, online.message_model, online.consume_from_where, online.subscriptions
     )
-    return request.reply(body=body.encode())
+    tail = rest.encode().removeprefix(b'{"connectionSet":[]')
+    return _list_answer(request, "connectionSet", _connections(online.members), tail)
 
 
-def producer_connections(broker: Broker, request: Request) -> Answer:
+def producer_connections(broker: Broker, request: Request) -> Answer | Slices:
     """204."""
     group = headers.GetProducerConnectionListRequestHeader.decode(request.command.ext_fields).producer_group
     members = broker.producers.get(group)
     if members is None:
         return request.reply(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
-    connections = [_connection(peer, member) for peer, member in members.items()]
-    return request.reply(body=encode_producer_connection(connections))
+    return _list_answer(request, "connectionSet", _connections(members))
 
 
-def all_producers(broker: Broker, request: Request) -> Answer:
+def _connections(members: dict[Peer, Member]) -> Iterator[bytes]:
+    for peer, member in list(members.items()):
+        yield json_body.write_body(
+            Connection(member.client_id, peer.address, member.language, member.version).to_json()
+        )
+
+
+def all_producers(broker: Broker, request: Request) -> Slices:
     """328."""
-    data = {
-        group: [
-            {
-                "clientId": member.client_id,
-                "language": member.language,
-                "lastUpdateTimestamp": member.last_update_ms,
-                "remoteIP": peer.host,
-                "version": member.version,
-            }
-            for peer, member in members.items()
-        ]
-        for group, members in broker.producers
-    }
-    return request.reply(body=json_body.write_body({"data": data}))
+
+    def steps() -> Steps[Answer]:
+        return request.reply(body=(yield from broker.producers_body.steps()))
+
+    return Slices(steps(), is_shared=True, is_reading=True)
 
 
 def _bounds(broker: Broker, topic: str, queue_id: int) -> tuple[int, int]:
@@ -190,7 +211,3 @@ def _bounds(broker: Broker, topic: str, queue_id: int) -> tuple[int, int]:
 
 def _queue(broker: Broker, topic: str, queue_id: int) -> MessageQueue:
     return MessageQueue(topic, broker.config.broker_name, queue_id)
-
-
-def _connection(peer: Peer, member: Member) -> Connection:
-    return Connection(member.client_id, peer.address, member.language, member.version)

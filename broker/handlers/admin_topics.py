@@ -20,9 +20,10 @@ from ringmq.store import layout
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MESSAGE_TYPE_CHANGE = "+message.type"
+STEP_NAMES = 32
 
 
-def update_topic(broker: Broker, request: Request) -> Answer:
+def update_topic(broker: Broker, request: Request) -> Slices:
     """17."""
     header = headers.CreateTopicRequestHeader.decode(request.command.ext_fields)
     config = TopicConfig(
@@ -35,16 +36,23 @@ def update_topic(broker: Broker, request: Request) -> Answer:
         bool(header.order),
     )
     config.attributes = parse_attributes(header.attributes)
-    _put_all(broker, [config], request.now_ms)
-    return request.reply()
+    return Slices(_put_all(broker, [config], request))
 
 
-def update_topics(broker: Broker, request: Request) -> Answer:
+def update_topics(broker: Broker, request: Request) -> Slices:
     """18: all are checked before the first is made; only whether the shared tables have room shows in the making."""
+    return Slices(_update_topics(broker, request), is_large=True)
+
+
+def _update_topics(broker: Broker, request: Request) -> Steps[Answer]:
     value = json_body.read_request(request.command.body, "CreateTopicListRequestBody", json_body.REQUEST_LIST_BYTES_MAX)
-    configs = [TopicConfig.from_json(entry) for entry in json_body.objects(value, "topicConfigList")]
-    _put_all(broker, configs, request.now_ms)
-    return request.reply()
+    yield
+    configs = []
+    for entry in json_body.objects(value, "topicConfigList"):
+        configs.append(TopicConfig.from_json(entry))
+        if len(configs) % STEP_NAMES == 0:
+            yield
+    return (yield from _put_all(broker, configs, request))
 
 
 def _check(broker: Broker, config: TopicConfig) -> None:
@@ -82,20 +90,26 @@ def _check(broker: Broker, config: TopicConfig) -> None:
         )
 
 
-def _put_all(broker: Broker, configs: Sequence[TopicConfig], now_ms: int) -> None:
+def _put_all(broker: Broker, configs: Sequence[TopicConfig], request: Request) -> Steps[Answer]:
     planned: dict[str, TopicConfig] = {}  # a name may stand twice
-    for config in configs:
+    for number, config in enumerate(configs, 1):
         _check(broker, config)
         refuse_while_deleted(broker, config.topic_name)
         known = planned.get(config.topic_name) or broker.topics.get(config.topic_name)
         config.attributes = alter_attributes(None if known is None else known.attributes, config.attributes)
         check_possible(config)
         planned[config.topic_name] = config
-    for config in configs:
+        if number % STEP_NAMES == 0:
+            yield
+    for number, config in enumerate(configs, 1):
+        refuse_while_deleted(broker, config.topic_name)  # it may have been deleted in between
         known = broker.topics.get(config.topic_name)
-        broker.topics.put(config, now_ms)
+        broker.topics.put(config, request.now_ms)
         if known is not None:
             broker.client_names.give_topic(known)
+        if number % STEP_NAMES == 0:
+            yield
+    return request.reply()
 
 
 def refuse_while_deleted(broker: Broker, topic: str) -> None:
@@ -129,17 +143,24 @@ def delete_topic(broker: Broker, request: Request) -> Answer:
     return request.reply()
 
 
-def clean_unused(broker: Broker, request: Request) -> Answer:
+def clean_unused(broker: Broker, request: Request) -> Slices:
     """316: the queues of topics that are in no configuration go, but for system topics and light queues. A slave's
     topics are its master's affair: their settings may come later than their records."""
+    return Slices(_clean_unused(broker, request))
+
+
+def _clean_unused(broker: Broker, request: Request) -> Steps[Answer]:
     if broker.member.is_slave:
         return request.reply()
-    unused = [topic for topic in broker.store.topics_on_disk() if not _is_kept(broker, topic)]
-    if unused:
-        broker.offsets.forget_topics(unused)
-    for topic in unused:
-        broker.tables.withdraw_topic(topic)
-        broker.deletions.add(topic, request.now_ms)
+    on_disk = list(broker.store.topics_on_disk())
+    for first in range(0, len(on_disk), STEP_NAMES):
+        yield
+        unused = [topic for topic in on_disk[first : first + STEP_NAMES] if not _is_kept(broker, topic)]
+        if unused:
+            broker.offsets.forget_topics(unused)
+        for topic in unused:
+            broker.tables.withdraw_topic(topic)
+            broker.deletions.add(topic, request.now_ms)
     return request.reply()
 
 

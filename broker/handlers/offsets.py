@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ringmq.broker.core import Broker
+from ringmq.broker.handlers.long_bodies import concatenated, separated
 from ringmq.broker.request import Answer, Request, Slices
 from ringmq.broker.turns import Steps
 from ringmq.remoting import client_headers as headers
@@ -10,6 +13,9 @@ from ringmq.remoting.admin_bodies import encode_queue_offsets
 from ringmq.remoting.admin_headers import ResetOffsetRequestHeader
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message_queue import MessageQueue
+
+STEP_QUEUES = 32
+"""Each may ask the store for an offset by time."""
 
 
 def query_consumer_offset(broker: Broker, request: Request) -> Answer:
@@ -100,7 +106,7 @@ def earliest_store_time(broker: Broker, request: Request) -> Answer:
     return request.reply(ext_fields={"timestamp": str(time_ms)})
 
 
-def reset_offset(broker: Broker, request: Request) -> Answer:
+def reset_offset(broker: Broker, request: Request) -> Answer | Slices:
     """222 with resets kept by the broker: the next pull of each queue is sent there."""
     if broker.config.broker_role == "SLAVE":
         return request.reply(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
@@ -117,8 +123,14 @@ def reset_offset(broker: Broker, request: Request) -> Answer:
             f"queueId[{one}] is illegal, topic:[{topic.topic_name}] topicConfig.readQueueNums:[{topic.read_queue_nums}]"
         )
         return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+    return Slices(_reset(broker, request, header, range(topic.read_queue_nums) if one is None else (one,), one))
+
+
+def _reset(
+    broker: Broker, request: Request, header: ResetOffsetRequestHeader, queue_ids: Sequence[int], one: int | None
+) -> Steps[Answer]:
     targets: dict[int, int] = {}
-    for queue_id in range(topic.read_queue_nums) if one is None else (one,):
+    for number, queue_id in enumerate(queue_ids, 1):
         if one is not None and header.offset is not None and header.offset != -1:
             state = broker.tables.queue(header.topic, queue_id)
             low, high = (0, 0) if state is None else (state.min_offset, state.max_offset)
@@ -128,16 +140,22 @@ def reset_offset(broker: Broker, request: Request) -> Answer:
             targets[queue_id] = header.offset
         else:
             targets[queue_id] = _reset_target(broker, header.topic, queue_id, header.timestamp)
+        if number % STEP_QUEUES == 0:
+            yield
     if not targets:
         return request.reply(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
-    for queue_id, offset in targets.items():
+    for number, (queue_id, offset) in enumerate(targets.items(), 1):
         broker.offsets.set_reset(header.group, header.topic, queue_id, offset, request.now_ms)
+        if number % STEP_QUEUES == 0:
+            yield
     broker.publish_group(header.group)
     name = broker.config.broker_name
-    body = encode_queue_offsets(
-        {MessageQueue(header.topic, name, queue_id): offset for queue_id, offset in targets.items()}
+    entries = (
+        encode_queue_offsets({MessageQueue(header.topic, name, queue_id): offset})[len(b'{"offsetTable":{') : -2]
+        for queue_id, offset in targets.items()
     )
-    return request.reply(body=body)
+    table = yield from concatenated(separated(entries))
+    return request.reply(body=b'{"offsetTable":{%s}}' % table)
 
 
 def _reset_target(broker: Broker, topic: str, queue_id: int, timestamp_ms: int) -> int:

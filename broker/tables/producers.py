@@ -6,8 +6,11 @@ from collections.abc import Collection, Iterator
 
 from ringmq.broker.request import Connection
 from ringmq.broker.tables.consumers import Member
+from ringmq.broker.turns import Steps
+from ringmq.remoting import json_body
 
 Members = dict[Connection, Member]
+STEP_MEMBERS = 64
 
 
 class ProducerTable:
@@ -61,3 +64,27 @@ class ProducerTable:
     def connections(self) -> Collection[Connection]:
         """Every connection that is a member of some group."""
         return self._of_connection.keys()
+
+    def body(self) -> Steps[bytes]:
+        """The answer to 328. Groups may change between two steps."""
+        text = bytearray(b'{"data":{')
+        written = 0
+        for group, members in list(self._groups.items()):
+            text += b"," if text.endswith(b"]") else b""
+            text += json_body.write_body({group: 0})[1:-2] + b"["
+            for number, (connection, member) in enumerate(list(members.items())):
+                text += b"," if number else b""
+                text += json_body.write_body(
+                    {
+                        "clientId": member.client_id,
+                        "language": member.language,
+                        "lastUpdateTimestamp": member.last_update_ms,
+                        "remoteIP": connection.host,
+                        "version": member.version,
+                    }
+                )
+                written += 1
+                if written % STEP_MEMBERS == 0:
+                    yield
+            text += b"]"
+        return bytes(text + b"}}")

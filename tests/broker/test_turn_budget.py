@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker.control_shell import bound_collections
-from ringmq.broker.turns import TURN_MS
+from ringmq.broker.tables.consumers import Member
+from ringmq.broker.turns import TURN_MS, finish
 from ringmq.ipc.plane import Capacity
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
+from ringmq.remoting.heartbeat import ConsumerData
+from ringmq.remoting.json_body import write_body
+from tests.broker.fakes import peer
 from tests.broker.test_busy_control import ATTACKS, Attack
 from tests.broker.test_control_loop import Rig, made_rig, now
 
@@ -106,3 +110,53 @@ def test_large_tables(large: Rig) -> None:
         longest[name] = longest_turn_ms(large)
     late = {name: round(took_ms) for name, took_ms in longest.items() if took_ms >= TURN_MS}
     assert not late
+
+
+QUEUES, MEMBERS = 20_000, 15_000
+RESET = {"topic": "Wide", "group": "G", "isForce": "true"}
+WIDE = {
+    "202": (RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Wide"}),
+    "303": (RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "Wide", "group": "G"}),
+    "203": (RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}),
+    "204": (RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}),
+    "328": (RequestCode.GET_ALL_PRODUCER_INFO, {}),
+    "222 to the end": (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RESET | {"timestamp": "-1"}),
+    "222 to a time": (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, RESET | {"timestamp": "5"}),
+}
+
+
+@pytest.fixture
+def wide(rig: Rig) -> Rig:
+    """A topic with many queues, and groups with many members."""
+    broker = rig.loop.broker
+    broker.topics.put(TopicConfig("Wide", QUEUES, QUEUES), now())
+    broker.groups.put(SubscriptionGroupConfig("G"), now())
+    for number in range(MEMBERS):
+        member = Member(f"c{number}", "JAVA", 1, now())
+        broker.producers.register("P", peer(number), member)
+        finish(broker.consumers.register(peer(number), member, ConsumerData("G"), with_subscriptions=True))
+    broker.outbox.changed_topics.clear()
+    longest_turn_ms(rig)
+    return rig
+
+
+def test_wide_entries(wide: Rig) -> None:
+    longest = {}
+    for name, (code, ext) in WIDE.items():
+        wide.put(RemotingCommand.request(code, ext, opaque=7), pending=1)
+        longest[name] = longest_turn_ms(wide)
+    late = {name: round(took_ms) for name, took_ms in longest.items() if took_ms >= TURN_MS}
+    assert not late
+
+
+def test_long_lists(rig: Rig) -> None:
+    topics = write_body({"topicConfigList": [TopicConfig(f"T{number}", 1, 1).to_json() for number in range(6000)]})
+    groups = write_body(
+        {"groupConfigList": [SubscriptionGroupConfig(f"G{number}").to_json() for number in range(2500)]}
+    )
+    rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, topics, opaque=7))
+    assert longest_turn_ms(rig) < TURN_MS
+    rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, groups, opaque=8))
+    assert longest_turn_ms(rig) < TURN_MS
+    assert "T5999" in rig.loop.broker.topics
+    assert "G2499" in rig.loop.broker.groups
