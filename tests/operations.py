@@ -1,4 +1,4 @@
-"""Counts what Python does in a call, so that a test can tell linear from quadratic without a clock."""
+"""Counts the bytecode instructions of a call, so that a test can tell linear from quadratic without a clock."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def operations(call: Callable[[], Any]) -> int:
-    """Bytecode instructions that `call` runs. What a C function does inside counts as one."""
+    """Bytecode instructions that `call` runs. The work inside a C function counts as one."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

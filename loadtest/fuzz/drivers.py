@@ -30,7 +30,7 @@ class FuzzError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """golden: what its inputs are made of. link_flags: beside the common ones. counters: what may not be zero."""
+    """golden: makes the valid inputs. link_flags: beside the common ones. counters: names that may not be zero."""
 
     name: str
     golden: Callable[[Path], list[bytes]]
@@ -51,7 +51,7 @@ DRIVERS = (
 
 
 def build(driver: Driver, sources: Path, folder: Path) -> Path:
-    """Compile the C core in `sources` and the driver; the program. Only what is newer than its object is compiled."""
+    """Compile the C core in `sources` and the driver, as far as files are newer than their objects. The program."""
     objects = folder / "objects"
     objects.mkdir(parents=True, exist_ok=True)
     headers = max(path.stat().st_mtime for path in (*sources.glob("*.h"), *NATIVE.glob("*.h")))
@@ -65,7 +65,7 @@ def build(driver: Driver, sources: Path, folder: Path) -> Path:
         made.append(target)
     program, library = folder / f"fuzz_{driver.name}", folder / "core.a"
     library.unlink(missing_ok=True)
-    _run(["ar", "rcs", str(library), *map(str, made[:-1])])  # of a library only what is needed gets in
+    _run(["ar", "rcs", str(library), *map(str, made[:-1])])  # the linker takes only needed objects of a library
     _run(["gcc", *FLAGS, *driver.link_flags, "-o", str(program), str(made[-1]), str(library), *LIBRARIES])
     return program
 
@@ -77,7 +77,7 @@ def _run(command: list[str]) -> None:
 
 
 def run(driver: Driver, program: Path, golden: Path, seed: int, inputs: int) -> dict[str, int]:
-    """One process; what it counted. Raises FuzzError with the sanitizer's report, or for a counter that is zero."""
+    """Run one process; its counters. Raises FuzzError with the sanitizer's report, or for a counter that is zero."""
     with tempfile.TemporaryDirectory(prefix="ringmq-fuzz-", dir=_memory_folder()) as folder:
         corpus = Path(folder) / "golden"
         write_inputs(corpus, driver.golden(golden))

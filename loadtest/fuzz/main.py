@@ -31,7 +31,7 @@ class Progress:
             self._done = json.loads(path.read_text())
 
     def of(self, name: str) -> Counter[str]:
-        """`inputs`, `runs`, and what the target counted."""
+        """`inputs`, `runs`, and the counters of the target."""
         return Counter(self._done.get(name, {}))
 
     def add(self, name: str, counted: dict[str, int]) -> None:

@@ -38,7 +38,7 @@ Make = Callable[[random.Random], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A port and what is said to it. inputs: the full number. in_a_row: at most so many before each answer."""
+    """A port and the maker of its inputs. inputs: of a full run. in_a_row: at most so many before each answer."""
 
     name: str
     inputs: int
@@ -50,7 +50,7 @@ class Door:
 
 @dataclass(slots=True)
 class DoorResult:
-    """How many inputs went, and what came back."""
+    """The number of inputs that were sent, and the tally of their answers."""
 
     inputs: int = 0
     tally: Tally = field(default_factory=Tally)

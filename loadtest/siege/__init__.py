@@ -1,1 +1,1 @@
-"""The siege: attacks on a broker from outside while a canary asks, and what the canary noticed."""
+"""The siege: attacks on a broker from outside while a canary sends requests, and the canary's figures."""

@@ -1,4 +1,4 @@
-"""What an attack is: a row of data with a function that plans its waves."""
+"""The definition of an attack: a row of data with a function that plans its waves."""
 
 import random
 from collections.abc import Callable, Sequence

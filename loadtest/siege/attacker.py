@@ -1,4 +1,4 @@
-"""One attacker: a process of its own on one CPU that plans an attack, waits for the word, runs it and says what it saw.
+"""One attacker: a process on one CPU that plans an attack, waits for the start, runs it and prints its tally.
 
     python -m ringmq.loadtest.siege.attacker NAME SEED CPU < orders
 
@@ -23,7 +23,7 @@ END_TIMEOUT_S = 60.0
 
 
 class AttackerError(RuntimeError):
-    """The attacker itself has failed; the message holds what it wrote."""
+    """The attacker itself has failed; the message holds its output."""
 
 
 class Attacker:

@@ -82,7 +82,7 @@ def deep_json(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def offset_commits(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Offsets of groups that nobody has, as fast as they are taken."""
+    """Offsets of groups without members, as fast as they are taken."""
 
     def commits(number: int) -> bytes:
         fields = {"topic": TOPIC, "queueId": 0, "commitOffset": number}
@@ -115,7 +115,7 @@ def leaving_clients(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def index_queries(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Queries of the index by keys, by time, by message id, for what is there and what is not."""
+    """Queries of the index by keys, by time, by message id, for messages that exist and messages that do not."""
     span = {"maxNum": 1024, "beginTimestamp": 0, "endTimestamp": 2**62}
     data = [request(12, {"topic": TOPIC, "key": f"key{n}", **span}) for n in range(200)]
     data += [request(29, {"topic": TOPIC, "queueId": n % 4, "timestamp": n * 10**9}) for n in range(200)]

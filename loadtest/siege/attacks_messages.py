@@ -1,4 +1,4 @@
-"""Attacks with messages: the largest, the most, and those that grow when somebody unpacks them."""
+"""Attacks with messages: the largest, the most, and those that grow when a reader unpacks them."""
 
 import random
 import struct

@@ -35,7 +35,7 @@ def longer_log(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def handshake_body(target: Target, number: int, address: str, crc: int) -> bytes:
-    """What a slave with a longer, other log says of itself."""
+    """The body of a handshake of a slave that claims a longer, different log."""
     claim = {
         "cluster": target.cluster, "broker_name": target.broker_name, "broker_id": 1 + number % 50,
         "start_id": f"{number + 1:x}", "min_offset": 0, "max_offset": LONG_LOG, "file_bytes": target.log_file_bytes,
@@ -62,7 +62,7 @@ def false_claims(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def adoption(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Claims, and orders to adopt their logs from an address that gives junk and from one where nobody listens."""
+    """Claims, and orders to adopt their logs from an address that gives junk and from one without a listener."""
     sources = (f"127.0.0.1:{target.lying_port}", "127.0.0.1:1")
 
     def script(link: Link) -> Steps:
@@ -166,7 +166,7 @@ def slow_http(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def large_http(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Pipelined requests, headers without an end, bodies, scrapes that nobody reads, TLS."""
+    """Pipelined requests, headers without an end, bodies, scrapes that are never read, TLS."""
     pipelined = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 2000
     headers = b"GET / HTTP/1.1\r\n" + b"".join(b"H%d: %s\r\n" % (n, b"y" * 1000) for n in range(5000))
     body = b"POST /metrics HTTP/1.1\r\nContent-Length: 1000000000000\r\n\r\n" + bytes(1 << 20)
@@ -251,7 +251,7 @@ def _small_requests(target: Target) -> Sequence[Wave]:
 
 
 def name_server_frames(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Halves of frames, idle connections, answers that nobody reads, frames with changed bytes."""
+    """Halves of frames, idle connections, answers that are never read, frames with changed bytes."""
     whole = request(105, {"topic": TOPIC, "queueId": QUEUES})
     lists = request(206) * 200
 

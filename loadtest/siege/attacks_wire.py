@@ -88,7 +88,7 @@ def aborted_connections(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def unknown_codes(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Pipelined requests that no broker knows, and answers that nobody asked for."""
+    """Pipelined requests that no broker knows, and answers without a request."""
     unknown = b"".join(request(code, {"a": "b"}) for code in range(9000, 9200))
     forged = b"".join(frame(b'{"code":0,"flag":1,"opaque":%d,"remark":"forged"}' % n, b"{}") for n in range(200))
 
@@ -238,7 +238,7 @@ def impossible_fields(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def compressed(size_bytes: int) -> bytes:
-    """A small body that grows to `size_bytes` when somebody unpacks it."""
+    """A small body that unpacks to `size_bytes`."""
     packer = zlib.compressobj(9)
     part = bytes(1 << 20)
     return b"".join(packer.compress(part) for _ in range(size_bytes >> 20)) + packer.flush()

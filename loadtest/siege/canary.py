@@ -1,7 +1,7 @@
 """The canary: an honest client in threads, one for each kind of request on old and on new connections.
 
 A request counts from its first try until the right answer: after a wrong answer, a closed connection or 2 s of silence
-the lane connects anew and tries again. What was sent and read goes into the checker of the drills.
+the lane connects anew and tries again. Sent and read messages go into the checker of the drills.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ QUEUES = len(_QUEUES)
 
 
 class WrongAnswerError(Exception):
-    """The broker answered, but not with what was asked for."""
+    """The broker answered, but the answer is not the one that was asked for."""
 
 
 class Line:
@@ -71,7 +71,7 @@ class Line:
 
 
 class Record:
-    """What the client knows of its messages, for all threads."""
+    """The client's record of its messages, for all threads."""
 
     def __init__(self) -> None:
         self.checker = Checker()
@@ -132,7 +132,7 @@ class CanaryLane(threading.Thread):
         self._hang_up()
 
     def asked(self, since_s: float) -> list[Asked]:
-        """Everything that ended after `since_s`, and what is waited for now."""
+        """Requests that ended after `since_s` (monotonic clock), and the one under way."""
         found = [one for one in list(self._done) if one.ended_s > since_s]
         if began := self._waiting_since:
             found.append(Asked(began, time.monotonic(), False, tuple(self._wrong)))
@@ -232,7 +232,7 @@ class Canary:
         return {lane.lane.name: lane.asked(since_s) for lane in self._lanes}
 
     def forget(self, before_s: float) -> None:
-        """Free what is older."""
+        """Drop requests that ended before `before_s`."""
         for lane in self._lanes:
             lane.forget(before_s)
 
@@ -257,7 +257,7 @@ def make_topic(port: int, topic: str) -> None:
 
 
 def read_back(port: int, record: Record) -> str:
-    """Read all queues of the canary from the first offset to the last, for the checker; what went wrong, or nothing."""
+    """Read all queues of the canary from the first offset to the last, for the checker. The fault, "" without one."""
     with contextlib.closing(Line(port)) as line:
         for queue_id in range(QUEUES):
             asked = {"topic": TOPIC, "queueId": queue_id}

@@ -1,4 +1,4 @@
-"""What a canary's record says about an attack. Pure."""
+"""The figures of an attack from a canary's record. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUIET_S = 1.0
 class Asked:
     """One request of the canary: from its first try until the right answer, or until now when there was none.
 
-    Times in seconds of one clock. wrong: what the tries before the last one met.
+    Times in seconds of one clock. wrong: the faults of the tries before the last one.
     """
 
     began_s: float
@@ -27,7 +27,7 @@ class Asked:
 
     @property
     def took_s(self) -> float:
-        """How long the client waited."""
+        """The client's wait in seconds."""
         return self.ended_s - self.began_s
 
 

@@ -1,4 +1,4 @@
-"""What is besieged: a broker with default settings on fixed ports, its store, and the canary that asks it."""
+"""The target of the siege: a broker with default settings on fixed ports, its store, and its canary."""
 
 import contextlib
 import re
@@ -109,7 +109,7 @@ class Garrison:
 
     @contextlib.contextmanager
     def slave(self) -> Iterator[None]:
-        """A slave of whatever listens on `master_port`. It has to start again on what it was given."""
+        """A slave of the listener on `master_port`. It has to start again on the store that the listener gave it."""
         store = self._folder / f"slave-{self._stores}"
         settings = {**self._settings, "brokerRole": "SLAVE", "brokerId": _SLAVE_ID, "metricsPromExporterPort": 0}
         settings["haMasterAddress"] = f"127.0.0.1:{self._master_port}"

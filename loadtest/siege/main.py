@@ -1,4 +1,4 @@
-"""`make siege`: attacks on a broker with default settings, and what an honest client notices of them."""
+"""`make siege`: attacks on a broker with default settings, and their effect on an honest client."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ NAMES = tuple(attack.name for attack in ATTACKS)
 
 
 def rows_of(only: str) -> list[tuple[str, ...]]:
-    """What `--only` names: `a,b+c` is a, then b and c at once; everything for an empty text. click.BadParameter."""
+    """The rows of `--only`: `a,b+c` is a, then b and c at once; an empty text is all rows. click.BadParameter."""
     if not only:
         return [(name,) for name in NAMES] + list(COMBINATIONS)
     rows = [tuple(names.split("+")) for names in only.split(",") if names]

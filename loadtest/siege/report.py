@@ -1,4 +1,4 @@
-"""What comes out of a siege: a table in Markdown, JSON, and a picture."""
+"""The report of a siege: tables in Markdown, JSON, and a picture."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ def document(report: SiegeReport, folder: Path, missed: list[str]) -> dict[str, 
 
 
 def tables(report: SiegeReport, goals: Goals) -> str:
-    """The canary's figures by kind of request, and what was used and refused, by attack."""
+    """Two tables by attack: the canary's figures for each kind of request; memory and refusals."""
     head = ["Attack", *KINDS, "normal after", "holds"]
     seen = [[attack.name, *(_cell(attack, kind) for kind in KINDS), _normal(attack), _holds(attack, goals)]
             for attack in report.attacks]  # fmt: skip
@@ -126,7 +126,7 @@ def write(report: SiegeReport, goals: Goals, folder: Path) -> str:
 
 
 def closing(report: SiegeReport, missed: list[str]) -> str:
-    """What counts over all attacks, and each goal that was missed."""
+    """The sums over all attacks, and each missed goal."""
     deaths = sum(len(attack.deaths) for attack in report.attacks)
     lines = [
         f"{len(report.attacks)} attacks in {report.elapsed_s / 60:.0f} minutes, seed {report.options.seed}: "

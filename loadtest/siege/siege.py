@@ -1,4 +1,4 @@
-"""One siege: attack after attack on one broker, and what its canary noticed."""
+"""One siege: attack after attack on one broker, and the figures of its canary."""
 
 import contextlib
 import time
@@ -33,7 +33,7 @@ class SiegeOptions:
 
 @dataclass(slots=True)
 class SiegeReport:
-    """What came of it. `sent`: messages of the canary that were acknowledged."""
+    """The result of a siege. `sent`: acknowledged messages of the canary."""
 
     options: SiegeOptions
     attacks: list[AttackFigures] = field(default_factory=list)

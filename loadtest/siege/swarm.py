@@ -1,4 +1,4 @@
-"""Thousands of sockets of one attacker, each driven by a script: a generator that yields what its socket does next.
+"""Thousands of sockets of one attacker, each driven by a script: a generator of the socket's next steps.
 
 A script yields bytes to send, a number of seconds to pause, or one of the steps below. When it returns, its connection
 is closed. One process and one epoll serve all connections of an attack. Connections come from 200 addresses of the
@@ -50,14 +50,14 @@ class Await:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Read at most so many bytes; for waves that do not drain what arrives."""
+    """Read at most so many bytes; for waves that do not drain their sockets."""
 
     size_bytes: int
 
 
 @dataclass(slots=True)
 class Tally:
-    """What an attack did and what it was answered."""
+    """Counts of an attack: connections, bytes and answers."""
 
     opened: int = 0
     not_opened: Counter[str] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class Tally:
 class Wave:
     """Connections that do the same. `port`: connect there; or `listen_port`: take connections there.
 
-    reads: drain what arrives. again: open a new connection for each one that ends. receive_buffer: SO_RCVBUF in bytes.
+    reads: drain the sockets. again: open a new connection for each one that ends. receive_buffer: SO_RCVBUF in bytes.
     """
 
     script: Script
@@ -85,7 +85,7 @@ class Wave:
 
 
 class Link:
-    """One connection; `number` counts all of its wave, `last` is what arrived last."""
+    """One connection. `number`: among all of its wave. `last`: the bytes of the latest read."""
 
     __slots__ = ("last", "mask", "number", "out", "script", "sock", "state", "turn", "wave")
 
@@ -296,7 +296,7 @@ class Swarm:
         return True
 
     def _send(self, link: Link) -> bool:
-        """Send what is waiting; False when the connection is gone. What the socket does not take stays in `out`."""
+        """Send the waiting bytes; the rest stays in `out`. False when the connection is gone."""
         assert link.out is not None
         try:
             sent = link.sock.send(link.out)

@@ -1,4 +1,4 @@
-"""What the broker's processes and its log do during an attack: memory, deaths, lines."""
+"""Watches the broker during an attack: memory and deaths of its processes, lines of its log."""
 
 import re
 import threading

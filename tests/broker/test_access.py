@@ -1,4 +1,4 @@
-"""Who may do what on the broker: lists of networks, loopback, proxies; what a refusal says and counts."""
+"""The broker's access policy: lists of networks, loopback, proxies; the text and count of a refusal."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What clients may make control remember: each bound, the words of its refusal, and what goes on beside it."""
+"""Limits of the entries that clients make control keep: each limit, its refusal, and the work that goes on."""
 
 import pytest
 

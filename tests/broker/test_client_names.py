@@ -1,4 +1,4 @@
-"""Half of each shared table is the administrator's: what clients make stops there, and not after the next start."""
+"""Half of each shared table is the administrator's: names of clients stop there, also over a restart."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What requests cost control: work grows with what a request names, never with its square nor with the tables."""
+"""Control's cost of a request grows with the entries that it names, never with their square nor with the tables."""
 
 import uuid
 from collections.abc import Iterator

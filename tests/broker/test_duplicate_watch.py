@@ -1,4 +1,4 @@
-"""Two brokers of one name: what the look at a name server finds, and what is said of it."""
+"""Two brokers of one name: the look at a name server finds the other one, and log lines name it."""
 
 import pytest
 

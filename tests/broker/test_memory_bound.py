@@ -1,4 +1,4 @@
-"""ringmqMemoryMax: who is refused near it, and a real broker that comes near."""
+"""ringmqMemoryMax: the requests that are refused near it, and a real broker that comes near."""
 
 import contextlib
 import json

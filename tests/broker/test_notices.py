@@ -1,4 +1,4 @@
-"""Notices to groups (40) have a budget: what is beyond it waits, is not lost, and is told once."""
+"""Notices to groups (40) have a budget: a notice beyond it waits, is not lost, and is sent once."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a slave has to hand over before a master believes that its log is longer."""
+"""The records that a slave has to hand over before a master believes that its log is longer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the operator reads when read workers close connections for want of something."""
+"""The log lines and health notes when read workers close connections for want of memory or places."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Connections that use up what a reader has: other clients are served meanwhile and at once afterwards."""
+"""Connections that use up a reader's memory: other clients are served meanwhile and at once afterwards."""
 
 import resource
 import socket

@@ -1,4 +1,4 @@
-"""Long requests in slices: order within a connection, fairness among connections, places, what a turn takes."""
+"""Long requests in slices: order within a connection, fairness among connections, places, the time of a turn."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

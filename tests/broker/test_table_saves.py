@@ -1,4 +1,4 @@
-"""Which answers wait for which save of topics and groups."""
+"""Answers that change topics or groups wait for the save that holds the change."""
 
 from dataclasses import dataclass, field
 from typing import Any, cast

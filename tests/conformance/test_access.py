@@ -1,4 +1,4 @@
-"""What stock's mqadmin shows of a refusal, and what it may do all the same. Stock has no such lists."""
+"""Stock's mqadmin against a broker with access lists: it shows refusals and may still read. Stock has no such lists."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""How far a group has pulled (GET_CONSUME_STATS 208, pullOffset): the same answers by both brokers."""
+"""The pull offset of a group (GET_CONSUME_STATS 208, pullOffset): the same answers by both brokers."""
 
 import json
 import uuid

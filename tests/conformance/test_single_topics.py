@@ -1,4 +1,4 @@
-"""One topic made under a name server that drops what a registration leaves out (deleteTopicWithBrokerRegistration)."""
+"""One topic made under a name server that drops topics missing in a 103 (deleteTopicWithBrokerRegistration)."""
 
 import json
 from collections.abc import Iterator

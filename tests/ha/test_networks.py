@@ -1,4 +1,4 @@
-"""Real brokers: who may connect to the replication port, and whose longer log holds writes."""
+"""Real brokers: the peers that may connect to the replication port, and the slaves whose longer log holds writes."""
 
 import socket
 import struct
@@ -69,7 +69,7 @@ def test_a_wrong_list_keeps_slaves_out_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_named_slave_that_hands_no_records_over_holds_nobody_up(tmp_path: Path) -> None:
-    """Request 270002 with a checksum that differs, and with nothing behind it: at its broker's port nobody listens."""
+    """Request 270002 with a checksum that differs, and with nothing behind it: its broker's port has no listener."""
     with RunningBroker(tmp_path / "store", {**SMALL, "haAllowedNetworks": "127.0.0.0/8"}) as broker:
         with RawClient(broker.address) as client:
             assert client.send("TopicA", b"before").code == ResponseCode.SUCCESS

@@ -1,4 +1,4 @@
-"""The bound of the broker's memory: what is counted, and its levels."""
+"""The bound of the broker's memory: the counted pages, and its levels."""
 
 import os
 import subprocess

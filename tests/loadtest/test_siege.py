@@ -115,7 +115,7 @@ def test_rows_by_name() -> None:
 
 @pytest.fixture
 def echo(request: pytest.FixtureRequest) -> int:
-    """A server that gives back what it gets; its port."""
+    """An echo server; its port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""Who may do what on the name server: lists of networks, other hosts' brokers, disputes."""
+"""The name server's access policy: lists of networks, other hosts' brokers, disputes."""
 
 import pytest
 

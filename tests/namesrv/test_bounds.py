@@ -1,4 +1,4 @@
-"""What a name server keeps is bounded: brokers, topics, KV entries; no host keeps the others out."""
+"""The tables of a name server are bounded: brokers, topics, KV entries; no host keeps the others out."""
 
 import contextlib
 import random
@@ -33,7 +33,7 @@ def registration(name: str, topics: int | list[str] = 2, host: str = "h", **more
 
 
 def check(registry: RouteRegistry) -> None:
-    """The counts and the indexes say what the tables hold, and the tables hold no more than the bounds."""
+    """The counts and the indexes agree with the tables, and the tables hold no more than the bounds."""
     pairs = {(topic, name) for topic, queues in registry.topics.items() for name in queues}
     assert registry.queue_data_count == len(pairs) <= registry.bounds.queue_datas
     assert {(topic, name) for name, topics in registry._topics_of.items() for topic in topics} == pairs
@@ -58,7 +58,7 @@ def test_one_host_has_at_most_half_of_the_brokers() -> None:
     with pytest.raises(NoRoomError, match="ringmqMaxBrokers = 8 brokers are registered"):
         registry.register(registration("c", host="another"), NOW)
     assert "c" not in registry.brokers
-    registry.register(registration("a0", 3), NOW)  # who is known is always taken
+    registry.register(registration("a0", 3), NOW)  # a known broker is always taken
     check(registry)
 
 

@@ -90,7 +90,7 @@ static void broken(const struct client *c, const char *what)
     _exit(1);
 }
 
-/* --- what the reader's other halves would do ------------------------------------------------------------------------ */
+/* --- stubs for the reader's other files --------------------------------------------------------------------------- */
 
 void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count)
 {

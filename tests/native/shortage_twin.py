@@ -29,7 +29,7 @@ def lateness(timeout_ms: int, limit_ms: int, there: int, taken_ms: int) -> int:
 
 
 def behind(total: int, there: int, taken_ms: int) -> int:
-    """Thousandths of what should have come by now that have not."""
+    """The share of the bytes due by now that is missing, in thousandths."""
     if taken_ms <= GRACE_MS:
         return 0
     due = min(total, min(taken_ms, 0xFFFFFFFF) * PACE)
@@ -38,7 +38,7 @@ def behind(total: int, there: int, taken_ms: int) -> int:
 
 
 def block_rank(behind_by: int, run: int, *, crumb: bool) -> int:
-    """Who makes room first; greater first, 0 = never."""
+    """The rank of a half frame; the greatest is closed first, 0 = never."""
     if not behind_by or not run or (crumb and behind_by < WHOLE - WHOLE // 10):
         return 0
     return (1 if crumb else 2 + behind_by // (WHOLE // 10)) << 48 | run << 16 | behind_by
@@ -55,7 +55,7 @@ def waiting_weight(wanted: int, *, has_sent: bool, since_ms: int) -> int:
 
 
 def buffer_rank(buffers: int, weight: int, idle_ms: int) -> int:
-    """Who gives receive buffers back first; greater first, 0 = never."""
+    """The rank of a connection whose bytes hold receive buffers; the greatest is closed first, 0 = never."""
     if not buffers:
         return 0
     kind = 1 if weight else 3 if idle_ms > GRACE_MS else 2
@@ -63,5 +63,5 @@ def buffer_rank(buffers: int, weight: int, idle_ms: int) -> int:
 
 
 def answer_rank(memory: int, idle_ms: int) -> int:
-    """Whose answers go first when those of all have too much memory."""
+    """The rank of a connection when all answers take too much memory; the greatest is closed first."""
     return (1 << 62 if idle_ms > GRACE_MS else 0) | min(memory, (1 << 62) - 1)

@@ -1,4 +1,4 @@
-"""What the reader's ticks find, with times that no test can wait for."""
+"""The reader's ticks, with times that no test can wait for."""
 
 import subprocess
 from pathlib import Path
@@ -18,5 +18,5 @@ def test_a_client_is_not_slow_while_its_answer_is_read_from_the_disk(tmp_path: P
 
 
 def test_a_reader_is_deaf_when_bytes_wait_and_nothing_comes_in(tmp_path: Path) -> None:
-    """Not when its sockets are empty, when what waits belongs to a connection that has to, or when something comes."""
+    """Not when its sockets are empty, when only bytes of stalled connections wait, or when bytes come."""
     assert run_driver("deaf_driver.c", tmp_path) == ["hears", "5", "hears", "hears"]

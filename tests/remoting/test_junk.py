@@ -1,4 +1,4 @@
-"""What the first bytes of junk are called in the log."""
+"""The log's names for junk, by its first bytes."""
 
 import struct
 

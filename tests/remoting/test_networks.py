@@ -1,4 +1,4 @@
-"""Lists of networks: what may stand in one, and who is in it."""
+"""Lists of networks: the accepted entries, and the addresses that a list holds."""
 
 import pytest
 

@@ -173,7 +173,7 @@ class MadeStore:
         self.write_unit(self.root / folder / fields.topic / str(fields.queue_id), number, unit)
 
     def write_filler(self, topic: str, queue_id: int, queue_offset: int) -> None:
-        """What dispatch leaves at an offset whose record it does not index, when the next one comes."""
+        """Write the filler unit that dispatch puts at an offset whose record it does not index."""
         folder = self.root / "consumequeue" / topic / str(queue_id)
         self.write_unit(folder, queue_offset, struct.pack(">qiq", 0, 0x7FFFFFFF, 0))
 

@@ -414,7 +414,7 @@ def test_unknown_topics_get_queues_where_the_adopted_log_begins_with_them(
 
 
 def broken_sources(template: MadeStore) -> dict[str, Any]:
-    """Sources that do not hand over everything, and what is said about each."""
+    """Sources that do not hand over everything, and the error about each."""
 
     def refuse(address: str) -> Source:
         raise ConnectionRefusedError(f"{address}: refused")

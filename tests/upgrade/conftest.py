@@ -1,4 +1,4 @@
-"""The version before, built from git once, and what the tests ask of it."""
+"""The version before, built from git once, and the fixtures of these tests."""
 
 import subprocess
 from pathlib import Path

@@ -108,7 +108,7 @@ def test_held_writes_stay_held_until_an_operator_decides(member: Member, old_pyt
 
 
 def test_the_older_version_names_a_property_that_it_does_not_know(old_python: str, tmp_path: Path) -> None:
-    """What the way back needs: docs/upgrading.md says to take such names out of broker.conf."""
+    """A downgrade needs it: docs/upgrading.md says to take such names out of broker.conf."""
     conf = tmp_path / "broker.conf"
     conf.write_text("adminAddresses=127.0.0.1\n")
     command = [old_python, "-m", "ringmq.cli.main", "config", "check", str(conf)]

@@ -39,7 +39,7 @@ class Member:
         self._port, self._namesrv_port = free_broker_port(), 0 if namesrv else free_broker_port()
 
     def run(self, python: str, **more: object) -> RunningBroker:
-        """End what runs, cleanly, and start this version on the same store and ports."""
+        """Stop the running version cleanly, and start this version on the same store and ports."""
         self.stop()
         with interpreter(python):
             self.broker = RunningBroker(
@@ -61,7 +61,7 @@ class Member:
 
 
 class Senders:
-    """One connection that sends all the time, through every restart; what was acknowledged is kept."""
+    """One connection that sends all the time, through every restart. It keeps the acknowledged messages."""
 
     def __init__(self, address: str) -> None:
         self.acknowledged: list[bytes] = []
@@ -122,7 +122,7 @@ class Senders:
 
 
 class Expected:
-    """What a store has to show in every version: messages, a topic's settings, a group's offsets, batches."""
+    """The content that a store has to show in every version: messages, a topic's settings, group offsets, batches."""
 
     def __init__(self) -> None:
         self.offset = -1
@@ -149,7 +149,7 @@ class Expected:
         self.offset = offset
 
     def check(self, address: str, acknowledged: Sequence[bytes], *, is_slave: bool = False) -> None:
-        """All of it is there, once at least for what was acknowledged, exactly once for batches."""
+        """Everything is there: acknowledged messages at least once, batches exactly once."""
         wanted = set(acknowledged)
         wait_until(lambda: wanted <= set(bodies_of(address, TOPIC, QUEUES)), f"{address} shows all messages")
         assert sorted(bodies_of(address, "Batches", 1)) == sorted(self.batches)

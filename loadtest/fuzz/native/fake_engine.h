@@ -1,4 +1,4 @@
-/* fake_engine.h: the event engine of engine.h without a kernel: what it delivers comes from the driver.
+/* fake_engine.h: the event engine of engine.h without a kernel: the driver makes its events.
  *
  * Buffers that the reader has lent are poisoned; a received buffer is readable for the received bytes alone, so that the
  * address sanitizer sees a reader that looks beyond them.

@@ -1,4 +1,4 @@
-/* fuzz.h: what the drivers share: a seeded generator, golden inputs, structure-aware damage. */
+/* fuzz.h: shared by the drivers: a seeded generator, golden inputs, structure-aware damage. */
 #ifndef FUZZ_H
 #define FUZZ_H
 

@@ -96,8 +96,8 @@ static uint32_t splice(uint8_t *frame, uint32_t length)
     return length;
 }
 
-/* A golden frame, more or less changed. Half of them are sends and pulls. Most keep their length right: what follows a
- * wrong one on its connection is lost. */
+/* A golden frame, more or less changed. Half of them are sends and pulls. Most keep their length right: a wrong length
+ * loses the later frames of the connection. */
 static uint32_t make_input(uint8_t *frame)
 {
     uint32_t number = hot_count && fuzz_dice(2) ? hot[fuzz_dice(hot_count)] : (uint32_t)fuzz_dice(fuzz_golden_count);

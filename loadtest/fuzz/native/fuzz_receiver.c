@@ -2,7 +2,7 @@
  *
  * GOLDEN holds records of a CommitLog. The driver is the master: it sends them in transfers as a master cuts them, in odd
  * pieces, with heartbeats and blanks at file ends; one transfer in six breaks a rule or carries damaged bytes. After each
- * turn append_offset has only grown, over whole records that are what was sent, and no report lies beyond it.
+ * turn append_offset has only grown, over whole records that equal the sent ones, and no report lies beyond it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +52,7 @@ static void keep_files(uint64_t offset)
     }
 }
 
-/* --- what arrived ------------------------------------------------------------------------------------------ */
+/* --- the slave's log --------------------------------------------------------------------------------------- */
 
 static void read_log(uint64_t offset, uint8_t *to, uint64_t length)
 {
