@@ -52,8 +52,8 @@ struct rmq_reader;
  * -EINVAL when a setting of the arena is impossible. */
 struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t reader, int listen_fd, int vip_listen_fd, int *error);
 #define RMQ_RUN_DEAF 5 /* bytes wait on the reader's sockets and none was received for 5 s: replace the process */
-/* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (stop_requested is set; what was ready has been answered), RMQ_RUN_DEAF, or -errno. Returns early
- * (RMQ_RUN_BUDGET) after a signal. */
+/* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (stop_requested is set; ready requests have been answered), RMQ_RUN_DEAF, or -errno.
+ * Returns early (RMQ_RUN_BUDGET) after a signal. */
 int rmq_reader_run(struct rmq_reader *reader, int64_t budget_ns);
 /* Closes every connection. */
 void rmq_reader_close(struct rmq_reader *reader);

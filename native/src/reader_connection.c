@@ -139,8 +139,8 @@ static void read_peer(struct rmq_connection *c)
     }
 }
 
-/* Counts connections by host. Two hosts may share a count: at limits of thousands that is of no weight, and a seed keeps
- * peers from choosing with whom. */
+/* Counts connections by host. Two hosts may share a count: at limits of thousands that is of no weight. A seed keeps
+ * peers from choosing the host that they share a count with. */
 static uint32_t *host_count(struct rmq_reader *r, const struct rmq_connection *c)
 {
     uint64_t hash = r->host_seed;

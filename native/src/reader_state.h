@@ -89,7 +89,7 @@ struct rmq_output {
 struct rmq_span { /* received bytes that wait for a stall to end */
     struct rmq_hold hold;
     uint8_t *copy;         /* a few bytes: they hold nothing */
-    uint32_t at, length;   /* in what is held, or in the copy */
+    uint32_t at, length;   /* in the held buffer or block, or in the copy */
 };
 
 enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNECTION_CLOSING, RMQ_CONNECTION_REPORT };
