@@ -1,6 +1,6 @@
 """The control role's loop: takes cold frames out of the inbox, runs the core over them, puts verdicts back.
 
-One turn: verdicts that did not fit -> records, while there is time -> slices of long requests -> what is due by time ->
+One turn: verdicts that did not fit -> records, while there is time -> slices of long requests -> work due by time ->
 config files that changed -> effects. Files are written before the answers that they stand behind go out. Nothing here
 is per message of the hot paths, and nothing waits: name servers have a thread of their own. `turns` says how long a
 turn may take.

@@ -63,7 +63,7 @@ class Outlets:
         return any(outlet.waiting or outlet.large for outlet in self._outlets)
 
     def backlog_bytes(self) -> int:
-        """What waits for the read worker that has most to take."""
+        """The largest number of bytes that wait for one read worker."""
         return max(outlet.waiting_bytes for outlet in self._outlets)
 
     @property

@@ -26,7 +26,7 @@ class Work(Protocol):
 
     @property
     def connection(self) -> Connection:
-        """Whose work it is."""
+        """The connection that the work belongs to."""
 
     @property
     def size_bytes(self) -> int:
@@ -60,7 +60,7 @@ class SlicedWorks:
         self._clock = clock
         self._large_max = large_max
         self._must_rest = must_rest
-        """Whether large answers wait for their way out."""
+        """True if large answers wait for their way out."""
         self._lanes: dict[Connection, deque[Work]] = {}
         """Connections with work that is not done -> the work that waits behind it."""
         self._ended: set[Connection] = set()

@@ -29,7 +29,7 @@ def refusal(config: NamesrvConfig, code: int, host: str) -> str | None:
 
 
 def unregister_refusal(config: NamesrvConfig, live: LiveBroker | None, address: BrokerAddress, host: str) -> str | None:
-    """Why `host` may not unregister the broker at `address`; None when it may.
+    """The reason why `host` may not unregister the broker at `address`; None when it may.
 
     The host that registered a live broker may, and hosts that adminAddresses names. An empty list names none.
     """

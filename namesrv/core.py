@@ -485,7 +485,7 @@ class RouteRegistry:
         return sum(len(self._topics_of.get(name, ())) for name in names)
 
     def full_text(self, left_out: int) -> str:
-        """Why topics were left out."""
+        """The log line for `left_out` topics that were left out, with the bounds."""
         bounds = self.bounds
         return (
             f"{left_out} topics do not fit: {len(self.topics)} topics of ringmqMaxTopics = {bounds.topics} and "

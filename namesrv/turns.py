@@ -1,4 +1,4 @@
-"""Whose request is served next: hosts take turns, and so do the connections of a host, one step at a time.
+"""The order of requests: hosts take turns, and so do the connections of a host, one step at a time.
 
 A turn of the event loop spends at most TURN_S on requests, then sockets are looked at again. Large registrations are
 read in slices; few are under way at once, one of each host, so that their memory stays bounded.

@@ -74,7 +74,7 @@ class NotIndexed:
     count: int
     first_offset: int
     field: int
-    """What is impossible about the first of them."""
+    """The impossible field of the first of them, a key of FIELDS."""
 
     def __str__(self) -> str:
         return not_indexed_line(self.count, self.first_offset, self.field)

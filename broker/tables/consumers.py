@@ -1,7 +1,7 @@
 """Who consumes: groups with their members and subscriptions, told by heartbeats.
 
-A member is a connection (two client ids on one connection overwrite each other, as in RocketMQ). `Change` says what
-follows: the hot path has to be shown the group, or the members be told (NOTIFY_CONSUMER_IDS_CHANGED, 40).
+A member is a connection (two client ids on one connection overwrite each other, as in RocketMQ). `Change` holds the
+effects: the hot path has to be shown the group, or the members be told (NOTIFY_CONSUMER_IDS_CHANGED, 40).
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Persistence:
         )
 
     def save_tables(self) -> None:
-        """Whom writes are held for, deletions, topics and groups, when they changed; however long it takes."""
+        """Save the hold on writes, deletions, topics and groups, as far as they changed, however long it takes."""
         finish(self.saving_tables())
 
     def saving_tables(self) -> Steps[bool]:
@@ -96,7 +96,7 @@ class Persistence:
             raise
 
     def save_hold(self) -> None:
-        """Whom writes are held for, when that changed."""
+        """Save the slaves that writes are held for, when they changed."""
         replication = self._broker.replication
         if replication.dirty:
             write_hold(self._root, [HeldFor(**asdict(entry)) for entry in replication.divergences.values()])

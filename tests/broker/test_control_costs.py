@@ -116,7 +116,7 @@ def test_questions_about_one_group_or_topic_look_at_no_other_offsets(lab: Lab) -
 
 @pytest.mark.parametrize("what", ["groups", "topics", "producers"])
 def test_no_step_of_a_large_heartbeat_is_long(lab: Lab, what: str) -> None:
-    """Steps end when the clock is looked at: the most that one may do bounds what a turn may take."""
+    """A turn looks at the clock between steps, so the cost of the largest step bounds the time of a turn."""
     for number in range(0 if what != "topics" else 900):
         lab.make_topic(f"T{number}", queues=1)
     body = heartbeat("c", **{"groups": 1, "topics": 0} | {what: 900})

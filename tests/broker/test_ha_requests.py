@@ -533,7 +533,7 @@ def test_topics_and_groups_come_in_pages_when_asked_for(master: Lab) -> None:
     assert int(groups.ext_fields["totalGroupNum"]) > 1
 
 
-# ---- whose word counts ----
+# ---- claims of unnamed slaves ----
 
 
 def unnamed(settings: dict[str, str] | None = None) -> Lab:

@@ -1,4 +1,4 @@
-"""How long an honest client waits for its turn beside greedy ones, with a simulated kernel."""
+"""The wait of an honest client for its turn beside greedy ones, with a simulated kernel."""
 
 import subprocess
 from pathlib import Path

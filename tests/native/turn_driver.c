@@ -30,7 +30,7 @@ static uint64_t orders;
 static struct rmq_event queue[CLIENTS * LASTING];
 static uint32_t queue_head, queue_tail;
 
-/* --- what the reader's other halves would do ------------------------------------------------------------------------ */
+/* --- stubs for the reader's other files --------------------------------------------------------------------------- */
 
 void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count)
 {

@@ -241,7 +241,7 @@ def test_a_record_with_an_impossible_value_is_adopted_as_it_is(
 
 
 def test_a_wrong_place_is_no_record_where_records_are_proof() -> None:
-    """What a peer sends to prove that its log goes on has to be records of this very place."""
+    """Records that a peer sends to prove that its log goes on have to be of this very place."""
     raw = encode(0, 77, b"body", b"")
     assert whole_bytes(raw, 77, FILE_BYTES, check_crc=True) == (len(raw), records.SHORT)
     assert whole_bytes(raw, 78, FILE_BYTES, check_crc=True) == (0, records.BAD_PLACE)

@@ -432,7 +432,7 @@ static void set_up(void)
     fuzz_must(reader != NULL, "the reader opens");
 }
 
-/* Everybody goes, everything is answered: nothing may be held any more. */
+/* Closes all connections and answers all requests: afterwards no buffer or block may be held. */
 static void close_down(void)
 {
     const uint64_t *counters = rmq_header(&plane)->roles[RMQ_ROLE_READ].counters;
