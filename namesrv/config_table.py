@@ -8,8 +8,8 @@ from ringmq.remoting.properties_reference import ReferenceRow
 _NOTES = {
     "bindAddress": "same name; 0.0.0.0 there",
     "kvConfigPath": "same name; a file in $HOME/namesrv there, empty = in memory only here",
-    "adminAddresses": "RingMQ's own: who may change KV, permissions and settings, and unregister others' brokers",
-    "brokerAddresses": "RingMQ's own: who may register and unregister brokers",
+    "adminAddresses": "RingMQ's own: hosts that may change KV, permissions, settings and unregister others' brokers",
+    "brokerAddresses": "RingMQ's own: hosts that may register and unregister brokers",
     "ringmqMaxFrameBytes": "RingMQ's own: the largest request",
     "ringmqMaxConnections": "RingMQ's own: connections at a time",
     "ringmqMaxBufferedBytes": "RingMQ's own: memory for requests and answers that wait, of all connections",

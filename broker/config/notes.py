@@ -30,9 +30,9 @@ DIFFERENCES = {
 """Property of RocketMQ -> how it differs there; properties that are not here mean the same."""
 
 MEANINGS = {
-    "adminAddresses": "who may change topics, groups and settings; adopt is taken from these and loopback alone",
-    "haAllowedNetworks": "who may connect to the replication port; only a named network's log can hold writes",
-    "httpAllowedNetworks": "who may connect to the port of /metrics, /health and /ready",
+    "adminAddresses": "hosts that may change topics, groups and settings; adopt is for these and loopback alone",
+    "haAllowedNetworks": "hosts that may connect to the replication port; only a named network's log can hold writes",
+    "httpAllowedNetworks": "hosts that may connect to the port of /metrics, /health and /ready",
     "haStartFromNewestFile": "what an empty slave gets: the newest log file on (as RocketMQ), or everything",
     "haDivergenceRule": "what a master does with what a slave's log has beyond its own",
     "replicationPolicy": "how far a byte must have come to count as replicated",
@@ -56,7 +56,7 @@ MEANINGS = {
     "ringmqSendStallTimeoutMs": "how long a connection may take nothing before it is closed",
     "ringmqPopulateWindowBytes": "pages of the log that are faulted in ahead of the append position",
     "ringmqSpinPauses": "spinning before a worker sleeps; -1 = by the number of CPUs",
-    "ringmqMemoryMax": "memory of all processes, without page cache; near it what is new is refused",
+    "ringmqMemoryMax": "memory of all processes, without page cache; near it new entries are refused",
     "ringmqTopicsMax": "room of the shared topic table",
     "ringmqQueuesMax": "room of the shared queue table",
     "ringmqGroupsMax": "room of the shared group table",

@@ -87,7 +87,7 @@ METRICS = {
         Metric("ringmq_busy_answers_total", COUNTER, "Requests refused because of too many under way", ("worker",)),
         Metric("ringmq_requests_refused_total", COUNTER, "Requests refused for their sender (access.md)", ("class",)),
         Metric("ringmq_receive_stalls_total", COUNTER, "Times a connection had to wait for room", ("worker",)),
-        Metric("ringmq_receive_buffers_free", GAUGE, "Receive buffers that nobody holds", ("worker",)),
+        Metric("ringmq_receive_buffers_free", GAUGE, "Receive buffers that are free", ("worker",)),
         Metric("ringmq_frame_memory_free_bytes", GAUGE, "Free memory for frames under way", ("worker",)),
         Metric("ringmq_answers_waiting_bytes", GAUGE, "Memory of answers that wait to be sent", ("worker",)),
         Metric("ringmq_client_memory_bytes", GAUGE, "Memory for clients beside the arena", ("worker",)),
@@ -114,7 +114,7 @@ METRICS = {
         Metric("ringmq_requests_waiting", GAUGE, "Requests between workers: for write, parked for answers", ("ring",)),
         Metric("ringmq_table_entries", GAUGE, "Places taken in the shared table, since the broker's start", ("table",)),
         Metric("ringmq_table_capacity", GAUGE, "Places of the shared table", ("table",)),
-        Metric("ringmq_control_entries", GAUGE, "What clients make control remember, by kind", ("kind",)),
+        Metric("ringmq_control_entries", GAUGE, "Entries that clients make control keep, by kind", ("kind",)),
         Metric("ringmq_control_capacity", GAUGE, "The limit of it, by kind", ("kind",)),
         # replication
         Metric("ringmq_replication_policy_info", GAUGE, "1, with the policy as labels", ("level", "replicas", "role")),
@@ -136,7 +136,7 @@ METRICS = {
         Metric("ringmq_name_server_registered", GAUGE, "1: the name server answers and knows us", ("address",)),
         Metric("ringmq_name_server_requests_refused_total", COUNTER, "With ringmq serve: refused for their sender"),
         Metric("ringmq_name_server_disputes_total", COUNTER, "With ringmq serve: a live broker's name and id again"),
-        Metric("ringmq_name_server_left_out_total", COUNTER, "With ringmq serve: what is beyond a bound (limits.md)"),
+        Metric("ringmq_name_server_left_out_total", COUNTER, "With ringmq serve: entries over a bound (limits.md)"),
         Metric(
             "ringmq_name_server_duplicate_broker", GAUGE, "1: another broker has our name and id there", ("address",)
         ),

@@ -24,7 +24,7 @@ SUBSCRIPTION_CHARS_IN_ALL = 64 << 20
 
 
 def rooms(broker: Broker) -> tuple[tuple[str, int, int], ...]:
-    """(kind, entries, limit) of everything that clients make control remember, beside the shared tables."""
+    """(kind, entries, limit) of all entries that clients make control keep, beside the shared tables."""
     config, consumers, producers = broker.config, broker.consumers, broker.producers
     return (
         ("memberships", consumers.memberships + producers.memberships, config.memberships_max),
