@@ -109,7 +109,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
 
 
 def time_text(milliseconds: int) -> str:
-    """A point in time for people, in UTC; one that no calendar has is named by its milliseconds since 1970."""
+    """A point in time for people, in UTC. A time outside of the calendar is in milliseconds since 1970."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):

@@ -45,7 +45,7 @@ class _Outlet:
     in_large: dict[Connection, int] = field(default_factory=dict)
     """Connections -> their verdicts in `large`."""
     ended: set[Connection] = field(default_factory=set)
-    """Those of `in_large` that are closed."""
+    """Closed connections of `in_large`."""
     waiting_bytes: int = 0
 
 

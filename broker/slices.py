@@ -64,7 +64,7 @@ class SlicedWorks:
         self._lanes: dict[Connection, deque[Work]] = {}
         """Connections with work that is not done -> the work that waits behind it."""
         self._ended: set[Connection] = set()
-        """Those of `_lanes` that are closed."""
+        """Closed connections of `_lanes`."""
         self._next: deque[Work] = deque()
         """Work whose predecessor on its connection is done."""
         self._open: dict[Connection, _Open] = {}

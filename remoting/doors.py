@@ -73,7 +73,7 @@ def served_name_server_doors(host: str, port: int, *, admin: str, brokers: str =
 
 
 def open_doors(doors: Iterable[Door]) -> list[Door]:
-    """Those that every network may use."""
+    """The doors that every network may use."""
     return [door for door in doors if door.is_open]
 
 

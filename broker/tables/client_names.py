@@ -64,7 +64,7 @@ class ClientNames:
         self.dirty = True
 
     def give_topic(self, config: TopicConfig) -> None:
-        """An administrator has set the topic: it is theirs from now on, with the queues that it had."""
+        """An administrator has set the topic: its name and queues count as administrators' from now on."""
         if config.topic_name in self._topics:
             del self._topics[config.topic_name]
             self.topics_used -= 1
@@ -72,7 +72,7 @@ class ClientNames:
             self.dirty = True
 
     def give_group(self, group: str) -> None:
-        """An administrator has set the group: it is theirs from now on."""
+        """An administrator has set the group: its name counts as administrators' from now on."""
         if group in self._groups:
             del self._groups[group]
             self.groups_used -= 1

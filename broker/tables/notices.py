@@ -28,7 +28,7 @@ class Notices:
         self._waiting: dict[str, None] = {}
         self._group: str | None = None
         self._members: Iterator[Connection] = iter(())
-        """Of `_group`, those that are not told yet."""
+        """Members of `_group` that are not notified yet."""
 
     @property
     def is_waiting(self) -> bool:

@@ -33,8 +33,8 @@ uint64_t rmq_block_victim_rank(uint32_t behind, uint32_t run, int crumb);
 /* The rank of a frame that has itself waited `waited_ms` for memory, below all frames that are behind. The heaviest is
  * closed first: without that, all could wait for one another. */
 uint64_t rmq_waiting_victim_rank(uint32_t weight, uint64_t waited_ms, uint32_t run);
-/* Of a connection that waits for memory: the heaviest gives way. Those that have never sent a whole frame are heavier than all
- * that have; then counts how long ago the last one was, and how many bytes are wanted. */
+/* The weight of a connection that waits for memory: the heaviest gives way. A connection that has never sent a whole
+ * frame is heavier than all others. Then the time since its last whole frame counts, and the wanted bytes. */
 uint32_t rmq_waiting_weight(uint32_t wanted, int has_sent, uint64_t since_ms);
 /* The rank of a connection when receive buffers run short: the greatest is closed first, 0 = never.
  * `buffers`: held by its waiting bytes. `weight`: rmq_waiting_weight when it waits for a block, 0 when its client does
