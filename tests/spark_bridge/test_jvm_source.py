@@ -393,6 +393,25 @@ def test_a_record_that_no_queue_has_is_left_out(spark: Any, made: MadeStore, fil
     assert {(row["topic"], row["partition"], row["offset"]) for row in found} == left
 
 
+@pytest.mark.parametrize("numbers", [[0], [7, 8], [-1], [0, -1, 4]], ids=str)
+def test_offsets_that_were_left_out_count_for_nothing(spark: Any, made: MadeStore, numbers: list[int]) -> None:
+    """Neither in an aggregate that the queues answer, nor in a read of offsets alone."""
+    fields = made.places[300][2]
+    places = [place for place in made.places if (place[2].topic, place[2].queue_id) == (fields.topic, fields.queue_id)]
+    left_out = {places[number][3] for number in numbers}
+    for queue_offset in left_out:
+        made.write_filler(fields.topic, fields.queue_id, queue_offset)
+    condition = f"topic = '{fields.topic}' AND partition = {fields.queue_id} AND offset < 100"
+    kept = [place for place in places if place[3] < 100 and place[3] not in left_out]
+    frame = frame_of(spark, made, "ringmq-jvm").where(condition)
+    frame.createOrReplaceTempView("log")
+    (answer,) = spark.sql("SELECT count(*), min(offset), max(offset) FROM log").collect()
+    assert tuple(answer) == (len(kept), kept[0][3], kept[-1][3])
+    assert [row["offset"] for row in frame.select("offset").orderBy("offset").collect()] == [p[3] for p in kept]
+    assert frame.select("key", "offset").count() == len(kept)
+    assert frame_of(spark, made, "ringmq").where(condition).select("offset").count() == len(kept)
+
+
 def test_a_log_file_that_is_gone(spark: Any, made: MadeStore) -> None:
     """Retention between the plan and the read."""
     frame = frame_of(spark, made, "ringmq-jvm").where("offset < 100").select("key")

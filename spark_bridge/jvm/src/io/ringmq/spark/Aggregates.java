@@ -27,8 +27,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Counts, and lowest and highest offsets and store times, by topic, partition and broker or over all: what the spans and
- * the first and last record of each say. Store times do not fall along a queue, unless a stock broker's clock was set back:
+ * Counts, and lowest and highest offsets and store times, by topic, partition and broker or over all: what the units of
+ * the queues and the first and last record of each say. Offsets that dispatch has left out count for nothing. Store times do not fall along a queue, unless a stock broker's clock was set back:
  * its lowest and highest are then those of the first and last record.
  */
 final class Aggregates {
@@ -85,6 +85,9 @@ final class Aggregates {
         }
         try (RecordTimes times = new RecordTimes(store)) {
             for (QueueSpan span : spans) {
+                if (first(span) == span.end()) { // nothing but offsets that were left out
+                    continue;
+                }
                 List<Object> group = groups.stream().map(column -> valueOf(column, span)).collect(Collectors.toList());
                 if (!add(values.computeIfAbsent(group, unused -> empty()), span, times)) {
                     return null;
@@ -117,10 +120,10 @@ final class Aggregates {
             Column column = extremeOf(functions[i]);
             boolean isMin = functions[i] instanceof Min;
             if (column == null) {
-                results[i] = (Long) results[i] + span.count();
+                results[i] = (Long) results[i] + count(span);
                 continue;
             }
-            long extreme = isMin ? span.begin() : span.end() - 1;
+            long extreme = isMin ? first(span) : last(span);
             if (column == Column.TIMESTAMP) {
                 extreme = times.storeTimeMs(logOffset(span, extreme)) * MICROS_PER_MS;
                 if (extreme < 0) {
@@ -131,6 +134,25 @@ final class Aggregates {
             results[i] = other == null ? extreme : isMin ? Math.min(other, extreme) : Math.max(other, extreme);
         }
         return true;
+    }
+
+    private long count(QueueSpan span) throws IOException {
+        try (QueueIndex queue = store.openQueue(span.topic(), span.queueId(), span.isBatch())) {
+            return queue.countRecords(span.begin(), span.end());
+        }
+    }
+
+    private long first(QueueSpan span) throws IOException {
+        try (QueueIndex queue = store.openQueue(span.topic(), span.queueId(), span.isBatch())) {
+            return queue.nextRecord(span.begin(), span.end());
+        }
+    }
+
+    private long last(QueueSpan span) throws IOException {
+        try (QueueIndex queue = store.openQueue(span.topic(), span.queueId(), span.isBatch())) {
+            Unit unit = span.isBatch() ? null : queue.lastUnit(span.begin(), span.end());
+            return unit == null ? span.end() - 1 : unit.offset();
+        }
     }
 
     private long logOffset(QueueSpan span, long offset) throws IOException {

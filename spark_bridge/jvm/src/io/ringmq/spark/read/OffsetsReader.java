@@ -1,20 +1,24 @@
 package io.ringmq.spark.read;
 
+import io.ringmq.spark.store.QueueIndex;
 import io.ringmq.spark.store.QueueSpan;
+import java.io.IOException;
 import java.util.List;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Rows of which only queue and offset are wanted: the span says it all. */
+/** Rows of which only queue and offset are wanted: no record is read, the units say which offsets have one. */
 final class OffsetsReader implements PartitionReader<ColumnarBatch> {
     private static final int BATCH_ROWS = 8192;
 
     private final Slice slice;
     private final ReadSettings how;
     private int span = -1;
+    private QueueIndex queue;
     private long offset;
+    private long runEnd;
     private long end;
     private long rowsLeft;
     private ColumnarBatch batch;
@@ -26,16 +30,16 @@ final class OffsetsReader implements PartitionReader<ColumnarBatch> {
     }
 
     @Override
-    public boolean next() {
-        while (offset >= end) {
-            if (++span >= slice.spans().size()) {
+    public boolean next() throws IOException {
+        while (offset >= runEnd) {
+            offset = queue == null ? end : queue.nextRecord(offset, end);
+            if (offset < end) {
+                runEnd = queue.nextLeftOut(offset, end);
+            } else if (!openNext()) {
                 return false;
             }
-            offset = slice.spans().get(span).begin();
-            end = slice.spans().get(span).end();
-            batch = new ColumnarBatch(vectors(slice.spans().get(span)));
         }
-        int count = (int) Math.min(Math.min(BATCH_ROWS, end - offset), rowsLeft);
+        int count = (int) Math.min(Math.min(BATCH_ROWS, runEnd - offset), rowsLeft);
         for (int i = 0; i < batch.numCols(); i++) {
             if (batch.column(i) instanceof OffsetRange range) {
                 range.first = offset;
@@ -53,8 +57,25 @@ final class OffsetsReader implements PartitionReader<ColumnarBatch> {
     }
 
     @Override
-    public void close() {
-        // nothing is open
+    public void close() throws IOException {
+        if (queue != null) {
+            queue.close();
+            queue = null;
+        }
+    }
+
+    private boolean openNext() throws IOException {
+        close();
+        if (++span >= slice.spans().size()) {
+            return false;
+        }
+        QueueSpan next = slice.spans().get(span);
+        queue = how.store().openQueue(next.topic(), next.queueId(), next.isBatch());
+        offset = next.begin();
+        runEnd = offset;
+        end = next.end();
+        batch = new ColumnarBatch(vectors(next));
+        return true;
     }
 
     private ColumnVector[] vectors(QueueSpan of) {

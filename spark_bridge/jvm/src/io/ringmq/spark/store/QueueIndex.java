@@ -151,6 +151,44 @@ public final class QueueIndex implements Closeable {
         return null;
     }
 
+    /** The first queue offset in [offset, high) that has a record, {@code high} when none has. A batch queue has no gap. */
+    public long nextRecord(long offset, long high) throws IOException {
+        return isBatch ? Math.min(offset, high) : pastFillers(offset, high);
+    }
+
+    /** The first queue offset in [offset, high) that was left out, {@code high} when none was. */
+    public long nextLeftOut(long offset, long high) throws IOException {
+        ByteBuffer units = isBatch ? null : ByteBuffer.allocate(CHUNK_UNITS * unitBytes);
+        long at = offset;
+        while (!isBatch && at < high) {
+            units.clear();
+            files.read(at * unitBytes, units);
+            int count = units.remaining() / unitBytes;
+            if (count == 0) { // the file is gone
+                at = nextFile(at);
+            }
+            for (int i = 0; i < count && at < high; i++, at++) {
+                int place = i * unitBytes;
+                if (units.getInt(place + 8) == Unit.FILLER_SIZE && units.getLong(place) == 0) {
+                    return at;
+                }
+            }
+        }
+        return high;
+    }
+
+    /** Queue offsets in [low, high) that have a record. */
+    public long countRecords(long low, long high) throws IOException {
+        long count = 0;
+        long at = nextRecord(low, high);
+        while (at < high) {
+            long end = nextLeftOut(at, high);
+            count += end - at;
+            at = nextRecord(end, high);
+        }
+        return count;
+    }
+
     /** The first number in [number, high) that holds no filler, {@code high} when all are fillers. */
     private long pastFillers(long number, long high) throws IOException {
         Unit first = number < high ? unit(number) : null;

@@ -9,7 +9,7 @@ package io.ringmq.spark.store;
  * @param size bytes of the record
  */
 public record Unit(long offset, long count, long logOffset, int size) {
-    private static final int FILLER_SIZE = Integer.MAX_VALUE;
+    static final int FILLER_SIZE = Integer.MAX_VALUE;
 
     /** Queue offset behind its last message. */
     public long end() {
