@@ -197,6 +197,8 @@ static void tick(struct rmq_reader *r)
 static uint32_t round_once(struct rmq_reader *r)
 {
     uint32_t count = rmq_engine_take(r->engine, r->events, sizeof r->events / sizeof *r->events), work = count;
+    r->turn_used = 0;
+    r->turn_waits = 0;
     for (uint32_t i = 0; i < count; i++)
         handle(r, &r->events[i]);
     rmq_append_publish(r);
@@ -241,7 +243,7 @@ static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
         rmq_pause();
     }
     rmq_role_arm(r->plane, r->role_number);
-    int rc = rmq_engine_wait(r->engine, rings_wait(r) || r->dirty_count ? 0 : sleep_ns(r, deadline_ns));
+    int rc = rmq_engine_wait(r->engine, rings_wait(r) || r->dirty_count || r->turn_waits ? 0 : sleep_ns(r, deadline_ns));
     rmq_role_disarm(r->plane, r->role_number);
     return rc;
 }

@@ -318,16 +318,19 @@ static void read_next(struct rmq_reader *r, struct rmq_connection *c, uint32_t c
         mark_dirty(r, c);
 }
 
-static void send_next(struct rmq_reader *r, struct rmq_connection *c)
+/* Hands `bytes` at most to the kernel. */
+static void send_next(struct rmq_reader *r, struct rmq_connection *c, uint64_t bytes)
 {
     struct rmq_output *out = c->output;
     uint32_t most = out->count < RMQ_SEND_PIECES ? out->count : RMQ_SEND_PIECES, count;
     uint64_t tag = (uint64_t)rmq_connection_index(r, c) << 32 | c->generation;
-    for (count = 0; count < most; count++) {
+    for (count = 0; count < most && bytes; count++) {
         const struct rmq_piece *piece = piece_at(out, count);
         if (piece->is_cold)
             break;
-        out->vectors[count] = (struct iovec){.iov_base = (void *)(uintptr_t)piece->at, .iov_len = piece->length};
+        uint64_t part = piece->length < bytes ? piece->length : bytes;
+        out->vectors[count] = (struct iovec){.iov_base = (void *)(uintptr_t)piece->at, .iov_len = part};
+        bytes -= part;
     }
     if (!count) {
         read_next(r, c, most, tag);
@@ -348,6 +351,7 @@ void rmq_output_flush(struct rmq_reader *r)
         r->answers_peak = r->answers_open + r->answers_closing;
     if (r->answers_open > answers_most(r))
         close_largest(r);
+    uint64_t handed = 0;
     r->dirty_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_connection *c = rmq_connection_at(r, r->dirty[i]);
@@ -358,8 +362,14 @@ void rmq_output_flush(struct rmq_reader *r)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_SLOW);
             continue;
         }
-        if (!c->sending)
-            send_next(r, c);
+        if (c->sending)
+            continue;
+        uint64_t bytes = rmq_turn_send_bytes(c->output->bytes, handed);
+        if (bytes)
+            send_next(r, c, bytes);
+        else
+            mark_dirty(r, c); /* first in the next turn */
+        handed += bytes;
     }
 }
 

@@ -108,6 +108,7 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
 enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                              uint32_t length)
 {
+    r->turn_units -= RMQ_TURN_PULL - RMQ_TURN_FRAME;
     struct rmq_pull p;
     struct rmq_pull_result *result = r->pull_result;
     if (rmq_pull_decode(r, c, h, &p) == RMQ_FATE_COLD)

@@ -1,6 +1,7 @@
 /* Received bytes -> whole frames. Frames that end inside their buffer are used where they lie; what straddles goes to a
  * block at once, so that a slow client never pins a shared buffer. A connection that cannot go on (no block, request ring
- * full, its own answers unread) stalls: its bytes wait in spans, its receive is stopped. */
+ * full, its own answers unread) stalls: its bytes wait in spans, its receive is stopped. One that has had its part of a turn
+ * waits for the next. */
 #include <stdlib.h>
 
 #include "bytes.h"
@@ -63,12 +64,27 @@ static void stall(struct rmq_reader *r, struct rmq_connection *c, uint8_t reason
     if (!c->stall)
         c->stall_ms = r->now_ms;
     c->stall |= reason;
-    r->counters[RMQ_READ_STALLS]++;
+    r->counters[RMQ_READ_STALLS] += reason != RMQ_STALL_TURN;
     if (!c->in_stalled) {
         c->in_stalled = 1;
         r->stalled[r->stalled_count++] = rmq_connection_index(r, c);
     }
 }
+
+static void wait_for_turn(struct rmq_reader *r, struct rmq_connection *c)
+{
+    stall(r, c, RMQ_STALL_TURN);
+    r->turn_waits = 1;
+}
+
+static void turn_begin(struct rmq_reader *r)
+{
+    r->turn_units = rmq_turn_units(r->turn_used);
+    r->turn_used += (uint32_t)r->turn_units;
+}
+
+/* What is left of its part is others'; what it took beyond counts, too. */
+static void turn_end(struct rmq_reader *r) { r->turn_used -= (uint32_t)r->turn_units; }
 
 static int output_is_full(const struct rmq_reader *r, const struct rmq_connection *c)
 {
@@ -82,6 +98,11 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
         stall(r, c, RMQ_STALL_OUTPUT);
         return 0;
     }
+    if (r->turn_units <= 0) {
+        wait_for_turn(r, c);
+        return 0;
+    }
+    r->turn_units -= RMQ_TURN_FRAME;
     c->spoke = 1;
     enum rmq_fate fate = rmq_frame_process(r, c, frame, length, hold, 0);
     if (fate == RMQ_FATE_STALL) {
@@ -271,14 +292,17 @@ static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t bu
     c->active_ms = r->now_ms;
     r->counters[RMQ_READ_BYTES_IN] += length;
     uint32_t at = 0;
-    if (!c->stall)
+    if (!c->stall) {
+        turn_begin(r);
         at = parse(r, c, &(struct rmq_hold){.buffer = buffer, .block = RMQ_NONE}, NULL, 0, length);
+        turn_end(r);
+    }
     c->took_full = length == r->buffer_bytes;
     if (c->state != RMQ_CONNECTION_OPEN || (!c->stall && !c->took_full))
         return;
     if (at < length)
         span_push(r, c, buffer, at, length);
-    if (c->state == RMQ_CONNECTION_OPEN && c->receiving && !c->stopping &&
+    if (c->state == RMQ_CONNECTION_OPEN && c->receiving && !c->stopping && (c->took_full || c->stall & ~RMQ_STALL_TURN) &&
         rmq_engine_receive_stop(r->engine, (uint64_t)rmq_connection_index(r, c) << 32 | c->generation) == 0)
         c->stopping = 1;
 }
@@ -356,6 +380,7 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
         c->partial_ms += r->now_ms - since_ms;
         c->active_ms = r->now_ms;
     }
+    turn_begin(r);
     if (c->frame_bytes && c->filled == c->frame_bytes)
         run_block(r, c);
     while (c->state == RMQ_CONNECTION_OPEN && !c->stall && c->span_count) {
@@ -371,6 +396,7 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
             span_pop(r, c);
     }
     r->refuses = 0;
+    turn_end(r);
     if (for_room && c->stall & RMQ_STALL_ROOM)
         c->stall_ms = since_ms; /* it waits on */
     if (!c->stall)

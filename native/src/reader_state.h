@@ -12,6 +12,7 @@
 #include "reader.h"
 #include "ring.h"
 #include "shortage_rules.h"
+#include "turn_rules.h"
 
 #define RMQ_BLOCK_BYTES 4096u         /* unit of the reassembly area */
 #define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
@@ -98,6 +99,7 @@ enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNEC
 #define RMQ_STALL_ROOM 2   /* no block for a straddling frame */
 #define RMQ_STALL_OUTPUT 4 /* its answers are not read fast enough */
 #define RMQ_STALL_COLD 8   /* control has enough of its frames */
+#define RMQ_STALL_TURN 16  /* it has had its part of this turn */
 /* With control and not answered: a flood must fill neither the inbox nor control's time. Control answers in the order of
  * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames there as RMQ_COLD_TOTAL leaves
  * free, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
@@ -215,6 +217,9 @@ struct rmq_reader {
     int64_t opened_ms;
     uint64_t inbox_barrier;
     int64_t now_ms, now_ns;  /* of the round */
+    uint32_t turn_used;      /* units of work in this round */
+    int32_t turn_units;      /* that the connection at hand may still use */
+    int turn_waits;          /* connections have frames for the next round */
     uint64_t fresh;          /* requests of this round that are not published yet and did not wait for room */
     uint64_t counters[RMQ_READ_COUNTERS];
     int64_t junk_since_ms;   /* the second in which junk_reports were made */

@@ -11,6 +11,7 @@
 #include "reader_connection.c"
 #include "reader_receive.c"
 #include "shortage_rules.c"
+#include "turn_rules.c"
 
 enum { BUFFERS = 256, BUFFER_BYTES = 16384, PAGES = 4096, CLIENTS = 4000, TURNS = 120, FIRST_TURN = 20, EVENTS = 256, LASTING = 32, SMALL = 100, PAUSE = 3 };
 
@@ -152,7 +153,7 @@ static uint32_t connect_client(uint32_t frame_bytes)
 static void serve(void)
 {
     uint32_t count = queue_tail - queue_head < EVENTS ? queue_tail - queue_head : EVENTS;
-    frames = 0;
+    frames = r.turn_used = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_event event = queue[queue_head++ % (sizeof queue / sizeof *queue)];
         rmq_receive_event(&r, &event);
