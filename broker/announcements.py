@@ -15,13 +15,15 @@ from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.registration import (
     Call,
     Registration,
-    register_command,
+    register_steps,
     register_topic_command,
     unregister_command,
 )
 from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS, SlaveRole
 from ringmq.broker.request import Effect
+from ringmq.broker.turns import SLICE_MS, Steps, TurnClock
 from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
 
 STOP_CALL_MS = 1000
 HOLD_MAX_MS = 3000
@@ -41,12 +43,20 @@ class Announcements:
     """Registers the broker and its changed topics with every name server. Owned by `ControlLoop`."""
 
     def __init__(
-        self, broker: Broker, name_servers: OutsideCalls, slave: SlaveRole | None, log: Callable[[str], None]
+        self,
+        broker: Broker,
+        name_servers: OutsideCalls,
+        slave: SlaveRole | None,
+        log: Callable[[str], None],
+        clock: TurnClock,
     ) -> None:
         self._broker = broker
         self._name_servers = name_servers
         self._slave = slave
         self._log = log
+        self._clock = clock
+        self._tables: list[tuple[str, Steps[RemotingCommand]]] = []
+        """Name servers -> steps to the whole table for them."""
         self._registration = Registration.of(broker.config)
         config = broker.config
         self._duplicates = DuplicateWatch(config.broker_name, config.broker_id, broker.identity.address)
@@ -58,6 +68,11 @@ class Announcements:
     def is_registered(self) -> bool:
         """True when every name server knows the broker, and when there is none."""
         return all(server.registered for server in self._registration.servers.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a whole table is being written."""
+        return bool(self._tables)
 
     def states(self) -> tuple[NameServerState, ...]:
         """One state per name server, for metrics and health."""
@@ -96,6 +111,12 @@ class Announcements:
             self._registration.hurry(now_ms, SEARCH_PERIOD_MS)
         for call in self._registration.due(now_ms):
             self._make(call, now_ms)
+        if self._tables:
+            address, steps = self._tables[0]
+            command = self._clock.advance(steps, SLICE_MS)
+            if command is not None:
+                del self._tables[0]
+                self._name_servers.call(address, command, config.register_broker_timeout_mills)
 
     def released(self, now_ms: int) -> Iterable[Effect]:
         """The held answers whose change every name server knows, or whose deadline has passed."""
@@ -129,8 +150,8 @@ class Announcements:
             look = self._duplicates.look(call.address, now_ms)
             if look is not None:
                 self._name_servers.call_kept(call.address, [look], timeout_ms)
-            command = register_command(config, self._broker.identity, topics)
-            self._name_servers.call(call.address, command, timeout_ms)
+            text = self._broker.topics_body.steps()
+            self._tables.append((call.address, register_steps(config, self._broker.identity, topics, text)))
 
     def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
         if outcome.request_code == RequestCode.GET_ROUTEINFO_BY_TOPIC:

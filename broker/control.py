@@ -77,7 +77,8 @@ class ControlLoop:
         self._persistence = persistence
         self._slave = slave
         self._proof_reader = ProofReader(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
-        self._announcements = Announcements(broker, name_servers, slave, log)
+        self._clock = TurnClock() if clock is None else clock
+        self._announcements = Announcements(broker, name_servers, slave, log, self._clock)
         self._outlets = Outlets(plane)
         self._staged_writes = StagedWrites(plane, broker, log)
         self._generations: dict[int, int] = {}
@@ -94,7 +95,6 @@ class ControlLoop:
         self._report = ReportWriter(plane.name)
         self._slow_requests = slow_requests.SlowRequests()
         self._memory_return = MemoryReturn()
-        self._clock = TurnClock() if clock is None else clock
         self._saves = TableSaves(
             persistence, self._clock, lambda action: self._guard("config files", action), self._tell_of_files
         )
@@ -144,7 +144,7 @@ class ControlLoop:
         self._outlets.perform(self._announcements.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         self._blocked_parks = 0 if taken else self._blocked_parks
-        is_saving = self._persistence.is_saving or self._saves.is_saving
+        is_saving = self._persistence.is_saving or self._saves.is_saving or self._announcements.is_busy
         return taken > 0 or staged or self._requests.is_busy or is_saving
 
     def _take_records(self, now_ms: int) -> int:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.core import Identity
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.broker.turns import Steps, finish
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import TopicConfig
@@ -176,12 +177,20 @@ class Registration:
 
 def register_command(config: BrokerConfig, identity: Identity, topics: TopicTable) -> RemotingCommand:
     """103 with all topics. While the broker may not be read or written, its topics say so."""
+    return finish(register_steps(config, identity, topics, topics.body_steps()))
+
+
+def register_steps(
+    config: BrokerConfig, identity: Identity, topics: TopicTable, text: Steps[bytes]
+) -> Steps[RemotingCommand]:
+    """The same in steps. `text`: steps to the text of all topics."""
     if _is_limited(config):
         table = topics.body()
         table.topics = {name: _limited(topic, config.broker_permission) for name, topic in table.topics.items()}
         body = encode_register_body(table)
     else:
-        body = frame_register_body(topics.body_json())
+        body = frame_register_body((yield from text))
+        yield
     header = RegisterBrokerRequestHeader(
         broker_name=config.broker_name,
         broker_addr=identity.address,

@@ -4,9 +4,12 @@ import contextlib
 import queue
 import socket
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from ringmq.broker.announcements import Announcements
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.core import Identity
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
@@ -18,6 +21,7 @@ from ringmq.broker.registration import (
     register_topic_command,
     unregister_command,
 )
+from ringmq.broker.turns import SLICE_MS, TurnClock
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.config_beans import TopicConfig
@@ -26,7 +30,7 @@ from ringmq.remoting.json_body import read_object
 from ringmq.remoting.namesrv_headers import RegisterBrokerRequestHeader
 from ringmq.remoting.register_body import body_crc32, encode_register_body
 from ringmq.remoting.route import QueueData, TopicRouteData
-from tests.broker.fakes import make_lab
+from tests.broker.fakes import START_MS, make_lab
 from tests.waiting import wait_until
 
 CONFIG = changed(
@@ -195,6 +199,32 @@ def test_what_is_told() -> None:
     body = read_object(command.body, "x")
     assert body["topicConfigSerializeWrapper"]["topicConfigTable"]["T"]["perm"] == 6
     assert unregister_command(CONFIG, IDENTITY).ext_fields["brokerAddr"] == "10.0.0.1:10911"
+
+
+def test_a_large_table_is_written_in_slices_and_once_for_all_name_servers() -> None:
+    lab = make_lab({"namesrvAddr": "a:1;b:2"})
+    for number in range(1000):
+        lab.make_topic(f"T{number}", 1)
+    lab.broker.outbox.changed_topics.clear()
+    calls: list[tuple[str, RemotingCommand]] = []
+    name_servers: Any = SimpleNamespace(
+        outcomes=list, lost=list, call=lambda address, command, _: calls.append((address, command)),
+        call_kept=lambda *_: None,
+    )  # fmt: skip
+    looks = iter(range(1 << 30))
+    clock = TurnClock(lambda: 1_000_000 * next(looks))  # 1 ms passes with each look
+    announcements = Announcements(lab.broker, name_servers, None, print, clock)
+    turns = 0
+    while not turns or announcements.is_busy:
+        before = next(looks)
+        announcements.turn(START_MS)
+        assert next(looks) - before <= 2 + SLICE_MS + 1
+        turns += 1
+    assert turns > 1000 // 64 // SLICE_MS
+    assert [address for address, _ in calls] == ["a:1", "b:2"]
+    table = read_object(calls[0][1].body, "x")["topicConfigSerializeWrapper"]["topicConfigTable"]
+    assert set(table) == set(lab.broker.topics.names())
+    assert calls[0][1].body == calls[1][1].body
 
 
 def test_a_broker_that_may_not_be_written_says_so_in_its_topics() -> None:
