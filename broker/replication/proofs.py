@@ -8,7 +8,7 @@ at a time. The caller reads: `why_not_proven` takes a reader, and `Proofs` names
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ringmq.ha.handshake import PeerClaim, Verdict
@@ -21,6 +21,7 @@ READ_BYTES_MAX = 8 << 20
 """The first record behind the common offset begins and ends within it: more than the largest message."""
 CANDIDATES_MAX = 100
 """Bytes that look like the beginning of a record, and are looked at: a message may hold some."""
+_TOO_LONG = "it takes too long"
 _MAGICS = tuple(struct.pack(">I", magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2))
 
 
@@ -35,62 +36,66 @@ class LogTail:
     at_border: bool
 
 
-def why_not_proven(tail: LogTail, read_chunk: ReadChunk, has_time: Callable[[], bool]) -> str:
-    """Read a window of the tail; "" when it holds valid records, otherwise why not. Takes the reader's OSError."""
+def why_not_proven(
+    tail: LogTail, read_chunk: ReadChunk, has_time: Callable[[], bool], rest: Callable[[], None] = lambda: None
+) -> str:
+    """Read a window of the tail; "" when it holds valid records, otherwise why not. Takes the reader's OSError.
+
+    `rest` is called between steps of a few milliseconds: control shares the interpreter with this work.
+    """
     data = b""
     while has_time():
         wanted = min(max(WINDOW_BYTES, len(data)), tail.end - tail.offset - len(data), READ_BYTES_MAX - len(data))
-        if wanted:
-            try:
-                data += _read(read_chunk, tail.offset + len(data), wanted)
-            except OSError as error:
-                return str(error) or type(error).__name__
+        try:
+            for chunk in _read(read_chunk, tail.offset + len(data), wanted):
+                data += chunk
+                rest()
+        except OSError as error:
+            return str(error) or type(error).__name__
         is_whole = len(data) >= tail.end - tail.offset
-        why = _why_no_records(data, tail, is_whole=is_whole)
-        if why is not None:
-            return why
+        for begin in (0,) if tail.at_border else _candidates(data):
+            if not has_time():
+                return _TOO_LONG
+            why = _why_no_records(data, begin, tail, is_whole=is_whole)
+            rest()
+            if why is not None:
+                return why
         if is_whole or len(data) >= READ_BYTES_MAX:
             return f"no record begins in the {len(data)} bytes from {tail.offset} on"
-    return "it takes too long"
+    return _TOO_LONG
 
 
-def _read(read_chunk: ReadChunk, offset: int, length: int) -> bytes:
-    data = b""
-    while len(data) < length:
-        chunk = read_chunk(offset + len(data), length - len(data))
+def _read(read_chunk: ReadChunk, offset: int, length: int) -> Iterator[bytes]:
+    end = offset + length
+    while offset < end:
+        chunk = read_chunk(offset, end - offset)
         if not chunk:
-            raise OSError(f"its log ends at {offset + len(data)}")
-        data += chunk
-    return data
+            raise OSError(f"its log ends at {offset}")
+        offset += len(chunk)
+        yield chunk
 
 
-def _why_no_records(data: bytes, tail: LogTail, *, is_whole: bool) -> str | None:
-    """ "" for a window of records, why it is none, None when more bytes are needed to say so."""
-    begins = (0,) if tail.at_border else _candidates(data)
-    for begin in begins:
-        size = int.from_bytes(data[begin : begin + 4], "big")
-        part = data[begin : begin + max(WINDOW_BYTES, min(size, READ_BYTES_MAX))]
-        used, why = whole_bytes(part, tail.offset + begin, tail.file_bytes, check_crc=True)
-        if why != records.SHORT:
-            if tail.at_border or used:
-                return f"at {tail.offset + begin + used}: {records.REASONS[why]}"
-            continue
-        if used == len(part) or (used and not (is_whole and begin + len(part) == len(data))):
-            return ""
-        if tail.at_border and is_whole:
-            return f"at {tail.offset + begin + used}: {records.REASONS[why]}"
-    return None
+def _why_no_records(data: bytes, begin: int, tail: LogTail, *, is_whole: bool) -> str | None:
+    """ "" for records from `begin` on, why there are none, None when none is there or more bytes are needed."""
+    size = int.from_bytes(data[begin : begin + 4], "big")
+    part = data[begin : begin + max(WINDOW_BYTES, min(size, READ_BYTES_MAX))]
+    used, why = whole_bytes(part, tail.offset + begin, tail.file_bytes, check_crc=True)
+    if why != records.SHORT:
+        return f"at {tail.offset + begin + used}: {records.REASONS[why]}" if tail.at_border or used else None
+    if used == len(part) or (used and not (is_whole and begin + len(part) == len(data))):
+        return ""
+    return f"at {tail.offset + begin + used}: {records.REASONS[why]}" if tail.at_border and is_whole else None
 
 
-def _candidates(data: bytes) -> list[int]:
-    """Positions at which records may begin, in front of their magic codes; ascending, at most CANDIDATES_MAX."""
-    found: list[int] = []
-    for magic in _MAGICS:
-        at = data.find(magic, 4)
-        while at >= 0:
-            found.append(at - 4)
-            at = data.find(magic, at + 1)
-    return sorted(found)[:CANDIDATES_MAX]
+def _candidates(data: bytes) -> Iterator[int]:
+    """Where records may begin: in front of their magic codes, the first CANDIDATES_MAX of them."""
+    places = {magic: data.find(magic, 4) for magic in _MAGICS}
+    for _ in range(CANDIDATES_MAX):
+        magic = min((magic for magic in _MAGICS if places[magic] >= 0), key=places.__getitem__, default=None)
+        if magic is None:
+            return
+        yield places[magic] - 4
+        places[magic] = data.find(magic, places[magic] + 1)
 
 
 @dataclass(slots=True)

@@ -1,8 +1,12 @@
 """The records that a slave has to hand over before a master believes that its log is longer."""
 
+import struct
+import time
+
 import pytest
 
 from ringmq.broker.replication import proofs
+from ringmq.broker.replication.proof_reader import Pace
 from ringmq.broker.replication.proofs import LogTail, why_not_proven
 from tests.spark_bridge.made_store import MadeStore
 
@@ -75,3 +79,50 @@ def test_a_source_that_breaks_or_takes_too_long_is_told(made: MadeStore) -> None
     tail = LogTail(AT, 0, made.end, FILE_BYTES, True)
     assert why_not_proven(tail, broken, lambda: True) == "refused"
     assert why_not_proven(tail, broken, lambda: False) == "it takes too long"
+
+
+MAGIC = b"\xda\xa3\x20\xa7"
+SIZE = proofs.READ_BYTES_MAX
+HOSTILE = {
+    "magic codes": MAGIC * (SIZE // 4),
+    "large sizes": (struct.pack(">I", SIZE - 4096) + MAGIC) * (SIZE // 8),
+    "wrong checksums": ((struct.pack(">I", SIZE - 40_000) + MAGIC).ljust(84, b"\0")
+        + struct.pack(">I", SIZE - 40_092)).ljust(200, b"\0") * 100 + bytes(SIZE - 20_000),
+    "zeros": bytes(SIZE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("at_border", [True, False])
+@pytest.mark.parametrize("kind", sorted(HOSTILE))
+def test_a_proof_rests_whatever_the_slave_hands_over(kind: str, at_border: bool) -> None:
+    """Control shares the interpreter's lock with it: 20 ms of CPU time without a rest are the most."""
+    data, last_ns, longest_ns = HOSTILE[kind], time.thread_time_ns(), 0
+
+    def rest() -> None:
+        nonlocal last_ns, longest_ns
+        longest_ns = max(longest_ns, time.thread_time_ns() - last_ns)
+        last_ns = time.thread_time_ns()
+
+    tail = LogTail(AT, 0, SIZE, 1 << 30, at_border)
+    assert why_not_proven(tail, lambda at, length: data[at : at + min(length, 1 << 20)], lambda: True, rest)
+    rest()
+    assert longest_ns < 20_000_000
+
+
+def test_a_rest_is_four_times_as_long_as_the_work() -> None:
+    cpu, slept = [0], []
+    pace = Pace(lambda: cpu[0], slept.append)
+    for ms in (1, 1, 3, 1):
+        cpu[0] += ms * 1_000_000
+        pace()
+    assert slept == [0.008, 0.012]
+
+
+def test_a_proof_ends_within_its_time_whatever_it_holds() -> None:
+    """The time is over at the tenth candidate."""
+    left = iter(range(10, -1, -1))
+    tail = LogTail(AT, 0, SIZE, 1 << 30, at_border=False)
+    data = HOSTILE["magic codes"]
+    assert (
+        why_not_proven(tail, lambda at, length: data[at : at + length], lambda: next(left) > 0) == "it takes too long"
+    )
