@@ -138,7 +138,7 @@ class ControlLoop:
         for line in lines:
             self._tell(self._of_settings, line)
         self._announcements.turn(now_ms)
-        self._proof_reader.turn(self.broker.replication)
+        self._proof_reader.turn(self.broker.replication, now_ms)
         if self._slave is not None:
             self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
         self._outlets.perform(self._announcements.released(now_ms))

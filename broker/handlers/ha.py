@@ -43,7 +43,7 @@ def shake_hands(broker: Broker, request: Request) -> Answer:
         text = f"slave {claim.broker_id} ({host}) is refused, sends go on: {verdict.reason}"
         replication.refusals.add(refusals.UNNAMED, text)
     if verdict.kind == handshake.HOLD:
-        verdict = replication.prove(claim, verdict)
+        verdict = replication.prove(claim, verdict, request.now_ms)
     replication.judged(claim, verdict, is_named=own.is_named)
     if verdict.kind == handshake.ACCEPT and not broker.replication.view.give(_identity(claim, request)):
         return request.reply(ResponseCode.SYSTEM_BUSY, "too many orders wait for the HA worker, try again")

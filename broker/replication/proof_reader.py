@@ -48,7 +48,7 @@ class ProofReader:
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reading: LogTail | None = None
 
-    def turn(self, replication: Replication) -> None:
+    def turn(self, replication: Replication, now_ms: int) -> None:
         """Start the proof that is wanted, hand in the one that has ended."""
         if self._reading is not None:
             try:
@@ -56,7 +56,7 @@ class ProofReader:
             except queue.Empty:
                 return
             self._reading = None
-            replication.proof_ended(why)
+            replication.proof_ended(why, now_ms)
         if replication.proofs.wanted is not None:
             self._reading = replication.proofs.wanted
             threading.Thread(target=self._read, args=(self._reading,), daemon=True, name="proof").start()

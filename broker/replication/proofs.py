@@ -2,7 +2,8 @@
 
 Only then does a master hold its sends for it. The proof is a window of valid records at the slave's broker, at the
 address of its connection: sizes, checksums of the bodies, and that each record names its own place. One slave is asked
-at a time. The caller reads: `why_not_proven` takes a reader, and `Proofs` names the part of the log to read.
+at a time, hosts in turns. The caller reads: `why_not_proven` takes a reader, and `Proofs` names the part of the log to
+read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ READ_BYTES_MAX = 8 << 20
 """The first record behind the common offset begins and ends within it: more than the largest message."""
 CANDIDATES_MAX = 100
 """Bytes that look like the beginning of a record, and are looked at: a message may hold some."""
+HOSTS_MAX = 16
+"""Hosts with a claim that waits. The HA port has as many places."""
+SERVED_MAX = 256
+"""Hosts whose last turn is remembered."""
+WAIT_MS = 15_000
+"""A claim is dropped when the slave has not repeated it for so long. A slave asks every 5 s."""
 _TOO_LONG = "it takes too long"
 _MAGICS = tuple(struct.pack(">I", magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2))
 
@@ -98,30 +105,100 @@ def _candidates(data: bytes) -> Iterator[int]:
         places[magic] = data.find(magic, places[magic] + 1)
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    claim: PeerClaim
+    verdict: Verdict
+    tail: LogTail
+    asked_ms: int
+
+    @property
+    def host(self) -> str:
+        return self.tail.address.rpartition(":")[0]
+
+
 @dataclass(slots=True)
 class Proofs:
-    """One proof at a time. `wanted`: the tail to be read; it stays until `ended`."""
+    """One proof at a time, hosts in turns. A host has one claim that waits.
 
-    wanted: LogTail | None = None
-    _claim: PeerClaim | None = field(default=None, repr=False)
-    _verdict: Verdict | None = field(default=None, repr=False)
+    `wanted` is the tail to read. It stays until `ended`.
+    """
 
-    def begin(self, claim: PeerClaim, verdict: Verdict, master_end: int) -> str:
-        """Ask for the proof of the claim of a slave whose log may hold the master's sends. Returns the text for it."""
+    _now: _Waiting | None = None
+    _waiting: dict[str, _Waiting] = field(default_factory=dict)
+    """By host."""
+    _served: dict[str, int] = field(default_factory=dict)
+    """Host -> number of its last turn, the oldest first. A host without one is next."""
+    _turns: int = 0
+
+    @property
+    def wanted(self) -> LogTail | None:
+        """The tail whose proof is under way or due."""
+        return None if self._now is None else self._now.tail
+
+    def begin(self, claim: PeerClaim, verdict: Verdict, master_end: int, now_ms: int) -> str:
+        """Ask for the proof that `claim` is true: that slave's log may hold the master's sends. The answer to it."""
         if not claim.broker_addr:
             return "it does not say where its log can be read"
-        if self.wanted is not None and self.wanted.address != claim.broker_addr:
-            return f"the log of {self.wanted.address} is being checked, ask again"
-        if self.wanted is None:
-            at_border = verdict.offset == master_end
-            self.wanted = LogTail(claim.broker_addr, verdict.offset, claim.max_offset, claim.file_bytes, at_border)
-            self._claim, self._verdict = claim, verdict
-        return f"its records behind {self.wanted.offset} are being checked, ask again"
+        tail = LogTail(
+            claim.broker_addr,
+            verdict.offset,
+            claim.max_offset,
+            claim.file_bytes,
+            at_border=verdict.offset == master_end,
+        )
+        new = _Waiting(claim, verdict, tail, now_ms)
+        if self._now is not None and self._now.tail.address == tail.address:
+            return f"its records behind {self._now.tail.offset} are being checked, ask again"
+        self._expire(now_ms)
+        known = self._waiting.get(new.host)
+        if known is not None and known.tail.address != tail.address:
+            return f"the log of {known.tail.address} waits to be checked, ask again"
+        if known is None and len(self._waiting) >= HOSTS_MAX and not self._displace(new.host):
+            return f"the logs of {HOSTS_MAX} hosts wait to be checked, ask again"
+        self._waiting[new.host] = new
+        if self._now is None:
+            self._next(now_ms)
+            return f"its records behind {tail.offset} are being checked, ask again"
+        return f"the log of {self._now.tail.address} is being checked, this one waits, ask again"
 
-    def ended(self) -> tuple[PeerClaim, Verdict]:
-        """End the proof, either way. Returns its claim and verdict. RuntimeError when no proof is wanted."""
-        claim, verdict = self._claim, self._verdict
-        if claim is None or verdict is None:
+    def forget(self, address: str) -> None:
+        """The slave at `address` has a log that fits: its claim does not wait any more."""
+        host = address.rpartition(":")[0]
+        if host in self._waiting and self._waiting[host].tail.address == address:
+            del self._waiting[host]
+
+    def ended(self, now_ms: int) -> tuple[PeerClaim, Verdict]:
+        """The proof is over, either way: whose it was. Call it once for each tail that was wanted."""
+        ended = self._now
+        if ended is None:
             raise RuntimeError("no proof is wanted")
-        self.wanted = self._claim = self._verdict = None
-        return claim, verdict
+        self._next(now_ms)
+        return ended.claim, ended.verdict
+
+    def _next(self, now_ms: int) -> None:
+        """Take the waiting claim of the host whose last turn is longest ago."""
+        self._expire(now_ms)
+        self._now = min(self._waiting.values(), key=lambda waiting: self._served.get(waiting.host, 0), default=None)
+        if self._now is None:
+            return
+        host = self._now.host
+        del self._waiting[host]
+        self._turns += 1
+        self._served.pop(host, None)
+        self._served[host] = self._turns
+        if len(self._served) > SERVED_MAX:
+            del self._served[next(iter(self._served))]
+
+    def _expire(self, now_ms: int) -> None:
+        for host, waiting in list(self._waiting.items()):
+            if now_ms - waiting.asked_ms > WAIT_MS:
+                del self._waiting[host]
+
+    def _displace(self, host: str) -> bool:
+        """Give up the waiting claim of the host with the latest turn, if `host` has had its own before that."""
+        latest = max(self._waiting, key=lambda waiting: self._served.get(waiting, 0))
+        if self._served.get(latest, 0) <= self._served.get(host, 0):
+            return False
+        del self._waiting[latest]
+        return True

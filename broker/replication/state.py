@@ -93,21 +93,22 @@ class Replication:
             if verdict.adopt and claim.broker_addr:
                 self._adopt(divergence)
         elif verdict.kind in (ACCEPT, START_AT, CUT):
+            self.proofs.forget(claim.broker_addr)
             decision = self._decision(claim)
             if decision is not None and (is_named or decision == slave):
                 self.decided[slave] = self.decided.pop(decision)  # it comes back under this address, with another end
             self._fits(slave, has_followed=verdict.kind == ACCEPT, is_named=is_named)
 
-    def prove(self, claim: PeerClaim, verdict: Verdict) -> Verdict:
+    def prove(self, claim: PeerClaim, verdict: Verdict, now_ms: int) -> Verdict:
         """HOLD for a slave that writes are held for already. Any other one has to prove its claim first (`proofs`), and
         is refused for so long; a proof that succeeds holds writes at once."""
         if (claim.broker_id, claim.broker_addr) in self.divergences:
             return verdict
-        return Verdict(REFUSE, reason=self.proofs.begin(claim, verdict, self.view.marks().append_offset))
+        return Verdict(REFUSE, reason=self.proofs.begin(claim, verdict, self.view.marks().append_offset, now_ms))
 
-    def proof_ended(self, why_not: str) -> None:
+    def proof_ended(self, why_not: str, now_ms: int) -> None:
         """The records behind the common offset were read. `why_not`: "" when they are valid, otherwise their fault."""
-        claim, verdict = self.proofs.ended()
+        claim, verdict = self.proofs.ended(now_ms)
         if why_not:
             text = (
                 f"slave {claim.broker_id} ({claim.broker_addr}) is refused, sends go on: it says that its log ends at "

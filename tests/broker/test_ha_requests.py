@@ -65,7 +65,7 @@ def shake(lab: Lab, request: PeerClaim, host: str = "", *, proves: bool = True) 
     assert answer.code == 0, answer.remark
     said = handshake.answer_of(answer.body)
     if proves and said.verdict == handshake.REFUSE and lab.broker.replication.proofs.wanted is not None:
-        lab.broker.replication.proof_ended("")
+        lab.broker.replication.proof_ended("", 0)
         return shake(lab, request, host, proves=False)
     return said
 
@@ -613,15 +613,25 @@ def test_writes_are_held_when_the_slave_has_handed_its_records_over(master: Lab)
     assert master.plane.watermarks.write_hold == HOLD_NONE
     other = claim(LOG + b"else", broker_id=2, broker_addr="10.0.0.8:10911")
     assert "10.0.0.9:10911 is being checked" in shake(master, other, proves=False).reason
-    replication.proof_ended("")
+    replication.proof_ended("", 0)
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "at once, not at its next handshake"
     assert shake(master, longer, proves=False).verdict == handshake.HOLD
+
+
+def test_a_slave_that_fits_before_its_turn_needs_no_proof(master: Lab) -> None:
+    replication = master.broker.replication
+    other = claim(LOG + b"else", broker_id=2, broker_addr="10.0.0.8:10911")
+    for longer in (claim(LOG + b"more"), other):
+        shake(master, longer, proves=False)
+    assert shake(master, replace(other, max_offset=len(LOG)), proves=False).verdict == handshake.ACCEPT
+    replication.proof_ended("it ends", 0)
+    assert replication.proofs.wanted is None
 
 
 def test_a_slave_without_its_records_holds_nobody_up(master: Lab) -> None:
     replication = master.broker.replication
     shake(master, claim(LOG + b"more"), proves=False)
-    replication.proof_ended("at 10240: body CRC differs")
+    replication.proof_ended("at 10240: body CRC differs", 0)
     assert (master.plane.watermarks.write_hold, replication.divergences) == (HOLD_NONE, {})
     assert replication.refusals.take_counts() == {refusals.PROOF: 1}
     (line,) = replication.refusals.take_lines()
@@ -634,6 +644,6 @@ def test_a_rule_adopts_only_what_the_master_has_not_written_over_meanwhile() -> 
     lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
     shake(lab, claim(LOG + b"more"), proves=False)
     lab.plane.watermarks.append_offset += 100
-    lab.broker.replication.proof_ended("")
+    lab.broker.replication.proof_ended("", 0)
     assert lab.broker.replication.restart is None
     assert lab.plane.watermarks.write_hold == HOLD_LONGER_SLAVE

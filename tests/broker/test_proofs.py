@@ -7,7 +7,8 @@ import pytest
 
 from ringmq.broker.replication import proofs
 from ringmq.broker.replication.proof_reader import Pace
-from ringmq.broker.replication.proofs import LogTail, why_not_proven
+from ringmq.broker.replication.proofs import LogTail, Proofs, why_not_proven
+from ringmq.ha.handshake import HOLD, PeerClaim, Verdict
 from tests.spark_bridge.made_store import MadeStore
 
 FILE_BYTES = 1 << 14
@@ -126,3 +127,77 @@ def test_a_proof_ends_within_its_time_whatever_it_holds() -> None:
     assert (
         why_not_proven(tail, lambda at, length: data[at : at + length], lambda: next(left) > 0) == "it takes too long"
     )
+
+
+# ---- turns ----
+
+
+def ask(turns: Proofs, host: str, now_ms: int = 0, port: int = 10911, end: int = 2000) -> str:
+    """A slave of this host says that its log ends at `end`; what it is told."""
+    claim = PeerClaim("c", "b", 1, "1f", 0, end, FILE_BYTES, f"{host}:{port}")
+    return turns.begin(claim, Verdict(HOLD, 1000), 1000, now_ms)
+
+
+def proven(turns: Proofs, now_ms: int = 0) -> str:
+    """The host of the proof that ends now."""
+    return turns.ended(now_ms)[0].broker_addr.rpartition(":")[0]
+
+
+def test_a_host_that_asks_all_the_time_leaves_a_turn_to_the_others() -> None:
+    turns = Proofs()
+    seen = []
+    for _ in range(4):
+        for port in (1, 2, 3):
+            ask(turns, "10.0.0.66", port=port)
+        ask(turns, "10.0.0.9")
+        ask(turns, "10.0.0.66", port=4)
+        seen.append(proven(turns))
+    assert seen == ["10.0.0.66", "10.0.0.9", "10.0.0.66", "10.0.0.9"]
+
+
+def test_a_full_row_takes_a_host_that_has_had_no_turn_yet() -> None:
+    turns = Proofs()
+    hostile = [f"10.0.1.{number}" for number in range(proofs.HOSTS_MAX + 1)]
+    for _ in range(2 * len(hostile)):
+        for host in hostile:
+            ask(turns, host)
+        proven(turns)
+    for host in hostile:
+        ask(turns, host)
+    assert "this one waits" in ask(turns, "10.0.0.9")
+    for host in hostile:
+        ask(turns, host)
+    proven(turns)
+    assert proven(turns) == "10.0.0.9", "next, and nobody takes its place"
+
+
+def test_a_full_row_refuses_hosts_that_have_had_their_turn() -> None:
+    turns = Proofs()
+    ask(turns, "10.0.0.9")
+    proven(turns)
+    for number in range(proofs.HOSTS_MAX + 1):
+        ask(turns, f"10.0.1.{number}")
+    assert f"{proofs.HOSTS_MAX} hosts wait" in ask(turns, "10.0.0.9")
+
+
+def test_a_claim_that_waits_is_the_newest_of_its_host() -> None:
+    turns = Proofs()
+    ask(turns, "10.0.0.8")
+    ask(turns, "10.0.0.9")
+    ask(turns, "10.0.0.9", end=3000)
+    assert "10.0.0.9:10911 waits" in ask(turns, "10.0.0.9", port=7)
+    proven(turns)
+    assert turns.wanted == LogTail("10.0.0.9:10911", 1000, 3000, FILE_BYTES, True)
+
+
+def test_a_claim_is_dropped_when_its_slave_does_not_repeat_it() -> None:
+    turns = Proofs()
+    ask(turns, "10.0.0.8")
+    ask(turns, "10.0.0.9")
+    ask(turns, "10.0.0.10")
+    ask(turns, "10.0.0.10", now_ms=1)
+    proven(turns, proofs.WAIT_MS + 1)
+    assert turns.wanted is not None
+    assert turns.wanted.address == "10.0.0.10:10911"
+    proven(turns, proofs.WAIT_MS + 1)
+    assert turns.wanted is None
