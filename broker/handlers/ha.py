@@ -9,7 +9,8 @@ from ringmq.broker import access
 from ringmq.broker.core import Broker
 from ringmq.broker.replication import ha_status, refusals
 from ringmq.broker.replication.state import UndecidedError
-from ringmq.broker.request import Answer, Connection, Request
+from ringmq.broker.request import Answer, Connection, Request, Slices
+from ringmq.broker.turns import Steps
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict
 from ringmq.ha.orders import Identity, OrderError
@@ -19,6 +20,7 @@ from ringmq.remoting.networks import Networks, is_address, networks
 
 SLAVE = "SLAVE"
 CONFIRM = "confirm"
+READ_STEP_BYTES = 64 << 10
 
 
 def shake_hands(broker: Broker, request: Request) -> Answer:
@@ -126,18 +128,30 @@ def decide(broker: Broker, request: Request) -> Answer:
     return request.reply(body=json_body.write_body(divergence.to_json()))
 
 
-def read_log(broker: Broker, request: Request) -> Answer:
-    """270004: bytes of the log as they are, for a master that adopts them. Bounded by the log's end, a file's end and
-    READ_LOG_BYTES_MAX."""
+def read_log(broker: Broker, request: Request) -> Slices:
+    """270004: bytes of the log as they are, for a master that adopts them. Bounded by the log's end and
+    READ_LOG_BYTES_MAX. Pages may come from a slow disk, so each step reads few of them."""
+    return Slices(_read_log(broker, request), is_large=True, is_reading=True)
+
+
+def _read_log(broker: Broker, request: Request) -> Steps[Answer]:
     header = ha_bodies.HaReadLogRequestHeader.decode(request.command.ext_fields)
     end = broker.replication.view.marks().append_offset
     length = min(header.max_bytes, ha_bodies.READ_LOG_BYTES_MAX, end - header.offset)
-    data = broker.store.log_bytes(header.offset, length) if length > 0 <= header.offset else b""
-    if not data:
+    parts: list[bytes] = []
+    at, stop = header.offset, header.offset + length
+    while 0 <= at < stop:
+        part = broker.store.log_bytes(at, min(READ_STEP_BYTES, stop - at))
+        if not part:
+            break
+        parts.append(part)
+        at += len(part)
+        yield
+    if not parts:
         remark = f"offset {header.offset} is not in the log, which ends at {end}"
         return request.reply(ResponseCode.INVALID_PARAMETER, remark)
     fields = ha_bodies.HaReadLogResponseHeader(offset=header.offset, max_offset=end).encode()
-    return request.reply(ext_fields=fields, body=data)
+    return request.reply(ext_fields=fields, body=b"".join(parts))
 
 
 def status(broker: Broker, request: Request) -> Answer:

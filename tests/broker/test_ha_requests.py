@@ -14,12 +14,14 @@ from ringmq.broker.handlers.table import HANDLERS
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.state import DIVERGENCES_MAX
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms
+from ringmq.broker.request import Request, Slices
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
 from ringmq.ha.orders import LinkNews, LongerSlave, Master, PeerNews
 from ringmq.remoting import ha_bodies
 from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.ha_bodies import HaReadLogResponseHeader, HaStatus
 from ringmq.remoting.json_body import read_object
 from ringmq.store.write_hold import HeldFor, read_hold, write_hold
@@ -394,6 +396,30 @@ def test_the_log_is_read_in_bounded_pieces(master: Lab) -> None:
     master.store.log = bytes(3 << 20)
     answer = master.ask(RequestCode.HA_READ_LOG, {"offset": "0", "maxBytes": str(1 << 30)})
     assert len(answer.body) == ha_bodies.READ_LOG_BYTES_MAX
+
+
+def test_a_step_reads_little_of_the_log(master: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page may come from the disk: 1 MiB in one go would hold control up for 256 of them."""
+    read: list[int] = []
+    monkeypatch.setattr(
+        master.store, "log_bytes", lambda offset, length: read.append(length) or bytes([offset >> 16]) * length
+    )
+    master.plane.watermarks.append_offset = 1 << 20
+    command = RemotingCommand.request(RequestCode.HA_READ_LOG, {"offset": "100", "maxBytes": str(1 << 20)})
+    begun = HANDLERS[RequestCode.HA_READ_LOG](master.broker, Request(command, peer(1), 0))
+    assert isinstance(begun, Slices)
+    assert (begun.is_large, begun.is_reading, read) == (True, True, [])
+    for number, _ in enumerate(begun.steps, 1):
+        assert len(read) == number
+    assert max(read) <= 64 << 10
+    assert sum(read) == (1 << 20) - 100
+
+
+def test_a_log_that_is_deleted_while_it_is_read_ends_the_answer(master: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    master.plane.watermarks.append_offset = 1 << 20
+    monkeypatch.setattr(master.store, "log_bytes", lambda offset, length: bytes(length if offset < 1 << 17 else 0))
+    answer = master.ask(RequestCode.HA_READ_LOG, {"offset": "0", "maxBytes": str(1 << 20)})
+    assert (answer.code, len(answer.body)) == (0, 1 << 17)
 
 
 @pytest.mark.parametrize("offset", [-1, len(LOG), 1 << 40])
