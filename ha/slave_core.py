@@ -14,9 +14,10 @@ no stream before it has said it: what a stream without a handshake puts behind a
 later handshake need find. A stream that runs already starts again with a handshake when the address becomes known.
 
 What consumers may see here (confirm_limit): the confirm offset that a RingMQ master has said last, the part of it that
-both have while it holds this slave off, everything when the master is stock. A lost link does not tell that the master
-is gone: everything that has come is shown when attempts have brought no word of one for MASTER_UNKNOWN_MS. A slave
-whose own store takes no bytes makes no attempts, and learns nothing of its master.
+both have while it holds this slave off, everything when the master is stock. A master that may not cut this log hides
+nothing that was here before its link. A lost link does not tell that the master is gone: everything that has come is
+shown when attempts have brought no word of one for MASTER_UNKNOWN_MS. A slave whose own store takes no bytes makes no
+attempts, and learns nothing of its master.
 """
 
 from __future__ import annotations
@@ -95,6 +96,8 @@ class SlaveCore:
     _asked_ms: int | None = None
     _confirm_due_ms: int = 0
     _limit: int | None = None
+    _floor: int = 0
+    """Readers see at least this much: an unnamed master withholds no record that was here before its link."""
     _told: str = ""
 
     def due_ms(self) -> int | None:
@@ -244,6 +247,7 @@ class SlaveCore:
 
     def _judged(self, answer: HandshakeAnswer, host: str, now_ms: int) -> list[Effect]:
         own_end, self._alone_since_ms = self.snapshot.append_offset, None
+        self._floor = 0 if self._may_cut(host) else own_end
         match answer.verdict:
             case handshake.COMPARE if self._compared < COMPARES_MAX:
                 self._compared, self._since_ms = self._compared + 1, now_ms
@@ -365,6 +369,7 @@ class SlaveCore:
         return [*effects, Log(f"no log is taken from the master: {text}")]
 
     def _limited(self, offset: int) -> list[Effect]:
+        offset = max(offset, self._floor)
         if offset == self._limit:
             return []
         self._limit = offset
