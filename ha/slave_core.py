@@ -315,7 +315,11 @@ class SlaveCore:
         text = f"{kind} {self._master.ha} sends the log from {self.snapshot.append_offset} on"
         stock = bool(self._master.broker) and not start_id
         news = Tell(LinkNews(self._master.ha, "transfer", stock=stock))
-        return [*self._limited(confirm_offset), StartTransfer(), Log(text), news]
+        effects = [*self._limited(confirm_offset), StartTransfer(), Log(text), news]
+        if self.settings.allowed_networks and not self.settings.allowed_networks.names(self._ha_host):
+            follows = f"haAllowedNetworks does not name master {self._ha_host}: this slave follows it all the same"
+            effects.append(Log(f"{follows}, and cuts no log for it unless haMasterAddress names it"))
+        return effects
 
     def _tick_transfer(self, now_ms: int) -> list[Effect]:
         if now_ms - self._heard_ms() > self.settings.housekeeping_ms:

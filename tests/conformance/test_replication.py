@@ -107,6 +107,8 @@ def test_a_slaves_own_list_does_not_keep_it_from_a_stock_master(
     slave.start(haAllowedNetworks=networks)
     fill(judge, ringmq_follows, 3000, 10)
     ringmq_follows.wait_equal()
+    line = "haAllowedNetworks does not name master 127.0.0.1: this slave follows it all the same"
+    assert (line in slave.tail()) == (networks == "10.0.0.0/8")
 
 
 @pytest.mark.parametrize("role", ["master", "slave"])

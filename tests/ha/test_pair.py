@@ -73,6 +73,32 @@ def test_what_was_acknowledged_is_on_the_slave_whoever_dies_there(tmp_path: Path
         assert master.stop() == 0
 
 
+def test_a_wrong_list_of_the_master_keeps_its_slave_out_and_both_say_why(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "master", {**MASTER, "haAllowedNetworks": "10.0.0.0/8"}) as master:
+        make_topic(master.address, "Pair")
+        with running_slave(tmp_path, master) as slave, RawClient(master.address) as client:
+            line = "a connection from 127.0.0.1 to the replication port is closed: haAllowedNetworks does not allow it"
+            wait_until(lambda: line in master.log_path.read_text(), "the master says it")
+            why = "(HA_HANDSHAKE) from host 127.0.0.1 is refused: haAllowedNetworks does not name this host"
+            wait_until(lambda: why in slave.log_path.read_text(), "the slave says it")
+            assert client.send("Pair", b"nobody follows").code != 0
+            assert marks(slave).append_offset == 0
+        assert master.stop() == 0
+
+
+def test_a_wrong_list_of_the_slave_lets_it_follow_and_says_so(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "master", {**MASTER, **NAMED}) as master:
+        make_topic(master.address, "Pair")
+        wrong = {"haAllowedNetworks": "10.0.0.0/8"}
+        with running_slave(tmp_path, master, wrong) as slave, RawClient(master.address) as client:
+            wait_until(lambda: client.send("Pair", b"first").code == 0, "the slave is in sync")
+            line = "haAllowedNetworks does not name master 127.0.0.1: this slave follows it all the same"
+            assert line in slave.log_path.read_text()
+            end = wait_for_slave(master, slave)
+            assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
+        assert master.stop() == 0
+
+
 def test_a_slave_that_was_away_too_long_starts_afresh_and_keeps_what_it_had(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "master", {**MASTER, "brokerRole": "ASYNC_MASTER"}) as master:
         make_topic(master.address, "Pair")
