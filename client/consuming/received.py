@@ -16,6 +16,8 @@ from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.subscription import SubscriptionData
 
 log = logging.getLogger("ringmq.client")
+OFFSET_MAX = 0x00FFFFFFFFFFFFFF
+"""No queue reaches there (RMQ_QUEUE_OFFSET_MAX)."""
 
 
 def read_messages(
@@ -87,6 +89,8 @@ def _unwrap(stored: MessageExt) -> Sequence[MessageExt]:
     try:
         elements = decode_batch(decompress_body(stored.body, stored.sys_flag))
         base_offset = int(stored.properties.get(names.INNER_BASE, stored.queue_offset))
+        if not 0 <= base_offset <= OFFSET_MAX - len(elements):  # committed, it would end the group's reading
+            raise ValueError(f"{names.INNER_BASE} = {base_offset} is outside 0..{OFFSET_MAX - len(elements)}")
     except (BadBatch, DecompressionError, ValueError) as error:
         log.error("inner batch at %d of %s cannot be split: %s", stored.commit_log_offset, stored.topic, error)
         return (stored,)

@@ -121,7 +121,7 @@ class ReceivedMessage:
     def delay_time_level(self) -> int:
         """0 without a delay."""
         text = self._message.properties.get(DELAY, "0")
-        return int(text) if text.isdecimal() else 0
+        return int(text) if text.isdecimal() and len(text) < 10 else 0
 
     @property
     def queue_id(self) -> int:

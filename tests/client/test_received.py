@@ -47,6 +47,17 @@ def test_inner_batches_are_split_and_read_from_the_middle() -> None:
     assert [(m.queue_offset, m.body, m.sys_flag) for m in messages] == [(12, b"2", 0), (13, b"3", 0)]
 
 
+@pytest.mark.parametrize("base", ["x", "-1", str(1 << 70), str((1 << 56) - 2), "9" * 5000])
+def test_an_inner_batch_with_an_impossible_offset_is_handed_over_whole(
+    base: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = encode_batch([Message("T", b"%d" % i, {}) for i in range(4)])
+    batch = stored(body, 10, sys_flag=0xC0, properties={"INNER_NUM": "4", "INNER_BASE": base})
+    (message,) = read_messages(encode_message(batch), QUEUE, 10, ALL)
+    assert (message.queue_offset, message.body) == (10, body)
+    assert "inner batch at" in caplog.text
+
+
 def test_messages_from_the_retry_topic_carry_their_first_topic() -> None:
     retry = MessageQueue("%RETRY%g", "b", 0)
     again = MessageExt("%RETRY%g", b"", {"RETRY_TOPIC": "T"}, queue_id=0, reconsume_times=1)
