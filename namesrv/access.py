@@ -28,12 +28,14 @@ def refusal(config: NamesrvConfig, code: int, host: str) -> str | None:
     return None
 
 
-def unregister_refusal(config: NamesrvConfig, live: LiveBroker | None, address: BrokerAddress, host: str) -> str | None:
-    """The reason why `host` may not unregister the broker at `address`; None when it may.
+def may_unregister(config: NamesrvConfig, live: LiveBroker, host: str) -> bool:
+    """True for the host that registered `live`, and for hosts that adminAddresses names; an empty list names none."""
+    return live.host in ("", host) or networks(config.admin_addresses).names(host)
 
-    The host that registered a live broker may, and hosts that adminAddresses names. An empty list names none.
-    """
-    if live is None or live.host in ("", host) or networks(config.admin_addresses).names(host):
+
+def unregister_refusal(config: NamesrvConfig, live: LiveBroker | None, address: BrokerAddress, host: str) -> str | None:
+    """The reason why `host` may not unregister the broker at `address`; None when it may."""
+    if live is None or may_unregister(config, live, host):
         return None
     why = (
         f"the broker at {printable(address.addr)} lives and was registered by host {live.host}; "

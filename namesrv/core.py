@@ -141,19 +141,19 @@ class Displaced:
 
     def forget_connection(self, connection: int) -> None:
         """The connection is gone."""
-        self._forget(lambda address, live: live.connection == connection)
+        self._forget(lambda place, address, live: live.connection == connection)
 
-    def forget_address(self, address: BrokerAddress) -> None:
-        """The broker has unregistered."""
-        self._forget(lambda kept, live: kept == address)
+    def unregister(self, address: BrokerAddress, broker_name: str, may: Callable[[LiveBroker], bool]) -> None:
+        """Forget the entries of this name and address that the caller may unregister."""
+        self._forget(lambda place, kept, live: place[0] == broker_name and kept == address and may(live))
 
     def expire(self, now_ms: int) -> None:
         """Forget those that are silent for too long."""
-        self._forget(lambda address, live: live.last_update_ms + live.expiry_ms < now_ms)
+        self._forget(lambda place, address, live: live.last_update_ms + live.expiry_ms < now_ms)
 
-    def _forget(self, goes: Callable[[BrokerAddress, LiveBroker], bool]) -> None:
+    def _forget(self, goes: Callable[[Place, BrokerAddress, LiveBroker], bool]) -> None:
         for place, kept in list(self.by_place.items()):
-            for one in [one for one in kept if goes(*one)]:
+            for one in [one for one in kept if goes(place, *one)]:
                 self._drop(place, one)
 
     def _drop(self, place: Place, one: tuple[BrokerAddress, LiveBroker]) -> None:
@@ -226,21 +226,18 @@ class RouteRegistry:
         )
         return replace(self._answer_for(registration, broker), left_out=left_out)
 
-    def unregister(self, address: BrokerAddress, broker_name: str) -> None:
-        """Forget a broker's address, and its name and topics with its last address."""
-        self.live.pop(address, None)
-        self._displaced.forget_address(address)
-        broker = self.brokers.get(broker_name)
-        if broker is None:
-            return
-        for broker_id in [i for i, addr in broker.broker_addrs.items() if addr == address.addr]:
-            self._drop_addr(broker, broker_id)
-            self._restore(broker, broker_id)
-        if broker.broker_addrs:
-            self._wipe_if_masterless(broker)
-            return
-        self._drop_name(address.cluster, broker_name)
-        self._drop_topics_of(broker_name, list(self._topics_of.get(broker_name, ())))
+    def unregister(
+        self, address: BrokerAddress, broker_name: str, may: Callable[[LiveBroker], bool] = lambda live: True
+    ) -> None:
+        """Forget a broker's address, and its name and topics with its last address.
+
+        A displaced broker of the same name and address stays unless `may` allows the caller to unregister it: another
+        host may have registered it.
+        """
+        self._displaced.unregister(address, broker_name, may)
+        self._drop_address_of(address, broker_name)
+        if address not in self._names_at:
+            self.live.pop(address, None)
 
     def drop_connection(self, connection: int) -> None:
         """Forget every broker that registered over this connection last."""
@@ -529,9 +526,23 @@ class RouteRegistry:
         return Registered() if live is None else Registered(live.ha_server_addr, master)
 
     def _forget(self, address: BrokerAddress) -> None:
-        for name in list(self._names_at.get(address, ())):
-            self.unregister(address, name)
         self.live.pop(address, None)
+        for name in list(self._names_at.get(address, ())):
+            self._drop_address_of(address, name)
+
+    def _drop_address_of(self, address: BrokerAddress, broker_name: str) -> None:
+        """Forget the address under one name; the broker that it displaced has its id again."""
+        broker = self.brokers.get(broker_name)
+        if broker is None:
+            return
+        for broker_id in [i for i, addr in broker.broker_addrs.items() if addr == address.addr]:
+            self._drop_addr(broker, broker_id)
+            self._restore(broker, broker_id)
+        if broker.broker_addrs:
+            self._wipe_if_masterless(broker)
+            return
+        self._drop_name(address.cluster, broker_name)
+        self._drop_topics_of(broker_name, list(self._topics_of.get(broker_name, ())))
 
     def _drop_name(self, cluster: str, broker_name: str) -> None:
         broker = self.brokers.pop(broker_name)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringmq.namesrv.access import Incidents, dispute_text, printable, refusal, unregister_refusal
+from ringmq.namesrv.access import Incidents, dispute_text, may_unregister, printable, refusal, unregister_refusal
 from ringmq.namesrv.config import BLACK_LIST, ConfigError, NamesrvConfig
 from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, Bounds, BrokerAddress, NoRoomError, Registration, RouteRegistry
 from ringmq.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig, KvFullError
@@ -178,7 +178,7 @@ class NamesrvHandlers:
         address = BrokerAddress(header.cluster_name, header.broker_addr)
         live = self.registry.live_under(address, header.broker_name)
         self._check_access(unregister_refusal(self.config, live, address, call.host))
-        self.registry.unregister(address, header.broker_name)
+        self.registry.unregister(address, header.broker_name, lambda live: may_unregister(self.config, live, call.host))
         return None, b""
 
     def _heartbeat(self, header: headers.BrokerHeartbeatRequestHeader, call: Call) -> Answer:

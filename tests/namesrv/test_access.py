@@ -22,20 +22,32 @@ def handlers(**values: str) -> NamesrvHandlers:
     return NamesrvHandlers(config)
 
 
-def ask(made: NamesrvHandlers, code: int, host: str, body: bytes = b"", **fields: str) -> RemotingCommand:
-    answer = made.handle(RemotingCommand(code, 7, ext_fields=fields, body=body), 5, NOW, host)
+def ask(
+    made: NamesrvHandlers, code: int, host: str, body: bytes = b"", connection: int = 5, **fields: str
+) -> RemotingCommand:
+    answer = made.handle(RemotingCommand(code, 7, ext_fields=fields, body=body), connection, NOW, host)
     assert answer is not None
     return answer
 
 
-def register(made: NamesrvHandlers, host: str, addr: str = "10.0.0.1:10911", broker_id: int = 0) -> RemotingCommand:
+def register(
+    made: NamesrvHandlers,
+    host: str,
+    addr: str = "10.0.0.1:10911",
+    broker_id: int = 0,
+    connection: int = 5,
+    name: str = "b",
+    cluster: str = "C",
+) -> RemotingCommand:
     table = TopicConfigTable({name: TopicConfig(name, 4, 4) for name in ("T", "U")}, DataVersion(1))
-    fields = {"brokerName": "b", "brokerAddr": addr, "clusterName": "C", "haServerAddr": "x"}
-    return ask(made, 103, host, encode_register_body(table), brokerId=str(broker_id), **fields)
+    fields = {"brokerName": name, "brokerAddr": addr, "clusterName": cluster, "haServerAddr": "x"}
+    return ask(made, 103, host, encode_register_body(table), connection, brokerId=str(broker_id), **fields)
 
 
-def unregister(made: NamesrvHandlers, host: str, addr: str = "10.0.0.1:10911", cluster: str = "C") -> RemotingCommand:
-    return ask(made, 104, host, brokerName="b", brokerAddr=addr, clusterName=cluster, brokerId="0")
+def unregister(
+    made: NamesrvHandlers, host: str, addr: str = "10.0.0.1:10911", cluster: str = "C", name: str = "b"
+) -> RemotingCommand:
+    return ask(made, 104, host, brokerName=name, brokerAddr=addr, clusterName=cluster, brokerId="0")
 
 
 @pytest.mark.parametrize("code", sorted(HANDLED_CODES))
@@ -84,6 +96,54 @@ def test_another_host_may_not_unregister_a_live_broker(cluster: str) -> None:
     assert made.registry.brokers["b"].broker_addrs == {0: "10.0.0.1:10911"}
     assert unregister(made, OWNER).code == ResponseCode.SUCCESS
     assert made.registry.brokers == {}
+
+
+@pytest.mark.parametrize("name", ["b", "unknown"])
+def test_unregistering_keeps_the_displaced_broker_of_another_host(name: str) -> None:
+    made = handlers()
+    register(made, OWNER, connection=1)
+    register(made, STRANGER, "10.0.0.2:10911", connection=2)
+    unregister(made, STRANGER, name=name)
+    assert unregister(made, STRANGER, "10.0.0.2:10911").code == ResponseCode.SUCCESS
+    assert made.registry.brokers["b"].broker_addrs == {0: "10.0.0.1:10911"}
+    assert made.registry.live[BrokerAddress("C", "10.0.0.1:10911")].host == OWNER
+
+
+def test_unregistering_forgets_the_own_displaced_broker() -> None:
+    made = handlers()
+    register(made, OWNER, connection=1)
+    register(made, STRANGER, "10.0.0.2:10911", connection=2)
+    assert unregister(made, OWNER).code == ResponseCode.SUCCESS
+    assert made.registry.brokers["b"].broker_addrs == {0: "10.0.0.2:10911"}
+    unregister(made, STRANGER, "10.0.0.2:10911")
+    assert made.registry.brokers == {}
+
+
+def test_unregistering_keeps_another_host_of_the_same_address() -> None:
+    made = handlers()
+    register(made, OWNER, connection=1)
+    register(made, STRANGER, connection=2)
+    assert unregister(made, STRANGER).code == ResponseCode.SUCCESS
+    assert made.registry.brokers["b"].broker_addrs == {0: "10.0.0.1:10911"}
+    assert made.registry.live[BrokerAddress("C", "10.0.0.1:10911")].host == OWNER
+
+
+def test_a_closed_connection_gives_the_same_address_back() -> None:
+    made = handlers()
+    register(made, OWNER, connection=1)
+    register(made, STRANGER, connection=2)
+    made.registry.drop_connection(2)
+    assert made.registry.brokers["b"].broker_addrs == {0: "10.0.0.1:10911"}
+    assert made.registry.live[BrokerAddress("C", "10.0.0.1:10911")].host == OWNER
+
+
+def test_unregistering_one_cluster_keeps_the_address_of_another() -> None:
+    made = handlers()
+    register(made, OWNER, connection=1)
+    register(made, STRANGER, connection=2, name="x", cluster="E")
+    unregister(made, STRANGER, name="x")
+    assert "x" not in made.registry.brokers
+    assert made.registry.live[BrokerAddress("C", "10.0.0.1:10911")].host == OWNER
 
 
 def test_a_named_host_may_unregister_a_live_broker() -> None:
