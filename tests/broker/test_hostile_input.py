@@ -14,6 +14,7 @@ import pytest
 
 from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
+from ringmq.remoting.message import decode_message
 from tests.conformance.wire import SHORT_NAMES, batch_body, send_fields, shortened
 from tests.raw_client import PULL, SEND, SEND_BATCH, SEND_V2, RawClient, private_bytes, pull_fields
 from tests.waiting import wait_until
@@ -246,6 +247,42 @@ def test_a_send_with_a_wrongly_typed_field(client: RawClient, name: str, value: 
     answer = client.ask(SEND, send_fields("Fields", 0, {}) | {name: value}, b"body")
     assert answer.code == 1, answer
     assert name in str(answer.remark)
+
+
+@pytest.mark.parametrize("code", [SEND, SEND_V2, SEND_BATCH])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("sysFlag", str(bit)) for bit in (-(1 << 31), *(1 << n for n in range(31)), -1)]
+    + [("bornTimestamp", str(value)) for value in (-(1 << 63), -1, (1 << 63) - 1)]
+    + [(name, str(value)) for name in ("flag", "reconsumeTimes", "queueId") for value in (-(1 << 31), -1)],
+)
+def test_a_send_with_an_extreme_value_is_refused_or_can_be_read(
+    client: RawClient, code: int, name: str, value: str
+) -> None:
+    """What is stored must be a record with possible values: bits that say how long hosts are come from the broker."""
+    fields = send_fields("Extreme", 0, {}) | {name: value, "batch": str(code == SEND_BATCH).lower()}
+    body = batch_body([(b"body", {})]) if code == SEND_BATCH else b"body"
+    answer = client.ask(code, fields if code == SEND else shortened(fields), body)
+    if answer.code:
+        assert answer.code in (13, 16) and f"{name} = {value}" in str(answer.remark), answer
+        assert name == "sysFlag" and int(value) & 0xCC
+        return
+    queue_id, queue_offset = int(answer.ext_fields["queueId"]), int(answer.ext_fields["queueOffset"])
+    assert 0 <= queue_id < 4
+    wait_until(lambda: pulled(client, "Extreme", queue_id, queue_offset), "the message can be read")
+    message, _ = decode_message(pulled(client, "Extreme", queue_id, queue_offset))
+    assert (message.queue_id, message.queue_offset, message.born_host[0]) == (queue_id, queue_offset, "127.0.0.1")
+    if name == "sysFlag":
+        assert message.sys_flag & 0x30 == 0
+    elif name == "bornTimestamp":
+        assert message.born_timestamp_ms == int(value)
+
+
+def pulled(client: RawClient, topic: str, queue_id: int, queue_offset: int) -> bytes:
+    """The body of a pull, empty where nothing was found."""
+    fields = pull_fields(topic, queue_id) | {"queueOffset": str(queue_offset)}
+    answer = client.ask(PULL, fields)
+    return bytes(answer.body) if answer.code == 0 else b""
 
 
 @pytest.mark.parametrize(
