@@ -79,12 +79,19 @@ def decode_record(body: bytes) -> CommitRecord | DoneRecord:
     topics = json_body.items(value, "topics")
     try:
         pieces = tuple(
-            Piece(int(offset), str(topics[topic]), int(queue), int(messages))
+            Piece(_natural(offset), str(topics[topic]), _natural(queue), _natural(messages))
             for offset, topic, queue, messages in json_body.items(value, "chunks")
         )
     except (TypeError, ValueError, IndexError) as error:
         raise json_body.bad_body(f"commit record: chunks: {error}", "chunks") from error
     return CommitRecord(json_body.text(value, "queryId"), json_body.integer(value, "batchId"), pieces)
+
+
+def _natural(value: object) -> int:
+    number = json_body.as_integer(value, "chunks")
+    if number < 0:
+        raise ValueError(f"{number} is negative")
+    return number
 
 
 def mark_of(number: int, chunk: int) -> int:
