@@ -45,13 +45,6 @@ RELEASE_S = 1.0
 LINES_PER_MINUTE = 10
 """Of junk, and once more of refused requests and disputes: peers cause both at any rate."""
 
-ACCEPTS_PER_TURN = 16
-"""asyncio takes its argument `backlog` for two things: the kernel's queue, and the accepts of one turn of the loop.
-
-A turn with 800 accepts lasted 210 ms, so the queue is set apart from the accepts.
-"""
-LISTEN_BACKLOG = 1024
-
 
 def now_ms() -> int:
     """Wall time."""
@@ -98,13 +91,10 @@ class NamesrvServer:
         loop = asyncio.get_running_loop()
         if listener is None:
             self._server = await loop.create_server(
-                self._connected, self.config.bind_address, self.config.listen_port, backlog=ACCEPTS_PER_TURN
+                self._connected, self.config.bind_address, self.config.listen_port, backlog=1024
             )
         else:
-            self._server = await loop.create_server(self._connected, sock=listener, backlog=ACCEPTS_PER_TURN)
-        for listening in self._server.sockets:
-            with listening.dup() as same:
-                same.listen(LISTEN_BACKLOG)
+            self._server = await loop.create_server(self._connected, sock=listener, backlog=1024)
         self._scanner = asyncio.create_task(self._scan_forever())
         port: int = self._server.sockets[0].getsockname()[1]
         return port
