@@ -20,7 +20,6 @@ from ringmq.broker.replication.state import Replication
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_state
 from ringmq.broker.tables.persistence import Persistence
-from ringmq.broker.tables.ports import SUBSCRIPTION_NONE
 from ringmq.broker.tables.topics import compaction_notice
 from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
@@ -69,8 +68,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     notice = compaction_notice(broker.topics)
     if notice is not None:
         log(notice)
-    for group_id, topic_id in plane.subscriptions():  # a predecessor's: its members have to say them again
-        plane.subscription_set(group_id, topic_id, SUBSCRIPTION_NONE, 0, [])
+    plane.subscriptions_clear()  # the process before this one published them
     persistence = Persistence(root, broker)
     resume_deletions(broker, persistence, store.topics_on_disk())
 

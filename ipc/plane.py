@@ -6,7 +6,6 @@ control alone, creation for the supervisor, find and get for everybody.
 
 import mmap
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,11 +188,15 @@ class Plane:
         if code < 0:
             raise PlaneFullError(f"subscriptions: the table is full ({self.header.subscription_capacity} entries)")
 
-    def subscriptions(self) -> Iterator[tuple[int, int]]:
-        """(group id, topic id) of every subscription that was ever published."""
-        entries = ffi.cast("struct rmq_subscription *", self.struct.base + self.header.subscriptions_at)
-        for index in range(self.header.subscription_count):
-            yield entries[index].group_id, entries[index].topic_id
+    def subscription_replace(self, old: tuple[int, int], new: tuple[int, int]) -> None:
+        """Give the entry of one (group id, topic id), which says NONE, to another. KeyError: `old` has no entry, or
+        `new` has one."""
+        if lib.rmq_subscription_replace(self.struct, *old, *new) < 0:
+            raise KeyError(old)
+
+    def subscriptions_clear(self) -> None:
+        """Withdraw all entries; readers leave pulls to control until a heartbeat publishes them again."""
+        lib.rmq_subscriptions_clear(self.struct)
 
     def offset_get(self, group_id: int, queue_slot: int) -> int:
         """Committed offset, -1 = none."""

@@ -47,6 +47,8 @@ class PlaneTables:
         self.plane = plane
         self._remembered: dict[str, dict[int, QueueRange]] = {}
         self._batch_topics: frozenset[str] = frozenset()
+        self._withdrawn: dict[tuple[int, int], None] = {}
+        """(group id, topic id) of entries of the subscription table that say NONE; the oldest is used again first."""
 
     # ---- topics ----
 
@@ -157,13 +159,28 @@ class PlaneTables:
         self.plane.group_set(self.group_id(group), flags)
 
     def publish_subscription(self, group: str, topic: str, subscription: SubscriptionData | None) -> None:
-        """What the group wants of the topic; None = nothing. A topic that is not there yet is left for later."""
+        """What the group wants of the topic; None = nothing. A topic that is not there yet is left for later.
+
+        Raises PlaneFullError when the table has no place, and no entry that says NONE.
+        """
         topic_id = self.plane.topic_find(topic)
         if topic_id is None:
             return
         kind, hashes = subscription_kind(subscription)
         version = 0 if subscription is None else subscription.sub_version
-        self.plane.subscription_set(self.group_id(group), topic_id, kind, version, hashes)
+        pair = self.group_id(group), topic_id
+        self._withdrawn.pop(pair, None)
+        try:
+            self.plane.subscription_set(*pair, kind, version, hashes)
+        except PlaneFullError:
+            oldest = next(iter(self._withdrawn), None)
+            if oldest is None:
+                raise
+            del self._withdrawn[oldest]
+            self.plane.subscription_replace(oldest, pair)
+            self.plane.subscription_set(*pair, kind, version, hashes)
+        if kind == ports.SUBSCRIPTION_NONE:
+            self._withdrawn[pair] = None
 
 
 def subscription_kind(subscription: SubscriptionData | None) -> tuple[int, list[int]]:

@@ -51,6 +51,11 @@ uint32_t rmq_subscription_find(struct rmq_plane *plane, uint32_t group_id, uint3
 /* 0, -ENOSPC when the table is full, -E2BIG when tag_count > RMQ_TAGS_MAX (store COLD then). */
 int rmq_subscription_set(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, uint32_t kind,
                          int64_t sub_version, const int32_t *tags, uint32_t tag_count);
+/* Give the entry of one pair, which says NONE, to another pair that has none yet. 0, or -ENOENT. Only control. */
+int rmq_subscription_replace(struct rmq_plane *plane, uint32_t old_group_id, uint32_t old_topic_id, uint32_t group_id,
+                             uint32_t topic_id);
+/* Withdraw every entry, for a control process that has just started: the members heartbeat again. */
+void rmq_subscriptions_clear(struct rmq_plane *plane);
 /* Consistent copy of the current version; kind NONE when there is none. */
 void rmq_subscription_get(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, struct rmq_subscription_copy *out);
 int64_t rmq_offset_get(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot);

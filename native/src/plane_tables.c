@@ -175,6 +175,33 @@ uint32_t rmq_subscription_find(struct rmq_plane *plane, uint32_t group_id, uint3
     return RMQ_NONE;
 }
 
+static void subscription_publish(struct rmq_subscription *s, uint32_t kind, int64_t sub_version, const int32_t *tags,
+                                 uint32_t tag_count)
+{
+    struct rmq_subscription_copy *copy = &s->copy[(s->version + 1) & 1];
+    copy->sub_version = sub_version;
+    copy->kind = kind;
+    copy->tag_count = tag_count;
+    if (tag_count)
+        memcpy(copy->tags, tags, tag_count * sizeof *tags);
+    RMQ_CRASH("control-subscription-filled");
+    rmq_store(&s->version, s->version + 1);
+    RMQ_CRASH("control-subscription-published");
+}
+
+/* The pair comes last: a reader that found the entry under its old pair sees the new version only with no pair or
+ * the new one. */
+static void subscription_name(struct rmq_plane *plane, uint32_t index, uint32_t group_id, uint32_t topic_id)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    struct rmq_subscription *s = subscription_at(plane, index);
+    rmq_store(&s->topic_id, topic_id);
+    rmq_store(&s->group_id, group_id);
+    RMQ_CRASH("control-subscription-named");
+    cell_insert((uint32_t *)(plane->base + h->subscription_hash_at), h->subscription_hash_size,
+                hash_pair(group_id, topic_id), index + 1);
+}
+
 int rmq_subscription_set(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, uint32_t kind,
                          int64_t sub_version, const int32_t *tags, uint32_t tag_count)
 {
@@ -188,25 +215,67 @@ int rmq_subscription_set(struct rmq_plane *plane, uint32_t group_id, uint32_t to
             return -ENOSPC;
         index = h->subscription_count;
     }
-    struct rmq_subscription *s = subscription_at(plane, index);
-    struct rmq_subscription_copy *copy = &s->copy[(s->version + 1) & 1];
-    copy->sub_version = sub_version;
-    copy->kind = kind;
-    copy->tag_count = tag_count;
-    if (tag_count)
-        memcpy(copy->tags, tags, tag_count * sizeof *tags);
-    RMQ_CRASH("control-subscription-filled");
-    rmq_store(&s->version, s->version + 1);
-    RMQ_CRASH("control-subscription-published");
+    subscription_publish(subscription_at(plane, index), kind, sub_version, tags, tag_count);
     if (fresh) {
-        s->group_id = group_id;
-        s->topic_id = topic_id;
         rmq_store(&h->subscription_count, index + 1);
         RMQ_CRASH("control-subscription-counted");
-        cell_insert((uint32_t *)(plane->base + h->subscription_hash_at), h->subscription_hash_size,
-                    hash_pair(group_id, topic_id), index + 1);
+        subscription_name(plane, index, group_id, topic_id);
     }
     return 0;
+}
+
+/* Withdraw what the entry says and take its pair away. */
+static void subscription_withdraw(struct rmq_subscription *s)
+{
+    subscription_publish(s, RMQ_SUBSCRIPTION_NONE, 0, NULL, 0);
+    rmq_store(&s->group_id, RMQ_NONE);
+    RMQ_CRASH("control-subscription-nameless");
+}
+
+/* Linear probing without tombstones: later cells of the run move up. A reader that misses its entry meanwhile takes
+ * the pull for one without a subscription, and control answers it. */
+static void subscription_unlink(struct rmq_plane *plane, uint32_t index)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    uint32_t *cells = (uint32_t *)(plane->base + h->subscription_hash_at), mask = h->subscription_hash_size - 1;
+    struct rmq_subscription *s = subscription_at(plane, index);
+    uint32_t hole = hash_pair(s->group_id, s->topic_id) & mask, cell;
+    while (cells[hole] != index + 1)
+        hole = (hole + 1) & mask;
+    for (uint32_t i = (hole + 1) & mask; (cell = cells[i]); i = (i + 1) & mask) {
+        struct rmq_subscription *other = subscription_at(plane, cell - 1);
+        uint32_t home = hash_pair(other->group_id, other->topic_id) & mask;
+        if (((i - home) & mask) >= ((i - hole) & mask)) {
+            rmq_store(&cells[hole], cell);
+            hole = i;
+        }
+    }
+    rmq_store(&cells[hole], 0);
+    RMQ_CRASH("control-subscription-unlinked");
+}
+
+int rmq_subscription_replace(struct rmq_plane *plane, uint32_t old_group_id, uint32_t old_topic_id, uint32_t group_id,
+                             uint32_t topic_id)
+{
+    uint32_t index = rmq_subscription_find(plane, old_group_id, old_topic_id);
+    if (index == RMQ_NONE || rmq_subscription_find(plane, group_id, topic_id) != RMQ_NONE)
+        return -ENOENT;
+    subscription_unlink(plane, index);
+    subscription_withdraw(subscription_at(plane, index));
+    subscription_name(plane, index, group_id, topic_id);
+    return 0;
+}
+
+void rmq_subscriptions_clear(struct rmq_plane *plane)
+{
+    struct rmq_plane_header *h = rmq_header(plane);
+    uint32_t *cells = (uint32_t *)(plane->base + h->subscription_hash_at);
+    for (uint32_t i = 0; i < h->subscription_hash_size; i++)
+        if (cells[i])
+            rmq_store(&cells[i], 0);
+    for (uint32_t i = 0; i < h->subscription_count; i++)
+        subscription_withdraw(subscription_at(plane, i));
+    rmq_store(&h->subscription_count, 0);
 }
 
 void rmq_subscription_get(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, struct rmq_subscription_copy *out)
@@ -220,9 +289,13 @@ void rmq_subscription_get(struct rmq_plane *plane, uint32_t group_id, uint32_t t
     for (;;) {
         uint32_t version = rmq_load(&s->version);
         memcpy(out, &s->copy[version & 1], sizeof *out);
+        int is_same = rmq_load(&s->group_id) == group_id && rmq_load(&s->topic_id) == topic_id;
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (rmq_load_relaxed(&s->version) == version)
-            break;
+        if (rmq_load_relaxed(&s->version) != version)
+            continue;
+        if (!is_same)
+            memset(out, 0, sizeof *out);
+        break;
     }
     if (out->tag_count > RMQ_TAGS_MAX)
         out->tag_count = RMQ_TAGS_MAX;

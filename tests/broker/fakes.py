@@ -11,7 +11,7 @@ from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.handlers.table import handle
 from ringmq.broker.request import Connection, Effect, Push, Reply, Request
-from ringmq.broker.tables.ports import TOPIC_LIVE, BatchPull, KeyQuery, LogState
+from ringmq.broker.tables.ports import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -52,6 +52,7 @@ class FakePlane:
         self.slots: dict[tuple[int, int], int] = {}
         self.groups: dict[int, Any] = {}
         self.subscriptions: dict[tuple[int, int], tuple[int, int, list[int]]] = {}
+        self.subscriptions_max = 1000
         self.offset_table: dict[tuple[int, int], int] = {}
         self.pulled_table: dict[tuple[int, int], int] = {}
         self.commits: list[tuple[int, int, int]] = []
@@ -120,7 +121,13 @@ class FakePlane:
     def subscription_set(
         self, group_id: int, topic_id: int, kind: int, sub_version: int, tag_hashes: list[int]
     ) -> None:
+        if len(self.subscriptions) >= self.subscriptions_max and (group_id, topic_id) not in self.subscriptions:
+            raise PlaneFullError(f"subscriptions: the table is full ({self.subscriptions_max} entries)")
         self.subscriptions[group_id, topic_id] = (kind, sub_version, tag_hashes)
+
+    def subscription_replace(self, old: tuple[int, int], new: tuple[int, int]) -> None:
+        assert self.subscriptions.pop(old)[0] == SUBSCRIPTION_NONE
+        self.subscriptions[new] = (SUBSCRIPTION_NONE, 0, [])
 
     def pulled_next(self, group_id: int, queue_slot: int) -> int:
         return self.pulled_table.get((group_id, queue_slot), -1)

@@ -4,6 +4,7 @@ import pytest
 
 from ringmq.broker.request import Hangup
 from ringmq.broker.tables.locks import FORGET_MAX
+from ringmq.broker.tables.ports import SUBSCRIPTION_ALL, SUBSCRIPTION_TAGS
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch, decode_locked
 from ringmq.remoting.json_body import write_body
@@ -165,3 +166,19 @@ def test_silent_clients_are_found_and_ended_some_at_a_time(monkeypatch: pytest.M
     assert max(ended) <= 2
     assert lab.broker.connections() == {peer(0), peer(1), peer(2)}
     assert not lab.broker.on_tick(lab.now_ms + 75_000)
+
+
+def test_clients_that_come_and_go_do_not_use_up_the_shared_subscriptions() -> None:
+    """Their entries are used again; a group that is online keeps its own."""
+    lab = make_lab()
+    lab.plane.subscriptions_max = 6
+    for number in range(4):
+        lab.make_topic(f"T{number}")
+    lab.join("stays", {"T0": "a", "T1": "b"}, connection=peer(1))
+    for number in range(40):
+        answer = lab.join(f"G{number}", {f"T{number % 4}": "*", "T1": "*"}, connection=peer(2), client_id="c2")
+        assert answer.code == 0, (number, answer.remark)
+        lab.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c2", "consumerGroup": f"G{number}"}, connection=peer(2))
+    assert [lab.plane.subscription("stays", topic)[0] for topic in ("T0", "T1")] == [SUBSCRIPTION_TAGS] * 2
+    lab.join("last", {"T0": "*", "T1": "*", "T2": "*", "T3": "*"}, connection=peer(3), client_id="c3")
+    assert [lab.plane.subscription("last", f"T{number}")[0] for number in range(4)] == [SUBSCRIPTION_ALL] * 4

@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +95,76 @@ def test_a_full_table_says_which(plane: Plane) -> None:
     plane.subscription_set(0, 1, lib.RMQ_SUBSCRIPTION_NONE, 2, [])  # who has a place changes in it
     with pytest.raises(ValueError, match="subscription of group 0: 57 tags are over 56"):
         plane.subscription_set(0, 1, lib.RMQ_SUBSCRIPTION_TAGS, 3, list(range(57)))
+
+
+def subscription(plane: Plane, group: int, topic: int) -> tuple[int, int]:
+    """(kind, subVersion) as a reader sees it."""
+    copy = ffi.new("struct rmq_subscription_copy *")
+    lib.rmq_subscription_get(plane.struct, group, topic, copy)
+    return int(copy.kind), int(copy.sub_version)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_entries_of_subscriptions_are_used_again(plane: Plane, seed: int) -> None:
+    """A table of eight entries beside a dictionary: every pair of six groups and six topics after each step."""
+    chance = random.Random(seed)
+    entries: dict[tuple[int, int], tuple[int, int]] = {}
+    nothing = (lib.RMQ_SUBSCRIPTION_NONE, 0)
+    for version in range(1, 200):
+        pair = chance.randrange(6), chance.randrange(6)
+        if chance.random() < 0.02:
+            plane.subscriptions_clear()
+            entries.clear()
+        elif pair in entries or len(entries) < SMALL.subscriptions:
+            entries[pair] = chance.choice([(lib.RMQ_SUBSCRIPTION_ALL, version), nothing])
+            plane.subscription_set(*pair, *entries[pair], [])
+        else:
+            old = chance.choice(list(entries))
+            plane.subscription_replace(old, pair)
+            del entries[old]
+            entries[pair] = nothing
+        for group in range(6):
+            for topic in range(6):
+                assert subscription(plane, group, topic) == entries.get((group, topic), nothing), version
+
+
+def test_an_entry_is_given_away_once_and_to_nobody_that_has_one(plane: Plane) -> None:
+    plane.subscription_set(1, 1, lib.RMQ_SUBSCRIPTION_NONE, 0, [])
+    plane.subscription_set(2, 2, lib.RMQ_SUBSCRIPTION_ALL, 5, [])
+    for old, new in (((3, 3), (4, 4)), ((1, 1), (2, 2))):
+        with pytest.raises(KeyError):
+            plane.subscription_replace(old, new)
+    assert subscription(plane, 2, 2) == (lib.RMQ_SUBSCRIPTION_ALL, 5)
+
+
+def test_a_reader_never_sees_the_subscription_of_another_pair(plane: Plane) -> None:
+    """A thread reads (the C call runs without the interpreter's lock) while entries change their pairs."""
+    pairs = [(group, topic) for group in range(1, 6) for topic in range(1, 6)]
+    for pair in pairs[: SMALL.subscriptions]:
+        plane.subscription_set(*pair, lib.RMQ_SUBSCRIPTION_ALL, pair[0] * 100 + pair[1], [])
+    ended = threading.Event()
+    seen: set[tuple[tuple[int, int], int]] = set()
+
+    def read() -> None:
+        while not ended.is_set():
+            for pair in pairs:
+                kind, version = subscription(plane, *pair)
+                if kind != lib.RMQ_SUBSCRIPTION_NONE:
+                    seen.add((pair, version))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    held = pairs[: SMALL.subscriptions]
+    try:
+        for number in range(20_000):
+            old, new = held.pop(0), pairs[(number + SMALL.subscriptions) % len(pairs)]
+            plane.subscription_replace(old, new)
+            plane.subscription_set(*new, lib.RMQ_SUBSCRIPTION_ALL, new[0] * 100 + new[1], [])
+            held.append(new)
+    finally:
+        ended.set()
+        reader.join()
+    assert seen and all(version == pair[0] * 100 + pair[1] for pair, version in seen)
 
 
 def test_offsets_of_pulls_are_drained_in_order(plane: Plane) -> None:
