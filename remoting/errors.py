@@ -10,6 +10,8 @@ Two families, by consequence:
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class RemotingError(Exception):
     """Base of everything the codecs raise. `field` names what was wrong, `limit` the bound it broke, if
@@ -32,6 +34,16 @@ class FrameError(RemotingError):
     commands_before: tuple[object, ...] = ()
     first_bytes: bytes = b""
     """At most 16 bytes with which the bad frame begins."""
+
+    def without_traceback(self) -> Self:
+        """A copy without traceback, cause and context.
+
+        A traceback holds the frames of functions, and their local variables. An object that keeps an error which one
+        of its own methods raised is therefore part of a cycle, and stays in memory until the garbage collector runs.
+        """
+        copy = type(self).__new__(type(self), *self.args)
+        copy.__dict__.update(self.__dict__)
+        return copy
 
 
 class FrameTooLarge(FrameError):

@@ -68,14 +68,14 @@ class FrameDecoder:
     def take(self) -> RemotingCommand | None:
         """The next command; None when its bytes are not all there. Raises `FrameError` on junk."""
         if self._error is not None:
-            raise self._error
+            raise self._error.without_traceback()
         if self.buffered_bytes < self._wanted:
             return None
         try:
             return self._next()
         except FrameError as error:
             error.first_bytes = bytes(self._buffer[self._at : self._at + FIRST_BYTES])
-            self._error = error
+            self._error = error.without_traceback()
             self._buffer, self._at = bytearray(), 0  # not clear(): the traceback may still hold views of the old one
             raise
 

@@ -1,6 +1,9 @@
 """The stream decoder: whole, byte by byte, cut, followed by junk, and lied to."""
 
+import contextlib
+import gc
 import struct
+import weakref
 
 import pytest
 from hypothesis import given
@@ -271,3 +274,23 @@ def test_any_binary_header_decodes_or_raises(header: bytes) -> None:
         decode_frame(binary_frame(FIXED + header))
     except BadHeader as error:
         assert error.field is not None
+
+
+@pytest.mark.parametrize(
+    "junk", [b"{" * 64, encode_frame(RemotingCommand(105))[:8] + b"}" * 200, struct.pack(">ii", 1 << 30, 0)]
+)
+def test_a_broken_decoder_and_its_bytes_go_without_the_garbage_collector(junk: bytes) -> None:
+    gc.disable()
+    try:
+        decoder = FrameDecoder()
+        decoder.push(junk)
+        for _ in range(2):
+            with contextlib.suppress(FrameError):
+                decoder.take()
+        gone = weakref.ref(decoder)
+        assert decoder.is_ready
+        assert decoder.buffered_bytes == 0
+        del decoder
+        assert gone() is None
+    finally:
+        gc.enable()
