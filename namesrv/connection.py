@@ -26,9 +26,14 @@ READ_AHEAD_BYTES = 65_536
 HEADER_BYTES_MAX = 262_144
 LARGE_BODY_BYTES = 65_536
 """A registration beyond this waits for its grant."""
+READ_BYTES = 16_384
+"""Read from one socket in a turn of the loop at most.
+
+asyncio reads 256 KiB by itself. All sockets that are ready have a part in one turn: 300 of them made turns of 360 ms.
+"""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Requests of one client are served in order; an answer goes out before the next request is looked at."""
 
     def __init__(self, server: NamesrvServer, number: int) -> None:
@@ -69,9 +74,12 @@ class Connection(asyncio.Protocol):
         self.count_bytes()
         self._server.remove(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._server.read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         self.last_active_s = time.monotonic()
-        self._decoder.push(data)
+        self._decoder.push(self._server.read_buffer[:nbytes])
         self.count_bytes()
         if self._decoder.is_ready:
             self._server.turns.add(self)
@@ -118,10 +126,13 @@ class Connection(asyncio.Protocol):
         return self.waits_for_grant is False and self._go_on()
 
     def count_bytes(self) -> None:
-        """Count the bytes that this connection keeps in memory."""
+        """Count the bytes that this connection keeps in memory.
+
+        The transport's bytearray allocates up to twice the bytes that it holds.
+        """
         now = 0
         if self._transport is not None:
-            now = self._decoder.buffered_bytes + self._transport.get_write_buffer_size()
+            now = self._decoder.allocated_bytes + 2 * self._transport.get_write_buffer_size()
             now += 0 if self._request is None else len(self._request.body)
         self._server.buffered_bytes += now - self.counted_bytes
         self.counted_bytes = now

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import errno
+import heapq
 import itertools
 import logging
 import signal
@@ -25,7 +26,7 @@ from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 from ringmq.ipc.kept_sockets import KeptSockets, ListeningSocket
 from ringmq.ipc.notify import service_manager
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
-from ringmq.namesrv.connection import Connection
+from ringmq.namesrv.connection import READ_BYTES, Connection
 from ringmq.namesrv.core import RouteRegistry
 from ringmq.namesrv.handlers import NamesrvHandlers
 from ringmq.namesrv.kv import KvConfig, KvFile, load_kv
@@ -61,6 +62,8 @@ class NamesrvServer:
         self.kv_file = None if kv_path is None else KvFile(kv, kv_path)
         self.handlers = NamesrvHandlers(config, RouteRegistry(), kv, now_ms(), self._kv_changed)
         self.buffered_bytes = 0
+        self.read_buffer = memoryview(bytearray(READ_BYTES))
+        """Of all connections: each copies at once what was read for it."""
         self._junk_lines = LogThrottle(LINES_PER_MINUTE)
         self._incident_lines = LogThrottle(LINES_PER_MINUTE)
         self.turns = Turns(lambda run: asyncio.get_running_loop().call_soon(run), time.monotonic)
@@ -99,7 +102,7 @@ class NamesrvServer:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    def _connected(self) -> asyncio.Protocol:
+    def _connected(self) -> asyncio.BaseProtocol:
         return Connection(self, next(self._numbers))
 
     async def close(self) -> None:
@@ -140,7 +143,11 @@ class NamesrvServer:
             self.handlers.registry.drop_connection(connection.number)
 
     def shed_memory(self) -> None:
-        """Close the largest connections of the host that keeps most in memory, while all keep too much."""
+        """Close the largest connections of the host that keeps most in memory, once all keep too much.
+
+        Closing goes on down to 7/8 of the limit: an eighth of the limit must come in before the next walk over all
+        connections.
+        """
         limit = self.config.max_buffered_bytes
         if self.buffered_bytes <= limit:
             return
@@ -148,15 +155,23 @@ class NamesrvServer:
         for connection in self._connections.values():
             connection.count_bytes()
             by_host.setdefault(connection.host, []).append(connection)
-        while self.buffered_bytes > limit:
-            most = max(by_host.values(), key=lambda them: sum(one.counted_bytes for one in them))
-            victim = max(most, key=lambda one: (one.counted_bytes, one.last_active_s))
-            if not victim.counted_bytes:
+        for them in by_host.values():
+            them.sort(key=lambda one: (one.counted_bytes, one.last_active_s))
+        hosts = [(-sum(one.counted_bytes for one in them), host) for host, them in by_host.items()]
+        heapq.heapify(hosts)
+        while hosts and self.buffered_bytes > limit - limit // 8:
+            kept, host = hosts[0]
+            victim = by_host[host].pop()
+            freed = victim.counted_bytes
+            if not freed:
                 return
-            text = f"a connection of host {victim.host} is closed: requests and answers are over ringmqMaxBufferedBytes"
+            text = f"a connection of host {host} is closed: requests and answers are over ringmqMaxBufferedBytes"
             self._tell(self._incident_lines, f"{text} = {limit}")
             victim.abort(text)
-            most.remove(victim)
+            if by_host[host]:
+                heapq.heapreplace(hosts, (kept + freed, host))
+            else:
+                heapq.heappop(hosts)
 
     def scan(self, wall_ms: int, monotonic_s: float) -> None:
         """Forget silent brokers, close idle connections."""

@@ -40,6 +40,11 @@ class FrameDecoder:
         return len(self._buffer) - self._at
 
     @property
+    def allocated_bytes(self) -> int:
+        """Memory of the buffer: a bytearray allocates in advance, and taken bytes stay for a time."""
+        return self._buffer.__alloc__()
+
+    @property
     def is_ready(self) -> bool:
         """True when `take` may find a command, or an error."""
         return self._error is not None or self.buffered_bytes >= self._wanted

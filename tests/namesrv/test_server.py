@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
+from ringmq.namesrv.connection import READ_BYTES
 from ringmq.namesrv.handlers import NamesrvHandlers
 from ringmq.namesrv.server import NamesrvServer
 from ringmq.remoting.command import RemotingCommand, encode_frame
@@ -171,11 +173,11 @@ async def test_incomplete_frames_share_one_budget(start: Start) -> None:
     half = encode_frame(RemotingCommand(100, body=b"x" * 90_000))[:60_000]
     first, second = await harness.connect(), await harness.connect()
     first.writer.write(half)
-    await until(lambda: harness.server.buffered_bytes == 60_000)
+    await until(lambda: 60_000 <= harness.server.buffered_bytes < 85_000)
     second.writer.write(half)
-    assert await second.closed()
-    await until(lambda: harness.server.buffered_bytes == 60_000)
-    first.writer.close()
+    assert await first.closed()
+    await until(lambda: 60_000 <= harness.server.buffered_bytes < 85_000)
+    second.writer.close()
     await until(lambda: harness.server.buffered_bytes == 0)
 
 
@@ -356,15 +358,15 @@ async def test_a_header_over_the_limit_closes(start: Start) -> None:
 
 
 async def test_the_host_that_keeps_most_loses_connections_not_a_neighbour(start: Start) -> None:
-    harness = await start(max_buffered_bytes=200_000)
+    harness = await start(max_buffered_bytes=240_000)
     half = encode_frame(RemotingCommand(100, body=b"x" * 90_000))[:60_000]
     hoarders = [await harness.connect() for _ in range(3)]
     for count, hoarder in enumerate(hoarders, 1):
         hoarder.writer.write(half)
-        await until(lambda count=count: harness.server.buffered_bytes == 60_000 * count)
+        await until(lambda count=count: 60_000 <= harness.server.buffered_bytes / count < 70_000)
     other = await harness.connect("127.0.0.2")
     other.writer.write(half)
-    assert await hoarders[2].closed()
+    await until(lambda: harness.server.connection_count == 3)
     other.writer.write(encode_frame(RemotingCommand(100, 5, body=b"x" * 90_000))[60_000:])
     assert (await other.next_answer()).code == 1  # a whole frame now; 100 lacks its fields
 
@@ -438,3 +440,52 @@ async def test_large_registrations_leave_the_others_their_turns(start: Start) ->
         longest_s = max(longest_s, time.monotonic() - began_s)
     await asyncio.gather(*senders)
     assert longest_s < 1
+
+
+async def test_a_turn_of_the_loop_reads_little_of_each_socket(start: Start) -> None:
+    harness = await start()
+    half = encode_frame(RemotingCommand(100, body=bytes(4_000_000)))[:200_000]
+    counts = [0]
+    with contextlib.ExitStack() as stack:
+        for _ in range(20):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", harness.port)))
+            client.sendall(half)
+        async with asyncio.timeout(DEADLINE_S):
+            while harness.server.buffered_bytes < 20 * len(half):
+                await asyncio.sleep(0)
+                counts.append(harness.server.buffered_bytes)
+    steps = [after - before for before, after in itertools.pairwise(counts)]
+    assert max(steps) <= 20 * READ_BYTES * 9 / 8 * 2  # a bytearray allocates an eighth of all its bytes in advance
+
+
+class Hoarder:
+    """A connection as `shed_memory` sees it."""
+
+    def __init__(self, server: NamesrvServer, number: int, host: str) -> None:
+        self.server, self.host, self.last_active_s = server, host, float(number)
+        self.counted_bytes = self.recounts = 0
+        server._connections[number] = self  # type: ignore[assignment]
+
+    def grow(self, count: int) -> None:
+        self.counted_bytes += count
+        self.server.buffered_bytes += count
+        self.server.shed_memory()
+
+    def count_bytes(self) -> None:
+        self.recounts += 1
+
+    def abort(self, why: str) -> None:
+        self.grow(-self.counted_bytes)
+
+
+def test_shedding_memory_walks_over_the_connections_seldom() -> None:
+    server = NamesrvServer(NamesrvConfig(max_buffered_bytes=16 << 20))
+    hoarders = [Hoarder(server, number, "flood") for number in range(400)]
+    quiet = Hoarder(server, 400, "quiet")
+    quiet.grow(1 << 20)
+    for step in range(8000):
+        hoarders[step % 400].grow(READ_BYTES)
+        assert server.buffered_bytes <= 16 << 20
+    walks_max = 8000 * READ_BYTES // (2 << 20) + 1
+    assert 0 < quiet.recounts <= walks_max
+    assert quiet.counted_bytes == 1 << 20
