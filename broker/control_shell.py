@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Collection
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_state
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.topics import compaction_notice
+from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
@@ -34,9 +34,6 @@ from ringmq.store.markers import BOOT_ID
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_order import write_order
 from ringmq.store.write_hold import read_hold
-
-YOUNG_OBJECTS, YOUNG_COLLECTIONS = 5000, 4
-"""New objects before a collection of the youngest generation, 2 ms; such collections before one of the middle one."""
 
 
 def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
@@ -112,18 +109,6 @@ def time_text(milliseconds: int) -> str:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms after 1970, which never comes"
-
-
-def bound_collections() -> None:
-    """Keep pauses of Python's cyclic collector short.
-
-    A collection of the oldest generation walks over all tables: 75 ms for 32,000 topics and groups. Objects of the
-    start are left out for good. Younger generations are collected after a few thousand new objects, as often as before.
-    The oldest one is not collected, since tables hold no cycles.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, YOUNG_COLLECTIONS, 1 << 30)
 
 
 def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: Collection[str]) -> None:

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import errno
+import gc
 import heapq
 import itertools
 import logging
@@ -22,6 +23,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 from ringmq.ipc.kept_sockets import KeptSockets, ListeningSocket
 from ringmq.ipc.notify import service_manager
@@ -46,6 +48,9 @@ RELEASE_S = 1.0
 LINES_PER_MINUTE = 10
 """Of junk, and once more of refused requests and disputes: peers cause both at any rate."""
 
+COLLECT_AFTER_CLOSED = 10_000
+"""Connections: asyncio leaves a cycle of 1 to 2 KB of each, which only the cyclic collector frees."""
+
 
 def now_ms() -> int:
     """Wall time."""
@@ -69,6 +74,7 @@ class NamesrvServer:
         self.turns = Turns(lambda run: asyncio.get_running_loop().call_soon(run), time.monotonic)
         self._connections: dict[int, Connection] = {}
         self._by_host: dict[str, int] = {}
+        self._closed_uncollected = 0
         self._numbers = itertools.count(1)
         self._server: asyncio.Server | None = None
         self._scanner: asyncio.Task[None] | None = None
@@ -136,6 +142,7 @@ class NamesrvServer:
     def remove(self, connection: Connection) -> None:
         """A connection is gone: so are the brokers that registered over it."""
         self.turns.give_back(connection)
+        self._closed_uncollected += 1
         if self._connections.pop(connection.number, None) is not None:
             self._by_host[connection.host] -= 1
             if not self._by_host[connection.host]:
@@ -174,7 +181,10 @@ class NamesrvServer:
                 heapq.heappop(hosts)
 
     def scan(self, wall_ms: int, monotonic_s: float) -> None:
-        """Forget silent brokers, close idle connections."""
+        """Forget silent brokers, close idle connections, free what asyncio leaves of closed ones."""
+        if self._closed_uncollected >= COLLECT_AFTER_CLOSED:
+            self._closed_uncollected = 0
+            gc.collect()
         for number in self.handlers.registry.expire(wall_ms):
             if number in self._connections:
                 self._connections[number].close("broker expired")
@@ -233,6 +243,7 @@ async def run(config: NamesrvConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     server = NamesrvServer(config)
+    bound_collections()
     port = await start_listening(server, kept)
     kept.keep(server.listeners)
     print(f"ringmq namesrv ready on {config.bind_address}:{port}", flush=True)

@@ -11,6 +11,7 @@ import socket
 import sys
 
 from ringmq.ipc import namesrv_counters
+from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, StopFlag, WorkerSpec, open_worker
 from ringmq.namesrv.config import NamesrvConfig
@@ -28,6 +29,7 @@ async def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     config = NamesrvConfig()
     config.update(json.loads(spec.extra.get("properties", "{}")))
     server = NamesrvServer(config)
+    bound_collections()
     await server.start(socket.socket(fileno=os.dup(spec.listen_fds[0])))
     role = plane.role(spec.role)
     role.state = STATE_SERVING

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import signal
 import socket
@@ -18,7 +19,7 @@ from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.connection import READ_BYTES
 from ringmq.namesrv.handlers import NamesrvHandlers
-from ringmq.namesrv.server import NamesrvServer
+from ringmq.namesrv.server import COLLECT_AFTER_CLOSED, NamesrvServer
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.frame import FrameDecoder
@@ -489,3 +490,40 @@ def test_shedding_memory_walks_over_the_connections_seldom() -> None:
     walks_max = 8000 * READ_BYTES // (2 << 20) + 1
     assert 0 < quiet.recounts <= walks_max
     assert quiet.counted_bytes == 1 << 20
+
+
+def test_the_process_collects_no_old_objects_by_itself() -> None:
+    code = """
+import atexit, gc, sys
+from ringmq.namesrv.server import main
+atexit.register(lambda: print(gc.get_freeze_count() > 0, gc.get_threshold()[2]))
+sys.exit(main(["--port", "0"]))
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "ready" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        frozen, old_collections = process.stdout.readline().split()
+    assert frozen == "True"
+    assert int(old_collections) > 1_000_000
+
+
+async def test_what_asyncio_leaves_of_closed_connections_is_collected(start: Start) -> None:
+    harness = await start()
+    client = await harness.connect()
+    await client.ask(RemotingCommand(106, 1))
+    closed = next(iter(harness.server._connections.values()))
+    client.writer.close()
+    await until(lambda: not closed.is_open)
+    gc.disable()
+    try:
+        old_collections = gc.get_stats()[2]["collections"]
+        harness.server.scan(0, 0.0)
+        assert gc.get_stats()[2]["collections"] == old_collections
+        for _ in range(COLLECT_AFTER_CLOSED):
+            harness.server.remove(closed)
+        harness.server.scan(0, 0.0)
+        harness.server.scan(0, 0.0)
+        assert gc.get_stats()[2]["collections"] == old_collections + 1
+    finally:
+        gc.enable()
