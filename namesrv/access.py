@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ringmq.namesrv.config import NamesrvConfig
-from ringmq.namesrv.core import BrokerAddress, LiveBroker
+from ringmq.namesrv.live_brokers import BrokerAddress, LiveBroker
 from ringmq.remoting.access import NAMESRV, Access, refusal_text
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.networks import networks

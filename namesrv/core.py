@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from ringmq.namesrv.live_brokers import BrokerAddress, Displaced, LiveBroker
 from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
 from ringmq.remoting.flags import PERM_READ_WRITE, Perm, TopicSysFlag
 from ringmq.remoting.names import SYSTEM_TOPIC_PREFIX
@@ -23,8 +24,6 @@ DEFAULT_EXPIRY_MS = 120_000
 """A broker that names no timeout is dropped after this silence."""
 EXPIRY_MS_MAX = 86_400_000
 """The longest silence that a broker may ask for."""
-DISPLACED_MAX = 8
-"""Brokers of one name and id that are kept beside the one that counts."""
 NAME_CHARS_MAX = 255
 """Of a topic, and of each text that a registration says of its broker."""
 _SYNC_MEMBER_PREFIX = SYSTEM_TOPIC_PREFIX + "SYNC_BROKER_MEMBER_"
@@ -43,29 +42,6 @@ class Bounds:
     topics: int = 262_144
     queue_datas: int = 1_048_576
     """Pairs of a topic and a broker name that has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """What identifies a live broker."""
-
-    cluster: str
-    addr: str
-
-
-@dataclass(slots=True)
-class LiveBroker:
-    """When a broker was last heard of and what it said then. `connection` is None for none of ours."""
-
-    last_update_ms: int
-    expiry_ms: int
-    data_version: DataVersion
-    connection: int | None
-    ha_server_addr: str
-    host: str = ""
-    """The host that registered it; "" when that is not known."""
-    since_ms: int = 0
-    """Since when this connection has registered this address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,67 +76,9 @@ class Registered:
     left_out: int = 0
 
 
-Place = tuple[str, int]
-"""Broker name and id."""
-
-
-@dataclass(slots=True)
-class Displaced:
-    """Live brokers whose name and id another connection has registered since.
-
-    When the taker goes, the displaced broker has its id again at once, not first with its next registration. The one
-    that has registered for longest comes first.
-    """
-
-    by_place: dict[Place, list[tuple[BrokerAddress, LiveBroker]]] = field(default_factory=dict)
-
-    def keep(self, place: Place, address: BrokerAddress, live: LiveBroker, places_max: int) -> None:
-        """Keep one; of a place that is full the youngest goes, of more places none is kept."""
-        kept = [one for one in self.by_place.get(place, ()) if one[1].connection != live.connection]
-        if kept or place in self.by_place or len(self.by_place) < places_max:
-            kept.append((address, live))
-            self.by_place[place] = sorted(kept, key=lambda one: one[1].since_ms)[:DISPLACED_MAX]
-
-    def take(self, place: Place, address: BrokerAddress, connection: int | None) -> LiveBroker | None:
-        """The entry of this connection and address, which has its place again."""
-        found = None
-        for one in list(self.by_place.get(place, ())):
-            if one[1].connection == connection:
-                self._drop(place, one)
-                found = one[1] if one[0] == address else found
-        return found
-
-    def take_first(self, place: Place) -> tuple[BrokerAddress, LiveBroker] | None:
-        """The one that has registered for longest."""
-        kept = self.by_place.get(place)
-        if not kept:
-            return None
-        first = kept[0]
-        self._drop(place, first)
-        return first
-
-    def forget_connection(self, connection: int) -> None:
-        """The connection is gone."""
-        self._forget(lambda place, address, live: live.connection == connection)
-
-    def unregister(self, address: BrokerAddress, broker_name: str, may: Callable[[LiveBroker], bool]) -> None:
-        """Forget the entries of this name and address that the caller may unregister."""
-        self._forget(lambda place, kept, live: place[0] == broker_name and kept == address and may(live))
-
-    def expire(self, now_ms: int) -> None:
-        """Forget those that are silent for too long."""
-        self._forget(lambda place, address, live: live.last_update_ms + live.expiry_ms < now_ms)
-
-    def _forget(self, goes: Callable[[Place, BrokerAddress, LiveBroker], bool]) -> None:
-        for place, kept in list(self.by_place.items()):
-            for one in [one for one in kept if goes(place, *one)]:
-                self._drop(place, one)
-
-    def _drop(self, place: Place, one: tuple[BrokerAddress, LiveBroker]) -> None:
-        kept = self.by_place[place]
-        kept.remove(one)
-        if not kept:
-            del self.by_place[place]
+Owner = tuple[BrokerAddress, LiveBroker]
+"""The registration with which a broker name has its address. Any host may register another name at the same address,
+and `live` keeps the last registration only."""
 
 
 @dataclass(slots=True)
@@ -178,11 +96,14 @@ class RouteRegistry:
     """Addresses in `brokers`."""
     queue_data_count: int = 0
     """Entries of all topics."""
-    _names_at: dict[BrokerAddress, dict[str, None]] = field(default_factory=dict)
-    """Address -> the broker names that have it, in the order of their registration."""
+    _names_at: dict[BrokerAddress, dict[str, Owner]] = field(default_factory=dict)
+    """Address -> the broker names that have it, in the order of their registration. The cluster is that of
+    `BrokerData`: a registration under another cluster does not change it."""
     _topics_of: dict[str, dict[str, None]] = field(default_factory=dict)
     """Broker name -> its topics."""
     _displaced: Displaced = field(default_factory=Displaced)
+    _connections: set[int] = field(default_factory=set)
+    """Those that have registered a broker: closing another one costs no walk over the tables."""
 
     # ---- brokers ----
 
@@ -215,7 +136,7 @@ class RouteRegistry:
         left_out = self._take_topics(registration, broker, first)
         # A broker asks by its version whether to register again. Topics that were left out are to be tried again.
         version = DataVersion() if left_out else registration.table.data_version.copy()
-        self.live[registration.address] = LiveBroker(
+        live = LiveBroker(
             now_ms,
             min(registration.expiry_ms, EXPIRY_MS_MAX),
             version,
@@ -224,6 +145,9 @@ class RouteRegistry:
             registration.host,
             since_ms,
         )
+        self._own(broker, registration.address, live)
+        if registration.connection is not None:
+            self._connections.add(registration.connection)
         return replace(self._answer_for(registration, broker), left_out=left_out)
 
     def unregister(
@@ -236,44 +160,47 @@ class RouteRegistry:
         """
         self._displaced.unregister(address, broker_name, may)
         self._drop_address_of(address, broker_name)
-        if address not in self._names_at:
-            self.live.pop(address, None)
+        live = self.live.get(address)
+        if live is not None and address not in self._names_at and may(live):
+            del self.live[address]
 
     def drop_connection(self, connection: int) -> None:
         """Forget every broker that registered over this connection last."""
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
         self._displaced.forget_connection(connection)
-        for address in [key for key, live in self.live.items() if live.connection == connection]:
-            self._forget(address)
+        self._forget(lambda live: live.connection == connection)
 
     def expire(self, now_ms: int) -> list[int]:
         """Forget brokers that were silent for too long; returns their connections, to be closed."""
         self._displaced.expire(now_ms)
-        late = [key for key, live in self.live.items() if live.last_update_ms + live.expiry_ms < now_ms]
-        connections = [self.live[key].connection for key in late]
-        for address in late:
-            self._forget(address)
-        return [connection for connection in connections if connection is not None]
+        late = self._forget(lambda live: live.last_update_ms + live.expiry_ms < now_ms)
+        return list(dict.fromkeys(live.connection for live in late if live.connection is not None))
 
     def holder(self, registration: Registration) -> tuple[str, LiveBroker] | None:
         """(address, entry) of the live broker that has the name and id of `registration`."""
         broker = self.brokers.get(registration.broker_name)
         addr = None if broker is None else broker.broker_addrs.get(registration.broker_id)
-        if broker is None or addr is None:
-            return None
-        live = self.live.get(BrokerAddress(broker.cluster, addr))
-        return None if live is None else (addr, live)
+        owner = None if broker is None or addr is None else self._owner(broker, addr)
+        return None if owner is None else (owner[0].addr, owner[1])
 
     def live_under(self, address: BrokerAddress, broker_name: str) -> LiveBroker | None:
         """The live broker that `unregister` with these arguments would forget."""
         broker = self.brokers.get(broker_name)
-        own = None if broker is None else self.live.get(BrokerAddress(broker.cluster, address.addr))
-        return own or self.live.get(address)
+        if broker is None or address.addr not in broker.broker_addrs.values():
+            return self.live.get(address)
+        owner = self._owner(broker, address.addr)
+        return None if owner is None else owner[1]
 
     def heard_from(self, address: BrokerAddress, now_ms: int) -> None:
         """A broker's heartbeat or question refreshes its time."""
         live = self.live.get(address)
         if live is not None:
             live.last_update_ms = now_ms
+        for key, own in self._names_at.get(address, {}).values():
+            if key == address:
+                own.last_update_ms = now_ms
 
     def data_version(self, address: BrokerAddress) -> DataVersion | None:
         """What the broker registered last."""
@@ -444,10 +371,10 @@ class RouteRegistry:
         place = broker.broker_name, registration.broker_id
         back = self._displaced.take(place, registration.address, registration.connection)
         addr = broker.broker_addrs.get(registration.broker_id)
-        holder = None if addr is None else BrokerAddress(broker.cluster, addr)
-        live = None if holder is None else self.live.get(holder)
-        if holder is None or live is None:
+        owner = None if addr is None else self._owner(broker, addr)
+        if owner is None:
             return now_ms if back is None else back.since_ms
+        holder, live = owner
         if live.connection == registration.connection:
             return live.since_ms if holder == registration.address else now_ms
         self._displaced.keep(place, holder, replace(live, data_version=DataVersion()), self.bounds.brokers)
@@ -459,10 +386,10 @@ class RouteRegistry:
         if found is not None:
             address, live = found
             self._put_addr(broker, broker_id, address)
-            self.live[address] = live
+            self._own(broker, address, live)
 
     def _brokers_of(self, host: str) -> int:
-        return sum(len(self._names_at.get(address, ())) for address, live in self.live.items() if live.host == host)
+        return sum(live.host == host for names in self._names_at.values() for _, live in names.values())
 
     def _room(self, host: str) -> tuple[int, int]:
         """The numbers of new topics, and of new pairs of topic and broker name, that `host` may add."""
@@ -476,9 +403,7 @@ class RouteRegistry:
         return max(0, topics), max(0, pairs)
 
     def _queue_datas_of(self, host: str) -> int:
-        names = {
-            name for address, live in self.live.items() if live.host == host for name in self._names_at.get(address, ())
-        }
+        names = {name for at in self._names_at.values() for name, (_, live) in at.items() if live.host == host}
         return sum(len(self._topics_of.get(name, ())) for name in names)
 
     def full_text(self, left_out: int) -> str:
@@ -495,7 +420,14 @@ class RouteRegistry:
             self._drop_addr(broker, broker_id)
             broker.broker_addrs[broker_id] = address.addr
             self.broker_count += 1
-        self._names_at.setdefault(BrokerAddress(broker.cluster, address.addr), {})[broker.broker_name] = None
+
+    def _own(self, broker: BrokerData, address: BrokerAddress, live: LiveBroker) -> None:
+        self.live[address] = live
+        self._names_at.setdefault(BrokerAddress(broker.cluster, address.addr), {})[broker.broker_name] = address, live
+
+    def _owner(self, broker: BrokerData, addr: str) -> Owner | None:
+        """The live registration with which the broker name has this address."""
+        return self._names_at.get(BrokerAddress(broker.cluster, addr), {}).get(broker.broker_name)
 
     def _drop_addr(self, broker: BrokerData, broker_id: int) -> None:
         """Forget an id's address; its live entry goes with the last name that has the address."""
@@ -507,10 +439,15 @@ class RouteRegistry:
             return
         address = BrokerAddress(broker.cluster, addr)
         names = self._names_at.get(address, {})
-        names.pop(broker.broker_name, None)
+        owner = names.pop(broker.broker_name, None)
         if not names:
             self._names_at.pop(address, None)
-            self.live.pop(address, None)
+        if owner is not None and self.live.get(owner[0]) is owner[1]:
+            left = [live for key, live in names.values() if key == owner[0]]
+            if left:
+                self.live[owner[0]] = left[-1]
+            else:
+                del self.live[owner[0]]
 
     def _put_queue(self, topic: str, queue: QueueData) -> None:
         queues = self.topics.setdefault(topic, {})
@@ -525,10 +462,17 @@ class RouteRegistry:
         live = self.live.get(BrokerAddress(registration.cluster, master))
         return Registered() if live is None else Registered(live.ha_server_addr, master)
 
-    def _forget(self, address: BrokerAddress) -> None:
-        self.live.pop(address, None)
-        for name in list(self._names_at.get(address, ())):
-            self._drop_address_of(address, name)
+    def _forget(self, goes: Callable[[LiveBroker], bool]) -> list[LiveBroker]:
+        """Forget the registrations of which `goes` is true, and the addresses of their names."""
+        late = [live for live in self.live.values() if goes(live)]
+        for address, names in list(self._names_at.items()):
+            for name, (_, live) in list(names.items()):
+                if goes(live):
+                    late.append(live)
+                    self._drop_address_of(address, name)
+        for address in [address for address, live in self.live.items() if goes(live)]:
+            del self.live[address]
+        return late
 
     def _drop_address_of(self, address: BrokerAddress, broker_name: str) -> None:
         """Forget the address under one name; the broker that it displaced has its id again."""

@@ -13,8 +13,9 @@ from typing import Any
 
 from ringmq.namesrv.access import Incidents, dispute_text, may_unregister, printable, refusal, unregister_refusal
 from ringmq.namesrv.config import BLACK_LIST, ConfigError, NamesrvConfig
-from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, Bounds, BrokerAddress, NoRoomError, Registration, RouteRegistry
+from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, Bounds, NoRoomError, Registration, RouteRegistry
 from ringmq.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig, KvFullError
+from ringmq.namesrv.live_brokers import BrokerAddress
 from ringmq.remoting import namesrv_headers as headers
 from ringmq.remoting import response_headers as answers
 from ringmq.remoting.admin_bodies import encode_kv_table, encode_topic_list

@@ -4,8 +4,8 @@ import pytest
 
 from ringmq.namesrv import access
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
-from ringmq.namesrv.core import BrokerAddress
 from ringmq.namesrv.handlers import HANDLED_CODES, NamesrvHandlers
+from ringmq.namesrv.live_brokers import BrokerAddress
 from ringmq.remoting.access import NAMESRV, Access
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -146,6 +146,45 @@ def test_unregistering_one_cluster_keeps_the_address_of_another() -> None:
     assert made.registry.live[BrokerAddress("C", "10.0.0.1:10911")].host == OWNER
 
 
+@pytest.mark.parametrize("cluster", ["first", "C", "third"])
+def test_a_name_of_two_clusters_keeps_its_live_broker(cluster: str) -> None:
+    made = handlers()
+    register(made, STRANGER, "10.0.0.9:1", broker_id=1, connection=1, cluster="first")
+    register(made, OWNER, connection=2)
+    assert unregister(made, STRANGER, cluster=cluster).code == ResponseCode.NO_PERMISSION
+    assert made.registry.brokers["b"].broker_addrs[0] == "10.0.0.1:10911"
+    assert unregister(made, OWNER).code == ResponseCode.SUCCESS
+    assert 0 not in made.registry.brokers["b"].broker_addrs
+    assert BrokerAddress("C", "10.0.0.1:10911") not in made.registry.live
+
+
+@pytest.mark.parametrize("cluster", ["C", "first"])
+def test_another_name_at_the_address_gives_no_right_to_unregister(cluster: str) -> None:
+    made = handlers()
+    register(made, OWNER, connection=1)
+    register(made, STRANGER, connection=2, name="x", cluster=cluster)
+    for named in ("C", "first"):
+        assert unregister(made, STRANGER, cluster=named).code == ResponseCode.NO_PERMISSION
+    assert unregister(made, OWNER).code == ResponseCode.SUCCESS
+    assert set(made.registry.brokers) == {"x"}
+    assert unregister(made, STRANGER, name="x", cluster=cluster).code == ResponseCode.SUCCESS
+    assert made.registry.live == {}
+
+
+def test_a_connection_that_registered_another_name_at_the_address_takes_none_along() -> None:
+    made = handlers()
+    register(made, OWNER, connection=1)
+    register(made, STRANGER, connection=2, name="x")
+    made.registry.drop_connection(2)
+    assert set(made.registry.brokers) == {"b"}
+    assert made.registry.live[BrokerAddress("C", "10.0.0.1:10911")].host == OWNER
+    register(made, STRANGER, connection=2, name="x")
+    made.registry.drop_connection(1)
+    assert set(made.registry.brokers) == {"x"}
+    made.registry.expire(NOW + 10**9)
+    assert made.registry.brokers == made.registry.live == {}
+
+
 def test_a_named_host_may_unregister_a_live_broker() -> None:
     made = handlers(adminAddresses=STRANGER)
     register(made, OWNER)
@@ -182,7 +221,7 @@ def test_a_broker_that_registers_again_or_has_another_id_is_no_dispute() -> None
 def test_a_broker_that_moved_after_its_address_expired_is_no_dispute() -> None:
     made = handlers()
     register(made, OWNER)
-    made.registry.live.pop(BrokerAddress("C", "10.0.0.1:10911"))
+    made.registry.expire(NOW + 10**9)
     register(made, STRANGER, "10.0.0.2:10911")
     assert made.incidents.disputes == 0
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from typing import NoReturn
 
 import pytest
 
@@ -10,13 +11,13 @@ from ringmq.namesrv.core import (
     EXPIRY_MS_MAX,
     NAME_CHARS_MAX,
     Bounds,
-    BrokerAddress,
     NoRoomError,
     Registration,
     RouteRegistry,
 )
 from ringmq.namesrv.handlers import NamesrvHandlers
 from ringmq.namesrv.kv import KvConfig, KvFullError
+from ringmq.namesrv.live_brokers import BrokerAddress, LiveBroker
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.register_body import encode_compressed_body, encode_register_body
@@ -41,6 +42,11 @@ def check(registry: RouteRegistry) -> None:
     assert registry.broker_count <= registry.bounds.brokers
     assert len(registry.topics) <= registry.bounds.topics
     assert len(registry.live) <= 2 * registry.bounds.brokers
+    assert {
+        (BrokerAddress(broker.cluster, addr), broker.broker_name)
+        for broker in registry.brokers.values()
+        for addr in broker.broker_addrs.values()
+    } == {(address, name) for address, names in registry._names_at.items() for name in names}
     assert all(registry.topics.values())
     assert {name for names in registry._names_at.values() for name in names} == {
         broker.broker_name for broker in registry.brokers.values() if broker.broker_addrs
@@ -264,3 +270,19 @@ def test_many_takers_do_not_push_the_longest_standing_broker_out() -> None:
     for number in range(2, 40):
         registry.drop_connection(number)
     assert registry.brokers["a"].broker_addrs == {0: "a:1"}
+
+
+class Unwalked(dict[BrokerAddress, LiveBroker]):
+    """A table that may not be walked over."""
+
+    def items(self) -> NoReturn:
+        raise AssertionError
+
+
+def test_a_closed_connection_without_brokers_costs_no_walk() -> None:
+    registry = RouteRegistry()
+    registry.register(registration("a", connection=1), NOW)
+    registry.live = Unwalked(registry.live)
+    registry.drop_connection(2)
+    with pytest.raises(AssertionError):
+        registry.drop_connection(1)

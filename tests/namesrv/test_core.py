@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ringmq.namesrv.core import BrokerAddress, Registration, RouteRegistry
+from ringmq.namesrv.core import Registration, RouteRegistry
+from ringmq.namesrv.live_brokers import BrokerAddress
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.route import TopicRouteData
 
