@@ -37,6 +37,7 @@ def broker_options(command: Any) -> Any:
 
 @click.command()
 @broker_options
+@click.option("--namesrv-config", type=_FILE, help="namesrv.conf of `ringmq namesrv`: look at its doors, too.")
 @click.option("-v", "--verbose", is_flag=True, help="Say of everything what it means.")
 @output_option
 def doctor(
@@ -45,6 +46,7 @@ def doctor(
     assignments: tuple[str, ...],
     cpus: str,
     no_disk_trial: bool,
+    namesrv_config: Path | None,
     verbose: bool,
     output: str,
 ) -> None:
@@ -57,7 +59,10 @@ def doctor(
     from ringmq.doctor.render import render
 
     config, plan_cpus = resolve(store, config_file, assignments, cpus)
-    findings = examine(config, plan_cpus, measure_disk=not no_disk_trial)
+    of_name_server = [] if namesrv_config is None else examine_name_server(namesrv_config)
+    findings = [*examine(config, plan_cpus, measure_disk=not no_disk_trial), *of_name_server]
+    areas = list(dict.fromkeys(finding.area for finding in findings))
+    findings.sort(key=lambda finding: areas.index(finding.area))
     if output == "json":
         click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
     else:
@@ -98,3 +103,17 @@ def examine(config: Any, cpus: Any, *, measure_disk: bool) -> list[Any]:
     from ringmq.doctor.examine import check, gather
 
     return check(gather(config, cpus, measure_disk=measure_disk), config)
+
+
+def examine_name_server(path: Path) -> list[Any]:
+    """The findings for a name server with this namesrv.conf. Raises ClickException."""
+    from ringmq.doctor.check_doors import check_doors
+    from ringmq.namesrv.config import ConfigError, NamesrvConfig
+    from ringmq.remoting.doors import name_server_doors
+
+    try:
+        config = NamesrvConfig.from_file(path)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    lists = {"admin": config.admin_addresses, "brokers": config.broker_addresses}
+    return list(check_doors(name_server_doors(config.bind_address, config.listen_port, **lists)))

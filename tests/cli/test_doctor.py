@@ -118,3 +118,19 @@ def test_a_bundle_has_the_journal_of_a_unit(
         assert "No such file" in text, "it says why there is none"
     else:
         assert text.splitlines() == ["--no-pager -u ringmq-broker@x -n 5000", "accessKey=(hidden)"]
+
+
+def test_the_open_doors_of_a_name_server_of_its_own_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "namesrv.conf"
+    file.write_text("bindAddress=0.0.0.0\nlistenPort=19876\nbrokerAddresses=10.0.0.0/8\n")
+    given = ("--store", tmp_path / "new", "--set", "listenPort=0", "--namesrv-config", file)
+    rows = {row["name"]: row for row in json.loads(doctor(*given, "-o", "json").stdout) if row["area"] == "doors"}
+    assert rows["adminAddresses of 0.0.0.0:19876"]["level"] == "warn"
+    assert "set adminAddresses" in rows["adminAddresses of 0.0.0.0:19876"]["advice"]
+    assert rows["brokerAddresses of 0.0.0.0:19876"]["level"] == "ok"
+    headings = [line for line in doctor(*given).output.splitlines() if line.strip() == "doors"]
+    assert len(headings) == 1
+    file.write_text("bindAdress=0.0.0.0\n")
+    refused = doctor(*given)
+    assert refused.exit_code == 1
+    assert "did you mean bindAddress?" in refused.output

@@ -30,6 +30,7 @@ def parse(line: str, tmp_path: Path) -> None:
     words = shlex.split(line, comments=True)[1:]
     words = [word for word in words if word not in ("&", "...")]
     (tmp_path / "broker.conf").touch()
+    (tmp_path / "namesrv.conf").touch()
     words = [re.sub(r"^(DIR|/tmp/my-store)$", str(tmp_path), word) for word in words]
     words = [str(tmp_path / word) if word in ("broker.conf", "namesrv.conf") else word for word in words]
     command: click.Command = main
