@@ -43,6 +43,7 @@ from ringmq.broker.request import (
 from ringmq.broker.staged import requests as staged_requests
 from ringmq.broker.turns import Steps, finish
 from ringmq.ipc.errors import PlaneFullError
+from ringmq.remoting.access import BROKER, Access
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RequestError
@@ -170,6 +171,8 @@ def begin(broker: Broker, request: Request) -> Answer | Slices:
     if refused is not None:
         broker.refusals.add(code, refused)
         return request.reply(ResponseCode.NO_PERMISSION, refused)
+    if request.command.is_oneway and BROKER.get(code) is Access.READ_ADMIN:
+        return Drop()  # the answer is all that the request is for, and its sender wants none
     if code in NOT_ON_SLAVE and broker.config.broker_role == "SLAVE":
         remark = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
         return request.reply(ResponseCode.SYSTEM_ERROR, remark)

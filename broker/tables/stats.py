@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 
@@ -79,9 +80,8 @@ class BrokerStats:
 
     def _rate(self, field: str, window_s: int) -> float:
         now_ms, now = self._history[-1]
-        then_ms, then = next(
-            (point for point in self._history if point[0] >= now_ms - window_s * 1000), self._history[-1]
-        )
+        begin = bisect_left(self._history, now_ms - window_s * 1000, key=lambda point: point[0])
+        then_ms, then = self._history[begin]
         if now_ms <= then_ms:
             return 0.0
         grown: int = getattr(now, field) - getattr(then, field)

@@ -85,6 +85,15 @@ def test_a_refused_oneway_request_is_dropped_with_the_count() -> None:
     assert dict(lab.broker.refusals.counts())["change admin"] == 1
 
 
+def test_a_oneway_question_is_dropped_before_it_costs_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = make_lab()
+    assert lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+    questions = [code for code, kind in BROKER.items() if kind is Access.READ_ADMIN]
+    for code in questions:
+        monkeypatch.setitem(HANDLERS, code, lambda broker, request: pytest.fail("it ran"))
+        assert isinstance(lab.ask(code, {"topic": "TBW102", "group": "G"}, oneway=True), Release), code
+
+
 def test_a_decision_from_another_host_names_what_would_allow_it() -> None:
     lab = make_lab()
     answer = lab.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}, connection=FAR)
