@@ -30,6 +30,7 @@ LONGEST_FIRST = (
 POOL = pytest.StashKey["ServerPool"]()
 LOG_TAIL_BYTES = 3000
 LOGS_SHOWN = 4
+TICK_S = 0.02
 
 
 def group_of(path: Path) -> str:
@@ -75,13 +76,16 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def logs_written(folder: Path, since_s: float) -> list[Path]:
-    """Logs of servers below a folder of tests that have changed since a moment, the newest first."""
+    """Logs of servers below a folder of tests that have changed since a moment, the newest first.
+
+    A file's time is that of the kernel's last tick, which may lie some milliseconds before the write.
+    """
     found: list[tuple[float, Path]] = []
     for where, _, names in os.walk(folder):
         for path in (Path(where, name) for name in names if name == "log" or name.endswith(".log")):
             with contextlib.suppress(OSError):
                 found.append((path.stat().st_mtime, path))
-    return [path for changed, path in sorted(found, reverse=True) if changed >= since_s]
+    return [path for changed, path in sorted(found, reverse=True) if changed >= since_s - TICK_S]
 
 
 @pytest.hookimpl(wrapper=True)

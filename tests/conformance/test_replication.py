@@ -96,19 +96,17 @@ def test_a_list_of_networks_decides_whether_a_stock_slave_follows(stock_follows:
     stock_follows.wait_equal()
 
 
-@pytest.mark.parametrize("networks", ["10.0.0.0/8", "127.0.0.0/8"])
-def test_a_slaves_own_list_does_not_keep_it_from_a_stock_master(
-    ringmq_follows: Group, judge: Judge, networks: str
-) -> None:
-    """It bounds who may have the log cut; following a master costs nothing."""
+def test_a_slaves_own_list_does_not_keep_it_from_a_stock_master(ringmq_follows: Group, judge: Judge) -> None:
+    """It bounds who may have the log cut; following a master costs nothing. Only the wrong list brings a line."""
     slave = ringmq_follows.slave
     assert slave is not None
-    slave.stop()
-    slave.start(haAllowedNetworks=networks)
-    fill(judge, ringmq_follows, 3000, 10)
-    ringmq_follows.wait_equal()
     line = "haAllowedNetworks does not name master 127.0.0.1: this slave follows it all the same"
-    assert (line in slave.tail()) == (networks == "10.0.0.0/8")
+    for networks in ("127.0.0.0/8", "10.0.0.0/8"):
+        slave.stop()
+        slave.start(haAllowedNetworks=networks)
+        fill(judge, ringmq_follows, 3000, 10)
+        ringmq_follows.wait_equal()
+        assert (line in slave.tail()) == (networks == "10.0.0.0/8")
 
 
 @pytest.mark.parametrize("role", ["master", "slave"])

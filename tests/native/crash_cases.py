@@ -197,6 +197,50 @@ def make_replicated_kit(root: Path) -> Kit:
     return kit
 
 
+def wanted(kit: Kit, pair: tuple[int, int]) -> tuple[int, int]:
+    """(kind, subVersion) that a reader finds."""
+    copy = ffi.new("struct rmq_subscription_copy *")
+    lib.rmq_subscription_get(kit.plane, *pair, copy)
+    return copy.kind, copy.sub_version
+
+
+def want(kit: Kit, pair: tuple[int, int]) -> None:
+    """Every version is its pair's own."""
+    version = 100 * pair[0] + pair[1]
+    assert lib.rmq_subscription_set(kit.plane, *pair, lib.RMQ_SUBSCRIPTION_ALL, version, ffi.NULL, 0) == 0
+
+
+@pytest.mark.parametrize("does", ["replace", "clear"])
+@pytest.mark.parametrize("point", points("control-subscription-"))
+def test_a_table_of_subscriptions_that_control_left_half_done(tmp_path: Path, point: str, does: str) -> None:
+    """A reader sees a pair's own subscription or none; the next control process clears the table and fills it."""
+    kit = make_kit(tmp_path, False)
+    pairs = [(group, topic) for group in range(1, 14) for topic in range(1, 6)]
+    for pair in pairs[:64]:
+        want(kit, pair)
+
+    def work() -> None:
+        if does == "clear":
+            lib.rmq_subscriptions_clear(kit.plane)
+            want(kit, pairs[64])
+        else:
+            assert lib.rmq_subscription_replace(kit.plane, *pairs[20], *pairs[64]) == 0
+            want(kit, pairs[64])
+
+    hit = in_child(work, point)
+    assert hit or (does, point) in {
+        ("replace", "control-subscription-counted"),
+        ("clear", "control-subscription-unlinked"),
+    }
+    for group, topic in pairs:
+        assert wanted(kit, (group, topic)) in ((0, 0), (lib.RMQ_SUBSCRIPTION_ALL, 100 * group + topic))
+    lib.rmq_subscriptions_clear(kit.plane)
+    assert {wanted(kit, pair) for pair in pairs} == {(0, 0)}
+    for pair in pairs[1:]:
+        want(kit, pair)
+    assert [wanted(kit, pair)[1] for pair in pairs[1:]] == [100 * group + topic for group, topic in pairs[1:]]
+
+
 def crash_until_hit(point: str, prepare: Callable[[int], tuple[Callable[[], None], Callable[[], None]]]) -> None:
     """Crash at the first, and at random later passes of `point`, and check what follows each time."""
     generator, hits = random.Random(f"{SEED}-{point}"), 0
