@@ -18,14 +18,12 @@ int rmq_cq_decode(const uint8_t *at, struct rmq_cq_unit *out) {
     return out->size > 0 && out->commit_log_offset >= 0;
 }
 
-static int is_filler(const struct rmq_cq_unit *unit) { return unit->size == RMQ_CQ_FILL_SIZE && !unit->commit_log_offset; }
-
 int64_t rmq_cq_valid_units(const uint8_t *at, size_t count, int64_t *end_offset) {
     struct rmq_cq_unit unit;
     size_t i = 0;
     *end_offset = -1;
     while (i < count && rmq_cq_decode(at + i * RMQ_CQ_UNIT_BYTES, &unit)) {
-        if (!is_filler(&unit))
+        if (!rmq_cq_is_filler(&unit))
             *end_offset = (int64_t)((uint64_t)unit.commit_log_offset + (uint64_t)unit.size);
         i++;
     }
@@ -43,7 +41,7 @@ int64_t rmq_cq_units_below(const uint8_t *at, size_t count, int64_t commit_log_o
 int64_t rmq_cq_fillers(const uint8_t *at, size_t count) {
     struct rmq_cq_unit unit;
     size_t i = 0;
-    while (i < count && rmq_cq_decode(at + i * RMQ_CQ_UNIT_BYTES, &unit) && is_filler(&unit))
+    while (i < count && rmq_cq_decode(at + i * RMQ_CQ_UNIT_BYTES, &unit) && rmq_cq_is_filler(&unit))
         i++;
     return (int64_t)i;
 }

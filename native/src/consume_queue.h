@@ -54,6 +54,12 @@ void rmq_cq_batch_encode(uint8_t *to, const struct rmq_cq_batch_unit *unit);
 int rmq_cq_batch_decode(const uint8_t *at, struct rmq_cq_batch_unit *out);
 /* cdef-end */
 
+/* A filler stands for no message: dispatch bridges a gap of queue offsets with them. */
+static inline int rmq_cq_is_filler(const struct rmq_cq_unit *unit)
+{
+    return unit->size == RMQ_CQ_FILL_SIZE && !unit->commit_log_offset;
+}
+
 _Static_assert(sizeof(struct rmq_cq_unit) == 24, "rmq_cq_unit");
 _Static_assert(sizeof(struct rmq_cq_batch_unit) == 40, "rmq_cq_batch_unit");
 

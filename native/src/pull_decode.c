@@ -158,14 +158,3 @@ enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection 
         return RMQ_FATE_COLD;
     return RMQ_FATE_DONE;
 }
-
-int rmq_pull_matches(const struct rmq_pull *p, int64_t tags_code)
-{
-    if (p->filter.kind == RMQ_SUBSCRIPTION_ALL)
-        return 1;
-    int32_t code = (int32_t)tags_code;
-    for (uint32_t i = 0; i < p->filter.tag_count; i++)
-        if (p->filter.tags[i] == code)
-            return 1;
-    return 0;
-}

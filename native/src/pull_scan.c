@@ -1,8 +1,7 @@
-/* Consume queue units -> ranges of mapped log pages. Rules and limits of RocketMQ's DefaultMessageStore.getMessage. */
-#include <stdio.h>
+/* The units that a queue reader gives -> ranges of mapped log pages: limits and statuses of RocketMQ's
+ * DefaultMessageStore.getMessage. */
 #include <stdlib.h>
 
-#include "consume_queue.h"
 #include "reader_state.h"
 
 #define SEGMENTS_MAPPED 256u
@@ -14,59 +13,13 @@
 int rmq_pulls_open(struct rmq_reader *r)
 {
     r->pull_result = malloc(sizeof *r->pull_result);
-    if (!r->pull_result || rmq_file_cache_open(&r->segments, SEGMENTS_MAPPED) < 0 ||
-        rmq_file_cache_open(&r->queues, QUEUES_MAPPED) < 0)
-        return -ENOMEM;
-    return 0;
+    return r->pull_result ? rmq_queue_reader_init(&r->queues, r->plane, SEGMENTS_MAPPED, QUEUES_MAPPED) : -ENOMEM;
 }
 
 void rmq_pulls_close(struct rmq_reader *r)
 {
     free(r->pull_result);
-    if (r->segments.maps)
-        rmq_file_cache_close(&r->segments);
-    if (r->queues.maps)
-        rmq_file_cache_close(&r->queues);
-}
-
-static struct rmq_file_map *segment_at(struct rmq_reader *r, uint64_t position)
-{
-    uint64_t number = position / r->settings->segment_bytes;
-    struct rmq_file_map *map = rmq_file_cache_find(&r->segments, number);
-    if (map)
-        return map;
-    char path[RMQ_PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/%020llu", r->settings->commit_log_path,
-             (unsigned long long)(number * r->settings->segment_bytes));
-    return rmq_file_cache_map(&r->segments, number, path, r->settings->segment_bytes);
-}
-
-static struct rmq_file_map *queue_file_at(struct rmq_reader *r, const struct rmq_pull *p, uint64_t number)
-{
-    uint64_t key = (uint64_t)p->queue_slot << 32 | (number & 0xffffffff);
-    struct rmq_file_map *map = rmq_file_cache_find(&r->queues, key);
-    if (map)
-        return map;
-    const struct rmq_topic *topic = rmq_topic_at(r->plane, p->topic_id);
-    char path[RMQ_PATH_MAX + RMQ_NAME_MAX + 64];
-    snprintf(path, sizeof path, "%s/consumequeue/%.*s/%d/%020llu", r->settings->store_path, (int)topic->name_length, topic->name,
-             p->queue_id, (unsigned long long)(number * r->settings->queue_file_bytes));
-    return rmq_file_cache_map(&r->queues, key, path, r->settings->queue_file_bytes);
-}
-
-/* Units of one queue file from `offset` on, below `max`: where they lie and how many there are; NULL = no file. */
-static const uint8_t *units_at(struct rmq_reader *r, const struct rmq_pull *p, int64_t offset, int64_t max, uint64_t *count)
-{
-    uint64_t per_file = r->settings->queue_file_bytes / UNIT, first = (uint64_t)offset % per_file;
-    struct rmq_file_map *map = queue_file_at(r, p, (uint64_t)offset / per_file);
-    if (!map)
-        return NULL;
-    *count = (uint64_t)(max - offset) < per_file - first ? (uint64_t)(max - offset) : per_file - first;
-    if (!rmq_file_map_reaches(map, (first + *count) * UNIT)) {
-        uint64_t there = map->file_bytes / UNIT;
-        *count = there > first ? there - first : 0;
-    }
-    return map->base + first * UNIT;
+    rmq_queue_reader_fini(&r->queues);
 }
 
 static void add_range(struct rmq_pull_result *out, struct rmq_file_map *map, const uint8_t *at, uint32_t length)
@@ -110,7 +63,7 @@ static int batch_is_full(const struct rmq_reader *r, const struct rmq_pull *p, c
     uint64_t bytes = (uint64_t)out->bytes + (uint32_t)unit->size;
     if (p->is_bulk)
         return bytes > (uint64_t)s->pull_memory_bytes_max * BULK_SHARE;
-    if (scan->log_end - (uint64_t)unit->commit_log_offset <= s->memory_window_bytes)
+    if (rmq_is_in_memory(s, scan->log_end, (uint64_t)unit->commit_log_offset))
         return bytes > s->pull_memory_bytes_max || out->messages + 1 > s->pull_memory_count_max;
     return bytes > s->pull_disk_bytes_max || out->messages + 1 > s->pull_disk_count_max;
 }
@@ -126,27 +79,24 @@ static void settle(struct rmq_pull_result *out, int code, const char *status, in
 static int take_record(struct rmq_reader *r, struct rmq_pull_result *out, struct scan *scan, const struct rmq_cq_unit *unit)
 {
     uint64_t position = (uint64_t)unit->commit_log_offset, segment_bytes = r->settings->segment_bytes;
-    uint64_t at = position % segment_bytes;
-    struct rmq_file_map *map = position < scan->log_min ? NULL : segment_at(r, position);
-    if (!map && position >= scan->log_min && errno != ENOENT)
+    struct rmq_file_map *map;
+    const uint8_t *at = rmq_queue_reader_log_at(&r->queues, position, (uint32_t)unit->size, scan->log_min, &map);
+    if (!at && errno != ENOENT)
         return -1; /* its messages are there: they must not be stepped over */
-    if (!map || !rmq_file_map_reaches(map, at + (uint32_t)unit->size)) {
+    if (!at) {
         if (!out->messages) {
             out->code = RMQ_ANSWER_RETRY;
             out->status = "MESSAGE_WAS_REMOVING";
         }
-        scan->skip_below = (int64_t)(position - at + segment_bytes);
+        scan->skip_below = (int64_t)((position / segment_bytes + 1) * segment_bytes);
         return 0;
     }
     out->code = RMQ_ANSWER_SUCCESS;
     out->status = "FOUND";
     scan->skip_below = INT64_MIN;
-    add_range(out, map, map->base + at, (uint32_t)unit->size);
+    add_range(out, map, at, (uint32_t)unit->size);
     return 1;
 }
-
-/* Stands for no message: dispatch bridges a gap of queue offsets with them. */
-static int is_filler(const struct rmq_cq_unit *unit) { return unit->size == RMQ_CQ_FILL_SIZE && !unit->commit_log_offset; }
 
 static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out, const uint8_t *at, uint64_t count,
                        struct scan *scan)
@@ -157,7 +107,7 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
             return; /* below the published maximum every unit is whole: a broken one must not be stepped over */
         if ((int64_t)i * UNIT >= scan->scan_bytes_max)
             return;
-        if (is_filler(&unit)) {
+        if (rmq_cq_is_filler(&unit)) {
             out->next_offset = p->offset + (int64_t)i + 1;
             continue;
         }
@@ -167,7 +117,7 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
         out->next_offset = p->offset + (int64_t)i + 1;
         if (unit.commit_log_offset < scan->skip_below)
             continue;
-        if (!rmq_pull_matches(p, unit.tags_code)) {
+        if (!rmq_tags_match(&p->filter, unit.tags_code)) {
             if (!out->messages) {
                 out->code = RMQ_ANSWER_RETRY;
                 out->status = "NO_MATCHED_MESSAGE";
@@ -187,7 +137,7 @@ static void scan_queue(struct rmq_reader *r, const struct rmq_pull *p, struct rm
 {
     const struct rmq_watermarks *w = r->plane->watermarks;
     uint64_t count = 0, per_file = r->settings->queue_file_bytes / UNIT;
-    const uint8_t *at = units_at(r, p, p->offset, out->max_offset, &count);
+    const uint8_t *at = rmq_queue_reader_units_at(&r->queues, p->queue_slot, p->offset, out->max_offset, &count);
     if (!at && errno != ENOENT) {
         settle(out, RMQ_ANSWER_BUSY, "[OVERLOAD]a consume queue file cannot be mapped now, try again later", p->offset);
         return;
@@ -235,37 +185,16 @@ int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *p, int64_t *from)
         return 1; /* the answer is "moved" */
     while (*from < max) {
         uint64_t count = 0;
-        const uint8_t *at = units_at(r, p, *from, max, &count);
+        const uint8_t *at = rmq_queue_reader_units_at(&r->queues, p->queue_slot, *from, max, &count);
         if (!at || !count)
             return 1;
         for (uint64_t i = 0; i < count; i++, at += UNIT, ++*from) {
             struct rmq_cq_unit unit;
             if (!rmq_cq_decode(at, &unit))
                 return 0;
-            if (!is_filler(&unit) && rmq_pull_matches(p, unit.tags_code))
+            if (!rmq_cq_is_filler(&unit) && rmq_tags_match(&p->filter, unit.tags_code))
                 return 1;
         }
     }
     return 0;
-}
-
-/* Deleted files stay on disk as long as somebody maps them. */
-void rmq_pulls_tick(struct rmq_reader *r)
-{
-    uint64_t log_min = rmq_load(&r->plane->watermarks->min_offset), segment_bytes = r->settings->segment_bytes;
-    uint64_t per_file = r->settings->queue_file_bytes / UNIT;
-    for (uint32_t name = r->segments.oldest; name;) {
-        struct rmq_file_map *map = &r->segments.maps[name - 1];
-        name = map->newer;
-        if ((map->key + 1) * segment_bytes <= log_min)
-            rmq_file_cache_forget(&r->segments, map);
-    }
-    for (uint32_t name = r->queues.oldest; name;) {
-        struct rmq_file_map *map = &r->queues.maps[name - 1];
-        name = map->newer;
-        const struct rmq_queue *q = rmq_queue_at(r->plane, (uint32_t)(map->key >> 32));
-        uint64_t config = rmq_load(&rmq_topic_at(r->plane, q->topic_id)->config);
-        if (((map->key & 0xffffffff) + 1) * per_file <= rmq_load(&q->min_offset) || !(config >> 40 & RMQ_TOPIC_LIVE))
-            rmq_file_cache_forget(&r->queues, map);
-    }
 }

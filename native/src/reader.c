@@ -180,7 +180,7 @@ static void tick(struct rmq_reader *r)
     if (r->now_ms >= r->tick_next_ms) {
         rmq_connections_tick(r);
         rmq_park_heed_settings(r);
-        rmq_pulls_tick(r);
+        rmq_queue_reader_tick(&r->queues);
         rmq_buffers_tick(r);
         rmq_blocks_tick(r);
         rmq_outputs_tick(r);

@@ -24,16 +24,14 @@ static void commit_offset(struct rmq_reader *r, const struct rmq_pull *p)
 /* The client reads so far back that another broker of the group had better serve it (suggestPullingFromSlave). */
 static int is_slow(const struct rmq_reader *r, const struct rmq_pull_result *result)
 {
-    uint64_t end = rmq_load(&r->plane->watermarks->append_offset);
-    return result->last_position >= 0 && end - (uint64_t)result->last_position > r->settings->memory_window_bytes;
+    return result->last_position >= 0 && !rmq_queue_reader_in_memory(&r->queues, (uint64_t)result->last_position);
 }
 
 /* The same of its first and oldest message: the reader's thread must not wait for the disk in the place of all others. */
 static int is_cold(const struct rmq_reader *r, const struct rmq_pull_result *result)
 {
-    const struct rmq_file_map *map = result->ranges[0].map;
-    uint64_t position = map->key * r->settings->segment_bytes + (uint64_t)(result->ranges[0].at - map->base);
-    return rmq_load(&r->plane->watermarks->append_offset) - position > r->settings->memory_window_bytes;
+    uint64_t position = rmq_queue_reader_position(&r->queues, result->ranges[0].map, result->ranges[0].at);
+    return !rmq_queue_reader_in_memory(&r->queues, position);
 }
 
 /* Where the client is to read next; twin: broker/replication/read_advice.py. */

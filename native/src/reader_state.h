@@ -7,8 +7,8 @@
 
 #include "answer.h"
 #include "engine.h"
-#include "file_map.h"
 #include "frame_header.h"
+#include "queue_reader.h"
 #include "reader.h"
 #include "ring.h"
 #include "shortage_rules.h"
@@ -278,7 +278,7 @@ struct rmq_reader {
     int64_t uniq_month_ms;
 
     /* pulls */
-    struct rmq_file_cache segments, queues;
+    struct rmq_queue_reader queues;
     struct rmq_parked_pull *parked;
     uint32_t parked_capacity, parked_used, parked_free, parked_count, parked_bytes;
     uint32_t *parked_slots;  /* first parked pull per queue slot, index + 1 */
@@ -438,9 +438,8 @@ struct rmq_pull {
 #define RMQ_PULL_CLASS_FILTER 8
 enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
                               struct rmq_pull *pull);
-int rmq_pull_matches(const struct rmq_pull *pull, int64_t tags_code);
 
-/* pull_scan.c: consume queue -> log pages, the rules of DefaultMessageStore.getMessage */
+/* pull_scan.c: units -> log pages, the rules of DefaultMessageStore.getMessage */
 #define RMQ_PULL_RANGES 512
 struct rmq_pull_result {
     int code;
@@ -460,7 +459,6 @@ void rmq_pull_release(struct rmq_pull_result *out); /* lets go of the files that
 int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *pull, int64_t *from);
 int rmq_pulls_open(struct rmq_reader *r);
 void rmq_pulls_close(struct rmq_reader *r);
-void rmq_pulls_tick(struct rmq_reader *r); /* lets go of files that retention has deleted */
 
 /* reader_pull.c. DONE or COLD. */
 enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
