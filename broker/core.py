@@ -121,14 +121,14 @@ class Broker:
         return Member(
             self.config.broker_id,
             self.config.broker_role == "SLAVE",
-            bool(self.plane.header.master_known),
+            bool(self.plane.header.replication.master_known),
             self.config.slave_read_enable,
             self.config.offset_check_in_slave,
         )
 
     def refuse_new(self, what: str) -> None:
         """Raise RequestError while the memory of the broker is near ringmqMemoryMax. `what`: the new entry in words."""
-        if self.plane.header.memory_level:
+        if self.plane.header.memory.level:
             raise RequestError(
                 f"{what} is refused: the memory of the broker is near ringmqMemoryMax, try again later",
                 field="",

@@ -80,14 +80,14 @@ class DispatchShell:
             if low <= self._cleaned_min_offset:
                 return
             self._cleaning_to, self._next_slot = low, 0
-        end = min(self._next_slot + QUEUES_PER_SLICE, self._plane.header.queue_count)
+        end = min(self._next_slot + QUEUES_PER_SLICE, self._plane.header.tables.queue_count)
         for slot in range(self._next_slot, end):
             if not lib.rmq_dispatcher_may_clean(self.dispatcher):
                 end = slot  # the rest when some of what was deleted is freed
                 break
             self._tell(lib.rmq_dispatcher_clean_queue(self.dispatcher, slot, self._cleaning_to))
         self._next_slot = end
-        if end == self._plane.header.queue_count:
+        if end == self._plane.header.tables.queue_count:
             self._tell(lib.rmq_dispatcher_clean_index(self.dispatcher, self._cleaning_to))
             self._cleaned_min_offset, self._cleaning_to = self._cleaning_to, None
 

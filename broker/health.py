@@ -161,7 +161,7 @@ def _name_servers(config: BrokerConfig, report: ControlReport | None) -> tuple[l
 
 def _replication_notes(plane: Plane, config: BrokerConfig) -> list[str]:
     if config.broker_role == "SLAVE":
-        connected = plane.header.ha_link.state == lib.RMQ_HA_TRANSFER
+        connected = plane.header.replication.link.state == lib.RMQ_HA_TRANSFER
         return [] if connected else ["the master is not connected"]
     wanted = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties())).need
     in_sync = max(1, int(plane.watermarks.in_sync_replicas))
@@ -170,10 +170,10 @@ def _replication_notes(plane: Plane, config: BrokerConfig) -> list[str]:
 
 def _memory_notes(plane: Plane) -> list[str]:
     header = plane.header
-    if not header.memory_level:
+    if not header.memory.level:
         return []
-    used = (header.memory_private_bytes + header.memory_shared_bytes) >> 20
-    return [f"new connections and clients are refused: memory is {used} of {header.memory_max_bytes >> 20} MiB"]
+    used = (header.memory.private_bytes + header.memory.shared_bytes) >> 20
+    return [f"new connections and clients are refused: memory is {used} of {header.memory.max_bytes >> 20} MiB"]
 
 
 @dataclass(slots=True)

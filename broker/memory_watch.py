@@ -42,7 +42,7 @@ class MemoryWatch:
         self._header = plane.header
         readers = int(self._header.settings.readers)
         self._max_bytes = memory_max_bytes(config, int(self._header.plane_bytes), readers)
-        self._header.memory_max_bytes = self._max_bytes
+        self._header.memory.max_bytes = self._max_bytes
         self._throttle = LogThrottle(LINES_PER_MINUTE)
         self._next_ms = 0
 
@@ -55,12 +55,12 @@ class MemoryWatch:
 
     def take(self, use: MemoryUse, now_ms: int) -> None:
         """Publish one sample, and the level that follows from it."""
-        self._header.memory_private_bytes, self._header.memory_shared_bytes = use.private, use.shared
-        before = int(self._header.memory_level)
+        self._header.memory.private_bytes, self._header.memory.shared_bytes = use.private, use.shared
+        before = int(self._header.memory.level)
         level = next_level(before, use.total, self._max_bytes)
         if level == before:
             return
-        self._header.memory_level = level
+        self._header.memory.level = level
         line = self._throttle.line(_WORDS[level], now_ms)
         if line is not None:
             self._log(f"memory: {use.total // _MIB} of {self._max_bytes // _MIB} MiB, {line}")

@@ -160,7 +160,7 @@ class ServiceReport:
 def is_full(plane: Plane) -> bool:
     """No connection is taken: the broker is near its memory's limit, or a reader has all that it may have, because
     clients were quicker than the broker's question to itself."""
-    if plane.header.memory_level:
+    if plane.header.memory.level:
         return True
     settings = plane.header.settings
     limit = min(int(settings.connections_max), int(settings.host_connections_max))

@@ -120,7 +120,7 @@ class MasterShell:
 
     def _progress(self) -> events.Progress:
         log = self._log_range()
-        rows = self._plane.header.ha_peers
+        rows = self._plane.header.replication.peers
         peers = tuple(
             events.PeerProgress(peer, rows[peer].reported_offset, rows[peer].silent_since_mono_ms)
             for peer in range(lib.RMQ_HA_PEERS_MAX)

@@ -50,7 +50,7 @@ class SlaveShell:
     def __init__(self, plane: Plane, properties: Mapping[str, str], receiver: Any) -> None:
         self._plane = plane
         self._marks = plane.watermarks
-        self._link = plane.header.ha_link
+        self._link = plane.header.replication.link
         self._receiver = receiver
         self._settings = HaSettings.from_properties(properties)
         self._root = Path(properties["storePathRootDir"])

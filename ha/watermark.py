@@ -1,7 +1,7 @@
 """How far the replicas are: the plain-Python twin of rmq_ha_watermark (native/src/ha_watermark.c).
 
 A requirement has at most four conditions; each asks that `count` of the peers in its mask have a byte at a level. The
-watermark is the largest offset for which all conditions hold. Level numbers are RMQ_HA_LEVEL_* of layout.h.
+watermark is the largest offset for which all conditions hold. Level numbers are RMQ_HA_LEVEL_* of replication_layout.h.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 from ringmq.ipc import segment
 
 FREE, NEAR, FULL = 0, 1, 2
-"""RMQ_MEMORY_* (layout.h)."""
+"""RMQ_MEMORY_* (settings_layout.h)."""
 ENTER = {NEAR: 0.90, FULL: 0.97}
 """Level -> part of the limit from which on it holds."""
 LEAVE = {NEAR: 0.85, FULL: 0.93}

@@ -186,7 +186,9 @@ class Plane:
             raise ValueError(f"subscription of group {group_id}: {len(tag_hashes)} tags are over {TAGS_MAX}")
         code = lib.rmq_subscription_set(self.struct, group_id, topic_id, kind, sub_version, tag_hashes, len(tag_hashes))
         if code < 0:
-            raise PlaneFullError(f"subscriptions: the table is full ({self.header.subscription_capacity} entries)")
+            raise PlaneFullError(
+                f"subscriptions: the table is full ({self.header.tables.subscription_capacity} entries)"
+            )
 
     def subscription_replace(self, old: tuple[int, int], new: tuple[int, int]) -> None:
         """Give the entry of one (group id, topic id), which says NONE, to another. KeyError: `old` has no entry, or
@@ -209,19 +211,19 @@ class Plane:
     def offset_put(self, group_id: int, queue_slot: int, offset: int) -> None:
         """Store a committed offset (-1 erases it)."""
         if lib.rmq_offset_put(self.struct, group_id, queue_slot, offset) < 0:
-            raise PlaneFullError(f"consumer offsets: the table is full ({self.header.offset_capacity} entries)")
+            raise PlaneFullError(f"consumer offsets: the table is full ({self.header.tables.offset_capacity} entries)")
 
     def offset_drain(self) -> int:
         """Take over offsets that pulls committed; number of changes."""
         code = int(lib.rmq_offset_drain(self.struct))
         if code < 0:
-            raise PlaneFullError(f"consumer offsets: the table is full ({self.header.offset_capacity} entries)")
+            raise PlaneFullError(f"consumer offsets: the table is full ({self.header.tables.offset_capacity} entries)")
         return code
 
     def offset_keys(self, first: int, count_max: int | None = None) -> list[tuple[int, int]]:
         """(group id, queue slot) of the table's entries from number `first` on. An entry keeps both for ever."""
-        entries = ffi.cast("struct rmq_consumer_offset *", self.struct.base + self.header.offsets_at)
-        end = int(self.header.offset_count)
+        entries = ffi.cast("struct rmq_consumer_offset *", self.struct.base + self.header.tables.offsets_at)
+        end = int(self.header.tables.offset_count)
         numbers = range(first, end if count_max is None else min(end, first + count_max))
         return [(entries[number].group_id, entries[number].queue_slot) for number in numbers]
 
@@ -317,7 +319,7 @@ class Plane:
 
     def _checked(self, value: int, what: str, capacity_field: str) -> int:
         if value == NONE:
-            raise PlaneFullError(f"{what}: the table is full ({getattr(self.header, capacity_field)} entries)")
+            raise PlaneFullError(f"{what}: the table is full ({getattr(self.header.tables, capacity_field)} entries)")
         return value
 
 

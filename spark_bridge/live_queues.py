@@ -43,8 +43,8 @@ class LiveQueues:
         self.start_id = int(header.start_id)
         self._broker = broker
         self._wants = wants
-        self._topics = np.frombuffer(plane, _TOPIC, header.topic_capacity, header.topics_at)
-        self._queues = np.frombuffer(plane, _QUEUE, header.queue_capacity, header.queues_at)
+        self._topics = np.frombuffer(plane, _TOPIC, header.tables.topic_capacity, header.tables.topics_at)
+        self._queues = np.frombuffer(plane, _QUEUE, header.tables.queue_capacity, header.tables.queues_at)
         self._queue_count = -1
         self._configs: NDArray[np.uint64] = np.empty(0, np.uint64)
         self._keys: list[QueueKey] = []
@@ -63,8 +63,8 @@ class LiveQueues:
 
     def ends(self) -> dict[QueueKey, int]:
         """The offset behind the last readable message of every queue of the wanted topics."""
-        queue_count = int(self._header.queue_count)
-        configs = self._topics["config"][: self._header.topic_count + 1].copy()
+        queue_count = int(self._header.tables.queue_count)
+        configs = self._topics["config"][: self._header.tables.topic_count + 1].copy()
         if queue_count != self._queue_count or not np.array_equal(configs, self._configs):
             self._list_queues(configs, queue_count)
         return dict(zip(self._keys, self._queues["max_offset"][self._slots].tolist(), strict=True))

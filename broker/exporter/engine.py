@@ -156,7 +156,8 @@ def add_log(page: Page, plane: Plane, disk_path: Path, earliest_store_time_ms: i
 def add_tables(page: Page, plane: Plane) -> None:
     """How full the shared tables are: what is deleted keeps its place until the next start."""
     for name, what in (("ringmq_table_entries", "count"), ("ringmq_table_capacity", "capacity")):
-        page.add(name, [({"table": table + "s"}, int(getattr(plane.header, f"{table}_{what}"))) for table in TABLES])
+        values = {table: int(getattr(plane.header.tables, f"{table}_{what}")) for table in TABLES}
+        page.add(name, [({"table": f"{table}s"}, value) for table, value in values.items()])
 
 
 def replicas_wanted(config: BrokerConfig) -> int:
@@ -277,10 +278,10 @@ def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], read
 def add_memory(page: Page, plane: Plane) -> None:
     """The memory of all processes, as the supervisor has sampled it."""
     header = plane.header
-    kinds = {"private": header.memory_private_bytes, "shared": header.memory_shared_bytes}
+    kinds = {"private": header.memory.private_bytes, "shared": header.memory.shared_bytes}
     page.add("ringmq_memory_bytes", [({"kind": kind}, int(size)) for kind, size in kinds.items()])
-    page.add("ringmq_memory_max_bytes", int(header.memory_max_bytes))
-    page.add("ringmq_memory_level", int(header.memory_level))
+    page.add("ringmq_memory_max_bytes", int(header.memory.max_bytes))
+    page.add("ringmq_memory_level", int(header.memory.level))
 
 
 def add_listeners(page: Page, port: HttpPort) -> None:

@@ -50,20 +50,39 @@ class Tables:
             return np.frombuffer(base, struct_dtype(name, *fields), count, at)
 
         self._topics = table(
-            "struct rmq_topic", header.topics_at, header.topic_capacity + 1, "config", "name_length", "name"
+            "struct rmq_topic",
+            header.tables.topics_at,
+            header.tables.topic_capacity + 1,
+            "config",
+            "name_length",
+            "name",
         )
         self._groups = table(
-            "struct rmq_group", header.groups_at, header.group_capacity + 1, "config", "name_length", "name"
+            "struct rmq_group",
+            header.tables.groups_at,
+            header.tables.group_capacity + 1,
+            "config",
+            "name_length",
+            "name",
         )
         self._queues = table(
-            "struct rmq_queue", header.queues_at, header.queue_capacity,
+            "struct rmq_queue", header.tables.queues_at, header.tables.queue_capacity,
             "topic_id", "queue_id", "max_offset", "min_offset", "put_bytes", "sizes", "huge_records",
         )  # fmt: skip
         self._offsets = table(
-            "struct rmq_consumer_offset", header.offsets_at, header.offset_capacity, "group_id", "queue_slot", "offset"
+            "struct rmq_consumer_offset",
+            header.tables.offsets_at,
+            header.tables.offset_capacity,
+            "group_id",
+            "queue_slot",
+            "offset",
         )
         self._subscriptions = table(
-            "struct rmq_subscription", header.subscriptions_at, header.subscription_capacity, "group_id", "topic_id"
+            "struct rmq_subscription",
+            header.tables.subscriptions_at,
+            header.tables.subscription_capacity,
+            "group_id",
+            "topic_id",
         )
         self._pulled = table(
             "struct rmq_pulled", header.pulled_at, readers * lib.RMQ_PULLED_CAPACITY,
@@ -73,27 +92,27 @@ class Tables:
     @property
     def topics(self) -> NDArray[Any]:
         """Index = topic id; 0 is unused."""
-        return self._topics[: int(self._plane.header.topic_count) + 1]
+        return self._topics[: int(self._plane.header.tables.topic_count) + 1]
 
     @property
     def groups(self) -> NDArray[Any]:
         """Index = group id; 0 is unused."""
-        return self._groups[: int(self._plane.header.group_count) + 1]
+        return self._groups[: int(self._plane.header.tables.group_count) + 1]
 
     @property
     def queues(self) -> NDArray[Any]:
         """Index = queue slot."""
-        return self._queues[: int(self._plane.header.queue_count)]
+        return self._queues[: int(self._plane.header.tables.queue_count)]
 
     @property
     def offsets(self) -> NDArray[Any]:
         """Consumer offsets; entries keep their places."""
-        return self._offsets[: int(self._plane.header.offset_count)]
+        return self._offsets[: int(self._plane.header.tables.offset_count)]
 
     @property
     def subscriptions(self) -> NDArray[Any]:
         """(group, topic) pairs that were ever subscribed."""
-        return self._subscriptions[: int(self._plane.header.subscription_count)]
+        return self._subscriptions[: int(self._plane.header.tables.subscription_count)]
 
     def pulled(self) -> NDArray[Any]:
         """The entries of every reader: a (group, queue) pair may be there twice, and many readers make it a copy."""

@@ -100,11 +100,11 @@ class ReplicationView:
 
     def peers(self) -> list[Peer]:
         """The connected slaves."""
-        return [_peer(entry) for entry in self._plane.header.ha_peers if int(entry.state) != FREE]
+        return [_peer(entry) for entry in self._plane.header.replication.peers if int(entry.state) != FREE]
 
     def link(self) -> Link:
         """The connection to the master."""
-        entry = self._plane.header.ha_link
+        entry = self._plane.header.replication.link
         return Link(
             state=int(entry.state),
             attempts=int(entry.attempts),
@@ -125,7 +125,7 @@ class ReplicationView:
 
     def show_master(self, is_known: bool) -> None:
         """Tell the readers of a slave whether they may send consumers to a master."""
-        self._plane.header.master_known = int(is_known)
+        self._plane.header.replication.master_known = int(is_known)
 
 
 def _peer(entry: Any) -> Peer:

@@ -34,7 +34,7 @@ class ClientNames:
 
     def limit(self, table: str) -> int:
         """Places of `table` (topic, queue, group) that are for clients' names."""
-        return int(getattr(self._header, f"{table}_capacity")) // SHARE
+        return int(getattr(self._header.tables, f"{table}_capacity")) // SHARE
 
     def has_group(self, group: str) -> bool:
         """True if a client has made the group."""

@@ -95,11 +95,11 @@ class PlaneTables:
         wanted = sorted(queue_ids | remembered.keys())
         if topic_id is not None:
             wanted = [queue_id for queue_id in wanted if self.plane.queue_find(topic_id, queue_id) is None]
-        room = int(self.plane.header.queue_capacity) - int(self.plane.header.queue_count)
+        room = int(self.plane.header.tables.queue_capacity) - int(self.plane.header.tables.queue_count)
         if len(wanted) > room:
             raise PlaneFullError(
                 f"topic {topic} needs {len(wanted)} more queues, there is room for {room} "
-                f"(ringmqQueuesMax = {self.plane.header.queue_capacity})"
+                f"(ringmqQueuesMax = {self.plane.header.tables.queue_capacity})"
             )
         if topic_id is None:
             topic_id = self.plane.topic_add(topic, 0)
@@ -110,7 +110,7 @@ class PlaneTables:
 
     def live_topics(self) -> Iterator[TopicConfig]:
         """The live topics as the plane holds them (what survives a restart of control)."""
-        for topic_id in range(1, int(self.plane.header.topic_count) + 1):
+        for topic_id in range(1, int(self.plane.header.tables.topic_count) + 1):
             entry = self.plane.topic(topic_id)
             word = int(entry.config)
             if word >> 40 & ports.TOPIC_LIVE and not word >> 40 & ports.TOPIC_RECOVERED:
@@ -118,7 +118,7 @@ class PlaneTables:
 
     def withdrawn_topics(self) -> set[str]:
         """Topics that the plane has known and that are not live now."""
-        ids = range(1, int(self.plane.header.topic_count) + 1)
+        ids = range(1, int(self.plane.header.tables.topic_count) + 1)
         names = (_name(entry) for entry in map(self.plane.topic, ids) if not int(entry.config) >> 40 & ports.TOPIC_LIVE)
         return {name for name in names if self.plane.topic_find(name) is None}
 

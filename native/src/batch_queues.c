@@ -126,7 +126,7 @@ int rmq_batch_queues_append(struct rmq_batch_queues *b, uint32_t slot, const str
     uint8_t bytes[UNIT];
     char folder[PATH_MAX];
     if (!b->by_slot)
-        b->by_slot = calloc(rmq_header(b->plane)->queue_capacity, sizeof *b->by_slot);
+        b->by_slot = calloc(rmq_header(b->plane)->tables.queue_capacity, sizeof *b->by_slot);
     if (!b->by_slot)
         return -ENOMEM;
     struct rmq_batch_queue *queue = &b->by_slot[slot];

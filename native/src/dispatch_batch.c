@@ -373,14 +373,14 @@ static void publish_queue(struct rmq_dispatcher *d, uint32_t slot)
 
 static uint8_t *parked_flags(struct rmq_dispatcher *d, uint32_t reader)
 {
-    return (uint8_t *)d->plane->base + d->header->parked_flags_at + (uint64_t)reader * d->header->queue_capacity;
+    return (uint8_t *)d->plane->base + d->header->parked_flags_at + (uint64_t)reader * d->header->tables.queue_capacity;
 }
 
 /* An arrival for a reader whose ring is full is kept and sent again: a parked pull may not sleep through it. */
 static void keep_unsent(struct rmq_dispatcher *d, uint32_t reader, uint32_t slot)
 {
     if (!d->unsent[reader])
-        d->unsent[reader] = calloc(d->header->queue_capacity, 1);
+        d->unsent[reader] = calloc(d->header->tables.queue_capacity, 1);
     if (!d->unsent[reader] || d->unsent[reader][slot])
         return;
     d->unsent[reader][slot] = 1;
@@ -415,7 +415,7 @@ void rmq_dispatch_resend(struct rmq_dispatcher *d)
     for (uint32_t reader = 0; reader < RMQ_READERS_MAX; reader++) {
         struct rmq_ring *ring = &d->header->arrived[reader];
         uint64_t head = ring->head;
-        for (uint32_t slot = 0; d->unsent_count[reader] && slot < d->header->queue_count; slot++) {
+        for (uint32_t slot = 0; d->unsent_count[reader] && slot < d->header->tables.queue_count; slot++) {
             if (!d->unsent[reader][slot] || !rmq_ring_room(ring, head))
                 continue;
             *(uint32_t *)rmq_ring_slot(d->plane->base, ring, head++) = slot;

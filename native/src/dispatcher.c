@@ -107,7 +107,7 @@ static int open_parts(struct rmq_dispatcher *d, uint32_t open_files_max)
     const struct rmq_settings *settings = &d->header->settings;
     if (!settings->segment_bytes)
         return -EINVAL;
-    d->touches = calloc(d->header->queue_capacity, sizeof *d->touches);
+    d->touches = calloc(d->header->tables.queue_capacity, sizeof *d->touches);
     if (!d->touches)
         return -ENOMEM;
     int rc = rmq_background_sync_open(&d->sync, settings->store_path, fault_word(d));
@@ -180,7 +180,7 @@ void rmq_dispatcher_state(struct rmq_dispatcher *d, struct rmq_dispatch_state *o
 
 int rmq_dispatcher_clean_queue(struct rmq_dispatcher *d, uint32_t queue_slot, uint64_t min_commit_log_offset)
 {
-    if (queue_slot >= rmq_load(&d->header->queue_count))
+    if (queue_slot >= rmq_load(&d->header->tables.queue_count))
         return -EINVAL;
     return rmq_queue_files_clean(&d->queues, queue_slot, min_commit_log_offset);
 }

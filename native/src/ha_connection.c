@@ -250,7 +250,7 @@ uint32_t rmq_ha_offsets_in_use(const struct rmq_ha_sender *s, uint64_t *out)
     uint32_t count = 0;
     for (uint32_t peer = 0; peer < RMQ_HA_PEERS_MAX; peer++) {
         const struct rmq_ha_connection *c = &s->connections[peer];
-        if (s->header->ha_peers[peer].state == RMQ_HA_TRANSFER)
+        if (s->header->replication.peers[peer].state == RMQ_HA_TRANSFER)
             out[count++] = c->partial.done ? c->partial.offset : c->next_offset;
     }
     return count;

@@ -29,7 +29,7 @@ struct rmq_ha_sender {
     struct rmq_role *role;
     const struct rmq_settings *settings;
     struct rmq_ha_log log;
-    struct rmq_ha_connection connections[RMQ_HA_PEERS_MAX]; /* beside header->ha_peers */
+    struct rmq_ha_connection connections[RMQ_HA_PEERS_MAX]; /* beside header->replication.peers */
     struct rmq_ha_event events[RMQ_HA_EVENTS_MAX];
     uint32_t events_head, events_tail;
     struct rmq_ha_requirement answer, confirm;
@@ -45,7 +45,7 @@ struct rmq_ha_sender {
 
 static inline struct rmq_ha_peer *rmq_ha_row(struct rmq_ha_sender *s, uint32_t peer)
 {
-    return &s->header->ha_peers[peer];
+    return &s->header->replication.peers[peer];
 }
 
 void rmq_ha_connection_open(struct rmq_ha_sender *s, uint32_t peer, int fd, const uint8_t *host, uint32_t host_bytes,

@@ -134,7 +134,7 @@ struct rmq_receiver *rmq_receiver_open(struct rmq_plane *plane, int *error)
     r->header = rmq_header(plane);
     r->marks = plane->watermarks;
     r->role = &r->header->roles[RMQ_ROLE_HA];
-    r->link = &r->header->ha_link;
+    r->link = &r->header->replication.link;
     r->fd = -1;
     *error = open_parts(r);
     if (*error < 0) {
@@ -484,7 +484,7 @@ static int serve(struct rmq_receiver *r)
 
 static int has_news(struct rmq_receiver *r)
 {
-    if (rmq_ring_used(&r->header->ha_orders) || rmq_load(&r->marks->stop_requested) >= RMQ_STOP_WRITE)
+    if (rmq_ring_used(&r->header->replication.orders) || rmq_load(&r->marks->stop_requested) >= RMQ_STOP_WRITE)
         return 1;
     return r->fd >= 0 && r->reporting && !r->report_left && reportable(r) > r->reported;
 }
@@ -522,7 +522,7 @@ int rmq_receiver_run(struct rmq_receiver *r, int64_t budget_ns)
         if (rmq_load(&r->marks->stop_requested) >= RMQ_STOP_WRITE)
             return RMQ_RUN_STOPPED;
         int64_t left_ns = end_ns - rmq_mono_ns();
-        if (left_ns <= 0 || rmq_ring_used(&r->header->ha_orders))
+        if (left_ns <= 0 || rmq_ring_used(&r->header->replication.orders))
             return RMQ_RUN_BUDGET;
         if (!more)
             park(r, left_ns);

@@ -98,8 +98,8 @@ static void publish(struct rmq_ha_sender *s)
 {
     if (!s->required)
         return;
-    uint64_t replicated = rmq_ha_watermark(&s->answer, s->header->ha_peers, s->append_offset);
-    uint64_t confirmed = rmq_ha_watermark(&s->confirm, s->header->ha_peers, s->append_offset);
+    uint64_t replicated = rmq_ha_watermark(&s->answer, s->header->replication.peers, s->append_offset);
+    uint64_t confirmed = rmq_ha_watermark(&s->confirm, s->header->replication.peers, s->append_offset);
     int shows = s->marks->confirm_policy & RMQ_CONFIRM_LIMITED && confirmed > s->marks->confirm_limit;
     if (shows) { /* first: who is answered may ask for the confirm offset at once */
         rmq_store(&s->marks->confirm_limit, confirmed);
@@ -240,7 +240,7 @@ static void rest(struct rmq_ha_sender *s, int64_t left_ns, int worked, int recei
         return;
     }
     rmq_role_arm(s->plane, RMQ_ROLE_HA);
-    int ready = can_send(s) || rmq_ring_used(&s->header->ha_orders);
+    int ready = can_send(s) || rmq_ring_used(&s->header->replication.orders);
     if (!ready)
         s->role->counters[RMQ_HA_SLEEPS]++;
     take_in(s, ready ? 0 : wait_ns);
@@ -275,7 +275,7 @@ int rmq_ha_sender_run(struct rmq_ha_sender *s, int64_t budget_ns)
         publish(s);
         note_caught_up(s);
         tick(s, &next_tick_ms);
-        if (s->events_head != s->events_tail || rmq_ring_used(&s->header->ha_orders))
+        if (s->events_head != s->events_tail || rmq_ring_used(&s->header->replication.orders))
             return RMQ_RUN_NEWS;
         if (is_finished(s))
             return RMQ_RUN_STOPPED;

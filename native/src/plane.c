@@ -46,26 +46,26 @@ static uint64_t lay_out(struct rmq_plane_header *h, const struct rmq_plane_capac
 {
     struct cursor cursor = {0};
     take(&cursor, sizeof *h);
-    h->topic_capacity = c->topics;
-    h->queue_capacity = c->queues;
-    h->group_capacity = c->groups;
-    h->subscription_capacity = c->subscriptions;
-    h->offset_capacity = c->offsets;
-    h->topic_hash_size = hash_size(c->topics);
-    h->queue_hash_size = hash_size(c->queues);
-    h->group_hash_size = hash_size(c->groups);
-    h->subscription_hash_size = hash_size(c->subscriptions);
-    h->offset_hash_size = hash_size(c->offsets);
-    h->topics_at = take(&cursor, (uint64_t)(c->topics + 1) * sizeof(struct rmq_topic));
-    h->topic_hash_at = take(&cursor, (uint64_t)h->topic_hash_size * 4);
-    h->queues_at = take(&cursor, (uint64_t)c->queues * sizeof(struct rmq_queue));
-    h->queue_hash_at = take(&cursor, (uint64_t)h->queue_hash_size * 4);
-    h->groups_at = take(&cursor, (uint64_t)(c->groups + 1) * sizeof(struct rmq_group));
-    h->group_hash_at = take(&cursor, (uint64_t)h->group_hash_size * 4);
-    h->subscriptions_at = take(&cursor, (uint64_t)c->subscriptions * sizeof(struct rmq_subscription));
-    h->subscription_hash_at = take(&cursor, (uint64_t)h->subscription_hash_size * 4);
-    h->offsets_at = take(&cursor, (uint64_t)c->offsets * sizeof(struct rmq_consumer_offset));
-    h->offset_hash_at = take(&cursor, (uint64_t)h->offset_hash_size * 4);
+    h->tables.topic_capacity = c->topics;
+    h->tables.queue_capacity = c->queues;
+    h->tables.group_capacity = c->groups;
+    h->tables.subscription_capacity = c->subscriptions;
+    h->tables.offset_capacity = c->offsets;
+    h->tables.topic_hash_size = hash_size(c->topics);
+    h->tables.queue_hash_size = hash_size(c->queues);
+    h->tables.group_hash_size = hash_size(c->groups);
+    h->tables.subscription_hash_size = hash_size(c->subscriptions);
+    h->tables.offset_hash_size = hash_size(c->offsets);
+    h->tables.topics_at = take(&cursor, (uint64_t)(c->topics + 1) * sizeof(struct rmq_topic));
+    h->tables.topic_hash_at = take(&cursor, (uint64_t)h->tables.topic_hash_size * 4);
+    h->tables.queues_at = take(&cursor, (uint64_t)c->queues * sizeof(struct rmq_queue));
+    h->tables.queue_hash_at = take(&cursor, (uint64_t)h->tables.queue_hash_size * 4);
+    h->tables.groups_at = take(&cursor, (uint64_t)(c->groups + 1) * sizeof(struct rmq_group));
+    h->tables.group_hash_at = take(&cursor, (uint64_t)h->tables.group_hash_size * 4);
+    h->tables.subscriptions_at = take(&cursor, (uint64_t)c->subscriptions * sizeof(struct rmq_subscription));
+    h->tables.subscription_hash_at = take(&cursor, (uint64_t)h->tables.subscription_hash_size * 4);
+    h->tables.offsets_at = take(&cursor, (uint64_t)c->offsets * sizeof(struct rmq_consumer_offset));
+    h->tables.offset_hash_at = take(&cursor, (uint64_t)h->tables.offset_hash_size * 4);
     h->parked_flags_at = take(&cursor, (uint64_t)RMQ_READERS_MAX * c->queues);
     for (int i = 0; i < RMQ_PRODUCERS_MAX; i++) {
         ring_init(&cursor, &h->request[i], c->request_slots, sizeof(struct rmq_request));
@@ -79,7 +79,7 @@ static uint64_t lay_out(struct rmq_plane_header *h, const struct rmq_plane_capac
         ring_init(&cursor, &h->commit[i], c->commit_slots, sizeof(struct rmq_offset_commit));
     }
     ring_init(&cursor, &h->inbox, c->inbox_bytes, 1);
-    ring_init(&cursor, &h->ha_orders, HA_ORDER_SLOTS, sizeof(struct rmq_ha_order));
+    ring_init(&cursor, &h->replication.orders, HA_ORDER_SLOTS, sizeof(struct rmq_ha_order));
     for (int i = 0; i < RMQ_READERS_MAX; i++)
         ring_init(&cursor, &h->slow[i], RMQ_SLOW_SLOTS, sizeof(struct rmq_slow_request));
     h->pulled_at = take(&cursor, (uint64_t)RMQ_READERS_MAX * RMQ_PULLED_CAPACITY * sizeof(struct rmq_pulled));
@@ -136,7 +136,7 @@ uint64_t rmq_confirm_offset(const struct rmq_watermarks *w)
 
 int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length)
 {
-    struct rmq_ring *ring = &rmq_header(plane)->ha_orders;
+    struct rmq_ring *ring = &rmq_header(plane)->replication.orders;
     struct rmq_ha_order *order = rmq_ring_slot(plane->base, ring, ring->head);
     if (length > sizeof order->json)
         return -E2BIG;
@@ -151,7 +151,7 @@ int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length)
 
 int rmq_ha_order_take(struct rmq_plane *plane, char *out)
 {
-    struct rmq_ring *ring = &rmq_header(plane)->ha_orders;
+    struct rmq_ring *ring = &rmq_header(plane)->replication.orders;
     if (!rmq_ring_used(ring))
         return 0;
     const struct rmq_ha_order *order = rmq_ring_slot(plane->base, ring, ring->tail);

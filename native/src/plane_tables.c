@@ -27,24 +27,25 @@ static void cell_insert(uint32_t *cells, uint32_t size, uint32_t hash, uint32_t 
 
 struct rmq_topic *rmq_topic_at(struct rmq_plane *plane, uint32_t id)
 {
-    return (struct rmq_topic *)(plane->base + rmq_header(plane)->topics_at) + id;
+    return (struct rmq_topic *)(plane->base + rmq_header(plane)->tables.topics_at) + id;
 }
 
 struct rmq_queue *rmq_queue_at(struct rmq_plane *plane, uint32_t slot)
 {
-    return (struct rmq_queue *)(plane->base + rmq_header(plane)->queues_at) + slot;
+    return (struct rmq_queue *)(plane->base + rmq_header(plane)->tables.queues_at) + slot;
 }
 
 struct rmq_group *rmq_group_at(struct rmq_plane *plane, uint32_t id)
 {
-    return (struct rmq_group *)(plane->base + rmq_header(plane)->groups_at) + id;
+    return (struct rmq_group *)(plane->base + rmq_header(plane)->tables.groups_at) + id;
 }
 
 uint32_t rmq_topic_find(struct rmq_plane *plane, const char *name, uint32_t length)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    uint32_t *cells = (uint32_t *)(plane->base + h->topic_hash_at), hash = hash_bytes(name, length), id;
-    for (uint32_t i = hash & (h->topic_hash_size - 1); (id = rmq_load(&cells[i])); i = (i + 1) & (h->topic_hash_size - 1)) {
+    uint32_t *cells = (uint32_t *)(plane->base + h->tables.topic_hash_at), hash = hash_bytes(name, length), id;
+    uint32_t mask = h->tables.topic_hash_size - 1;
+    for (uint32_t i = hash & mask; (id = rmq_load(&cells[i])); i = (i + 1) & mask) {
         struct rmq_topic *t = rmq_topic_at(plane, id);
         if (t->name_hash == hash && t->name_length == length && !memcmp(t->name, name, length) &&
             (rmq_load(&t->config) >> 40 & RMQ_TOPIC_LIVE))
@@ -56,18 +57,18 @@ uint32_t rmq_topic_find(struct rmq_plane *plane, const char *name, uint32_t leng
 uint32_t rmq_topic_add(struct rmq_plane *plane, const char *name, uint32_t length, uint64_t config)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    if (length > RMQ_NAME_MAX || h->topic_count >= h->topic_capacity)
+    if (length > RMQ_NAME_MAX || h->tables.topic_count >= h->tables.topic_capacity)
         return RMQ_NONE;
-    uint32_t id = h->topic_count + 1;
+    uint32_t id = h->tables.topic_count + 1;
     struct rmq_topic *t = rmq_topic_at(plane, id);
     memcpy(t->name, name, length);
     t->name_length = (uint16_t)length;
     t->name_hash = hash_bytes(name, length);
     rmq_store(&t->config, config);
     RMQ_CRASH("control-topic-filled");
-    rmq_store(&h->topic_count, id); /* before the cell: a successor must not fill the entry again */
+    rmq_store(&h->tables.topic_count, id); /* before the cell: a successor must not fill the entry again */
     RMQ_CRASH("control-topic-counted");
-    cell_insert((uint32_t *)(plane->base + h->topic_hash_at), h->topic_hash_size, t->name_hash, id);
+    cell_insert((uint32_t *)(plane->base + h->tables.topic_hash_at), h->tables.topic_hash_size, t->name_hash, id);
     RMQ_CRASH("control-topic-findable");
     return id;
 }
@@ -86,13 +87,13 @@ static int is_queue(const struct rmq_queue *queue, uint32_t topic_id, uint32_t q
 uint32_t rmq_queue_find(struct rmq_plane *plane, uint32_t topic_id, uint32_t queue_id)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    uint32_t *cells = (uint32_t *)(plane->base + h->queue_hash_at), cell;
+    uint32_t *cells = (uint32_t *)(plane->base + h->tables.queue_hash_at), cell;
     uint32_t first = rmq_load(&rmq_topic_at(plane, topic_id)->first_queue);
     uint64_t guess = (uint64_t)first - 1 + queue_id;
-    if (first && guess < rmq_load(&h->queue_count) && is_queue(rmq_queue_at(plane, (uint32_t)guess), topic_id, queue_id))
+    if (first && guess < rmq_load(&h->tables.queue_count) && is_queue(rmq_queue_at(plane, (uint32_t)guess), topic_id, queue_id))
         return (uint32_t)guess;
-    for (uint32_t i = hash_pair(topic_id, queue_id) & (h->queue_hash_size - 1); (cell = rmq_load(&cells[i]));
-         i = (i + 1) & (h->queue_hash_size - 1)) {
+    for (uint32_t i = hash_pair(topic_id, queue_id) & (h->tables.queue_hash_size - 1); (cell = rmq_load(&cells[i]));
+         i = (i + 1) & (h->tables.queue_hash_size - 1)) {
         if (is_queue(rmq_queue_at(plane, cell - 1), topic_id, queue_id))
             return cell - 1;
     }
@@ -103,9 +104,9 @@ uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queu
                        uint64_t replay_from)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    if (h->queue_count >= h->queue_capacity)
+    if (h->tables.queue_count >= h->tables.queue_capacity)
         return RMQ_NONE;
-    uint32_t slot = h->queue_count;
+    uint32_t slot = h->tables.queue_count;
     struct rmq_queue *q = rmq_queue_at(plane, slot);
     q->topic_id = topic_id;
     q->queue_id = queue_id;
@@ -113,9 +114,10 @@ uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queu
     q->min_offset = min_offset;
     q->max_offset = max_offset;
     RMQ_CRASH("control-queue-filled");
-    rmq_store(&h->queue_count, slot + 1);
+    rmq_store(&h->tables.queue_count, slot + 1);
     RMQ_CRASH("control-queue-counted");
-    cell_insert((uint32_t *)(plane->base + h->queue_hash_at), h->queue_hash_size, hash_pair(topic_id, queue_id), slot + 1);
+    cell_insert((uint32_t *)(plane->base + h->tables.queue_hash_at), h->tables.queue_hash_size, hash_pair(topic_id, queue_id),
+                slot + 1);
     RMQ_CRASH("control-queue-findable");
     if (!queue_id)
         rmq_store(&rmq_topic_at(plane, topic_id)->first_queue, slot + 1);
@@ -125,8 +127,9 @@ uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queu
 uint32_t rmq_group_find(struct rmq_plane *plane, const char *name, uint32_t length)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    uint32_t *cells = (uint32_t *)(plane->base + h->group_hash_at), hash = hash_bytes(name, length), id;
-    for (uint32_t i = hash & (h->group_hash_size - 1); (id = rmq_load(&cells[i])); i = (i + 1) & (h->group_hash_size - 1)) {
+    uint32_t *cells = (uint32_t *)(plane->base + h->tables.group_hash_at), hash = hash_bytes(name, length), id;
+    uint32_t mask = h->tables.group_hash_size - 1;
+    for (uint32_t i = hash & mask; (id = rmq_load(&cells[i])); i = (i + 1) & mask) {
         struct rmq_group *g = rmq_group_at(plane, id);
         if (g->name_hash == hash && g->name_length == length && !memcmp(g->name, name, length))
             return id;
@@ -137,18 +140,18 @@ uint32_t rmq_group_find(struct rmq_plane *plane, const char *name, uint32_t leng
 uint32_t rmq_group_add(struct rmq_plane *plane, const char *name, uint32_t length, uint64_t config)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    if (length > RMQ_NAME_MAX || h->group_count >= h->group_capacity)
+    if (length > RMQ_NAME_MAX || h->tables.group_count >= h->tables.group_capacity)
         return RMQ_NONE;
-    uint32_t id = h->group_count + 1;
+    uint32_t id = h->tables.group_count + 1;
     struct rmq_group *g = rmq_group_at(plane, id);
     memcpy(g->name, name, length);
     g->name_length = (uint16_t)length;
     g->name_hash = hash_bytes(name, length);
     rmq_store(&g->config, config);
     RMQ_CRASH("control-group-filled");
-    rmq_store(&h->group_count, id);
+    rmq_store(&h->tables.group_count, id);
     RMQ_CRASH("control-group-counted");
-    cell_insert((uint32_t *)(plane->base + h->group_hash_at), h->group_hash_size, g->name_hash, id);
+    cell_insert((uint32_t *)(plane->base + h->tables.group_hash_at), h->tables.group_hash_size, g->name_hash, id);
     return id;
 }
 
@@ -159,15 +162,15 @@ void rmq_group_set(struct rmq_plane *plane, uint32_t id, uint64_t config)
 
 static struct rmq_subscription *subscription_at(struct rmq_plane *plane, uint32_t index)
 {
-    return (struct rmq_subscription *)(plane->base + rmq_header(plane)->subscriptions_at) + index;
+    return (struct rmq_subscription *)(plane->base + rmq_header(plane)->tables.subscriptions_at) + index;
 }
 
 uint32_t rmq_subscription_find(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    uint32_t *cells = (uint32_t *)(plane->base + h->subscription_hash_at), cell;
-    for (uint32_t i = hash_pair(group_id, topic_id) & (h->subscription_hash_size - 1); (cell = rmq_load(&cells[i]));
-         i = (i + 1) & (h->subscription_hash_size - 1)) {
+    uint32_t *cells = (uint32_t *)(plane->base + h->tables.subscription_hash_at), cell;
+    for (uint32_t i = hash_pair(group_id, topic_id) & (h->tables.subscription_hash_size - 1); (cell = rmq_load(&cells[i]));
+         i = (i + 1) & (h->tables.subscription_hash_size - 1)) {
         struct rmq_subscription *s = subscription_at(plane, cell - 1);
         if (s->group_id == group_id && s->topic_id == topic_id)
             return cell - 1;
@@ -198,7 +201,7 @@ static void subscription_name(struct rmq_plane *plane, uint32_t index, uint32_t 
     rmq_store(&s->topic_id, topic_id);
     rmq_store(&s->group_id, group_id);
     RMQ_CRASH("control-subscription-named");
-    cell_insert((uint32_t *)(plane->base + h->subscription_hash_at), h->subscription_hash_size,
+    cell_insert((uint32_t *)(plane->base + h->tables.subscription_hash_at), h->tables.subscription_hash_size,
                 hash_pair(group_id, topic_id), index + 1);
 }
 
@@ -211,13 +214,13 @@ int rmq_subscription_set(struct rmq_plane *plane, uint32_t group_id, uint32_t to
     uint32_t index = rmq_subscription_find(plane, group_id, topic_id);
     int fresh = index == RMQ_NONE;
     if (fresh) {
-        if (h->subscription_count >= h->subscription_capacity)
+        if (h->tables.subscription_count >= h->tables.subscription_capacity)
             return -ENOSPC;
-        index = h->subscription_count;
+        index = h->tables.subscription_count;
     }
     subscription_publish(subscription_at(plane, index), kind, sub_version, tags, tag_count);
     if (fresh) {
-        rmq_store(&h->subscription_count, index + 1);
+        rmq_store(&h->tables.subscription_count, index + 1);
         RMQ_CRASH("control-subscription-counted");
         subscription_name(plane, index, group_id, topic_id);
     }
@@ -237,7 +240,7 @@ static void subscription_withdraw(struct rmq_subscription *s)
 static void subscription_unlink(struct rmq_plane *plane, uint32_t index)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    uint32_t *cells = (uint32_t *)(plane->base + h->subscription_hash_at), mask = h->subscription_hash_size - 1;
+    uint32_t *cells = (uint32_t *)(plane->base + h->tables.subscription_hash_at), mask = h->tables.subscription_hash_size - 1;
     struct rmq_subscription *s = subscription_at(plane, index);
     uint32_t hole = hash_pair(s->group_id, s->topic_id) & mask, cell;
     while (cells[hole] != index + 1)
@@ -269,13 +272,13 @@ int rmq_subscription_replace(struct rmq_plane *plane, uint32_t old_group_id, uin
 void rmq_subscriptions_clear(struct rmq_plane *plane)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    uint32_t *cells = (uint32_t *)(plane->base + h->subscription_hash_at);
-    for (uint32_t i = 0; i < h->subscription_hash_size; i++)
+    uint32_t *cells = (uint32_t *)(plane->base + h->tables.subscription_hash_at);
+    for (uint32_t i = 0; i < h->tables.subscription_hash_size; i++)
         if (cells[i])
             rmq_store(&cells[i], 0);
-    for (uint32_t i = 0; i < h->subscription_count; i++)
+    for (uint32_t i = 0; i < h->tables.subscription_count; i++)
         subscription_withdraw(subscription_at(plane, i));
-    rmq_store(&h->subscription_count, 0);
+    rmq_store(&h->tables.subscription_count, 0);
 }
 
 void rmq_subscription_get(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, struct rmq_subscription_copy *out)
@@ -304,10 +307,10 @@ void rmq_subscription_get(struct rmq_plane *plane, uint32_t group_id, uint32_t t
 static struct rmq_consumer_offset *offset_find(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_slot)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    uint32_t *cells = (uint32_t *)(plane->base + h->offset_hash_at), cell;
-    for (uint32_t i = hash_pair(group_id, queue_slot) & (h->offset_hash_size - 1); (cell = rmq_load(&cells[i]));
-         i = (i + 1) & (h->offset_hash_size - 1)) {
-        struct rmq_consumer_offset *o = (struct rmq_consumer_offset *)(plane->base + h->offsets_at) + (cell - 1);
+    uint32_t *cells = (uint32_t *)(plane->base + h->tables.offset_hash_at), cell;
+    for (uint32_t i = hash_pair(group_id, queue_slot) & (h->tables.offset_hash_size - 1); (cell = rmq_load(&cells[i]));
+         i = (i + 1) & (h->tables.offset_hash_size - 1)) {
+        struct rmq_consumer_offset *o = (struct rmq_consumer_offset *)(plane->base + h->tables.offsets_at) + (cell - 1);
         if (o->group_id == group_id && o->queue_slot == queue_slot)
             return o;
     }
@@ -328,17 +331,17 @@ int rmq_offset_put(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_sl
         rmq_store(&o->offset, offset);
         return 0;
     }
-    if (h->offset_count >= h->offset_capacity)
+    if (h->tables.offset_count >= h->tables.offset_capacity)
         return -ENOSPC;
-    uint32_t index = h->offset_count;
-    o = (struct rmq_consumer_offset *)(plane->base + h->offsets_at) + index;
+    uint32_t index = h->tables.offset_count;
+    o = (struct rmq_consumer_offset *)(plane->base + h->tables.offsets_at) + index;
     o->group_id = group_id;
     o->queue_slot = queue_slot;
     o->offset = offset;
     RMQ_CRASH("control-offset-filled");
-    rmq_store(&h->offset_count, index + 1);
+    rmq_store(&h->tables.offset_count, index + 1);
     RMQ_CRASH("control-offset-counted");
-    cell_insert((uint32_t *)(plane->base + h->offset_hash_at), h->offset_hash_size, hash_pair(group_id, queue_slot),
+    cell_insert((uint32_t *)(plane->base + h->tables.offset_hash_at), h->tables.offset_hash_size, hash_pair(group_id, queue_slot),
                 index + 1);
     return 0;
 }

@@ -404,7 +404,7 @@ int rmq_queue_files_open(struct rmq_queue_files *f, struct rmq_plane *plane, str
     f->file_bytes = settings->queue_file_bytes;
     f->open_max = open_max;
     f->files = calloc(open_max, sizeof *f->files);
-    f->by_slot = calloc(rmq_header(plane)->queue_capacity, sizeof *f->by_slot);
+    f->by_slot = calloc(rmq_header(plane)->tables.queue_capacity, sizeof *f->by_slot);
     if (f->files && f->by_slot)
         return 0;
     rmq_queue_files_close(f);

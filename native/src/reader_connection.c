@@ -191,7 +191,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
         r->accepting[event->tag & 1] = 0;
     if (event->result < 0)
         return; /* EMFILE and the like: asked again at the next tick */
-    int is_near = rmq_load(&r->header->memory_level) != 0; /* ringmqMemoryMax */
+    int is_near = rmq_load(&r->header->memory.level) != 0; /* ringmqMemoryMax */
     struct rmq_connection *c = is_near ? NULL : connection_take(r);
     if (!c) {
         r->counters[is_near ? RMQ_READ_CLOSED_MEMORY : RMQ_READ_CLOSED_FULL]++;

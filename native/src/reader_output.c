@@ -254,7 +254,7 @@ void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint
 static uint64_t answers_most(const struct rmq_reader *r)
 {
     uint64_t most = r->settings->answer_bytes_max;
-    return rmq_load(&r->header->memory_level) == RMQ_MEMORY_FULL ? most / FULL_PART : most;
+    return rmq_load(&r->header->memory.level) == RMQ_MEMORY_FULL ? most / FULL_PART : most;
 }
 
 uint64_t rmq_output_soft_limit(const struct rmq_reader *r)

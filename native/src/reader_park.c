@@ -14,13 +14,13 @@ int rmq_park_open(struct rmq_reader *r)
 {
     r->parked_capacity = PARKED_MAX;
     r->parked = calloc(r->parked_capacity, sizeof *r->parked); /* touched as far as used */
-    r->parked_slots = calloc(r->header->queue_capacity, sizeof *r->parked_slots);
-    r->parked_flags = (uint8_t *)r->plane->base + r->header->parked_flags_at + (uint64_t)r->index * r->header->queue_capacity;
+    r->parked_slots = calloc(r->header->tables.queue_capacity, sizeof *r->parked_slots);
+    r->parked_flags = (uint8_t *)r->plane->base + r->header->parked_flags_at + (uint64_t)r->index * r->header->tables.queue_capacity;
     r->parked_free = RMQ_NONE;
     r->long_polling = rmq_load(&r->settings->long_polling_enable);
     if (!r->parked || !r->parked_slots)
         return -ENOMEM;
-    for (uint32_t i = 0; i < rmq_load(&r->header->queue_count); i++)
+    for (uint32_t i = 0; i < rmq_load(&r->header->tables.queue_count); i++)
         if (r->parked_flags[i])
             rmq_store_relaxed(&r->parked_flags[i], 0); /* a predecessor's */
     struct rmq_ring *arrived = &r->header->arrived[r->index];
@@ -180,7 +180,7 @@ uint32_t rmq_arrivals_drain(struct rmq_reader *r)
         r->scan_next_ms = r->now_ms; /* some may not have fitted */
     for (; tail < head; tail++) {
         uint32_t slot = *(const uint32_t *)rmq_ring_slot(r->plane->base, ring, tail);
-        if (slot < r->header->queue_capacity && r->parked_slots[slot])
+        if (slot < r->header->tables.queue_capacity && r->parked_slots[slot])
             run_slot(r, slot);
     }
     RMQ_CRASH("reader-arrivals-run");

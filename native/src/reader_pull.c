@@ -39,7 +39,7 @@ static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pul
 {
     const struct rmq_settings *s = r->settings;
     int slow = is_slow(r, result);
-    if (!s->slave_read_enable || (s->broker_id && !slow && rmq_load(&r->header->master_known)))
+    if (!s->slave_read_enable || (s->broker_id && !slow && rmq_load(&r->header->replication.master_known)))
         return 0;
     return (int64_t)(p->group_config >> (slow ? RMQ_GROUP_SLOW_BROKER_SHIFT : RMQ_GROUP_BROKER_SHIFT) & 0xffff);
 }
@@ -55,7 +55,7 @@ static void heed_master(const struct rmq_reader *r, const struct rmq_pull *p, st
         result->next_offset = p->offset;
         result->code = RMQ_ANSWER_NOT_FOUND;
     }
-    if (rmq_load(&r->header->master_known) && !is_slow(r, result))
+    if (rmq_load(&r->header->replication.master_known) && !is_slow(r, result))
         result->code = RMQ_ANSWER_RETRY;
 }
 

@@ -17,7 +17,7 @@ enum {
 
 void rmq_writer_queues_learn(struct rmq_writer *w)
 {
-    uint32_t count = rmq_load(&w->header->queue_count);
+    uint32_t count = rmq_load(&w->header->tables.queue_count);
     for (; w->queues_known < count; w->queues_known++) {
         uint64_t max_offset = rmq_load(&rmq_queue_at(w->plane, w->queues_known)->max_offset);
         w->queue_offsets[w->queues_known] = max_offset;
@@ -116,7 +116,7 @@ static int names_are_sound(struct rmq_writer *w, const struct rmq_request *r, ui
 {
     if (r->queue_slot >= w->queues_known)
         rmq_writer_queues_learn(w);
-    if (r->queue_slot >= w->queues_known || r->topic_id > rmq_load(&w->header->topic_count))
+    if (r->queue_slot >= w->queues_known || r->topic_id > rmq_load(&w->header->tables.topic_count))
         return 0;
     const struct rmq_queue *queue = rmq_queue_at(w->plane, r->queue_slot);
     return queue->topic_id == r->topic_id && queue->queue_id == r->queue_id &&

@@ -173,7 +173,7 @@ static int open_parts(struct rmq_writer *w)
     w->segment_bytes = w->header->settings.segment_bytes;
     if (!w->segment_bytes)
         return -EINVAL;
-    w->queue_offsets = calloc(w->header->queue_capacity, sizeof *w->queue_offsets);
+    w->queue_offsets = calloc(w->header->tables.queue_capacity, sizeof *w->queue_offsets);
     if (!w->queue_offsets)
         return -ENOMEM;
     int rc = load_journal(w);

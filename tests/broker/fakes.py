@@ -34,16 +34,18 @@ class FakePlane:
 
     def __init__(self, queues_max: int = 100_000, groups_max: int = 100_000, topics_max: int = 100_000) -> None:
         self.header = SimpleNamespace(
-            topic_count=0,
-            queue_count=0,
-            group_count=0,
-            topic_capacity=topics_max,
-            queue_capacity=queues_max,
-            group_capacity=groups_max,
-            ha_peers=[],
-            ha_link=SimpleNamespace(**dict.fromkeys(LINK_FIELDS, 0)),
-            master_known=0,
-            memory_level=0,
+            tables=SimpleNamespace(
+                topic_count=0,
+                queue_count=0,
+                group_count=0,
+                topic_capacity=topics_max,
+                queue_capacity=queues_max,
+                group_capacity=groups_max,
+            ),
+            replication=SimpleNamespace(
+                peers=[], link=SimpleNamespace(**dict.fromkeys(LINK_FIELDS, 0)), master_known=0
+            ),
+            memory=SimpleNamespace(level=0),
         )
         self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0))
         self.ha_orders: list[bytes] = []
@@ -65,10 +67,10 @@ class FakePlane:
         return None
 
     def topic_add(self, name: str, config: int) -> int:
-        self.header.topic_count += 1
+        self.header.tables.topic_count += 1
         raw = name.encode()
-        self.topics[self.header.topic_count] = SimpleNamespace(name=raw, name_length=len(raw), config=config)
-        return int(self.header.topic_count)
+        self.topics[self.header.tables.topic_count] = SimpleNamespace(name=raw, name_length=len(raw), config=config)
+        return int(self.header.tables.topic_count)
 
     def topic_set(self, topic_id: int, config: int) -> None:
         self.topics[topic_id].config = config
@@ -82,8 +84,8 @@ class FakePlane:
     def queue_add(
         self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0, replay_from: int | None = None
     ) -> int:
-        if len(self.queues) >= self.header.queue_capacity:
-            raise PlaneFullError(f"queues: the table is full ({self.header.queue_capacity} entries)")
+        if len(self.queues) >= self.header.tables.queue_capacity:
+            raise PlaneFullError(f"queues: the table is full ({self.header.tables.queue_capacity} entries)")
         self.queues.append(
             SimpleNamespace(
                 topic_id=topic_id,
@@ -94,7 +96,7 @@ class FakePlane:
                 last_store_time_ms=0,
             )
         )
-        self.header.queue_count = len(self.queues)
+        self.header.tables.queue_count = len(self.queues)
         self.slots[topic_id, queue_id] = len(self.queues) - 1
         return len(self.queues) - 1
 
@@ -105,12 +107,12 @@ class FakePlane:
         return next((group_id for group_id, entry in self.groups.items() if entry.name == name.encode()), None)
 
     def group_add(self, name: str, config: int) -> int:
-        if self.header.group_count >= self.header.group_capacity:
-            raise PlaneFullError(f"groups: the table is full ({self.header.group_capacity} entries)")
-        self.header.group_count += 1
+        if self.header.tables.group_count >= self.header.tables.group_capacity:
+            raise PlaneFullError(f"groups: the table is full ({self.header.tables.group_capacity} entries)")
+        self.header.tables.group_count += 1
         raw = name.encode()
-        self.groups[self.header.group_count] = SimpleNamespace(name=raw, name_length=len(raw), config=config)
-        return int(self.header.group_count)
+        self.groups[self.header.tables.group_count] = SimpleNamespace(name=raw, name_length=len(raw), config=config)
+        return int(self.header.tables.group_count)
 
     def group(self, group_id: int) -> Any:
         return self.groups[group_id]

@@ -226,7 +226,7 @@ def test_a_group_without_room_in_the_plane_leaves_nothing_behind() -> None:
     assert lab.join("G", {"T": "*"}).code == 0
     known = lab.broker.groups.names()
     lab.broker.groups.dirty = False
-    plane.header.group_capacity = plane.header.group_count
+    plane.header.tables.group_capacity = plane.header.tables.group_count
 
     for _ in range(2):
         answer = lab.join("Fresh", {"T": "*"}, connection=peer(2))
@@ -237,7 +237,7 @@ def test_a_group_without_room_in_the_plane_leaves_nothing_behind() -> None:
 
     assert lab.broker.groups.names() == known
     assert not lab.broker.groups.dirty
-    fresh = FakePlane(groups_max=plane.header.group_capacity)
+    fresh = FakePlane(groups_max=plane.header.tables.group_capacity)
     make_lab(plane=fresh).broker.groups.load(lab.broker.groups.body(), START_MS)
     assert lab.join("G", {"T": "*"}).code == 0, "known groups go on"
 

@@ -446,7 +446,7 @@ def slave_entry(**fields: Any) -> SimpleNamespace:
 def test_a_masters_status(master: Lab) -> None:
     free = slave_entry(state=0)
     stock = slave_entry(broker_id=-1, reported_offset=len(LOG), flags=0, room=bytes(32), state=READY)
-    master.plane.header.ha_peers = [free, slave_entry(), stock]
+    master.plane.header.replication.peers = [free, slave_entry(), stock]
     master.plane.watermarks.in_sync_replicas = 2
     found = status(master)
     assert (found.role, found.wanted_replicas, found.in_sync_replicas, found.is_degraded) == ("master", 2, 2, False)
@@ -475,7 +475,7 @@ def test_fewer_replicas_than_wanted_is_degraded(master: Lab) -> None:
 def test_a_slaves_status_and_stocks_view_of_it() -> None:
     slave = make_lab({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "1"})
     slave.plane.watermarks.append_offset = 500
-    link = slave.plane.header.ha_link
+    link = slave.plane.header.replication.link
     link.state, link.master_offset, link.bytes_per_second, link.attempts = TRANSFER, 700, 33, 2
     link.last_read_mono_ms = mono_ms() - 100
     slave.broker.replication.master = Master("10.0.0.1:10912", "10.0.0.1:10911")
@@ -492,7 +492,7 @@ def test_a_slaves_status_and_stocks_view_of_it() -> None:
 
 
 def test_stocks_view_of_a_master(master: Lab) -> None:
-    master.plane.header.ha_peers = [slave_entry(), slave_entry(flags=0, broker_id=-1)]
+    master.plane.header.replication.peers = [slave_entry(), slave_entry(flags=0, broker_id=-1)]
     bean = read_object(master.ask(RequestCode.GET_BROKER_HA_STATUS).body, "x")
     assert (bean["master"], bean["masterCommitLogMaxOffset"], bean["inSyncSlaveNums"]) == (True, len(LOG), 1)
     assert bean["haConnectionInfo"][0] == {
@@ -502,7 +502,7 @@ def test_stocks_view_of_a_master(master: Lab) -> None:
 
 
 def test_a_status_of_a_newer_broker_is_read(master: Lab) -> None:
-    master.plane.header.ha_peers = [slave_entry()]
+    master.plane.header.replication.peers = [slave_entry()]
     value = status(master).to_json() | {"newField": 1}
     value["slaves"][0]["newer"] = 2
     found = HaStatus.decode(json.dumps(value).encode())

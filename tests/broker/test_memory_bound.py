@@ -26,7 +26,9 @@ MIB = 1 << 20
 
 
 def watched(max_bytes: int) -> tuple[MemoryWatch, SimpleNamespace, list[str]]:
-    header = SimpleNamespace(settings=SimpleNamespace(readers=2), plane_bytes=300 * MIB, memory_level=0)
+    header = SimpleNamespace(
+        settings=SimpleNamespace(readers=2), plane_bytes=300 * MIB, memory=SimpleNamespace(level=0)
+    )
     lines: list[str] = []
     plane = SimpleNamespace(header=header, name="none")
     return MemoryWatch(plane, BrokerConfig(memory_max=max_bytes), lines.append), header, lines  # type: ignore[arg-type]
@@ -41,10 +43,10 @@ def test_the_default_is_what_is_configured_and_half_a_gibibyte() -> None:
 
 def test_each_change_of_the_level_gets_a_line() -> None:
     watch, header, lines = watched(1000 * MIB)
-    assert header.memory_max_bytes == 1000 * MIB
+    assert header.memory.max_bytes == 1000 * MIB
     for private, level in ((100, 0), (899, 0), (900, 1), (980, 2), (940, 2), (900, 1), (100, 0)):
         watch.take(MemoryUse((private - 50) * MIB, 50 * MIB), 0)
-        assert (header.memory_level, header.memory_shared_bytes) == (level, 50 * MIB)
+        assert (header.memory.level, header.memory.shared_bytes) == (level, 50 * MIB)
     assert [line.partition(",")[0] for line in lines] == [f"memory: {used} of 1000 MiB" for used in (900, 980, 100)]
     assert all("ringmqMemoryMax" in line for line in lines)
 
@@ -52,13 +54,13 @@ def test_each_change_of_the_level_gets_a_line() -> None:
 def test_a_sample_is_taken_four_times_a_second() -> None:
     watch, header, _ = watched(1000 * MIB)
     watch.tick(0, [])
-    first = header.memory_private_bytes
+    first = header.memory.private_bytes
     assert first > 0
-    header.memory_private_bytes = -1
+    header.memory.private_bytes = -1
     watch.tick(249, [])
-    assert header.memory_private_bytes == -1
+    assert header.memory.private_bytes == -1
     watch.tick(250, [])
-    assert header.memory_private_bytes > 0
+    assert header.memory.private_bytes > 0
 
 
 def test_near_the_limit_clients_add_nothing_and_go_on() -> None:
@@ -69,7 +71,7 @@ def test_near_the_limit_clients_add_nothing_and_go_on() -> None:
     assert lab.join("group", {"T": "*"}).code == 0
     assert lab.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(2)).code == 0
     assert lab.ask(RequestCode.LOCK_BATCH_MQ, body=locks).code == 0
-    lab.plane.header.memory_level = 1
+    lab.plane.header.memory.level = 1
 
     assert lab.join("group", {"T": "*"}).code == 0
     assert lab.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(2)).code == 0

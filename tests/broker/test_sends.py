@@ -238,7 +238,7 @@ def test_order_topics_of_a_broker_that_is_not_writable() -> None:
 def test_a_full_table_is_named() -> None:
     lab = make_lab()
     before = len(lab.plane.topics)
-    lab.plane.header.queue_capacity = len(lab.plane.queues) + 2
+    lab.plane.header.tables.queue_capacity = len(lab.plane.queues) + 2
     answer = ask(lab, "Fresh", queues=4)
     assert answer.code == 1  # type: ignore[attr-defined]
     assert "needs 4 more queues, there is room for 2" in answer.remark  # type: ignore[attr-defined]

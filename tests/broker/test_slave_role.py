@@ -56,7 +56,7 @@ class Pair:
         self.link_is(TRANSFER)
 
     def link_is(self, state: int) -> None:
-        self.slave.plane.header.ha_link.state = state
+        self.slave.plane.header.replication.link.state = state
 
     @property
     def broker(self) -> Broker:
@@ -170,14 +170,14 @@ def test_readers_know_a_master_as_long_as_a_name_server_has_one(pair: Pair) -> N
     pair.link_is(FREE)
     pair.registered()
     pair.turn()
-    assert header.master_known == 1
+    assert header.replication.master_known == 1
     pair.registered({})
     pair.turn()
-    assert header.master_known == 0
+    assert header.replication.master_known == 0
     pair.registered(error="refused")
     pair.link_is(TRANSFER)
     pair.turn()
-    assert header.master_known == 1, "no name server answers: the link says that there is one"
+    assert header.replication.master_known == 1, "no name server answers: the link says that there is one"
     assert not pair.role.is_searching
 
 

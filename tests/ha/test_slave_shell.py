@@ -121,7 +121,7 @@ def test_an_accepted_slave_follows_and_shows_what_its_master_confirms(tmp_path: 
         for confirmed[0] in (100_000, 300_000):
             wait_until(lambda: slave.marks.confirm_limit == confirmed[0], "the master's confirm offset comes over")
         assert {claim.operation for claim in broker.claims[1:]} == {"confirm"}
-        assert slave.plane.header.ha_link.state == lib.RMQ_HA_TRANSFER
+        assert slave.plane.header.replication.link.state == lib.RMQ_HA_TRANSFER
         slave.marks.stop_requested = lib.RMQ_STOP_WRITE
         assert slave.ended() == EXIT_CLEAN
 
@@ -272,7 +272,7 @@ def test_a_fault_of_the_store_ends_the_link_until_it_is_over(
         wait_until(lambda: master.last_report > half - 5000, "half of it is here")
         slave.marks.store_fault, slave.marks.store_fault_errno = lib.RMQ_FAULT_DISK_FULL, 28
         slave.plane.wake(lib.RMQ_ROLE_HA)
-        wait_until(lambda: slave.plane.header.ha_link.state == lib.RMQ_HA_FREE, "the link is given up")
+        wait_until(lambda: slave.plane.header.replication.link.state == lib.RMQ_HA_FREE, "the link is given up")
         reported = [list(reports) for reports in master.reports]
         wait_until(lambda: "No space left on device" in capfd.readouterr().err, "it says why")
         assert master.reports == reported and len(reported) == 1

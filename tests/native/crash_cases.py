@@ -589,7 +589,7 @@ def test_dispatch(tmp_path: Path, point: str) -> None:
         if point == "dispatch-batch-unit":
             lib.rmq_topic_set(kit.plane, load.topics[1], lib.RMQ_TOPIC_LIVE << 40 | lib.RMQ_TOPIC_BATCH_QUEUE << 40)
         for reader in (0, 1):
-            flags = kit.plane.base + kit.header.parked_flags_at + reader * kit.header.queue_capacity
+            flags = kit.plane.base + kit.header.parked_flags_at + reader * kit.header.tables.queue_capacity
             for slot in range(3):
                 flags[slot] = b"\x01"
         load.put(30)

@@ -177,7 +177,7 @@ class HaKit(Kit):
 
     def row(self, slave: Slave) -> Any:
         """Its row in the table."""
-        return self.header.ha_peers[self.peer(slave)]
+        return self.header.replication.peers[self.peer(slave)]
 
     def require(self, count: int, level: int = lib.RMQ_HA_LEVEL_CACHED) -> None:
         """Answers and confirmation wait for `count` slaves at `level`."""

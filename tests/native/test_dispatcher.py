@@ -343,7 +343,7 @@ def test_unknown_topic_and_junk_are_passed_over(kit: Kit) -> None:
 
 def test_arrivals_reach_parked_pulls_also_through_a_full_ring(kit: Kit) -> None:
     topic = kit.topic(b"T", 20)
-    flags = kit.plane.base + kit.header.parked_flags_at + 1 * kit.header.queue_capacity
+    flags = kit.plane.base + kit.header.parked_flags_at + 1 * kit.header.tables.queue_capacity
     for queue_id in range(19):
         flags[kit.queue_slot(topic, queue_id)] = b"\x01"
     produce(kit, topic, 20, 20)

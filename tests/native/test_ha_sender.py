@@ -217,7 +217,7 @@ def test_a_lie_closes_and_acknowledges_nothing(make_ha: MakeHa, said: tuple[int,
     assert closed is not None
     assert (closed.why, closed.offset) == (why, said[-1])
     assert ha.marks.replicated_offset == 0, "not even what it said before in the same breath"
-    assert ha.header.ha_peers[closed.peer].state == lib.RMQ_HA_FREE
+    assert ha.header.replication.peers[closed.peer].state == lib.RMQ_HA_FREE
 
 
 @pytest.mark.parametrize(("again", "why"), [(99, lib.RMQ_HA_WHY_BACKWARD), (101, lib.RMQ_HA_WHY_BEYOND)])
@@ -355,8 +355,8 @@ def test_a_successor_keeps_what_was_right_before_anybody_is_back(make_ha: MakeHa
     ha.turn_until(lambda: ha.marks.replicated_offset == 4000, "4000 are replicated")
     connection = ha.row(slave).connection
     lib.rmq_ha_sender_close(ha.sender)
-    ha.header.ha_peers[3].state = lib.RMQ_HA_TRANSFER  # as a predecessor that was killed would leave it
-    ha.header.ha_peers[3].flags, ha.header.ha_peers[3].reported_offset = FOLLOWS, 5000
+    ha.header.replication.peers[3].state = lib.RMQ_HA_TRANSFER  # as a predecessor that was killed would leave it
+    ha.header.replication.peers[3].flags, ha.header.replication.peers[3].reported_offset = FOLLOWS, 5000
     ha.open()
     ha.require(1)
     ha.turn()

@@ -37,7 +37,7 @@ def become(kit: ReaderKit, member: Member) -> None:
     settings.broker_role = lib.RMQ_BROKER_SLAVE if member.is_slave else lib.RMQ_BROKER_MASTER
     settings.slave_read_enable = member.slave_read_enable
     settings.offset_check_in_slave = member.offset_check_in_slave
-    kit.header.master_known = member.master_known
+    kit.header.replication.master_known = member.master_known
 
 
 @pytest.mark.parametrize("window_bytes", [1 << 30, 0])

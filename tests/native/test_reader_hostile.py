@@ -310,11 +310,11 @@ def test_no_connection_is_taken_near_the_memory_limit(make_kit: MakeKit) -> None
         kit.start(role)
     with connected(kit) as old:
         assert old.ask(send_frame("TopicA", b"x")).code == 0
-        kit.header.memory_level = lib.RMQ_MEMORY_NEAR
+        kit.header.memory.level = lib.RMQ_MEMORY_NEAR
         with connected(kit) as new:
             assert new.is_closed()
         assert old.ask(send_frame("TopicA", b"x")).code == 0
-        kit.header.memory_level = lib.RMQ_MEMORY_FREE
+        kit.header.memory.level = lib.RMQ_MEMORY_FREE
         with connected(kit) as later:
             assert later.ask(send_frame("TopicA", b"x")).code == 0
 

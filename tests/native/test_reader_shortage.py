@@ -123,10 +123,10 @@ def test_the_largest_backlogs_are_closed_at_the_limit_of_the_whole_broker(make_k
                 kit.verdict(kit.take()[0], lib.RMQ_VERDICT_SEND, ANSWER)
         assert reading.ask(send_frame("TopicA", b"x")).code == 0
         assert kit.counter(lib.RMQ_READ_CLOSED_ANSWERS) == 0
-        kit.header.memory_level = lib.RMQ_MEMORY_NEAR
+        kit.header.memory.level = lib.RMQ_MEMORY_NEAR
         assert reading.ask(send_frame("TopicA", b"x")).code == 0
         assert kit.counter(lib.RMQ_READ_CLOSED_ANSWERS) == 0
-        kit.header.memory_level = lib.RMQ_MEMORY_FULL
+        kit.header.memory.level = lib.RMQ_MEMORY_FULL
         assert reading.ask(send_frame("TopicA", b"x")).code == 0
         wait_until(lambda: kit.counter(lib.RMQ_READ_ANSWER_BYTES) <= ANSWERS_MAX / 8, "room is made")
         assert kit.counter(lib.RMQ_READ_CLOSED_ANSWERS) == 3, "the small backlogs stay"
