@@ -35,6 +35,11 @@ class Unit(NamedTuple):
         """Return the commit log offset behind the record."""
         return self.commit_log_offset + self.size
 
+    @property
+    def is_filler(self) -> bool:
+        """Whether it stands for no message: dispatch bridges a gap of queue offsets with fillers."""
+        return self.size == layout.FILLER_SIZE and self.commit_log_offset == 0
+
 
 def first_index(low: int, high: int, is_behind: Callable[[int], bool]) -> int:
     """Return the first index in [low, high) for which `is_behind` holds, `high` when none (binary search)."""
@@ -132,9 +137,6 @@ class ConsumeQueue:
             return None  # no file, gone, or shorter than a unit
         return Unit(start // UNIT_BYTES, commit_log_offset, size, tags_code) if size > 0 else None
 
-    def _is_filler(self, unit: Unit) -> bool:
-        return unit.size == layout.FILLER_SIZE and unit.commit_log_offset == 0
-
     def max_offset(self, readable_offset: int) -> int:
         """Return the queue offset behind the last unit whose record ends at or below `readable_offset`."""
         self.files.refresh()
@@ -143,7 +145,7 @@ class ConsumeQueue:
 
             def is_behind(index: int) -> bool:
                 unit = self.unit(index)
-                return unit is None or (unit.end > readable_offset and not self._is_filler(unit))
+                return unit is None or (unit.end > readable_offset and not unit.is_filler)
 
             end = first_index(first, first + self.files.file_bytes // UNIT_BYTES, is_behind)
             if end > first or start == self.files.starts[0]:
@@ -154,7 +156,7 @@ class ConsumeQueue:
         """Return the first queue offset whose record lies at or behind the log's first byte (correctMinOffset)."""
         first = self.files.min_offset // UNIT_BYTES
         oldest = self._first_unit() if first < max_offset else None
-        if oldest is not None and oldest.commit_log_offset >= log_min_offset and not self._is_filler(oldest):
+        if oldest is not None and oldest.commit_log_offset >= log_min_offset and not oldest.is_filler:
             return first
         low, high, found = first, max_offset, max_offset
         while low < high:
@@ -249,7 +251,7 @@ class ConsumeQueue:
         for start in reversed(self.files.starts):
             count, unit = _units_in_file(self.files.path_text(start), start // UNIT_BYTES)
             if unit is not None:
-                return start // UNIT_BYTES + count, -1 if self._is_filler(unit) else unit.end
+                return start // UNIT_BYTES + count, -1 if unit.is_filler else unit.end
         return self.files.min_offset // UNIT_BYTES, -1
 
     def end_below(self, commit_log_offset: int) -> int:

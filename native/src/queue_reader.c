@@ -1,6 +1,7 @@
 #include "queue_reader.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define UNIT RMQ_CQ_UNIT_BYTES
@@ -79,4 +80,130 @@ void rmq_queue_reader_tick(struct rmq_queue_reader *q)
         if (((map->key & 0xffffffff) + 1) * per_file <= rmq_load(&queue->min_offset) || !is_live(q->plane, queue))
             rmq_file_cache_forget(&q->queue_files, map);
     }
+}
+
+struct rmq_queue_reader *rmq_queue_reader_open(struct rmq_plane *plane, uint32_t log_files_max, uint32_t queue_files_max)
+{
+    struct rmq_queue_reader *q = malloc(sizeof *q);
+    if (q && rmq_queue_reader_init(q, plane, log_files_max, queue_files_max) < 0) {
+        rmq_queue_reader_close(q);
+        return NULL;
+    }
+    return q;
+}
+
+void rmq_queue_reader_close(struct rmq_queue_reader *q)
+{
+    if (q)
+        rmq_queue_reader_fini(q);
+    free(q);
+}
+
+static int mapping_error(void) { return errno == ENOENT || errno == ENOMEM ? -errno : -EAGAIN; }
+
+struct batch {
+    const struct rmq_subscription_copy *filter;
+    uint64_t confirm;
+    struct rmq_queue_unit *units;
+    int count, room;
+    int64_t next;
+};
+
+/* 0 = all were looked at, 1 = there is no room for more or it may not be seen yet, -EBADMSG = damaged. */
+static int take_units(struct batch *batch, const uint8_t *at, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++, at += UNIT) {
+        struct rmq_cq_unit unit;
+        if (batch->count == batch->room)
+            return 1;
+        if (!rmq_cq_decode(at, &unit))
+            return -EBADMSG; /* below the published maximum every unit is whole */
+        int is_filler = rmq_cq_is_filler(&unit);
+        if (!is_filler && (uint64_t)unit.commit_log_offset + (uint32_t)unit.size > batch->confirm)
+            return 1;
+        int64_t queue_offset = batch->next++;
+        if (batch->filter && (is_filler || !rmq_tags_match(batch->filter, unit.tags_code)))
+            continue;
+        batch->units[batch->count++] = (struct rmq_queue_unit){
+            .queue_offset = queue_offset,
+            .commit_log_offset = unit.commit_log_offset,
+            .tags_code = unit.tags_code,
+            .size = unit.size,
+            .is_filler = (uint32_t)is_filler,
+        };
+    }
+    return 0;
+}
+
+static int units_between(struct rmq_queue_reader *q, uint32_t slot, int64_t from, int64_t max, struct batch *batch)
+{
+    int64_t per_file = (int64_t)(q->settings->queue_file_bytes / UNIT), end = max;
+    if (end - from > RMQ_QUEUE_SCAN_MAX)
+        end = from + RMQ_QUEUE_SCAN_MAX;
+    int rc = 0;
+    while (rc == 0 && batch->next < end) {
+        uint64_t count = 0;
+        const uint8_t *at = rmq_queue_reader_units_at(q, slot, batch->next, end, &count);
+        rc = !at ? mapping_error() : count ? take_units(batch, at, count) : -EBADMSG;
+    }
+    if (rc >= 0 || batch->next > from)
+        return batch->count;
+    if (rc == -ENOENT) {
+        int64_t next_file = (from / per_file + 1) * per_file;
+        batch->next = next_file < max ? next_file : max;
+    }
+    return rc;
+}
+
+int rmq_queue_reader_units(struct rmq_queue_reader *q, uint32_t slot, int64_t offset, const struct rmq_subscription_copy *filter,
+                           struct rmq_queue_unit *units, int room, int64_t *next_offset)
+{
+    *next_offset = offset;
+    if (room <= 0 || slot >= rmq_load(&rmq_plane_header_of(q->plane)->tables.queue_count) ||
+        (filter && filter->kind != RMQ_SUBSCRIPTION_ALL && filter->kind != RMQ_SUBSCRIPTION_TAGS))
+        return -EINVAL;
+    const struct rmq_queue *queue = rmq_queue_at(q->plane, slot);
+    if (rmq_load(&rmq_topic_at(q->plane, queue->topic_id)->config) >> 40 & RMQ_TOPIC_BATCH_QUEUE)
+        return -EINVAL;
+    int64_t max = (int64_t)rmq_load(&queue->max_offset), min = (int64_t)rmq_load(&queue->min_offset);
+    struct batch batch = {
+        .filter = filter,
+        .confirm = rmq_confirm_offset(q->plane->watermarks),
+        .units = units,
+        .room = room,
+        .next = offset < min ? min : offset,
+    };
+    int rc = offset < min ? -ENOENT : units_between(q, slot, offset, max, &batch);
+    /* Last: a deleted topic may have been made again meanwhile, and its files have the same names. */
+    if (!is_live(q->plane, queue))
+        return -ENOENT;
+    *next_offset = batch.next;
+    return rc;
+}
+
+int rmq_queue_reader_record(struct rmq_queue_reader *q, uint64_t position, uint32_t size, struct rmq_held_record *record)
+{
+    uint64_t confirm = rmq_confirm_offset(q->plane->watermarks), segment_bytes = q->settings->segment_bytes;
+    *record = (struct rmq_held_record){0};
+    if (!size || size > segment_bytes || position % segment_bytes > segment_bytes - size)
+        return -EBADMSG;
+    if (position > confirm || size > confirm - position)
+        return -ENODATA;
+    record->at = rmq_queue_reader_log_at(q, position, size, rmq_load(&q->plane->watermarks->min_offset), &record->map);
+    if (!record->at)
+        return mapping_error();
+    rmq_file_map_hold(record->map);
+    return 0;
+}
+
+void rmq_queue_reader_release(struct rmq_held_record *record)
+{
+    if (record->map)
+        rmq_file_map_drop(record->map);
+    *record = (struct rmq_held_record){0};
+}
+
+int rmq_queue_reader_in_memory(const struct rmq_queue_reader *q, uint64_t position)
+{
+    return rmq_is_in_memory(q->settings, rmq_load(&q->plane->watermarks->append_offset), position);
 }

@@ -5,7 +5,13 @@
  * limits it was opened with, and undoes the mappings of files that retention has deleted at a tick, which its owner
  * calls about once a second. Until then the blocks of these files are not free.
  *
- * The functions here know the bounds of no queue: callers compare with the queue's entry and with rmq_confirm_offset.
+ * Services use the functions of the cdef block, one call a batch. These know the bounds of the queue and of the log:
+ * they give out nothing at or above rmq_confirm_offset and nothing below the log's first byte. Pulls use the functions
+ * for C behind the block, which leave the bounds to the caller, because a pull answers with them.
+ *
+ * Other code that reads the same files stays apart: dispatch (queue_files.h) writes units and reads those that are not
+ * published yet; the Spark bridge and `ringmq store` read stores without a plane; control (broker/store_view.py) asks
+ * by topic name, key and time, and reads BatchConsumeQueues; ha (ha_log.h) streams the log beyond the confirm offset.
  */
 #ifndef RMQ_QUEUE_READER_H
 #define RMQ_QUEUE_READER_H
@@ -17,6 +23,53 @@
 #include "plane.h"
 #include "ring.h"
 
+/* cdef-begin */
+struct rmq_queue_reader;
+struct rmq_file_map;
+
+#define RMQ_QUEUE_SCAN_MAX 65536 /* units that one call looks at */
+
+struct rmq_queue_unit {
+    int64_t queue_offset;
+    int64_t commit_log_offset;
+    int64_t tags_code;
+    int32_t size;
+    uint32_t is_filler; /* 1 = it stands for no message: dispatch bridges a gap of queue offsets with fillers */
+};
+
+/* Bytes of the log that stay mapped, though retention deletes their file, until they are released. */
+struct rmq_held_record {
+    const uint8_t *at;
+    struct rmq_file_map *map;
+};
+
+/* NULL = no memory. A record that is held takes one of `log_files_max` places. */
+struct rmq_queue_reader *rmq_queue_reader_open(struct rmq_plane *plane, uint32_t log_files_max, uint32_t queue_files_max);
+/* Held records are gone after it. */
+void rmq_queue_reader_close(struct rmq_queue_reader *q);
+void rmq_queue_reader_tick(struct rmq_queue_reader *q);
+
+/* The units of a queue from `offset` on, over file borders, at most `room`; those that `filter` (kind ALL or TAGS) does
+ * not want and fillers are left out. filter NULL: every unit. *next_offset = behind the last unit that was looked at;
+ * equal to `offset`: nothing more is there now. Returns the number of units, or
+ *   -ENOENT   deleted: go on at *next_offset; equal to `offset`: the topic is deleted
+ *   -EAGAIN, -ENOMEM   a file cannot be mapped now (errno says why): ask again later
+ *   -EBADMSG  the unit at `offset` is damaged; it is not stepped over
+ *   -EINVAL   no such queue, a BatchConsumeQueue, another kind of filter, no room */
+int rmq_queue_reader_units(struct rmq_queue_reader *q, uint32_t slot, int64_t offset, const struct rmq_subscription_copy *filter,
+                           struct rmq_queue_unit *units, int room, int64_t *next_offset);
+/* Holds the `size` bytes of the log from `position` on; what they say is not looked at. 0, or
+ *   -ENOENT   deleted
+ *   -ENODATA  not below the confirm offset
+ *   -EAGAIN, -ENOMEM   the file cannot be mapped now, or every place is held
+ *   -EBADMSG  no record can lie there: the unit that names it is damaged */
+int rmq_queue_reader_record(struct rmq_queue_reader *q, uint64_t position, uint32_t size, struct rmq_held_record *record);
+void rmq_queue_reader_release(struct rmq_held_record *record);
+/* 1 when the page at `position` is taken to be in memory, because the log has not grown by more than the memory window
+ * since. Else a read of it may wait for the disk. */
+int rmq_queue_reader_in_memory(const struct rmq_queue_reader *q, uint64_t position);
+/* cdef-end */
+
 struct rmq_queue_reader {
     struct rmq_plane *plane;
     const struct rmq_settings *settings;
@@ -26,7 +79,6 @@ struct rmq_queue_reader {
 /* In memory of the owner. 0 or -ENOMEM; after an error only fini is allowed. */
 int rmq_queue_reader_init(struct rmq_queue_reader *q, struct rmq_plane *plane, uint32_t log_files_max, uint32_t queue_files_max);
 void rmq_queue_reader_fini(struct rmq_queue_reader *q);
-void rmq_queue_reader_tick(struct rmq_queue_reader *q);
 
 /* Units of one queue file from `offset` on, below `max`: where they lie and how many there are (0 = the file is too short).
  * NULL with errno: ENOENT = no such file, else it cannot be mapped now. */
@@ -62,16 +114,9 @@ static inline uint64_t rmq_queue_reader_position(const struct rmq_queue_reader *
     return map->key * q->settings->segment_bytes + (uint64_t)(at - map->base);
 }
 
-/* 1 when the page of this place is taken to be in memory, because the log has not grown by more than the memory window
- * since. Else a read of it may wait for the disk. */
 static inline int rmq_is_in_memory(const struct rmq_settings *settings, uint64_t log_end, uint64_t position)
 {
     return log_end - position <= settings->memory_window_bytes;
-}
-
-static inline int rmq_queue_reader_in_memory(const struct rmq_queue_reader *q, uint64_t position)
-{
-    return rmq_is_in_memory(q->settings, rmq_load(&q->plane->watermarks->append_offset), position);
 }
 
 /* 1 when a subscription of kind ALL or TAGS wants a unit with this tags code. */
@@ -85,4 +130,6 @@ static inline int rmq_tags_match(const struct rmq_subscription_copy *filter, int
             return 1;
     return 0;
 }
+
+_Static_assert(sizeof(struct rmq_queue_unit) == 32, "rmq_queue_unit");
 #endif

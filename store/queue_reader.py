@@ -1,0 +1,163 @@
+"""Reads queues of a running broker's store for services: one call a batch, bounded by the confirm offset.
+
+A thin shell over `native/src/queue_reader.h`, which says what each call gives. `queue_reader_twin.py` does the same in
+Python over the files, for simulations and as a reference.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Collection
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from ringmq.native import ffi, lib
+from ringmq.store.consume_queue import Unit
+
+SCAN_MAX: int = lib.RMQ_QUEUE_SCAN_MAX
+TAGS_MAX: int = lib.RMQ_TAGS_MAX
+
+
+class QueueReadError(Exception):
+    """What was asked for cannot be given; the message names queue and offset, or the place in the log."""
+
+
+class DeletedError(QueueReadError):
+    """Retention has deleted it. `next_offset`: where the queue goes on; the offset that was asked for itself when the
+    topic is deleted; -1 where a record was asked for."""
+
+    def __init__(self, message: str, next_offset: int = -1) -> None:
+        super().__init__(message)
+        self.next_offset = next_offset
+
+
+class NotMappedError(QueueReadError):
+    """Its file cannot be mapped now: too few descriptors, too little memory, too many held records. Ask again later."""
+
+
+class NotConfirmedError(QueueReadError):
+    """The record does not end below the confirm offset."""
+
+
+class DamagedError(QueueReadError):
+    """The unit is damaged. The reader does not step over it: its record may still be there."""
+
+
+class Units(NamedTuple):
+    """Units in the order of the queue. `next_offset` is behind the last unit that was looked at; where that is the
+    offset that was asked for, the queue has nothing more now."""
+
+    units: list[Unit]
+    next_offset: int
+
+
+class HeldRecord:
+    """The bytes of a record in the mapped log. They stay there, even if retention deletes the file, until `release`, or
+    until the last slice of `data` is gone."""
+
+    def __init__(self, data: memoryview, forget: Callable[["HeldRecord"], None]) -> None:
+        self.data = data
+        self._forget = forget
+
+    def release(self) -> None:
+        """Let go of the file; `data` cannot be read any more."""
+        self.data.release()
+        self._forget(self)
+
+    def __enter__(self) -> memoryview:
+        return self.data
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self.release()
+
+
+class QueueReader:
+    """One thread's reader. `plane` is the C struct of a mapped plane, which must outlive it."""
+
+    def __init__(self, plane: Any, log_files_max: int, queue_files_max: int) -> None:
+        if log_files_max < 1 or queue_files_max < 1:
+            raise ValueError(f"a queue reader of {log_files_max} log files and {queue_files_max} queue files")
+        self._reader = lib.rmq_queue_reader_open(plane, log_files_max, queue_files_max)
+        if self._reader == ffi.NULL:
+            raise MemoryError(f"a queue reader of {log_files_max} log files and {queue_files_max} queue files")
+        self._units = ffi.new("struct rmq_queue_unit[]", 0)
+        self._next = ffi.new("int64_t *")
+        self._filter = ffi.new("struct rmq_subscription_copy *")
+        self._records: set[HeldRecord] = set()
+        self._holds = 0
+
+    def __enter__(self) -> "QueueReader":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unmap everything, held records, too. BufferError while a slice of a held record is in use."""
+        for record in list(self._records):
+            record.release()
+        if self._holds:
+            raise BufferError(f"bytes of {self._holds} records are in use, their log files cannot be unmapped")
+        lib.rmq_queue_reader_close(self._reader)
+        self._reader = ffi.NULL
+
+    def tick(self) -> None:
+        """Unmap files that retention has deleted: until then their blocks are not free. About once a second."""
+        lib.rmq_queue_reader_tick(self._reader)
+
+    def units(self, slot: int, offset: int, room: int, wanted: Collection[int] | None = None) -> Units:
+        """At most `room` units of the queue in this slot of the plane, from a queue offset on.
+
+        `wanted`: tag hashes, at most TAGS_MAX; units with others and fillers are left out. None = every unit. A call
+        looks at SCAN_MAX units at most. Raises `QueueReadError`, and `ValueError` for a slot that no ConsumeQueue has.
+        """
+        if len(self._units) < room:
+            self._units = ffi.new("struct rmq_queue_unit[]", room)
+        chosen = ffi.NULL if wanted is None else self._filter_of(wanted)
+        count = lib.rmq_queue_reader_units(self._reader, slot, offset, chosen, self._units, room, self._next)
+        if count < 0:
+            raise self._error(-count, f"queue slot {slot}, queue offset {offset}", self._next[0])
+        found = self._units[0:count]
+        return Units(
+            [Unit(u.queue_offset, u.commit_log_offset, u.size, u.tags_code) for u in found], int(self._next[0])
+        )
+
+    def record(self, commit_log_offset: int, size: int) -> HeldRecord:
+        """Hold the record of a unit. Raises `QueueReadError`."""
+        held = ffi.new("struct rmq_held_record *")
+        code = lib.rmq_queue_reader_record(self._reader, commit_log_offset, size, held)
+        if code < 0:
+            raise self._error(-code, f"record of {size} bytes at commit-log offset {commit_log_offset}", -1)
+        self._holds += 1
+
+        def drop(_: Any) -> None:
+            lib.rmq_queue_reader_release(held)
+            self._holds -= 1
+
+        at = ffi.gc(held.at, drop)  # called when the last view of the bytes is gone
+        record = HeldRecord(memoryview(ffi.buffer(at, size)).toreadonly(), self._records.discard)
+        self._records.add(record)
+        return record
+
+    def in_memory(self, commit_log_offset: int) -> bool:
+        """Whether the record's page is taken to be in memory; else reading it may wait for the disk."""
+        return bool(lib.rmq_queue_reader_in_memory(self._reader, commit_log_offset))
+
+    def _filter_of(self, wanted: Collection[int]) -> Any:
+        if len(wanted) > TAGS_MAX:
+            raise ValueError(f"{len(wanted)} tag hashes are over {TAGS_MAX}")
+        self._filter.kind = lib.RMQ_SUBSCRIPTION_TAGS
+        self._filter.tag_count = len(wanted)
+        for number, tag in enumerate(wanted):
+            self._filter.tags[number] = tag
+        return self._filter
+
+    def _error(self, code: int, what: str, next_offset: int) -> Exception:
+        if code == errno.EINVAL:
+            return ValueError(f"{what}: no such ConsumeQueue")
+        if code == errno.ENOENT:
+            return DeletedError(f"{what}: deleted", next_offset)
+        if code == errno.ENODATA:
+            return NotConfirmedError(f"{what}: not below the confirm offset")
+        if code == errno.EBADMSG:
+            return DamagedError(f"{what}: the unit is damaged")
+        return NotMappedError(f"{what}: its file cannot be mapped now: {os.strerror(ffi.errno)}")

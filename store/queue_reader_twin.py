@@ -1,0 +1,104 @@
+"""The queue reader in Python, over the files and without a plane: simulations read with it, and tests compare it with
+the C core (`native/src/queue_reader.c`)."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol
+
+from ringmq.store import layout
+from ringmq.store.consume_queue import UNIT_BYTES, ConsumeQueue, Unit
+from ringmq.store.message_store import MessageStore
+from ringmq.store.queue_reader import SCAN_MAX, DamagedError, DeletedError, NotConfirmedError, QueueReadError, Units
+
+
+class QueueBounds(NamedTuple):
+    """A queue as the plane publishes it. `max_offset`: the next offset, nothing at or above is readable."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    is_live: bool = True
+
+
+class Bounds(Protocol):
+    """What a plane says."""
+
+    confirm_offset: int
+    min_offset: int
+    """First byte of the log."""
+    append_offset: int
+
+    def queue(self, slot: int) -> QueueBounds:
+        """The queue in a slot of the table."""
+
+
+class QueueReaderTwin:
+    """The questions of `QueueReader`."""
+
+    def __init__(self, store: MessageStore, bounds: Bounds, memory_window_bytes: int) -> None:
+        self._store = store
+        self._bounds = bounds
+        self._memory_window_bytes = memory_window_bytes
+
+    def units(self, slot: int, offset: int, room: int, wanted: Collection[int] | None = None) -> Units:
+        """See QueueReader."""
+        queue = self._bounds.queue(slot)
+        what = f"queue slot {slot}, queue offset {offset}"
+        if not queue.is_live:
+            raise DeletedError(f"{what}: deleted", offset)
+        if offset < queue.min_offset:
+            raise DeletedError(f"{what}: deleted", queue.min_offset)
+        taken: list[Unit] = []
+        at = offset
+        try:
+            for unit in self._each(queue, offset, what):
+                if len(taken) == room or (not unit.is_filler and unit.end > self._bounds.confirm_offset):
+                    break
+                at += 1
+                if wanted is None or (not unit.is_filler and _java_int(unit.tags_code) in wanted):
+                    taken.append(unit)
+        except QueueReadError:
+            if at == offset:
+                raise
+        return Units(taken, at)
+
+    def _each(self, queue: QueueBounds, offset: int, what: str) -> Iterator[Unit]:
+        files = self._store.queue(queue.topic, queue.queue_id)
+        at, end = offset, min(queue.max_offset, offset + SCAN_MAX)
+        while at < end:
+            rest = files.files.rest(at * UNIT_BYTES, end * UNIT_BYTES) if isinstance(files, ConsumeQueue) else None
+            if rest is None:
+                per_file = self._store.config.consume_queue_file_bytes // UNIT_BYTES
+                raise DeletedError(f"{what}: deleted", min((at // per_file + 1) * per_file, queue.max_offset))
+            whole = rest[: len(rest) // UNIT_BYTES * UNIT_BYTES]
+            for position, size, tags_code in layout.CONSUME_QUEUE_UNIT.iter_unpack(whole):
+                if position < 0 or size <= 0:
+                    raise DamagedError(f"{what}: the unit is damaged")
+                yield Unit(at, position, size, tags_code)
+                at += 1
+            if not whole:
+                raise DamagedError(f"{what}: the unit is damaged")
+
+    @contextmanager
+    def record(self, commit_log_offset: int, size: int) -> Iterator[memoryview]:
+        """See QueueReader; the bytes of a mapping stay as long as they are referred to."""
+        what = f"record of {size} bytes at commit-log offset {commit_log_offset}"
+        file_bytes = self._store.config.commit_log_file_bytes
+        if not 0 < size <= file_bytes - commit_log_offset % file_bytes:
+            raise DamagedError(f"{what}: the unit is damaged")
+        if commit_log_offset + size > self._bounds.confirm_offset:
+            raise NotConfirmedError(f"{what}: not below the confirm offset")
+        is_there = commit_log_offset >= self._bounds.min_offset
+        data = self._store.commit_log.files.read(commit_log_offset, size) if is_there else None
+        if data is None:
+            raise DeletedError(f"{what}: deleted")
+        yield data
+
+    def in_memory(self, commit_log_offset: int) -> bool:
+        """See QueueReader."""
+        return self._bounds.append_offset - commit_log_offset <= self._memory_window_bytes
+
+
+def _java_int(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
