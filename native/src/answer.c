@@ -4,6 +4,7 @@
 
 #include "bytes.h"
 #include "frame_header.h"
+#include "number_text.h"
 
 #define VERSION_NUMBER 479 /* MQVersion.V5_3_3 */
 #define HEX_OFFSET 16
@@ -17,19 +18,6 @@ static inline uint8_t *put_bytes(uint8_t *to, const void *from, size_t length)
 {
     memcpy(to, from, length);
     return to + length;
-}
-
-static uint8_t *put_decimal(uint8_t *to, int64_t value)
-{
-    char text[20];
-    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    int at = sizeof text;
-    do
-        text[--at] = (char)('0' + rest % 10);
-    while (rest /= 10);
-    if (value < 0)
-        *to++ = '-';
-    return put_bytes(to, text + at, sizeof text - (size_t)at);
 }
 
 static const char hex_digits[] = "0123456789ABCDEF";
@@ -147,7 +135,7 @@ static inline uint8_t *end_value(uint8_t *value, uint8_t *end)
     return end;
 }
 
-static inline uint8_t *put_number_entry(uint8_t *value, int64_t number) { return end_value(value, put_decimal(value, number)); }
+static inline uint8_t *put_number_entry(uint8_t *value, int64_t number) { return end_value(value, rmq_put_decimal(value, number)); }
 
 static uint8_t *put_house_binary(uint8_t *at, const struct rmq_answer_house *house)
 {
@@ -187,20 +175,20 @@ static size_t put_pull_binary(uint8_t *frame, const struct rmq_pull_answer *a)
 
 static uint8_t *begin_json(uint8_t *frame, const struct rmq_answer_head *head)
 {
-    return put_decimal(PUT(frame + 8, "{\"code\":"), head->code);
+    return rmq_put_decimal(PUT(frame + 8, "{\"code\":"), head->code);
 }
 
 static size_t end_json(uint8_t *frame, uint8_t *at, const struct rmq_answer_head *head, uint32_t body_length)
 {
     at = PUT(at, ",\"flag\":1,\"language\":\"JAVA\",\"opaque\":");
-    at = put_decimal(at, head->opaque);
+    at = rmq_put_decimal(at, head->opaque);
     if (head->remark_length) {
         at = PUT(at, ",\"remark\":\"");
         at = put_json_text(at, head->remark, head->remark_length);
         *at++ = '"';
     }
     at = PUT(at, ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":");
-    at = put_decimal(at, VERSION_NUMBER);
+    at = rmq_put_decimal(at, VERSION_NUMBER);
     *at++ = '}';
     return end_frame(frame, at, RMQ_SERIALISE_JSON, body_length);
 }
@@ -219,7 +207,7 @@ static size_t put_send_json(uint8_t *frame, const struct rmq_send_answer *a)
 {
     uint8_t *at = begin_json(frame, &a->head);
     at = PUT(at, ",\"extFields\":{\"queueId\":\"");
-    at = put_decimal(at, a->queue_id);
+    at = rmq_put_decimal(at, a->queue_id);
     if (a->uniq_key) {
         at = PUT(at, "\",\"transactionId\":\"");
         at = put_json_text(at, a->uniq_key, a->uniq_key_length);
@@ -229,7 +217,7 @@ static size_t put_send_json(uint8_t *frame, const struct rmq_send_answer *a)
     at = PUT(at, "\",");
     at = put_house_json(at, a->house);
     at = PUT(at, ",\"queueOffset\":\"");
-    at = put_decimal(at, a->queue_offset);
+    at = rmq_put_decimal(at, a->queue_offset);
     at = PUT(at, "\"}");
     return end_json(frame, at, &a->head, 0);
 }
@@ -237,10 +225,10 @@ static size_t put_send_json(uint8_t *frame, const struct rmq_send_answer *a)
 static size_t put_pull_json(uint8_t *frame, const struct rmq_pull_answer *a)
 {
     uint8_t *at = begin_json(frame, &a->head);
-    at = put_decimal(PUT(at, ",\"extFields\":{\"suggestWhichBrokerId\":\""), a->suggested_broker_id);
-    at = put_decimal(PUT(at, "\",\"groupSysFlag\":\"0\",\"nextBeginOffset\":\""), a->next_offset);
-    at = put_decimal(PUT(at, "\",\"maxOffset\":\""), a->max_offset);
-    at = put_decimal(PUT(at, "\",\"minOffset\":\""), a->min_offset);
+    at = rmq_put_decimal(PUT(at, ",\"extFields\":{\"suggestWhichBrokerId\":\""), a->suggested_broker_id);
+    at = rmq_put_decimal(PUT(at, "\",\"groupSysFlag\":\"0\",\"nextBeginOffset\":\""), a->next_offset);
+    at = rmq_put_decimal(PUT(at, "\",\"maxOffset\":\""), a->max_offset);
+    at = rmq_put_decimal(PUT(at, "\",\"minOffset\":\""), a->min_offset);
     at = PUT(at, "\",\"topicSysFlag\":\"0\"}");
     return end_json(frame, at, &a->head, a->body_length);
 }

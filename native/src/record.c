@@ -7,6 +7,7 @@
 #include <libdeflate.h>
 
 #include "bytes.h"
+#include "number_text.h"
 #include "property_pairs.h"
 
 enum {
@@ -339,29 +340,12 @@ int rmq_properties_state(const uint8_t *properties, size_t length) {
     return RMQ_PROPERTIES_WHOLE;
 }
 
-/* Integer.parseInt for what matters here: optional sign, ASCII digits, 32-bit range; 0 on anything else. */
-static int32_t small_number(const uint8_t *text, uint32_t length) {
-    int64_t value = 0;
-    uint32_t i = 0;
-    int negative = length > 1 && text[0] == '-';
-    if (length > 1 && (text[0] == '-' || text[0] == '+'))
-        i = 1;
-    for (; i < length; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return 0;
-        value = value * 10 + (text[i] - '0');
-        if (value > INT32_MAX)
-            return 0;
-    }
-    return (int32_t)(negative ? -value : value);
-}
-
 int64_t rmq_tags_code(const uint8_t *topic, size_t topic_length, const struct rmq_dispatch_keys *keys,
                       int64_t store_time_ms, const struct rmq_delay_levels *levels) {
     static const char schedule_topic[] = "SCHEDULE_TOPIC_XXXX";
     if (keys->delay_level && levels && topic_length == sizeof schedule_topic - 1
         && !memcmp(topic, schedule_topic, topic_length)) {
-        int32_t level = small_number(keys->delay_level, keys->delay_level_length);
+        int32_t level = rmq_small_number(keys->delay_level, keys->delay_level_length);
         if (level > levels->count)
             level = levels->count;
         if (level > 0)
@@ -373,6 +357,6 @@ int64_t rmq_tags_code(const uint8_t *topic, size_t topic_length, const struct rm
 int32_t rmq_message_count(const struct rmq_dispatch_keys *keys, int32_t sys_flag, int is_batch_queue) {
     if (!(sys_flag & RMQ_SYS_INNER_BATCH) && !is_batch_queue)
         return 1;
-    int32_t count = keys->inner_num ? small_number(keys->inner_num, keys->inner_num_length) : 1;
+    int32_t count = keys->inner_num ? rmq_small_number(keys->inner_num, keys->inner_num_length) : 1;
     return count < 1 ? 1 : count;
 }

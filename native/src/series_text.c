@@ -2,22 +2,11 @@
 
 #include <string.h>
 
+#include "number_text.h"
+
 static char *put(char *at, const char *bytes, uint64_t length) {
     memcpy(at, bytes, length);
     return at + length;
-}
-
-static char *put_decimal(char *at, int64_t value) {
-    uint64_t left = value < 0 ? -(uint64_t)value : (uint64_t)value;
-    char digits[RMQ_SERIES_VALUE_MAX];
-    char *first = digits + sizeof digits;
-    do {
-        *--first = (char)('0' + left % 10);
-        left /= 10;
-    } while (left);
-    if (value < 0)
-        *--first = '-';
-    return put(at, first, (uint64_t)(digits + sizeof digits - first));
 }
 
 uint64_t rmq_series_text(char *out, uint64_t room, const struct rmq_series_column *columns, uint32_t column_count,
@@ -36,7 +25,7 @@ uint64_t rmq_series_text(char *out, uint64_t room, const struct rmq_series_colum
             at = put(at, columns[c].head, columns[c].head_bytes);
             at = put(at, text, length);
             at = put(at, columns[c].tail, columns[c].tail_bytes);
-            at = put_decimal(at, values[i * column_count + c]);
+            at = (char *)rmq_put_decimal((uint8_t *)at, values[i * column_count + c]);
             *at++ = '\n';
         }
     }
