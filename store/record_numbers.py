@@ -15,7 +15,7 @@ _DIGITS = re.compile("0*([0-9]{1,19})")
 
 
 def small_number(text: str) -> int:
-    """Java's Integer.parseInt, 0 for any other text; `rmq_small_number` in `native/src/number_text.h` is the same rule."""
+    """Java's Integer.parseInt, 0 for any other text; the same rule as `native/src/number_text.h`."""
     match = _INTEGER.fullmatch(text)
     number = int(match[2]) if match else 0
     if number > INTEGER_MAX:

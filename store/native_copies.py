@@ -1,0 +1,97 @@
+"""Record copies as the C core takes them: edits and copies of `ringmq.store.record_copy` as structs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ringmq.native import ffi, lib
+from ringmq.store.record_copy import CopyLimits, EditKind, From, PairEdit, RecordCopy
+
+
+class NativeEdits:
+    """Lists of edits in one array, their texts in one buffer. Equal lists are kept once."""
+
+    def __init__(self) -> None:
+        self._edits: list[PairEdit] = []
+        self._ranges: dict[tuple[PairEdit, ...], tuple[int, int]] = {}
+
+    def range_of(self, edits: tuple[PairEdit, ...]) -> tuple[int, int]:
+        """(edits_from, edits_count) of the list, which is added if it is new."""
+        if edits not in self._ranges:
+            self._ranges[edits] = (len(self._edits), len(edits))
+            self._edits += edits
+        return self._ranges[edits]
+
+    def fill(self, batch: Any) -> list[Any]:
+        """Set the edits of a struct rmq_copy_batch; returns what has to live as long as the batch."""
+        native, texts = ffi.new("struct rmq_pair_edit[]", len(self._edits)), bytearray()
+        for to, edit in zip(native, self._edits, strict=True):
+            to.kind, to.name_at, to.name_length = edit.kind, len(texts), len(edit.name)
+            texts += edit.name
+            _fill_value(to, edit, texts)
+        kept = ffi.from_buffer(bytes(texts))
+        batch.edits, batch.edits_count, batch.texts, batch.texts_bytes = native, len(self._edits), kept, len(texts)
+        return [native, kept]
+
+
+def _fill_value(to: Any, edit: PairEdit, texts: bytearray) -> None:
+    if isinstance(edit.value, From):
+        to.value_from = edit.value
+    elif isinstance(edit.value, int):
+        to.value_from, to.number = lib.RMQ_FROM_NUMBER, edit.value
+    elif edit.kind != EditKind.REMOVE:
+        to.value_from, to.value_at, to.value_length = lib.RMQ_FROM_TEXT, len(texts), len(edit.value)
+        texts += edit.value
+
+
+def fill_copy(to: Any, copy: RecordCopy, edits: NativeEdits) -> Any:
+    """Set a struct rmq_record_copy; returns the buffer of the record, which has to live until the copy is made."""
+    data = ffi.from_buffer(copy.data)
+    to.record, to.record_bytes = data, len(copy.data)
+    to.position = -1 if copy.position is None else copy.position
+    to.topic_id, to.queue_slot, to.queue_id = copy.topic_id, copy.queue_slot, copy.queue_id
+    to.edits_from, to.edits_count = edits.range_of(copy.edits)
+    to.sys_flag_clear, to.sys_flag_set = copy.sys_flag_clear, copy.sys_flag_set
+    to.prepared_transaction_offset = copy.prepared_transaction_offset
+    to.flags = lib.RMQ_COPY_CHECK_CRC * copy.check_crc | lib.RMQ_COPY_NO_WAIT * copy.no_wait
+    if copy.flag is not None:
+        to.flags |= lib.RMQ_COPY_SET_FLAG
+        to.flag = copy.flag
+    if copy.reconsume_times is not None:
+        to.flags |= lib.RMQ_COPY_SET_RECONSUME_TIMES
+        to.reconsume_times = copy.reconsume_times
+    elif copy.reconsume_times_added:
+        to.flags |= lib.RMQ_COPY_ADD_RECONSUME_TIMES
+        to.reconsume_times = copy.reconsume_times_added
+    if copy.born_time_ms is not None:
+        to.flags |= lib.RMQ_COPY_SET_BORN_TIME
+        to.born_time_ms = copy.born_time_ms
+    if copy.born_host is not None:
+        host, to.born_port = copy.born_host
+        to.flags |= lib.RMQ_COPY_SET_BORN_HOST | lib.RMQ_COPY_BORN_V6 * (len(host) == 16)
+        to.born_host = host.ljust(16, b"\0")
+    return data
+
+
+class NativeCopies:
+    """Copies for one or more calls of rmq_record_copies; `requests[i]` belongs to `copies[i]`."""
+
+    def __init__(
+        self, copies: Sequence[RecordCopy], limits: CopyLimits, arena: Any, arena_at: int, arena_end: int
+    ) -> None:
+        self.count = len(copies)
+        self.copies = ffi.new("struct rmq_record_copy[]", self.count)
+        self.requests = ffi.new("struct rmq_request[]", self.count)
+        self.batch = ffi.new("struct rmq_copy_batch *")
+        edits = NativeEdits()
+        self._kept = [fill_copy(to, copy, edits) for to, copy in zip(self.copies, copies, strict=True)]
+        self._kept += edits.fill(self.batch)
+        self._kept.append(ffi.from_buffer(arena, require_writable=True))
+        self.batch.arena = self._kept[-1]
+        self.batch.arena_at, self.batch.arena_end = arena_at, arena_end
+        self.batch.body_bytes_max = limits.body_bytes_max
+        self.batch.properties_bytes_max = limits.properties_bytes_max
+
+    def run(self, first: int = 0) -> int:
+        """Make the copies from number `first` on; returns the number of the first that found no room, or `count`."""
+        done = lib.rmq_record_copies(self.copies + first, self.count - first, self.batch, self.requests + first)
+        return first + int(done)
