@@ -1,3 +1,38 @@
+/* Flush beside replication: one thread that waits for the disk and for slaves.
+ *
+ * The problem. A parked send waits for the disk (flushed_offset), for replicas (replicated_offset), or for both, and
+ * they come in either order. A sync takes milliseconds, on a sick disk seconds. Meanwhile slaves report, a slave is
+ * lost, deadlines pass. The plain way is to call fdatasync and to look at everything behind it. Then a send that waits
+ * for replicas alone would wait for every sync in the background, and a lost slave would be noticed behind a slow
+ * disk. So the sync goes through io_uring, and the thread goes on answering until it has ended.
+ *
+ * To be woken for everything is no better. A wake-up costs the ringing role a system call and this thread a turn.
+ * Under SYNC_FLUSH the oldest entry mostly lacks the disk, and all behind it lack the disk, too. No report can answer
+ * any of them before the sync has ended. The same holds for new records: a sync that is under way does not take them,
+ * and the next one begins without being asked.
+ *
+ * The code. There are two kinds of wake-up, told apart by the state of this role's bell (struct rmq_bell):
+ *
+ *   state of flush                       write: a sync is wanted         ha: a report, a loss
+ *                                        (rmq_role_wake_asleep)          (rmq_role_wake)
+ *   runs, or deaf at the disk (0)        does not ring                   does not ring; seen at the next look
+ *   listens at the disk (BELL_AT_DISK)   does not ring                   rings
+ *   asleep (BELL_ASLEEP)                 rings                           rings
+ *
+ * Flush listens at the disk when a report may answer a send before the sync ends (rmq_completer_awaits_slaves): where
+ * sends wait for replicas, without SYNC_FLUSH always, with it when the oldest entry is on disk. Else it is deaf, and
+ * looks every DEAF_WAIT_MS, so that a loss is noticed within 20 ms. A bell for each report would cost more than these
+ * looks.
+ *
+ * What must stay true.
+ * - The order is arm, look once more, wait. A mark that moves before the arming is seen by that look, one that moves
+ *   later rings.
+ * - The poll of the bell stays in the ring from one sync to the next. There is one at a time (bell_watched): a poll
+ *   for each wait would fill the ring.
+ * - Only the end of all syncs of a round moves flushed_offset. Answers given meanwhile go by the marks alone.
+ * - Answers keep the order of the log: all entries wait for the same kinds of marks, so the oldest decides for all.
+ * - Every wait ends by itself, at the latest after SYNC_WAIT_MS: a bell that nobody heard costs time and no answer.
+ */
 #include "flusher.h"
 
 #include <fcntl.h>

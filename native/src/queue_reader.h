@@ -11,7 +11,8 @@
  *
  * Other code that reads the same files stays apart: dispatch (queue_files.h) writes units and reads those that are not
  * published yet; the Spark bridge and `ringmq store` read stores without a plane; control (broker/store_view.py) asks
- * by topic name, key and time, and reads BatchConsumeQueues; ha (ha_log.h) streams the log beyond the confirm offset.
+ * by topic name, key or time, for records of unknown size, and reads BatchConsumeQueues; ha (ha_log.h) streams the log
+ * beyond the confirm offset.
  */
 #ifndef RMQ_QUEUE_READER_H
 #define RMQ_QUEUE_READER_H
