@@ -21,6 +21,7 @@ from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING
+from ringmq.ipc.worker_blocks import workers
 from ringmq.native import lib
 from ringmq.remoting.flags import Perm
 
@@ -57,42 +58,6 @@ class Readiness:
     """Sends are taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """One worker's words in the plane."""
-
-    name: str
-    role: int
-    pid: int
-    """0 = not running."""
-    generation: int
-    """Starts; 0 = dormant, never wanted."""
-    state: int
-    progress: int
-
-    @property
-    def is_dormant(self) -> bool:
-        """Not started before somebody wants it."""
-        return self.generation == 0
-
-
-def workers(plane: Plane) -> Iterator[Worker]:
-    """Every worker that the broker has, dormant ones too."""
-    is_slave = plane.header.settings.broker_role == lib.RMQ_BROKER_SLAVE
-    names = {"control": lib.RMQ_ROLE_CONTROL}
-    names |= {"ha-slave": lib.RMQ_ROLE_HA} if is_slave else {"write": lib.RMQ_ROLE_WRITE}
-    names |= {"flush": lib.RMQ_ROLE_FLUSH, "dispatch": lib.RMQ_ROLE_DISPATCH}
-    names |= {f"read-{i}": lib.RMQ_ROLE_READ + i for i in range(plane.header.settings.readers)}
-    names |= {} if is_slave else {"ha": lib.RMQ_ROLE_HA}
-    if plane.role(lib.RMQ_ROLE_NAMESRV).generation:
-        names["namesrv"] = lib.RMQ_ROLE_NAMESRV
-    names["metrics"] = lib.RMQ_ROLE_METRICS
-    for name, role in names.items():
-        block = plane.role(role)
-        values = (block.pid, block.generation, block.state, block.progress)
-        yield Worker(name, role, *(int(value) for value in values))
-
-
 def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
     """One look at the plane of this broker, and at control's report."""
     report = read_report(plane.name)
@@ -100,7 +65,7 @@ def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
     refused = list(_why_no_writes(plane, config, report))
     unknown, notes = _name_servers(config, report)
     notes += _replication_notes(plane, config)
-    notes += _memory_notes(plane) + short_readers(plane, time.monotonic_ns() // 1_000_000)
+    notes += _memory_notes(plane) + short_readers(plane, time.monotonic_ns() // 1_000_000) + _optional_workers(plane)
     return Readiness(
         ready=not (down or refused or unknown),
         reasons=[*down, *refused, *unknown, *notes],
@@ -111,7 +76,7 @@ def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
 
 def _workers_down(plane: Plane) -> Iterator[str]:
     for worker in workers(plane):
-        if worker.name == "metrics" or (worker.is_dormant and worker.name == "ha"):
+        if worker.is_optional or worker.is_dormant:
             continue
         if not worker.pid:
             yield f"worker {worker.name} is not running"
@@ -194,6 +159,7 @@ class Heartbeats:
         for worker in workers(plane):
             known = self.beats.get(worker.name)
             if worker.is_dormant:
+                self.beats.pop(worker.name, None)
                 continue
             if known is None or (known.generation, known.progress) != (worker.generation, worker.progress):
                 self.beats[worker.name] = _Beat(worker.generation, worker.progress, now_ms)
@@ -208,16 +174,37 @@ class Heartbeats:
 
 
 def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
-    """The body of /health: `alive`, `degraded` (readers that are short of memory), and each worker's state."""
-    ages = beats.ages_ms(now_ms)
-    rows = {
-        worker.name: {
+    """The body of /health: `alive`, `degraded` (readers that are short of memory, optional workers that are not well),
+    and each worker's state. What an optional worker does never changes `alive`."""
+    ages, silent = beats.ages_ms(now_ms), beats.silent(now_ms)
+    rows, alive = {}, True
+    for worker in workers(plane):
+        state = "dormant" if worker.is_dormant else "running" if worker.pid else "down"
+        rows[worker.name] = {
             "pid": worker.pid,
             "starts": worker.generation,
-            "state": "dormant" if worker.is_dormant else "running" if worker.pid else "down",
+            "deaths": worker.deaths,
+            "state": state,
             "silent_ms": ages.get(worker.name, 0),
+            "optional": worker.is_optional,
         }
+        alive = alive and (worker.is_optional or (state != "down" and worker.name not in silent))
+    degraded = [*short_readers(plane, now_ms), *_optional_workers(plane), *_silent_optional(plane, silent)]
+    return {"alive": alive, "degraded": degraded, "workers": rows}
+
+
+def _optional_workers(plane: Plane) -> list[str]:
+    """What is wrong with workers that the broker can do without."""
+    return [
+        f"worker {worker.name} keeps dying ({worker.deaths} deaths): the broker's log has its last words"
         for worker in workers(plane)
-    }
-    alive = not beats.silent(now_ms) and all(row["state"] != "down" for row in rows.values())
-    return {"alive": alive, "degraded": short_readers(plane, now_ms), "workers": rows}
+        if worker.is_optional and worker.keeps_dying
+    ]
+
+
+def _silent_optional(plane: Plane, silent: dict[str, int]) -> list[str]:
+    return [
+        f"worker {worker.name} has not turned its loop for {silent[worker.name] // 1000} s"
+        for worker in workers(plane)
+        if worker.is_optional and worker.pid and worker.name in silent
+    ]

@@ -7,6 +7,7 @@ import errno
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -85,43 +86,57 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def listen_for_slaves(config: BrokerConfig, *, any_port: bool, kept: KeptSockets = NOTHING_KEPT) -> socket.socket:
-    """The HA listener: haListenPort, by default listenPort + 1 (`BrokerStartup`). `any_port`: listenPort was 0, so any
-    free port will do where haListenPort says none."""
-    port = config.ha_listen_port or (0 if any_port else config.listen_port + 1)
+@dataclass(frozen=True, slots=True)
+class ListenRequest:
+    """What decides about listeners beside the configuration."""
+
+    any_port: bool
+    """listenPort was 0: any free port will do where a property names none."""
+    namesrv_port: int | None = None
+    """Of the command line; None = no name server."""
+    kept: KeptSockets = NOTHING_KEPT
+
+
+def listen_for_slaves(config: BrokerConfig, request: ListenRequest) -> socket.socket:
+    """The HA listener: haListenPort, by default listenPort + 1 (`BrokerStartup`)."""
+    port = config.ha_listen_port or (0 if request.any_port else config.listen_port + 1)
     try:
-        return listen(config.bind_address, port, kept)
+        return listen(config.bind_address, port, request.kept)
     except StartError as error:
         raise StartError(f"{error}, where slaves would connect; set haListenPort to a free port") from error
 
 
-def listen_for_metrics(
-    config: BrokerConfig, *, any_port: bool, kept: KeptSockets = NOTHING_KEPT
-) -> socket.socket | None:
+def listen_for_name_server(config: BrokerConfig, request: ListenRequest) -> socket.socket | None:
+    """The listener of the name server of `ringmq serve`."""
+    port = request.namesrv_port
+    return None if port is None else listen(config.bind_address, port, request.kept)
+
+
+def listen_for_metrics(config: BrokerConfig, request: ListenRequest) -> socket.socket | None:
     """The listener of /metrics, None where there are to be none. Where the usual port is taken, by another broker of
-    this host most likely, any free one serves. `any_port`: listenPort was 0, so nobody counts on the usual one."""
+    this host most likely, any free one serves."""
     if config.metrics_exporter_type == "DISABLE":
         return None
     host, port = config.metrics_prom_exporter_host or config.bind_address, config.metrics_prom_exporter_port
     if port != METRICS_PORT:
         try:
-            return listen(host, port, kept)
+            return listen(host, port, request.kept)
         except StartError as error:
             raise StartError(f"{error}, where metrics would be; set metricsPromExporterPort to a free port") from error
-    if not any_port:
+    if not request.any_port:
         with contextlib.suppress(StartError):
-            return listen(host, port, kept, patience_s=0.1)
+            return listen(host, port, request.kept, patience_s=0.1)
     return listen(host, 0)
 
 
 def doors_of(
     config: BrokerConfig,
-    ha: socket.socket | None,
-    namesrv: socket.socket | None,
-    metrics: socket.socket | None,
+    own: Mapping[str, socket.socket],
     namesrv_properties: Mapping[str, str],
 ) -> list[Door]:
-    """The doors of a broker that listens, and of its name server. `config`: with the ports that are really used."""
+    """The doors of a broker that listens, and of its name server. `config`: with the ports that are really used; `own`:
+    the listeners of workers that have one of their own."""
+    ha, namesrv, metrics = own.get("ha"), own.get("namesrv"), own.get("metrics")
     http_host = config.metrics_prom_exporter_host or config.bind_address
     doors = broker_doors(
         config.bind_address,

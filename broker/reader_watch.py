@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.workers import read_name
 from ringmq.native import lib
 
 LOOK_EVERY_MS = 1000
@@ -94,7 +95,8 @@ def short_readers(plane: Plane, now_ms: int) -> list[str]:
         if short_ms and now_ms - short_ms < SHORT_FOR_MS:
             free = int(counters[lib.RMQ_READ_BLOCK_BYTES_FREE]) >> 20
             notes.append(
-                f"worker read-{reader} was short of memory for clients {max(0, now_ms - short_ms) // 1000} s ago: "
+                f"worker {read_name(reader)} was short of memory for clients "
+                f"{max(0, now_ms - short_ms) // 1000} s ago: "
                 f"{int(counters[lib.RMQ_READ_BUFFERS_FREE])} receive buffers and {free} MiB for frames are free"
             )
     return notes
@@ -102,5 +104,5 @@ def short_readers(plane: Plane, now_ms: int) -> list[str]:
 
 def _counts(plane: Plane) -> dict[str, dict[int, int]]:
     readers = range(int(plane.header.settings.readers))
-    counters = {f"read-{reader}": plane.role(lib.RMQ_ROLE_READ + reader).counters for reader in readers}
+    counters = {read_name(reader): plane.role(lib.RMQ_ROLE_READ + reader).counters for reader in readers}
     return {name: {kind: int(words[kind]) for kind in KINDS} for name, words in counters.items()}

@@ -25,10 +25,8 @@ from ringmq.broker.config.run_config import read_run_config, run_config_path, st
 from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.listening import (
     METRICS_PORT,
+    ListenRequest,
     doors_of,
-    listen,
-    listen_for_metrics,
-    listen_for_slaves,
     listen_pair,
     listener_per_reader,
     unreachable_note,
@@ -42,6 +40,7 @@ from ringmq.broker.service_report import ServiceReport
 from ringmq.broker.start_error import StartError
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.take_over import TakeOverError, take_over_notices
+from ringmq.broker.worker_specs import dormant_at_start, open_listeners, worker_specs
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_ENGINE_REFUSED, EXIT_STORE_REFUSED, EXIT_UNCLEAN_STOP
@@ -50,8 +49,9 @@ from ringmq.ipc.notify import service_manager
 from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
-from ringmq.ipc.supervisor import Supervisor, make_event_fds
+from ringmq.ipc.supervisor import Supervisor
 from ringmq.ipc.worker import WorkerSpec
+from ringmq.ipc.workers import WORKERS, WorkerRow, read_name
 from ringmq.native import ffi, lib
 from ringmq.remoting.doors import Door, open_doors
 from ringmq.store import markers, store_order
@@ -66,18 +66,6 @@ from ringmq.store.write_hold import read_hold
 
 SHM_FREE_MIN_BYTES = 4 << 20
 """Twice what an empty store touches at its start."""
-ROLES = {
-    "control": lib.RMQ_ROLE_CONTROL,
-    "write": lib.RMQ_ROLE_WRITE,
-    "flush": lib.RMQ_ROLE_FLUSH,
-    "dispatch": lib.RMQ_ROLE_DISPATCH,
-    "namesrv": lib.RMQ_ROLE_NAMESRV,
-    "ha": lib.RMQ_ROLE_HA,
-    "ha-slave": lib.RMQ_ROLE_HA,
-    "metrics": lib.RMQ_ROLE_METRICS,
-}
-HA_MODULE = "ringmq.ha.worker"
-METRICS_MODULE = "ringmq.broker.exporter.worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,38 +244,6 @@ def leave_marks(plane: Plane, root: Path, broker_name: str, recovered: Recovered
         raise StartError(f"{root}: cannot mark the store as running: {error.strerror}") from error
 
 
-def worker_specs(
-    plane: Plane, placement: Placement, listeners: tuple[list[socket.socket], ...], config_path: Path
-) -> list[WorkerSpec]:
-    """One spec per worker, hot ones last so that they find everybody up. `listeners`: main and VIP, one per reader."""
-    roles: dict[str, int] = {name: ROLES.get(name, 0) for name in placement.cpus_by_worker}
-    for reader in range(placement.readers):
-        roles[f"read-{reader}"] = lib.RMQ_ROLE_READ + reader
-    event_fds = make_event_fds(sorted(roles.values()))
-    main, vip = listeners
-    order = sorted(roles, key=lambda name: (name.startswith("read-"), name))
-    specs = []
-    for name in order:
-        reader = int(name.removeprefix("read-")) if name.startswith("read-") else -1
-        specs.append(
-            WorkerSpec(
-                name=name,
-                role=roles[name],
-                plane_name=plane.name,
-                cpus=placement.cpus_by_worker[name],
-                life_fd=-1,
-                supervisor_pid=0,
-                event_fds=event_fds,
-                readers=placement.readers,
-                reader=reader,
-                listen_fds=(main[reader].fileno(), vip[reader].fileno()) if reader >= 0 else (),
-                config_path=str(config_path),
-            )
-        )
-    plane.set_event_fds(event_fds)
-    return specs
-
-
 def readable_end(plane: Plane) -> int:
     """End of what was recovered and may be read before replicas have confirmed more."""
     marks = plane.watermarks
@@ -348,9 +304,8 @@ class House:
     store_host: str
     listeners: tuple[list[socket.socket], list[socket.socket]]
     """Main and VIP, one per reader."""
-    ha: socket.socket | None
-    namesrv: socket.socket | None
-    metrics: socket.socket | None
+    own: dict[str, socket.socket]
+    """Of workers that have a listener of their own, by worker."""
     doors: list[Door]
     """The open ones."""
     namesrv_properties: Mapping[str, str]
@@ -359,17 +314,28 @@ class House:
     def all_listeners(self) -> list[socket.socket]:
         """Every listening socket."""
         main, vip = self.listeners
-        return [*main, *vip, *(one for one in (self.ha, self.namesrv, self.metrics) if one is not None)]
+        return [*main, *vip, *self.own.values()]
+
+    @property
+    def listeners_by_worker(self) -> dict[str, tuple[socket.socket, ...]]:
+        """A reader's are main and VIP."""
+        readers = {read_name(reader): pair for reader, pair in enumerate(zip(*self.listeners, strict=True))}
+        return readers | {name: (listener,) for name, listener in self.own.items()}
+
+    @property
+    def rows(self) -> list[WorkerRow]:
+        """The workers of this broker."""
+        return [WORKERS.row(name) for name in self.placement.cpus_by_worker]
 
     @property
     def place(self) -> str:
         """Where clients and name server clients connect to."""
         config = self.config
         text = f"broker {config.broker_name} on {config.broker_ip1}:{config.listen_port}"
-        if self.namesrv is not None:
-            text += f", name server on {config.broker_ip1}:{self.namesrv.getsockname()[1]}"
-        if self.metrics is not None:
-            host, port = self.metrics.getsockname()[:2]
+        if namesrv := self.own.get("namesrv"):
+            text += f", name server on {config.broker_ip1}:{namesrv.getsockname()[1]}"
+        if metrics := self.own.get("metrics"):
+            host, port = metrics.getsockname()[:2]
             text += f", metrics on http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
         return text
 
@@ -388,42 +354,43 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
     port = int(main.getsockname()[1])
     config = replace(config, listen_port=port, broker_ip1=host)
     is_slave = config.broker_role == "SLAVE"
-    ha = None if is_slave else listen_for_slaves(config, any_port=not options.config.listen_port, kept=kept)
-    ha_port = (config.ha_listen_port or port + 1) if ha is None else ha.getsockname()[1]
-    config = replace(config, ha_listen_port=ha_port)
-    cpus = list(options.cpus) or sorted(os.sched_getaffinity(0))
+    request = ListenRequest(not options.config.listen_port, options.namesrv_port, kept)
+    own = open_listeners((row for row in WORKERS if row.of != ("master" if is_slave else "slave")), config, request)
+    config = with_own_ports(config, own)
     placement = place(
-        cpus,
+        list(options.cpus) or sorted(os.sched_getaffinity(0)),
         config.readers or None,
         sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         sync_replication=waits_for_replicas(config),
         slave=is_slave,
+        listening=own,
     )
-    namesrv = None
-    if options.namesrv_port is not None:
-        namesrv = listen(config.bind_address, options.namesrv_port, kept)
-        address = f"{config.broker_ip1}:{namesrv.getsockname()[1]}"
-        config = replace(config, namesrv_addr=";".join(filter(None, [config.namesrv_addr, address])))
-        placement.cpus_by_worker["namesrv"] = placement.cpus_by_worker["control"]
     if note := unreachable_note(config.broker_ip1, config.namesrv_addr):
         log(note)
-    metrics = listen_for_metrics(config, any_port=not options.config.listen_port, kept=kept)
-    if metrics is not None:
-        if config.metrics_prom_exporter_port == METRICS_PORT != metrics.getsockname()[1] and options.config.listen_port:
-            log(f"port {METRICS_PORT} is taken: metrics are on another one; metricsPromExporterPort chooses")
-        placement.cpus_by_worker["metrics"] = placement.cpus_by_worker["control"]
-    doors = open_doors(doors_of(config, ha, namesrv, metrics, options.namesrv_properties))
+    metrics = own.get("metrics")
+    is_usual = config.metrics_prom_exporter_port == METRICS_PORT and not request.any_port
+    if metrics is not None and is_usual and metrics.getsockname()[1] != METRICS_PORT:
+        log(f"port {METRICS_PORT} is taken: metrics are on another one; metricsPromExporterPort chooses")
+    doors = open_doors(doors_of(config, own, options.namesrv_properties))
     for door in doors:
         log(door.warning)
     readers = placement.readers
     listeners = listener_per_reader(main, readers, kept), listener_per_reader(vip, readers, kept)
-    house = House(
-        config, root, lock, placement, store_host, listeners, ha, namesrv, metrics, doors, options.namesrv_properties
-    )
+    house = House(config, root, lock, placement, store_host, listeners, own, doors, options.namesrv_properties)
     for address in kept.close_rest():
         log(f"the service manager had kept a listener on {address}: it is not wanted any more, closed")
     kept.keep(house.all_listeners)
     return house
+
+
+def with_own_ports(config: BrokerConfig, own: Mapping[str, socket.socket]) -> BrokerConfig:
+    """`config` with the ports that workers' own listeners really have."""
+    ports = {name: int(listener.getsockname()[1]) for name, listener in own.items()}
+    config = replace(config, ha_listen_port=ports.get("ha", config.ha_listen_port or config.listen_port + 1))
+    if "namesrv" not in ports:
+        return config
+    addresses = [config.namesrv_addr, f"{config.broker_ip1}:{ports['namesrv']}"]
+    return replace(config, namesrv_addr=";".join(filter(None, addresses)))
 
 
 def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[WorkerSpec]]:
@@ -435,9 +402,11 @@ def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[W
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
         plane = make_plane(config, root, recovered, house.placement, house.store_host)
-        specs = worker_specs(plane, house.placement, house.listeners, write_run_config(plane.name, config))
-        specs = [_with_ha(_with_namesrv(spec, house), house.ha, config) for spec in specs]
-        specs = [_with_metrics(spec, house.metrics, house.doors) for spec in specs]
+        dormant = dormant_at_start(house.rows, config, root, log)
+        config_path = write_run_config(plane.name, config)
+        specs = worker_specs(
+            plane, house.rows, house.placement, house.listeners_by_worker, dormant, config_path, extras(house)
+        )
     leave_marks(plane, root, config.broker_name, recovered)
     plane.publish_watermarks()
     return plane, specs
@@ -467,7 +436,7 @@ def run_store(
     with report.patience():
         plane, specs = open_store(house, report.recovering)
     report.watch(plane)
-    supervisor = Supervisor(plane, specs, "ringmq.broker.worker", (house.lock.descriptor,), log)
+    supervisor = Supervisor(plane, specs, (house.lock.descriptor,), log)
     boot_mark, memory = BootMark(plane, house.root), MemoryWatch(plane, house.config, log)
     readers = ReaderWatch(plane, house.config, log)
     announcer = Announcer(f"ready: {house.place}, store {house.root}", announce)
@@ -548,29 +517,14 @@ def finish(plane: Plane, root: Path, status: int) -> int:
     return status
 
 
-def _with_ha(spec: WorkerSpec, listener: socket.socket | None, config: BrokerConfig) -> WorkerSpec:
-    """A master without a policy that waits for slaves has no use for an HA writer before the first slave knocks."""
-    if spec.role != lib.RMQ_ROLE_HA:
-        return spec
-    descriptors = () if listener is None else (listener.fileno(),)
-    dormant = listener is not None and not waits_for_replicas(config)
-    return replace(spec, module=HA_MODULE, listen_fds=descriptors, dormant=dormant)
-
-
-def _with_metrics(spec: WorkerSpec, listener: socket.socket | None, doors: list[Door]) -> WorkerSpec:
-    if spec.name != "metrics" or listener is None:
-        return spec
-    extra = {"open_doors": json.dumps([[door.listener, door.shut_by] for door in doors])}
-    return replace(spec, module=METRICS_MODULE, listen_fds=(listener.fileno(),), dormant=True, extra=extra)
-
-
-def _with_namesrv(spec: WorkerSpec, house: House) -> WorkerSpec:
-    if spec.name != "namesrv" or house.namesrv is None:
-        return spec
+def extras(house: House) -> dict[str, dict[str, str]]:
+    """What single workers are told beside their specification, by worker."""
     properties = {
         "kvConfigPath": str(house.root / "config" / "kvConfig.json"),
         "adminAddresses": house.config.admin_addresses,
         **house.namesrv_properties,
     }
-    extra = {"properties": json.dumps(properties)}
-    return replace(spec, listen_fds=(house.namesrv.fileno(),), module="ringmq.namesrv.worker", extra=extra)
+    return {
+        "metrics": {"open_doors": json.dumps([[door.listener, door.shut_by] for door in house.doors])},
+        "namesrv": {"properties": json.dumps(properties)},
+    }

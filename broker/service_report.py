@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.control_report import read_report
-from ringmq.broker.health import Heartbeats, Readiness, readiness, workers
+from ringmq.broker.health import Heartbeats, Readiness, readiness
 from ringmq.broker.self_probe import ProbeOutcome, SelfProbe
 from ringmq.ipc.notify import ServiceManager
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING
+from ringmq.ipc.worker_blocks import workers
 from ringmq.native import lib
 
 LOOK_EVERY_MS = 1000

@@ -23,6 +23,7 @@ from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engin
 from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
 from ringmq.doctor.gather_store import gather_store, running_broker
 from ringmq.ipc.plane import plane_bytes
+from ringmq.ipc.workers import is_read
 
 
 def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bool = True) -> Facts:
@@ -43,7 +44,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
 
 def memory_max_of(config: BrokerConfig, cpus: CpuFacts) -> int:
     """ringmqMemoryMax of a broker with this configuration, its default worked out."""
-    readers = sum(name.startswith("read-") for name in cpus.plan)
+    readers = sum(map(is_read, cpus.plan))
     return memory_max_bytes(config, plane_bytes(capacity_of(config)), readers)
 
 

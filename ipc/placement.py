@@ -5,18 +5,17 @@ Small hosts: the data plane shares one CPU and never spins, because waking a pro
 CPU per hot worker, and they spin a little before they park.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-READERS_MAX = 16
+from ringmq.ipc.workers import READERS_MAX, WORKERS, CpuClass, WorkerTable, is_read
+
 SPIN_PAUSES = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """CPU sets by worker name (`read-0`, `write`, `flush`, `dispatch`, `ha`, `control`) and the spin count.
-
-    A slave has `ha-slave`, which appends what the master sends, in place of `write` and `ha`.
-    """
+    """CPU sets by worker name (`read-0`, `write`, ...) and the spin count."""
 
     cpus_by_worker: dict[str, tuple[int, ...]]
     spin_pauses: int
@@ -24,7 +23,7 @@ class Placement:
     @property
     def readers(self) -> int:
         """Number of read workers."""
-        return sum(1 for name in self.cpus_by_worker if name.startswith("read-"))
+        return sum(map(is_read, self.cpus_by_worker))
 
 
 def default_readers(cpu_count: int) -> int:
@@ -39,34 +38,75 @@ def place(
     sync_flush: bool = False,
     sync_replication: bool = False,
     slave: bool = False,
+    listening: Collection[str] | None = None,
+    table: WorkerTable = WORKERS,
 ) -> Placement:
     """Plan for the CPUs in `cpus` (as the affinity mask gives them, in order). ValueError on bad counts.
 
     `sync_flush`: every answer waits for flush, so on a small host it sits beside read and write. `sync_replication`:
     so do ha and flush, which completes what the slaves have reported; one connection gets 1.6 times the answers of a
-    plan with both on the other CPU.
+    plan with both on the other CPU. `listening`: the workers whose own listener is open, None = no guests, all others.
     """
     count = default_readers(len(cpus)) if readers is None else readers
     if not cpus:
         raise ValueError("placement needs at least one CPU")
     if not 1 <= count <= READERS_MAX:
         raise ValueError(f"readers={count} is outside 1..{READERS_MAX}")
-    reader_names = [f"read-{index}" for index in range(count)]
-    others = ("write", "flush", "dispatch", "control", "ha")
     spin_pauses = 0
     if len(cpus) <= 2:
-        hot = (cpus[0],)
-        cold = (cpus[-1],)
-        plan: dict[str, tuple[int, ...]] = dict.fromkeys(reader_names, hot)
-        plan |= {"write": hot, "flush": hot if sync_flush or sync_replication else cold, "dispatch": cold}
-        plan |= {"control": cold, "ha": hot if sync_replication else cold}
-    elif len(cpus) < count + len(others) - 1:
-        plan = {name: (cpus[index % (len(cpus) - 2)],) for index, name in enumerate([*reader_names, "write"])}
-        plan |= {"dispatch": (cpus[-2],), "flush": (cpus[-1],), "control": (cpus[-1],), "ha": (cpus[-2],)}
+        lanes = _small(cpus[0], cpus[-1], sync_flush=sync_flush, sync_replication=sync_replication)
+    elif len(cpus) < count + _OTHERS - 1:
+        lanes = _shared(cpus, count)
     else:
-        plan = {name: (cpus[min(index, len(cpus) - 1)],) for index, name in enumerate([*reader_names, *others])}
+        lanes = _own(cpus, count)
         spin_pauses = SPIN_PAUSES
-    if slave:
-        plan["ha-slave"] = plan.pop("write")
-        del plan["ha"]
+    placed: dict[CpuClass, int] = {}
+    plan: dict[str, tuple[int, ...]] = {}
+    for row in table.rows(count, slave=slave):
+        if row.listener and not (row.cpu_class is not CpuClass.GUEST if listening is None else row.name in listening):
+            continue
+        lane, number = lanes[row.cpu_class], placed.get(row.cpu_class, 0)
+        plan[row.name] = (lane[min(number, len(lane) - 1)],)
+        placed[row.cpu_class] = number + 1
     return Placement(plan, spin_pauses)
+
+
+_OTHERS = 5
+"""Classes beside readers that get a CPU each on a large host: write, flush, dispatch, control, ha."""
+_Lanes = dict[CpuClass, list[int]]
+"""The CPUs of a class: its n-th worker gets the n-th, those beyond the last share the last."""
+
+
+def _small(hot: int, cold: int, *, sync_flush: bool, sync_replication: bool) -> _Lanes:
+    """The data plane on one CPU, everything else, services too, on the other, where there is another."""
+    lanes: _Lanes = {cpu_class: [cold] for cpu_class in CpuClass}
+    lanes[CpuClass.READ] = lanes[CpuClass.WRITE] = [hot]
+    lanes[CpuClass.FLUSH] = [hot if sync_flush or sync_replication else cold]
+    lanes[CpuClass.HA] = [hot if sync_replication else cold]
+    return lanes
+
+
+def _shared(cpus: list[int], readers: int) -> _Lanes:
+    """Readers and write go around all CPUs but the last two, which the others share."""
+    hot = cpus[:-2]
+    lanes: _Lanes = {cpu_class: [cpus[-1]] for cpu_class in CpuClass}
+    lanes[CpuClass.DISPATCH] = lanes[CpuClass.HA] = [cpus[-2]]
+    lanes[CpuClass.READ] = [hot[reader % len(hot)] for reader in range(readers)]
+    lanes[CpuClass.WRITE] = [hot[readers % len(hot)]]
+    return lanes
+
+
+def _own(cpus: list[int], readers: int) -> _Lanes:
+    """A CPU for each; ha shares control's when it is the one that is missing. Services get CPUs that are left."""
+    write, flush, dispatch, control = cpus[readers : readers + _OTHERS - 1]
+    left = cpus[readers + _OTHERS - 1 :]
+    return {
+        CpuClass.READ: cpus[:readers],
+        CpuClass.WRITE: [write],
+        CpuClass.FLUSH: [flush],
+        CpuClass.DISPATCH: [dispatch],
+        CpuClass.CONTROL: [control],
+        CpuClass.GUEST: [control],
+        CpuClass.HA: [left[0] if left else control],
+        CpuClass.SERVICE: [*left[1:], control],
+    }

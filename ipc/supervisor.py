@@ -16,24 +16,29 @@ from dataclasses import replace
 
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.supervisor_core import (
+    SILENT_MS,
     Effect,
     Exited,
     Finished,
     Kill,
     Log,
     Serving,
+    Silent,
     Spawn,
     Stop,
     SupervisorCore,
     Terminate,
     Tick,
     Wanted,
-    stop_phase,
 )
 from ringmq.ipc.worker import STATE_SERVING, WorkerSpec
+from ringmq.ipc.worker_blocks import set_flag
+from ringmq.ipc.workers import WORKERS, Start, WorkerTable
 from ringmq.native import lib
 
 POLL_MS = 20
+LOOK_S = 0.25
+"""Between two looks at the workers and their words while all serve."""
 _NO_CLAIM = 2**64 - 1
 
 
@@ -44,20 +49,23 @@ class Supervisor:
         self,
         plane: Plane,
         specs: list[WorkerSpec],
-        module: str,
         inherited_fds: tuple[int, ...],
         log: Callable[[str], None],
         stop_timeout_ms: int = 10_000,
+        table: WorkerTable = WORKERS,
     ) -> None:
         self._plane = plane
         self._specs = {spec.name: spec for spec in specs}
-        self._module = module
+        self._rows = {name: table.row(name) for name in self._specs}
         self._inherited_fds = inherited_fds
         self._log = log
         dormant = frozenset(spec.name for spec in specs if spec.dormant)
-        self._core = SupervisorCore([spec.name for spec in specs], stop_timeout_ms, dormant)
+        self._core = SupervisorCore([spec.name for spec in specs], stop_timeout_ms, dormant, table)
+        self._bell = specs[0].event_fds.get(lib.RMQ_ROLE_SUPERVISOR, -1)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._serving: set[str] = set()
+        self._beats: dict[str, tuple[int, int]] = {}
+        """Progress of optional workers, and since when it is the same."""
         self._not_started: list[str] = []
         self._exit_status: int | None = None
         self._stop_asked = False
@@ -72,17 +80,19 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # only wakes the selector
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
-            for spec in self._specs.values():
-                for listener in spec.listen_fds if spec.dormant else ():
-                    selector.register(listener, selectors.EVENT_READ, spec.name)
+            if self._bell >= 0:
+                selector.register(self._bell, selectors.EVENT_READ)
+            for name, row in self._rows.items():
+                for listener in self._knocked_at(name) if row.start is Start.CONNECTION else ():
+                    selector.register(listener, selectors.EVENT_READ, name)
             self._perform(self._core.start())
             while self._exit_status is None:
-                for key, _ in selector.select(POLL_MS / 1000 if not self._core.all_serving() else 0.25):
+                for key, _ in self._events(selector):
                     if key.data is not None:
-                        self._wake_dormant(selector, key.data)
+                        self._on_connection(selector, key.data)
                         continue
                     with contextlib.suppress(BlockingIOError):
-                        os.read(self._wake_read, 4096)
+                        os.read(key.fd, 4096)
                 self._look_around()
                 on_tick(self._core.all_serving() and not self._core.stopping)
         return self._exit_status
@@ -114,12 +124,31 @@ class Supervisor:
     def _on_stop_signal(self, number: int, frame: object) -> None:
         self._stop_asked = True
 
-    def _wake_dormant(self, selector: selectors.BaseSelector, name: str) -> None:
-        """Somebody has connected: the worker takes its listeners over for good."""
-        if not self._core.is_dormant(name):  # the listener was reported together with another of the same worker
-            return
-        for listener in self._specs[name].listen_fds:
-            selector.unregister(listener)
+    def _knocked_at(self, name: str) -> tuple[int, ...]:
+        """The listeners whose first connection starts the worker."""
+        spec = self._specs[name]
+        return spec.listen_fds if spec.dormant else ()
+
+    def _events(self, selector: selectors.BaseSelector) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait for a signal, a connection or the bell, or for the time of the next look."""
+        timeout_s = POLL_MS / 1000 if not self._core.all_serving() else LOOK_S
+        if self._bell < 0:
+            return selector.select(timeout_s)
+        self._plane.arm(lib.RMQ_ROLE_SUPERVISOR)
+        events = selector.select(0 if self._wanted() else timeout_s)
+        self._plane.disarm(lib.RMQ_ROLE_SUPERVISOR)
+        return events
+
+    def _wanted(self) -> list[str]:
+        """Dormant workers whose word is set."""
+        dormant = [name for name in self._specs if self._core.is_dormant(name)]
+        return [name for name in dormant if self._plane.role(self._specs[name].role).wanted]
+
+    def _on_connection(self, selector: selectors.BaseSelector, name: str) -> None:
+        """A client has connected: the worker takes its listeners over for good."""
+        for listener in self._knocked_at(name):
+            if listener in selector.get_map():  # another listener of the worker may have been reported before
+                selector.unregister(listener)
         self._perform(self._core.step(Wanted(name), _now_ms()))
 
     def _look_around(self) -> None:
@@ -138,12 +167,42 @@ class Supervisor:
                 self._perform(self._core.step(Exited(name, status), now_ms))
         if self._stop_asked and not self._core.stopping:
             self._perform(self._core.step(Stop(), now_ms))
+        for name in self._wanted():
+            self._perform(self._core.step(Wanted(name), now_ms))
+        for name in self._silent(now_ms):
+            self._perform(self._core.step(Silent(name), now_ms))
         self._perform(self._core.step(Tick(), now_ms))
+        self._tell(now_ms)
+
+    def _silent(self, now_ms: int) -> list[str]:
+        """Optional workers that serve and whose loop stands still."""
+        found = []
+        for name in self._serving:
+            if not self._rows[name].is_optional:
+                continue
+            progress = int(self._plane.role(self._specs[name].role).progress)
+            known, since_ms = self._beats.get(name, (-1, 0))
+            if known != progress:
+                self._beats[name] = progress, now_ms
+            elif now_ms - since_ms >= SILENT_MS:
+                self._beats[name] = progress, now_ms
+                found.append(name)
+        return found
+
+    def _tell(self, now_ms: int) -> None:
+        """What other processes read of each worker in its role block."""
+        for name, spec in self._specs.items():
+            block = self._plane.role(spec.role)
+            if block.deaths != self._core.deaths(name):
+                block.deaths = self._core.deaths(name)
+            set_flag(block, lib.RMQ_ROLE_DORMANT, on=self._core.is_dormant(name))
+            set_flag(block, lib.RMQ_ROLE_KEEPS_DYING, on=self._core.keeps_dying(name, now_ms))
 
     def _bury(self, name: str) -> None:
         """Take a dead worker's marks off the plane, then tell control, which looks for orphans."""
         del self._processes[name]
         self._serving.discard(name)
+        self._beats.pop(name, None)
         role = self._plane.role(self._specs[name].role)
         role.pid = 0
         role.state = 0
@@ -156,7 +215,7 @@ class Supervisor:
                 case Spawn(worker=name):
                     self._spawn(name)
                 case Terminate(worker=name):
-                    self._plane.watermarks.stop_requested = stop_phase(name) + 1
+                    self._plane.watermarks.stop_requested = self._rows[name].stop_phase
                     self._signal(name, signal.SIGTERM)
                 case Kill(worker=name):
                     self._signal(name, signal.SIGKILL)
@@ -177,11 +236,12 @@ class Supervisor:
         role.generation += 1
         role.bell.sleeping = 0
         role.state = 0
+        role.wanted = 0  # the worker looks for work when it comes up
         role.cpu = spec.cpus[0]
         fds = (self._life_read, *spec.event_fds.values(), *spec.listen_fds, *self._inherited_fds)
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", spec.module or self._module, name, spec.to_json()],
+                [sys.executable, "-m", self._rows[name].module, name, spec.to_json()],
                 pass_fds=sorted(set(fds)),
                 stdin=subprocess.DEVNULL,
             )

@@ -1,23 +1,32 @@
 """Decides when workers start, restart and stop: `step(event, now_ms) -> effects`, no processes in here.
 
-    down --Spawn--> starting --Serving--> serving --Exited--> waiting (back-off) --Tick--> starting ...
-                     ^  |                                        |
-    dormant --Wanted-+  +--Exited five times in a row------------+--> Finished(EXIT_WORKER_KEEPS_DYING)
+    dormant --Wanted--> starting --Serving--> serving --Exited--> waiting (back-off) --Tick--> starting ...
+       ^                 |  ^                    |                  |
+       |                 |  |                    +- clean, it rests |
+       +-- clean, rests -+  +--Exited five times in a row-----------+--> Finished(EXIT_WORKER_KEEPS_DYING)
 
-Who served is started again at once. Only one that keeps dying soon after it came up, of the same request perhaps, waits
-longer each time: it must not take the processors from those that serve.
+`TRANSITIONS` holds every pair of state and event. A worker's row (`ipc/workers.py`) says in which phase it stops and
+whether the broker can do without it.
 
-Stop goes in phases (readers, control, write or a slave's ha, flush, dispatch, a master's ha, name server): each phase
-gets SIGTERM and ends before the next begins, so that what was taken in is answered, appended, flushed and dispatched.
-Who is down then and has an unfinished predecessor is started for that: it comes up, finishes its work and ends.
+A worker that had served is started again at once. A worker that keeps dying soon after it came up, of the same request
+perhaps, waits longer each time: it must not take the processors from the workers that serve.
+
+A worker that starts by its word ends by itself when it has nothing to do: it is dormant again, and that is no death.
+The word may be stored again while the process ends; then the worker starts once more. The word stays until a start
+takes it, so `Wanted` may be ignored in every state but dormant.
+
+Stop goes by the rows' phases: each phase gets SIGTERM and ends before the next begins, so that what was taken in is
+answered, appended, flushed and dispatched. A worker that is down then and has to finish its predecessor's work is
+started for that: it comes up, finishes the work and ends. A dormant worker stays dormant, also when it is wanted.
 A phase that does not end in `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
 
-A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_order.py): everybody is
-stopped in the same way, and `restart_wanted` says that the store is to be opened again.
+A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_order.py): all workers
+are stopped in the same way, and `restart_wanted` says that the store is to be opened again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from signal import SIGTERM
 
 from ringmq.ipc.exit_status import (
@@ -28,6 +37,7 @@ from ringmq.ipc.exit_status import (
     EXIT_UNCLEAN_STOP,
     EXIT_WORKER_KEEPS_DYING,
 )
+from ringmq.ipc.workers import WORKERS, AtStop, WorkerRow, WorkerTable
 
 BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000
@@ -35,9 +45,14 @@ START_FAILURES_MAX = 5
 SOON_MS = 1_000
 SOON_DEATHS_FREE = 3
 """So many deaths within SOON_MS of coming up are followed by a start at once."""
-LAST_PHASE = 6
-OPTIONAL = ("metrics",)
-"""Workers whose death, however often, does not end the broker."""
+KEEPS_DYING_DEATHS = 3
+KEEPS_DYING_MS = 60_000
+"""A worker that has died so often within this time counts as one that keeps dying."""
+SILENT_MS = 20_000
+"""An optional worker that stands still for longer is killed, and so replaced. The service manager's watchdog, which
+follows the slowest worker, would end the broker for it a few seconds later."""
+NOT_STARTED = 0
+"""The phase while no stop is under way; those of a stop begin with 1 (StopPhase)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +72,14 @@ class Exited:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Somebody knocks at a listener of the worker, which may be dormant."""
+    """A client connects to a listener of the worker, or its word is set."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """The worker's loop has not turned for SILENT_MS. Told of workers that the broker can do without."""
 
     worker: str
 
@@ -69,10 +91,10 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Someone wants a clean stop."""
+    """An operator or the service manager wants a clean stop."""
 
 
-Event = Serving | Exited | Wanted | Tick | Stop
+Event = Serving | Exited | Wanted | Silent | Tick | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,37 +135,58 @@ class Finished:
 Effect = Spawn | Terminate | Kill | Log | Finished
 
 
+class State(Enum):
+    """Of a worker."""
+
+    DORMANT = "dormant"
+    STARTING = "starting"
+    SERVING = "serving"
+    WAITING = "waiting for its next start"
+    ENDED = "ended"
+
+
 @dataclass(slots=True)
 class _Worker:
-    state: str = "down"  # down, dormant, starting, serving, waiting, ended
+    row: WorkerRow
+    state: State
     due_ms: int = 0
+    """Not started before; of a dormant one, too."""
     serving_since_ms: int = 0
     start_failures: int = 0
     soon_deaths: int = 0  # in a row
+    soon_rests: int = 0  # in a row
     deaths: int = 0
+    last_deaths_ms: tuple[int, ...] = ()
 
     def died(self, now_ms: int) -> int:
         """Count it; returns the back-off in ms."""
         self.deaths += 1
-        if self.state == "starting":
+        self.last_deaths_ms = (*self.last_deaths_ms, now_ms)[-KEEPS_DYING_DEATHS:]
+        if self.state is State.STARTING:
             self.start_failures += 1
             doublings = self.start_failures
         else:
             self.soon_deaths = self.soon_deaths + 1 if now_ms - self.serving_since_ms < SOON_MS else 0
             doublings = self.soon_deaths - SOON_DEATHS_FREE
-        return min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << min(doublings, START_FAILURES_MAX)) if doublings > 0 else 0
+        return _back_off_ms(doublings)
+
+    def rests(self, now_ms: int) -> None:
+        """It ended by itself. A worker that is wanted again and again and finds nothing to do waits, too."""
+        soon = self.state is State.STARTING or now_ms - self.serving_since_ms < SOON_MS
+        self.soon_rests = self.soon_rests + 1 if soon else 0
+        self.state = State.DORMANT
+        self.due_ms = now_ms + _back_off_ms(self.soon_rests - SOON_DEATHS_FREE)
+        self.start_failures = self.soon_deaths = 0
+
+    @property
+    def has_to_finish(self) -> bool:
+        """In a stop it comes up before it ends."""
+        at_stop = self.row.at_stop
+        return at_stop is AtStop.FINISHER or (at_stop is AtStop.REPLACEMENT and self.deaths > 0)
 
 
-FINISHERS = ("flush", "dispatch")
-"""A clean stop needs them, also one that is just being started: they finish what the others have left."""
-HEIRS = (*FINISHERS, "write", "control", "ha-slave")
-"""Who follows a dead one comes up before it ends: nobody else finishes a batch begun or saves what was committed."""
-
-
-def stop_phase(worker: str) -> int:
-    """Order of stopping: what takes work in ends first."""
-    phases = {"control": 1, "write": 2, "ha-slave": 2, "flush": 3, "dispatch": 4, "ha": 5, "namesrv": 6}
-    return phases.get(worker, 0)
+def _back_off_ms(doublings: int) -> int:
+    return min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << min(doublings, START_FAILURES_MAX)) if doublings > 0 else 0
 
 
 @dataclass(slots=True)
@@ -154,8 +197,9 @@ class SupervisorCore:
     stop_timeout_ms: int = 10_000
     dormant: frozenset[str] = frozenset()
     """Workers that start only when they are wanted."""
+    table: WorkerTable = WORKERS
     _workers: dict[str, _Worker] = field(default_factory=dict)
-    _phase: int = -1
+    _phase: int = NOT_STARTED
     _phase_started_ms: int = 0
     _exit_status: int = EXIT_CLEAN
     _finished: bool = False
@@ -163,129 +207,182 @@ class SupervisorCore:
     """A worker has left an order for the closed store."""
 
     def start(self) -> list[Effect]:
-        """First start of everybody who is not dormant."""
+        """First start of every worker that is not dormant."""
         for name in self.names:
-            self._workers[name] = _Worker("dormant" if name in self.dormant else "starting")
+            state = State.DORMANT if name in self.dormant else State.STARTING
+            self._workers[name] = _Worker(self.table.row(name), state)
         return [Spawn(name) for name in self.names if name not in self.dormant]
 
     @property
     def stopping(self) -> bool:
         """A stop is under way."""
-        return self._phase >= 0
+        return self._phase > NOT_STARTED
 
     def all_serving(self) -> bool:
-        """Every worker serves, or has not been wanted yet."""
-        needed = (worker for name, worker in self._workers.items() if name not in OPTIONAL)
-        return all(worker.state in ("serving", "dormant") for worker in needed)
+        """Every worker serves, or has not been wanted yet; optional ones do not count."""
+        needed = (worker for worker in self._workers.values() if not worker.row.is_optional)
+        return all(worker.state in (State.SERVING, State.DORMANT) for worker in needed)
 
     def is_dormant(self, name: str) -> bool:
-        """The worker has not been wanted yet."""
-        return self._workers[name].state == "dormant"
+        """The worker has no process because it is not wanted."""
+        return self._workers[name].state is State.DORMANT
 
     def deaths(self, name: str) -> int:
         """How often the worker died without being asked to."""
         return self._workers[name].deaths
+
+    def keeps_dying(self, name: str, now_ms: int) -> bool:
+        """The worker has died several times lately."""
+        last = self._workers[name].last_deaths_ms
+        return len(last) == KEEPS_DYING_DEATHS and now_ms - last[0] < KEEPS_DYING_MS
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event, return what is to be done, in order."""
         if self._finished:
             return []
         match event:
-            case Serving(worker=name):
-                if self._workers[name].state == "starting":
-                    self._workers[name].state = "serving"
-                    self._workers[name].serving_since_ms = now_ms
-                    self._workers[name].start_failures = 0
-                    if self.stopping and self._has_to_finish(name) and stop_phase(name) == self._phase:
-                        return [Terminate(name)]
-                return []
-            case Exited(worker=name, status=status):
-                return self._exited(name, status, now_ms)
-            case Wanted(worker=name):
-                if self.stopping or not self.is_dormant(name):
-                    return []
-                self._workers[name] = _Worker("starting")
-                return [Spawn(name)]
             case Stop():
                 return [] if self.stopping else self._next_phase(now_ms)
             case Tick():
-                return self._tick(now_ms)
+                return self._late(now_ms) if self.stopping else self._started(self._due(now_ms))
+        worker = self._workers[event.worker]
+        running, stopping = TRANSITIONS[worker.state, type(event)]
+        return (stopping if self.stopping else running)(self, worker, event, now_ms)
 
-    def _exited(self, name: str, status: int, now_ms: int) -> list[Effect]:
-        worker = self._workers[name]
-        failed_start = worker.state == "starting"
-        if self.stopping:
-            worker.state = "ended"
-            # A worker that had not come up yet had taken nothing in: SIGTERM may end it in any way.
-            told: list[Effect] = []
-            self.restart_wanted |= status == EXIT_RESTART_STORE
-            if status not in (EXIT_CLEAN, EXIT_RESTART_STORE) and not (failed_start and status == -SIGTERM):
-                self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
-                told.append(Log(f"worker {name} ended with status {status} while stopping"))
-            return told + (self._next_phase(now_ms) if self._phase_done() else [])
+    # -- cells of TRANSITIONS ----------------------------------------------------------------------------
+
+    def _stay(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
+        return []
+
+    def _impossible(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
+        name = worker.row.name
+        return [Log(f"supervisor: {type(event).__name__} of worker {name}, which is {worker.state.value}: ignored")]
+
+    def _wake(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
+        worker.state = State.WAITING  # until it is due: at once, unless it has rested right after several starts
+        return self._started(self._due(now_ms))
+
+    def _serve(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
+        worker.state, worker.serving_since_ms, worker.start_failures = State.SERVING, now_ms, 0
+        return []
+
+    def _serve_in_stop(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
+        self._serve(worker, event, now_ms)
+        its_turn = worker.has_to_finish and worker.row.stop_phase == self._phase
+        return [Terminate(worker.row.name)] if its_turn else []
+
+    def _kill(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
+        name = worker.row.name
+        return [Log(f"worker {name} has not turned its loop for {SILENT_MS // 1000} s, killing it"), Kill(name)]
+
+    def _end(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Exited)
+        row, status = worker.row, event.status
         if status == EXIT_RESTART_STORE:
-            worker.state, self.restart_wanted = "ended", True
-            return [Log(f"worker {name} asks for the store to be opened again"), *self._next_phase(now_ms)]
+            worker.state, self.restart_wanted = State.ENDED, True
+            return [Log(f"worker {row.name} asks for the store to be opened again"), *self._next_phase(now_ms)]
+        if status == EXIT_CLEAN and row.rests:
+            worker.rests(now_ms)
+            return []
+        hopeless = status in EXIT_NOT_RESTARTABLE and not row.is_optional
         delay_ms = worker.died(now_ms)
-        effects: list[Effect] = [Log(f"worker {name} {_end_text(status)}; {_plan_text(worker, status, delay_ms)}")]
-        hopeless = status in EXIT_NOT_RESTARTABLE
-        if name not in OPTIONAL and (hopeless or worker.start_failures >= START_FAILURES_MAX):
+        plan = "starting it again cannot help, the broker stops" if hopeless else _plan_text(worker, delay_ms)
+        effects: list[Effect] = [Log(f"worker {row.name} {_end_text(status)}; {plan}")]
+        if hopeless or (worker.start_failures >= START_FAILURES_MAX and not row.is_optional):
             self._exit_status = status if hopeless else EXIT_WORKER_KEEPS_DYING
-            worker.state = "ended"
+            worker.state = State.ENDED
             return effects + self._next_phase(now_ms)
-        worker.state, worker.due_ms = "waiting", now_ms + delay_ms
-        return effects + self._tick(now_ms)
+        worker.state, worker.due_ms = State.WAITING, now_ms + delay_ms
+        return effects + self._started(self._due(now_ms))
 
-    def _tick(self, now_ms: int) -> list[Effect]:
-        if self.stopping:
-            if now_ms - self._phase_started_ms < self.stop_timeout_ms:
-                return []
-            self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
-            self._phase_started_ms = now_ms
-            late = [name for name in self._members() if self._workers[name].state != "ended"]
-            return [
-                effect
-                for name in late
-                for effect in (Log(f"worker {name} did not stop in time, killing it"), Kill(name))
-            ]
-        due = [name for name, w in self._workers.items() if w.state == "waiting" and w.due_ms <= now_ms]
-        return self._started(due)
-
-    def _started(self, names: Iterable[str]) -> list[Effect]:
+    def _end_in_stop(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Exited)
+        # A worker that had not come up yet had taken nothing in: SIGTERM may end it in any way.
+        may_be_killed = worker.state is State.STARTING and event.status == -SIGTERM
+        worker.state = State.ENDED
         effects: list[Effect] = []
-        for name in names:
-            self._workers[name].state = "starting"
-            effects.append(Spawn(name))
+        self.restart_wanted |= event.status == EXIT_RESTART_STORE
+        if event.status not in (EXIT_CLEAN, EXIT_RESTART_STORE) and not may_be_killed:
+            self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
+            effects.append(Log(f"worker {worker.row.name} ended with status {event.status} while stopping"))
+        return effects + (self._next_phase(now_ms) if self._phase_done() else [])
+
+    # -- all workers -------------------------------------------------------------------------------------
+
+    def _due(self, now_ms: int) -> list[_Worker]:
+        return [
+            worker for worker in self._workers.values() if worker.state is State.WAITING and worker.due_ms <= now_ms
+        ]
+
+    def _started(self, workers: Iterable[_Worker]) -> list[Effect]:
+        effects: list[Effect] = []
+        for worker in workers:
+            worker.state = State.STARTING
+            effects.append(Spawn(worker.row.name))
         return effects
 
-    def _members(self) -> list[str]:
-        return [name for name in self._workers if stop_phase(name) == self._phase]
+    def _late(self, now_ms: int) -> list[Effect]:
+        if now_ms - self._phase_started_ms < self.stop_timeout_ms:
+            return []
+        self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
+        self._phase_started_ms = now_ms
+        late = [worker.row.name for worker in self._members() if worker.state is not State.ENDED]
+        return [
+            effect for name in late for effect in (Log(f"worker {name} did not stop in time, killing it"), Kill(name))
+        ]
+
+    def _members(self) -> list[_Worker]:
+        return [worker for worker in self._workers.values() if worker.row.stop_phase == self._phase]
 
     def _phase_done(self) -> bool:
-        return all(self._workers[name].state == "ended" for name in self._members())
-
-    def _has_to_finish(self, name: str) -> bool:
-        return name in FINISHERS or (name in HEIRS and self._workers[name].deaths > 0)
+        return all(worker.state is State.ENDED for worker in self._members())
 
     def _next_phase(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        if not self.stopping:  # readers wait for answers of who is down
-            effects = self._started(name for name, w in self._workers.items() if w.state == "waiting" and name in HEIRS)
-        while self._phase < LAST_PHASE:
+        if not self.stopping:  # readers wait for answers of workers that are down
+            waiting = (worker for worker in self._workers.values() if worker.state is State.WAITING)
+            effects = self._started([worker for worker in waiting if worker.row.at_stop is not AtStop.ENDS])
+        while self._phase < self.table.last_phase:
             self._phase += 1
             self._phase_started_ms = now_ms
-            for name in self._members():
-                worker = self._workers[name]
-                if self._has_to_finish(name) and worker.state == "starting":
+            for worker in self._members():
+                if worker.has_to_finish and worker.state is State.STARTING:
                     continue  # it is told to end when it serves, or killed when it is late
-                if worker.state in ("waiting", "down", "dormant"):
-                    worker.state = "ended"
-                elif worker.state != "ended":
-                    effects.append(Terminate(name))
+                if worker.state in (State.WAITING, State.DORMANT):
+                    worker.state = State.ENDED
+                elif worker.state is not State.ENDED:
+                    effects.append(Terminate(worker.row.name))
             if not self._phase_done():
                 return effects
         self._finished = True
         return [*effects, Finished(self._exit_status)]
+
+
+_Cell = Callable[[SupervisorCore, _Worker, Event, int], list[Effect]]
+_STAY, _IMPOSSIBLE = SupervisorCore._stay, SupervisorCore._impossible
+TRANSITIONS: dict[tuple[State, type[Event]], tuple[_Cell, _Cell]] = {
+    (State.DORMANT, Wanted): (SupervisorCore._wake, _STAY),
+    (State.DORMANT, Silent): (_IMPOSSIBLE, _IMPOSSIBLE),
+    (State.DORMANT, Serving): (_IMPOSSIBLE, _IMPOSSIBLE),
+    (State.DORMANT, Exited): (_IMPOSSIBLE, _IMPOSSIBLE),
+    (State.STARTING, Wanted): (_STAY, _STAY),
+    (State.STARTING, Silent): (_STAY, _STAY),
+    (State.STARTING, Serving): (SupervisorCore._serve, SupervisorCore._serve_in_stop),
+    (State.STARTING, Exited): (SupervisorCore._end, SupervisorCore._end_in_stop),
+    (State.SERVING, Wanted): (_STAY, _STAY),
+    (State.SERVING, Silent): (SupervisorCore._kill, _STAY),
+    (State.SERVING, Serving): (_STAY, _STAY),
+    (State.SERVING, Exited): (SupervisorCore._end, SupervisorCore._end_in_stop),
+    (State.WAITING, Wanted): (_STAY, _STAY),
+    (State.WAITING, Silent): (_IMPOSSIBLE, _IMPOSSIBLE),
+    (State.WAITING, Serving): (_IMPOSSIBLE, _IMPOSSIBLE),
+    (State.WAITING, Exited): (_IMPOSSIBLE, _IMPOSSIBLE),
+    (State.ENDED, Wanted): (_STAY, _STAY),
+    (State.ENDED, Silent): (_IMPOSSIBLE, _IMPOSSIBLE),
+    (State.ENDED, Serving): (_IMPOSSIBLE, _IMPOSSIBLE),
+    (State.ENDED, Exited): (_IMPOSSIBLE, _IMPOSSIBLE),
+}
+"""(state, event) -> what is done while the broker runs, and in a stop. Stop and Tick are no worker's."""
 
 
 def _end_text(status: int) -> str:
@@ -294,8 +391,6 @@ def _end_text(status: int) -> str:
     return f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
 
 
-def _plan_text(worker: _Worker, status: int, delay_ms: int) -> str:
-    if status in EXIT_NOT_RESTARTABLE:
-        return "starting it again cannot help, the broker stops"
+def _plan_text(worker: _Worker, delay_ms: int) -> str:
     when = f" in {delay_ms} ms" if delay_ms else ""
     return f"starting it again{when} (death {worker.deaths})"

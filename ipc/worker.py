@@ -34,9 +34,8 @@ class WorkerSpec:
     reader: int = -1
     listen_fds: tuple[int, ...] = ()
     config_path: str = ""
-    module: str = ""
     dormant: bool = False
-    """Started at the first connection on one of `listen_fds`."""
+    """Not started at once: its row says when it is (ipc/workers.py)."""
     extra: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:

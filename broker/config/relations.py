@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ringmq.broker.config.broker_config import BrokerConfig
 
 
@@ -86,3 +88,8 @@ def _of_minimum(config: BrokerConfig) -> Contradiction | None:
 def waits_for_replicas(config: BrokerConfig) -> bool:
     """Whether this broker's answer to a send depends on its slaves."""
     return config.broker_role == "SYNC_MASTER" and "none" not in (config.replication_policy, config.replica_policy)
+
+
+def needs_ha_at_once(config: BrokerConfig, store_root: Path) -> bool:
+    """Whether a master's ha starts before the first slave connects: it counts the replicas that sends wait for."""
+    return waits_for_replicas(config)

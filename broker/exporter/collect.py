@@ -14,8 +14,9 @@ from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, PageText, parse_labels
 from ringmq.broker.exporter.topics import TopicFamilies
-from ringmq.broker.health import Heartbeats, readiness, workers
+from ringmq.broker.health import Heartbeats, readiness
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker_blocks import workers
 from ringmq.store.message_store import MessageStore
 from ringmq.store.retention import used_ratio
 

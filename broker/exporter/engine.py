@@ -13,7 +13,7 @@ from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.labels import is_system_group, java_bool
 from ringmq.broker.exporter.tables import Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
-from ringmq.broker.health import FAULT_WORDS, Readiness, Worker
+from ringmq.broker.health import FAULT_WORDS, Readiness
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.view import ReplicationView, mono_ms
 from ringmq.broker.slow_requests import UNTOLD_COUNTER
@@ -21,6 +21,8 @@ from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc import namesrv_counters
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker_blocks import Worker
+from ringmq.ipc.workers import read_name
 from ringmq.native import lib
 from ringmq.remoting.codes import version_name
 
@@ -106,11 +108,11 @@ def add_requests(page: Page, plane: Plane) -> None:
     counters = {reader: plane.role(lib.RMQ_ROLE_READ + reader).counters for reader in readers}
     page.add("ringmq_pulls_uncounted_total", sum(int(plane.header.pulled[reader].overflow) for reader in readers))
     for name, number in READ_COUNTERS.items():
-        page.add(name, [({"worker": f"read-{reader}"}, int(counters[reader][number])) for reader in readers])
+        page.add(name, [({"worker": read_name(reader)}, int(counters[reader][number])) for reader in readers])
     page.add(
         "ringmq_connections_closed_total",
         [
-            ({"worker": f"read-{reader}", "reason": reason}, int(counters[reader][number]))
+            ({"worker": read_name(reader), "reason": reason}, int(counters[reader][number]))
             for reader in readers
             for reason, number in CLOSED.items()
         ],

@@ -13,6 +13,8 @@ from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.health import Heartbeats
 from ringmq.ipc.plane import Capacity, Plane, topic_config_word
 from ringmq.ipc.segment import remove_segments
+from ringmq.ipc.worker_blocks import publish_workers
+from ringmq.ipc.workers import WORKERS
 from ringmq.native import lib
 
 LIVE = lib.RMQ_TOPIC_LIVE
@@ -100,6 +102,7 @@ def kit(tmp_path: Path, capacity: Capacity | None = None, **settings: str) -> It
     small = Capacity(1024, 4096, 1024, 1024, 4096)
     plane = Plane.create(name, capacity or small, tmp_path.stat(), 1)
     plane.header.settings.readers = 1
+    publish_workers(plane, WORKERS.rows(1, slave=False), {"ha", "metrics"})
     try:
         yield Kit(plane, tmp_path / "store", settings)
     finally:

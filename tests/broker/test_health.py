@@ -18,13 +18,15 @@ from ringmq.broker.control_report import (
     ReportWriter,
     read_report,
 )
-from ringmq.broker.health import Heartbeats, liveness, readiness, workers
+from ringmq.broker.health import Heartbeats, liveness, readiness
 from ringmq.broker.request import Connection, Outbox
 from ringmq.broker.tables.consumers import ConsumerTable, Member
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.turns import finish
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import plane_name, remove_segments
+from ringmq.ipc.worker_blocks import publish_workers, workers
+from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.heartbeat import ConsumerData
@@ -39,6 +41,7 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
     name = f"ringmq-test-{uuid.uuid4().hex}"
     plane = Plane.create(name, Capacity(1024, 4096, 1024, 1024, 4096), tmp_path.stat(), 1)
     plane.header.settings.readers = 1
+    publish_workers(plane, WORKERS.rows(1, slave=False), {"metrics"})
     for worker in workers(plane):
         if worker.name != "metrics":
             block = plane.role(worker.role)

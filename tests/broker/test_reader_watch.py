@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.health import Heartbeats, liveness, readiness, workers
+from ringmq.broker.health import Heartbeats, liveness, readiness
 from ringmq.broker.reader_watch import HOST, KINDS, PARTIAL, SHORTAGE, ReaderWatch, ReaderWatchCore, cause
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
+from ringmq.ipc.worker_blocks import publish_workers, workers
+from ringmq.ipc.workers import WORKERS
 from ringmq.native import lib
 
 
@@ -21,6 +23,7 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
     name = f"ringmq-test-{uuid.uuid4().hex}"
     plane = Plane.create(name, Capacity(1024, 4096, 1024, 1024, 4096), tmp_path.stat(), 1)
     plane.header.settings.readers = 1
+    publish_workers(plane, WORKERS.rows(1, slave=False), {"metrics"})
     for worker in workers(plane):
         if worker.name != "metrics":
             block = plane.role(worker.role)

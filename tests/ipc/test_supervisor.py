@@ -19,7 +19,16 @@ class FakePlane:
 
     def __init__(self) -> None:
         self.words = SimpleNamespace(
-            state=0, pid=0, generation=0, claim_position=0, cpu=0, bell=SimpleNamespace(sleeping=0)
+            state=0,
+            pid=0,
+            generation=0,
+            claim_position=0,
+            cpu=0,
+            bell=SimpleNamespace(sleeping=0),
+            flags=0,
+            wanted=0,
+            deaths=0,
+            progress=0,
         )
 
     def role(self, number: int) -> Any:
@@ -61,7 +70,7 @@ class WatchedSupervisor(Supervisor):
 
 def supervisor(plane: FakePlane) -> WatchedSupervisor:
     spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {}, 1)
-    return WatchedSupervisor(plane, [spec], "module", (), lambda text: None)  # type: ignore[arg-type]
+    return WatchedSupervisor(plane, [spec], (), lambda text: None)  # type: ignore[arg-type]
 
 
 def deaths_until_given_up(last_state: int) -> int:
@@ -107,7 +116,7 @@ def test_a_process_that_cannot_be_made_has_failed_to_start(
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {}, 1)
-    with contextlib.closing(Supervisor(plane, [spec], "module", (), told.append)) as watching:  # type: ignore[arg-type]
+    with contextlib.closing(Supervisor(plane, [spec], (), told.append)) as watching:  # type: ignore[arg-type]
         watching._perform(watching._core.start())
         for _ in range(refusals):
             assert (watching.pids(), plane.words.pid) == ({}, 0)

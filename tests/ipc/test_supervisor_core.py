@@ -3,30 +3,37 @@
 import pytest
 
 from ringmq.ipc.exit_status import (
+    EXIT_BAD_CONFIG,
     EXIT_CLEAN,
     EXIT_DEAF_READER,
     EXIT_RESTART_STORE,
     EXIT_UNCLEAN_STOP,
+    EXIT_USAGE,
     EXIT_WORKER_KEEPS_DYING,
 )
 from ringmq.ipc.supervisor_core import (
     BACK_OFF_MAX_MS,
+    KEEPS_DYING_MS,
     SOON_DEATHS_FREE,
     SOON_MS,
     START_FAILURES_MAX,
+    TRANSITIONS,
     Effect,
     Exited,
     Finished,
     Kill,
     Log,
     Serving,
+    Silent,
     Spawn,
+    State,
     Stop,
     SupervisorCore,
     Terminate,
     Tick,
     Wanted,
 )
+from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
 
 NAMES = ["read-0", "read-1", "write", "flush", "dispatch", "control"]
 
@@ -248,3 +255,160 @@ def test_the_wish_counts_in_the_middle_of_a_stop_too() -> None:
         core.step(Exited(name, 0), 50)
     assert core.step(Exited("dispatch", 0), 60) == [Finished(EXIT_CLEAN)]
     assert core.restart_wanted
+
+
+SERVICE = WorkerRow(
+    "timer", 24, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.WANTED, is_optional=True
+)
+READ, *ROWS = WORKERS
+TABLE = WorkerTable(READ, (*ROWS, SERVICE))
+
+
+def service_core() -> SupervisorCore:
+    """`flush` serves, the service is dormant."""
+    core = SupervisorCore(["flush", "timer"], dormant=frozenset({"timer"}), table=TABLE)
+    assert core.start() == [Spawn("flush")]
+    core.step(Serving("flush"), 0)
+    return core
+
+
+def in_state(state: State, *, stopping: bool) -> SupervisorCore:
+    """The service is in this state; read-0 keeps a stop in its first phase, before the service's."""
+    core = SupervisorCore(["read-0", "timer"], dormant=frozenset({"timer"}), table=TABLE)
+    core.start()
+    core.step(Serving("read-0"), 0)
+    if state is not State.DORMANT:
+        core.step(Wanted("timer"), 1)
+    if state is State.SERVING:
+        core.step(Serving("timer"), 2)
+    if state is State.WAITING:
+        core.step(Exited("timer", 1), 2)
+    if stopping:
+        core.step(Stop(), 3)
+    if state is State.ENDED:
+        core.step(Exited("timer", 0), 4)
+    assert core._workers["timer"].state is state
+    return core
+
+
+STARTING, SERVING, WAITING, DORMANT, ENDED = (
+    State.STARTING, State.SERVING, State.WAITING, State.DORMANT, State.ENDED
+)  # fmt: skip
+DIES = Exited("timer", -9)
+RESTS = Exited("timer", EXIT_CLEAN)
+CELLS = {
+    # (state, event): (state and effects while the broker runs, the same in a stop); "log" = a line alone
+    (DORMANT, Wanted("timer")): ((STARTING, [Spawn("timer")]), (DORMANT, [])),
+    (DORMANT, Serving("timer")): ((DORMANT, "log"), (DORMANT, "log")),
+    (DORMANT, Silent("timer")): ((DORMANT, "log"), (DORMANT, "log")),
+    (DORMANT, DIES): ((DORMANT, "log"), (DORMANT, "log")),
+    (STARTING, Wanted("timer")): ((STARTING, []), (STARTING, [])),
+    (STARTING, Serving("timer")): ((SERVING, []), (SERVING, [])),
+    (STARTING, Silent("timer")): ((STARTING, []), (STARTING, [])),
+    (STARTING, DIES): ((WAITING, "log"), (ENDED, "log")),
+    (STARTING, RESTS): ((DORMANT, []), (ENDED, [])),
+    (SERVING, Wanted("timer")): ((SERVING, []), (SERVING, [])),
+    (SERVING, Serving("timer")): ((SERVING, []), (SERVING, [])),
+    (SERVING, Silent("timer")): ((SERVING, [Kill("timer")]), (SERVING, [])),
+    (SERVING, DIES): ((STARTING, [Spawn("timer")]), (ENDED, "log")),
+    (SERVING, RESTS): ((DORMANT, []), (ENDED, [])),
+    (WAITING, Wanted("timer")): ((WAITING, []), (WAITING, [])),
+    (WAITING, Serving("timer")): ((WAITING, "log"), (WAITING, "log")),
+    (WAITING, Silent("timer")): ((WAITING, "log"), (WAITING, "log")),
+    (WAITING, DIES): ((WAITING, "log"), (WAITING, "log")),
+    (ENDED, Wanted("timer")): (None, (ENDED, [])),
+    (ENDED, Serving("timer")): (None, (ENDED, "log")),
+    (ENDED, Silent("timer")): (None, (ENDED, "log")),
+    (ENDED, DIES): (None, (ENDED, "log")),
+}
+"""No worker is ended while the broker runs: the end of one begins the stop."""
+
+
+def test_every_cell_of_the_table_has_a_case() -> None:
+    events = {Wanted, Serving, Silent, Exited}
+    assert set(TRANSITIONS) == {(state, event) for state in State for event in events}
+    assert {(state, type(event)) for state, event in CELLS} == set(TRANSITIONS)
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+@pytest.mark.parametrize(("state", "event"), CELLS)
+def test_a_cell(state: State, event: Wanted | Serving | Silent | Exited, *, stopping: bool) -> None:
+    cell = CELLS[state, event][stopping]
+    if cell is None:
+        return
+    core = in_state(state, stopping=stopping)
+    effects = core.step(event, 5)
+    assert core._workers["timer"].state is cell[0]
+    if cell[1] == "log":
+        assert effects and not without_logs(effects)
+    else:
+        assert without_logs(effects) == cell[1]
+
+
+def test_a_worker_that_has_nothing_to_do_is_dormant_again_and_that_is_no_death() -> None:
+    core = service_core()
+    for now_ms in range(0, 100_000, 10_000):
+        assert core.step(Wanted("timer"), now_ms) == [Spawn("timer")]
+        core.step(Serving("timer"), now_ms + 10)
+        assert core.step(Exited("timer", EXIT_CLEAN), now_ms + 5_000) == []
+        assert core.is_dormant("timer") and core.all_serving()
+    assert core.deaths("timer") == 0 and not core.keeps_dying("timer", 100_000)
+
+
+def test_a_worker_that_is_wanted_and_finds_nothing_to_do_again_and_again_starts_more_and_more_rarely() -> None:
+    core, now_ms, waits = service_core(), 0, []
+    for _ in range(12):
+        wanted_ms, effects = now_ms, core.step(Wanted("timer"), now_ms)
+        while Spawn("timer") not in effects:
+            now_ms += 1
+            effects = core.step(Tick(), now_ms)
+        waits.append(now_ms - wanted_ms)
+        core.step(Exited("timer", EXIT_CLEAN), now_ms)
+    assert waits[:SOON_DEATHS_FREE] == [0] * SOON_DEATHS_FREE
+    assert waits == sorted(waits) and 0 < waits[-1] <= BACK_OFF_MAX_MS, waits
+    assert core.deaths("timer") == 0 and not core.stopping
+
+
+@pytest.mark.parametrize("status", [-9, 1, 70, EXIT_USAGE, EXIT_BAD_CONFIG])
+@pytest.mark.parametrize("comes_up", [False, True])
+def test_an_optional_worker_may_die_for_ever(status: int, *, comes_up: bool) -> None:
+    core, now_ms, deaths = service_core(), 0, 100
+    effects = core.step(Wanted("timer"), now_ms)
+    for _ in range(deaths):
+        while Spawn("timer") not in effects:
+            now_ms += 1
+            effects = core.step(Tick(), now_ms)
+        if comes_up:
+            core.step(Serving("timer"), now_ms)
+        effects = core.step(Exited("timer", status), now_ms)
+        assert not any("the broker stops" in effect.text for effect in effects if isinstance(effect, Log))
+    assert core.deaths("timer") == deaths and core.all_serving() and not core.stopping
+    assert core.keeps_dying("timer", now_ms) and not core.keeps_dying("flush", now_ms)
+    assert not core.keeps_dying("timer", now_ms + KEEPS_DYING_MS), "it is forgotten in a minute"
+
+
+def test_two_deaths_are_no_habit() -> None:
+    core = service_core()
+    core.step(Wanted("timer"), 0)
+    for now_ms in (10, 20):
+        core.step(Serving("timer"), now_ms)
+        core.step(Exited("timer", -9), now_ms)
+    assert not core.keeps_dying("timer", 21)
+
+
+def test_a_clean_end_of_a_worker_that_does_not_start_by_its_word_is_a_death() -> None:
+    core = service_core()
+    assert without_logs(core.step(Exited("flush", EXIT_CLEAN), 10)) == [Spawn("flush")]
+    assert core.deaths("flush") == 1
+
+
+def test_a_service_stops_in_the_phase_of_its_row() -> None:
+    core = SupervisorCore(["read-0", "timer", "write"], table=TABLE)
+    core.start()
+    for name in ("read-0", "timer", "write"):
+        core.step(Serving(name), 1)
+    assert core.step(Stop(), 2) == [Terminate("read-0")]
+    assert core.step(Exited("read-0", 0), 3) == [Terminate("timer")]
+    assert core.step(Wanted("timer"), 4) == [], "wanted in a stop"
+    assert core.step(Exited("timer", 0), 5) == [Terminate("write")]
+    assert core.step(Exited("write", 0), 6) == [Finished(0)]

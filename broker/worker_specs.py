@@ -1,0 +1,83 @@
+"""What each worker of the worker table is told when a broker opens its store: its specification for this broker."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.listening import ListenRequest
+from ringmq.ipc.placement import Placement
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.supervisor import make_event_fds
+from ringmq.ipc.worker import WorkerSpec
+from ringmq.ipc.worker_blocks import publish_workers
+from ringmq.ipc.workers import Start, WorkerRow, is_read
+from ringmq.native import lib
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """The function that a row of the worker table names as `package.module:function`."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)  # type: ignore[no-any-return]
+
+
+def open_listeners(rows: Iterable[WorkerRow], config: BrokerConfig, request: ListenRequest) -> dict[str, socket.socket]:
+    """The listening sockets of workers that have one of their own, by worker. StartError."""
+    opened = {row.name: function_of(row.listener)(config, request) for row in rows if row.listener}
+    return {name: listener for name, listener in opened.items() if listener is not None}
+
+
+def worker_specs(
+    plane: Plane,
+    rows: Iterable[WorkerRow],
+    placement: Placement,
+    listeners: Mapping[str, tuple[socket.socket, ...]],
+    dormant: frozenset[str],
+    config_path: Path,
+    extras: Mapping[str, dict[str, str]],
+) -> list[WorkerSpec]:
+    """One spec per worker, readers last so that they find the others up; the plane gets the workers' names.
+    `listeners`, `extras`: by worker."""
+    ordered = sorted(rows, key=lambda row: (is_read(row.name), row.name))
+    publish_workers(plane, ordered, dormant)
+    event_fds = make_event_fds(sorted({lib.RMQ_ROLE_SUPERVISOR, *(row.role for row in ordered)}))
+    plane.set_event_fds(event_fds)
+    return [
+        WorkerSpec(
+            name=row.name,
+            role=row.role,
+            plane_name=plane.name,
+            cpus=placement.cpus_by_worker[row.name],
+            life_fd=-1,
+            supervisor_pid=0,
+            event_fds=event_fds,
+            readers=placement.readers,
+            reader=row.role - lib.RMQ_ROLE_READ if is_read(row.name) else -1,
+            listen_fds=tuple(listener.fileno() for listener in listeners.get(row.name, ())),
+            config_path=str(config_path),
+            dormant=row.name in dormant,
+            extra=extras.get(row.name, {}),
+        )
+        for row in ordered
+    ]
+
+
+def dormant_at_start(
+    rows: Iterable[WorkerRow], config: BrokerConfig, root: Path, log: Callable[[str], None]
+) -> frozenset[str]:
+    """The workers that nothing needs yet. A worker starts when the question whether it is needed has no answer."""
+    return frozenset(row.name for row in rows if not _is_needed(row, config, root, log))
+
+
+def _is_needed(row: WorkerRow, config: BrokerConfig, root: Path, log: Callable[[str], None]) -> bool:
+    if row.start is Start.AT_ONCE or not row.needed_at_once:
+        return row.start is Start.AT_ONCE
+    try:
+        return bool(function_of(row.needed_at_once)(config, root))
+    except OSError as error:
+        log(f"worker {row.name}: {row.needed_at_once} cannot tell whether it is needed: {error}; starting it")
+        return True

@@ -1,0 +1,214 @@
+"""The worker table: a row says all that the broker has to know of a worker before the worker runs.
+
+Supervisor, placement and the main process read the rows. Processes that a supervisor has started read the role blocks
+of the plane, in which the main process publishes names and flags (`ipc/worker_blocks.py`). A new worker is a row here;
+a row names its functions as text, so that this table imports nothing of other folders.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+from typing import Literal
+
+from ringmq.native import lib
+
+READERS_MAX = 16
+NAME_BYTES_MAX = 23
+"""The role block has 24 bytes, the last is 0."""
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_FUNCTION = re.compile(r"[a-z_][\w.]*:[a-z_]\w*")
+
+
+class StopPhase(IntEnum):
+    """Order of a clean stop: a worker that takes work in ends before the workers that do the work."""
+
+    READ = lib.RMQ_STOP_READ
+    CONTROL = lib.RMQ_STOP_CONTROL
+    WRITE = lib.RMQ_STOP_WRITE
+    FLUSH = lib.RMQ_STOP_FLUSH
+    DISPATCH = lib.RMQ_STOP_DISPATCH
+    HA = lib.RMQ_STOP_HA
+    NAMESRV = lib.RMQ_STOP_HA + 1
+
+
+class AtStop(Enum):
+    """What a clean stop does with a worker that is not up when the stop begins."""
+
+    ENDS = "it is not started any more"
+    REPLACEMENT = "the replacement of a dead one comes up first, and finishes or saves what the dead one has left"
+    FINISHER = "it comes up first, even at its very first start: it finishes what the other workers have left"
+
+
+class Start(Enum):
+    """When a worker starts. Until then it is dormant: it has no process."""
+
+    AT_ONCE = "when the store is opened"
+    CONNECTION = "at the first connection of its listener"
+    WANTED = "by the word `wanted` in its role block"
+    OPEN_WORK = "when the store is opened and holds work for it, else by the word `wanted`"
+
+
+class CpuClass(Enum):
+    """How placement tells workers apart. Several rows of a class share its CPUs (`ipc/placement.py`)."""
+
+    READ = "read"
+    WRITE = "write"
+    FLUSH = "flush"
+    DISPATCH = "dispatch"
+    CONTROL = "control"
+    HA = "ha"
+    SERVICE = "service"
+    GUEST = "a guest of control"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """One worker. Functions are named `package.module:function`."""
+
+    name: str
+    role: int
+    """Number of its block in the plane."""
+    module: str
+    """Run as `python -m MODULE NAME SPEC`."""
+    stop_phase: StopPhase
+    cpu_class: CpuClass
+    at_stop: AtStop = AtStop.ENDS
+    start: Start = Start.AT_ONCE
+    is_optional: bool = False
+    """Its deaths, however many, degrade /health and never end the broker."""
+    of: Literal["any", "master", "slave"] = "any"
+    """The brokers that have it."""
+    listener: str = ""
+    """Opens its listening socket: function(configuration, ListenRequest) -> socket or None. None: no such worker."""
+    needed_at_once: str = ""
+    """Asked when the store is opened: function(configuration, store root) -> whether to start the worker at once."""
+
+    @property
+    def rests(self) -> bool:
+        """A clean end without a stop means that nothing is left to do: the worker is dormant again."""
+        return self.start in (Start.WANTED, Start.OPEN_WORK)
+
+
+class WorkerRowError(ValueError):
+    """A row that cannot be in the table; says why."""
+
+
+def read_name(reader: int) -> str:
+    """Name of the read worker with this number."""
+    return f"read-{reader}"
+
+
+def is_read(name: str) -> bool:
+    """Whether a worker of this name is a read worker."""
+    return name.startswith("read-")
+
+
+class WorkerTable:
+    """Rows by name, in the order of `rows`. Read workers have no row each: one is made for every number."""
+
+    def __init__(self, read: WorkerRow, rows: Iterable[WorkerRow]) -> None:
+        self._read = read
+        self._rows: dict[str, WorkerRow] = {}
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: WorkerRow) -> None:
+        """Register a worker, before the broker starts. WorkerRowError when the row clashes or contradicts itself."""
+        if problem := self._problem(row):
+            raise WorkerRowError(f"worker {row.name!r} cannot be registered: {problem}")
+        self._rows[row.name] = row
+
+    def row(self, name: str) -> WorkerRow:
+        """The row of a worker; KeyError when there is none."""
+        if is_read(name):
+            reader = int(name.removeprefix("read-"))
+            return replace(self._read, name=name, role=self._read.role + reader)
+        return self._rows[name]
+
+    def rows(self, readers: int, *, slave: bool) -> list[WorkerRow]:
+        """The workers that a broker may have: `readers` read workers, then the others of its side of replication."""
+        side = "slave" if slave else "master"
+        others = [row for row in self._rows.values() if row.of in ("any", side)]
+        return [*(self.row(read_name(reader)) for reader in range(readers)), *others]
+
+    @property
+    def last_phase(self) -> int:
+        """Of a clean stop."""
+        return max(row.stop_phase for row in self)
+
+    def __iter__(self) -> Iterator[WorkerRow]:
+        """The rows of all brokers; one for all read workers."""
+        return iter((self._read, *self._rows.values()))
+
+    def _problem(self, row: WorkerRow) -> str:
+        if not _NAME.fullmatch(row.name) or len(row.name) > NAME_BYTES_MAX or row.name == "read" or is_read(row.name):
+            return (
+                f"a name is at most {NAME_BYTES_MAX} of a-z, 0-9 and -, begins with a letter, and is none of a reader"
+            )
+        if row.name in self._rows:
+            return "a worker of this name is in the table"
+        readers = range(self._read.role, self._read.role + READERS_MAX)
+        if not lib.RMQ_ROLE_SUPERVISOR < row.role < lib.RMQ_ROLES_MAX or row.role in readers:
+            return (
+                f"role {row.role} is outside 1..{lib.RMQ_ROLES_MAX - 1} or one of the readers' "
+                f"({readers[0]}..{readers[-1]})"
+            )
+        for other in self._rows.values():
+            if other.role == row.role and {row.of, other.of} != {"master", "slave"}:
+                return f"role {row.role} is that of worker {other.name!r}"
+        return _contradiction(row)
+
+
+def _contradiction(row: WorkerRow) -> str:
+    if row.start is Start.CONNECTION and not row.listener:
+        return "it starts at the first connection of its listener, and has no listener"
+    if row.start is Start.OPEN_WORK and not row.needed_at_once:
+        return "it starts when the store holds open work, and needed_at_once does not say who knows"
+    if row.start in (Start.AT_ONCE, Start.WANTED) and row.needed_at_once:
+        return f"needed_at_once is asked of no worker that starts {row.start.value}"
+    for name in (row.listener, row.needed_at_once):
+        if name and not _FUNCTION.fullmatch(name):
+            return f"{name!r} is not of the form package.module:function"
+    return ""
+
+
+_BROKER_MODULE = "ringmq.broker.worker"
+_HA_MODULE = "ringmq.ha.worker"
+WORKERS = WorkerTable(
+    WorkerRow("read", lib.RMQ_ROLE_READ, _BROKER_MODULE, StopPhase.READ, CpuClass.READ),
+    (
+        WorkerRow(
+            "write", lib.RMQ_ROLE_WRITE, _BROKER_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT,
+            of="master",
+        ),
+        WorkerRow(
+            "flush", lib.RMQ_ROLE_FLUSH, _BROKER_MODULE, StopPhase.FLUSH, CpuClass.FLUSH, AtStop.FINISHER
+        ),
+        WorkerRow(
+            "dispatch", lib.RMQ_ROLE_DISPATCH, _BROKER_MODULE, StopPhase.DISPATCH, CpuClass.DISPATCH, AtStop.FINISHER
+        ),
+        WorkerRow(
+            "control", lib.RMQ_ROLE_CONTROL, _BROKER_MODULE, StopPhase.CONTROL, CpuClass.CONTROL, AtStop.REPLACEMENT
+        ),
+        WorkerRow(
+            "ha", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.HA, CpuClass.HA, start=Start.CONNECTION, of="master",
+            listener="ringmq.broker.listening:listen_for_slaves",
+            needed_at_once="ringmq.broker.config.relations:needs_ha_at_once",
+        ),
+        WorkerRow(
+            "ha-slave", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT, of="slave"
+        ),
+        WorkerRow(
+            "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.GUEST,
+            listener="ringmq.broker.listening:listen_for_name_server",
+        ),
+        WorkerRow(
+            "metrics", lib.RMQ_ROLE_METRICS, "ringmq.broker.exporter.worker", StopPhase.READ, CpuClass.GUEST,
+            start=Start.CONNECTION, is_optional=True, listener="ringmq.broker.listening:listen_for_metrics",
+        ),
+    ),
+)  # fmt: skip
+"""Names, roles and classes of all workers; nothing else lists them."""

@@ -1,0 +1,130 @@
+"""The worker table: what its rows say, and which rows it refuses."""
+
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+from ringmq.ipc.placement import place
+from ringmq.ipc.workers import (
+    NAME_BYTES_MAX,
+    READERS_MAX,
+    WORKERS,
+    AtStop,
+    CpuClass,
+    Start,
+    StopPhase,
+    WorkerRow,
+    WorkerRowError,
+    WorkerTable,
+    read_name,
+)
+from ringmq.native import ffi, lib
+
+SERVICE = WorkerRow(
+    "timer", 24, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.WANTED, is_optional=True
+)
+
+
+def table(*more: WorkerRow) -> WorkerTable:
+    """The rows of RingMQ and more, without touching the table that other tests use."""
+    read, *rows = WORKERS
+    return WorkerTable(read, (*rows, *more))
+
+
+def test_every_row_names_a_module_and_functions_that_exist() -> None:
+    for row in WORKERS:
+        assert find_spec(row.module), row.name
+        for name in filter(None, (row.listener, row.needed_at_once)):
+            module, _, function = name.partition(":")
+            assert callable(getattr(import_module(module), function)), name
+
+
+def test_a_name_and_a_role_fit_into_the_plane() -> None:
+    block = ffi.new("struct rmq_role *")
+    assert len(block.name) == NAME_BYTES_MAX + 1
+    assert lib.RMQ_ROLE_READ + READERS_MAX <= lib.RMQ_ROLES_MAX
+    assert all(row.role < lib.RMQ_ROLES_MAX for row in WORKERS.rows(READERS_MAX, slave=False))
+
+
+def test_a_slave_has_ha_slave_in_place_of_write_and_ha() -> None:
+    master = {row.name for row in WORKERS.rows(2, slave=False)}
+    slave = {row.name for row in WORKERS.rows(2, slave=True)}
+    assert (master - slave, slave - master) == ({"write", "ha"}, {"ha-slave"})
+    assert {"read-0", "read-1"} <= slave & master
+
+
+def test_rows_of_read_workers_are_made_from_a_count() -> None:
+    rows = [row for row in WORKERS.rows(READERS_MAX, slave=False) if row.cpu_class is CpuClass.READ]
+    assert [(row.name, row.role) for row in rows] == [
+        (read_name(reader), lib.RMQ_ROLE_READ + reader) for reader in range(READERS_MAX)
+    ]
+    assert WORKERS.row("read-3") == rows[3]
+
+
+def test_what_takes_work_in_stops_before_what_does_the_work() -> None:
+    order = ["read-0", "control", "write", "flush", "dispatch", "ha", "namesrv"]
+    phases = [WORKERS.row(name).stop_phase for name in order]
+    assert phases == sorted(set(phases)) and WORKERS.last_phase == phases[-1]
+    assert [row.name for row in WORKERS if row.at_stop is AtStop.FINISHER] == ["flush", "dispatch"]
+    replaced = {row.name for row in WORKERS if row.at_stop is AtStop.REPLACEMENT}
+    assert replaced == {"write", "control", "ha-slave"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"name": "write"}, "a worker of this name is in the table"),
+        ({"name": "read-1"}, "none of a reader"),
+        ({"name": "read"}, "none of a reader"),
+        ({"name": "Timer"}, "begins with a letter"),
+        ({"name": "t" * (NAME_BYTES_MAX + 1)}, f"at most {NAME_BYTES_MAX}"),
+        ({"role": lib.RMQ_ROLE_WRITE}, f"role {lib.RMQ_ROLE_WRITE} is that of worker 'write'"),
+        ({"role": lib.RMQ_ROLE_READ + 5}, "one of the readers'"),
+        ({"role": lib.RMQ_ROLE_SUPERVISOR}, "role 0 is outside"),
+        ({"role": lib.RMQ_ROLES_MAX}, f"role {lib.RMQ_ROLES_MAX} is outside"),
+        ({"start": Start.CONNECTION}, "has no listener"),
+        ({"start": Start.OPEN_WORK}, "needed_at_once does not say"),
+        ({"needed_at_once": "a.b:c"}, "needed_at_once is asked of no worker that starts by the word"),
+        ({"listener": "a.b.c"}, "'a.b.c' is not of the form package.module:function"),
+    ],
+)
+def test_a_row_that_clashes_or_contradicts_itself_is_refused(changes: dict[str, object], why: str) -> None:
+    full = table()
+    with pytest.raises(WorkerRowError) as refused:
+        full.add(replace(SERVICE, **changes))  # type: ignore[arg-type]
+    assert why in str(refused.value)
+    assert len(list(full)) == len(list(WORKERS)), "nothing of it is in the table"
+
+
+def test_two_workers_share_a_role_when_no_broker_has_both() -> None:
+    full = table(replace(SERVICE, of="slave"))
+    full.add(replace(SERVICE, name="timer-master", of="master"))
+    with pytest.raises(WorkerRowError, match="role 24 is that of worker"):
+        full.add(replace(SERVICE, name="timer-any"))
+
+
+@pytest.mark.parametrize("count", range(1, 65))
+def test_a_service_moves_no_other_worker(count: int) -> None:
+    cpus = list(range(count))
+    services = [replace(SERVICE, name=f"service-{number}", role=24 + number) for number in range(8)]
+    plan, plain = place(cpus, table=table(*services)), place(cpus)
+    placed = {name: plan.cpus_by_worker[name] for name in plain.cpus_by_worker}
+    assert (placed, plan.spin_pauses) == (plain.cpus_by_worker, plain.spin_pauses)
+    used = {cpu for cpu_set in plain.cpus_by_worker.values() for cpu in cpu_set}
+    left = [cpu for cpu in cpus if cpu not in used]
+    expected = [*left, *[plain.cpus_by_worker["control"][0]] * 8][:8]
+    assert [plan.cpus_by_worker[row.name] for row in services] == [(cpu,) for cpu in expected]
+
+
+def test_a_service_shares_the_cold_cpu_of_a_small_host() -> None:
+    for sync in (False, True):
+        plan = place([3, 5], sync_flush=sync, sync_replication=sync, table=table(SERVICE)).cpus_by_worker
+        assert plan["timer"] == plan["control"] == (5,)
+
+
+def test_a_worker_whose_listener_is_not_open_has_no_place() -> None:
+    plan = place([0, 1], listening={"ha", "metrics"}).cpus_by_worker
+    assert plan["metrics"] == plan["control"]
+    assert "namesrv" not in plan and "ha" in plan
