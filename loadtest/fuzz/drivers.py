@@ -46,6 +46,7 @@ DRIVERS = (
         ("headers", "frames", "appends", "pulls", "cold", "connections"),
         ("-Wl,--wrap=clock_gettime",),
     ),
+    Driver("copies", records, ("made", "no_room", "damaged", "inner_batch", "body", "nul", "properties", "edit")),
     Driver("receiver", records, ("records", "links", "append_offset"), needs_folder=True),
 )
 
