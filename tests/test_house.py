@@ -51,6 +51,11 @@ ROOMS = {
         "rocketmq5": {"security", "connections", "producing", "consuming"},
     },
 }
+# Names that the worker table alone makes and lists; the entry point of such a worker matches its name.
+WORKER_NAMES = re.compile(r"""["'](read-|ha-slave["'])""")
+NAMES_WORKERS = {"ipc/workers.py", "ha/worker.py"}
+DRILLS = "loadtest"
+"""Drills strike workers by name, in an order that their seeds depend on."""
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
@@ -95,6 +100,11 @@ def test_imports_point_one_way(folder: str) -> None:
         outside = imported_packages(top_level(tree))
         wrong += [f"{path.relative_to(ROOT)} imports {name} at the top" for name in outside if name not in allowed]
     assert not wrong
+
+
+def test_only_the_worker_table_lists_workers() -> None:
+    found = {path.relative_to(ROOT).as_posix() for path in python_files() if WORKER_NAMES.search(path.read_text())}
+    assert {name for name in found if not name.startswith(DRILLS)} == NAMES_WORKERS
 
 
 @pytest.mark.parametrize(("folder", "room"), [(folder, room) for folder in ROOMS for room in ROOMS[folder]])

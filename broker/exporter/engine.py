@@ -267,7 +267,9 @@ def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], read
     page.add("ringmq_writable", int(readiness.writable))
     started = [worker for worker in workers if not worker.is_dormant]
     page.add("ringmq_worker_up", [({"worker": worker.name}, int(worker.pid != 0)) for worker in started])
-    page.add("ringmq_worker_starts_total", [({"worker": worker.name}, worker.generation) for worker in started])
+    known = [worker for worker in workers if worker.generation]  # counters of a worker that is dormant again, too
+    page.add("ringmq_worker_starts_total", [({"worker": worker.name}, worker.generation) for worker in known])
+    page.add("ringmq_worker_deaths_total", [({"worker": worker.name}, worker.deaths) for worker in known])
     page.add(
         "ringmq_worker_silent_seconds",
         [({"worker": worker.name}, ages_ms.get(worker.name, 0) / 1000) for worker in started],

@@ -44,6 +44,7 @@ ELSEWHERE = {
     "control-request-published": "needs staged writes; test_staged_writes_crash.py",
     "control-subscription-nameless": "needs a full table; tests/native/crash_cases.py",
     "control-subscription-unlinked": "needs a full table; tests/native/crash_cases.py",
+    "worker-wanted": "needs a dormant worker; tests/native/crash_cases.py",
 }
 
 

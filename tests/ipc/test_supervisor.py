@@ -2,16 +2,29 @@
 
 import contextlib
 import errno
+import os
+import selectors
+import signal
 import subprocess
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ringmq.ipc.exit_status import EXIT_WORKER_KEEPS_DYING
-from ringmq.ipc.supervisor import Supervisor
-from ringmq.ipc.supervisor_core import START_FAILURES_MAX
+from ringmq.ipc.plane import Capacity, Plane
+from ringmq.ipc.segment import remove_segments
+from ringmq.ipc.supervisor import Supervisor, make_event_fds
+from ringmq.ipc.supervisor_core import SILENT_MS, START_FAILURES_MAX, Silent
 from ringmq.ipc.worker import STATE_SERVING, STATE_STARTING, WorkerSpec
+from ringmq.ipc.worker_blocks import want
+from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
+from ringmq.native import lib
+from tests.waiting import wait_until
 
 
 class FakePlane:
@@ -45,6 +58,10 @@ class FakeProcess:
 
     def __init__(self) -> None:
         self.status: int | None = None
+        self.signals: list[int] = []
+
+    def send_signal(self, number: int) -> None:
+        self.signals.append(number)
 
     def poll(self) -> int | None:
         return self.status
@@ -129,3 +146,74 @@ def test_a_process_that_cannot_be_made_has_failed_to_start(
             assert watching._exit_status is None
         else:
             assert watching._exit_status == EXIT_WORKER_KEEPS_DYING
+
+
+SERVICE = WorkerRow(
+    "timer", 26, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.WANTED, is_optional=True
+)
+READ, *ROWS = WORKERS
+TABLE = WorkerTable(READ, (*ROWS, SERVICE))
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Iterator[Plane]:
+    """With the bells of the supervisor and of the service."""
+    name = f"ringmq-test-{uuid.uuid4().hex}"
+    plane = Plane.create(name, Capacity(64, 64, 64, 64, 64), tmp_path.stat(), 1)
+    event_fds = make_event_fds([lib.RMQ_ROLE_SUPERVISOR, SERVICE.role])
+    plane.set_event_fds(event_fds)
+    yield plane
+    for descriptor in event_fds.values():
+        os.close(descriptor)
+    remove_segments(name)
+
+
+def test_a_wish_ends_the_supervisors_sleep(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringmq.ipc.supervisor.LOOK_S", 60.0)
+    bells = {role: plane.struct.event_fds[role] for role in (lib.RMQ_ROLE_SUPERVISOR, SERVICE.role)}
+    spec = WorkerSpec(SERVICE.name, SERVICE.role, plane.name, (0,), 0, 0, bells, 1, dormant=True)
+    bell = plane.role(lib.RMQ_ROLE_SUPERVISOR).bell
+    with (
+        contextlib.closing(Supervisor(plane, [spec], (), lambda text: None, table=TABLE)) as watching,
+        selectors.DefaultSelector() as selector,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        watching._perform(watching._core.start())
+        selector.register(bells[lib.RMQ_ROLE_SUPERVISOR], selectors.EVENT_READ)
+        sleep = pool.submit(watching._events, selector)
+        wait_until(lambda: bell.sleeping == 1, "it sleeps")
+        want(plane, SERVICE.role)
+        assert [key.fd for key, _ in sleep.result(20)] == [bells[lib.RMQ_ROLE_SUPERVISOR]]
+        os.eventfd_read(bells[lib.RMQ_ROLE_SUPERVISOR])
+        assert watching._events(selector) == [], "it does not go to sleep while a dormant worker is wanted"
+        assert bell.sleeping == 0
+
+
+def test_an_optional_worker_that_stands_still_is_replaced() -> None:
+    plane, told = FakePlane(), list[str]()
+    spec = WorkerSpec("metrics", 0, "plane", (0,), 0, 0, {}, 1)
+    process = FakeProcess()
+    with contextlib.closing(WatchedSupervisor(plane, [spec], (), told.append)) as watched:  # type: ignore[arg-type]
+        watched.start()
+        watched._processes["metrics"] = process  # type: ignore[assignment]
+        plane.words.state = STATE_SERVING
+        watched.look()
+        began_ms = 1_000_000
+        assert watched._silent(began_ms) == []
+        assert watched._silent(began_ms + SILENT_MS - 1) == []
+        plane.words.progress += 1
+        assert watched._silent(began_ms + SILENT_MS) == [], "it has turned"
+        assert watched._silent(began_ms + 2 * SILENT_MS - 1) == []
+        assert watched._silent(began_ms + 2 * SILENT_MS) == ["metrics"]
+        assert watched._silent(began_ms + 2 * SILENT_MS + 1) == [], "the signal gets its time"
+        watched._perform(watched._core.step(Silent("metrics"), 0))
+        assert process.signals == [signal.SIGKILL] and "has not turned its loop for 20 s" in told[-1]
+
+
+def test_a_worker_that_the_broker_needs_is_left_to_the_watchdog() -> None:
+    plane = FakePlane()
+    with contextlib.closing(supervisor(plane)) as watched:
+        watched.start()
+        plane.words.state = STATE_SERVING
+        watched.look()
+        assert watched._silent(0) == watched._silent(100 * SILENT_MS) == []

@@ -241,6 +241,19 @@ def test_a_table_of_subscriptions_that_control_left_half_done(tmp_path: Path, po
     assert [wanted(kit, pair)[1] for pair in pairs[1:]] == [100 * group + topic for group, topic in pairs[1:]]
 
 
+def test_a_wish_whose_process_dies_before_it_rings_stands(tmp_path: Path) -> None:
+    """The supervisor sleeps, and finds the word with its next look."""
+    kit = Kit(tmp_path)
+    role, supervisor = lib.RMQ_ROLES_MAX - 1, kit.header.roles[lib.RMQ_ROLE_SUPERVISOR]
+    lib.rmq_role_arm(kit.plane, lib.RMQ_ROLE_SUPERVISOR)
+    assert in_child(lambda: lib.rmq_worker_want(kit.plane, role), "worker-wanted")
+    assert kit.header.roles[role].wanted == 1 and supervisor.bell.sleeping == 1
+    assert not in_child(lambda: lib.rmq_worker_want(kit.plane, role), "worker-wanted"), "nothing is left to do"
+    lib.rmq_worker_rest(kit.plane, role)
+    assert not in_child(lambda: lib.rmq_worker_want(kit.plane, role))
+    assert kit.header.roles[role].wanted == 1 and supervisor.bell.sleeping == 0, "a new wish rings"
+
+
 def crash_until_hit(point: str, prepare: Callable[[int], tuple[Callable[[], None], Callable[[], None]]]) -> None:
     """Crash at the first, and at random later passes of `point`, and check what follows each time."""
     generator, hits = random.Random(f"{SEED}-{point}"), 0
