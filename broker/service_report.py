@@ -1,8 +1,9 @@
 """What the service manager is told while the broker runs: when it is ready, how it is, that its workers live.
 
 Ready is more than "every worker serves": what was recovered can be read, the name servers have been tried, and the
-broker has answered a question of its own. Signs of life follow the slowest worker: they stop when one has not turned
-its loop for a quarter of the watchdog's time, and the manager ends the broker when that time is over.
+broker has answered a question of its own. Signs of life follow the slowest worker that the broker needs: they stop when
+it has not turned its loop for a quarter of the watchdog's time. The manager ends the broker when that time is over.
+The supervisor replaces optional workers that stand still.
 """
 
 from __future__ import annotations
@@ -146,7 +147,8 @@ class ServiceReport:
         self._beats.observe(self._plane, now_ms)
         if not limit_ms:
             return
-        grace = {w.name: 0 if w.state == STATE_SERVING else START_GRACE_MS for w in workers(self._plane) if w.pid}
+        needed = [worker for worker in workers(self._plane) if worker.pid and not worker.is_optional]
+        grace = {worker.name: 0 if worker.state == STATE_SERVING else START_GRACE_MS for worker in needed}
         seen = self._beats.ages_ms(now_ms)
         ages = {name: max(0, seen[name] - grace_ms) for name, grace_ms in grace.items()}
         silent = frozenset(name for name, age in ages.items() if age >= limit_ms // 2)

@@ -49,8 +49,8 @@ KEEPS_DYING_DEATHS = 3
 KEEPS_DYING_MS = 60_000
 """A worker that has died so often within this time counts as one that keeps dying."""
 SILENT_MS = 20_000
-"""An optional worker that stands still for longer is killed, and so replaced. The service manager's watchdog, which
-follows the slowest worker, would end the broker for it a few seconds later."""
+"""An optional worker that stands still for longer is killed, and so replaced. The service manager's watchdog follows
+the other workers alone: an optional worker never ends the broker."""
 NOT_STARTED = 0
 """The phase while no stop is under way; those of a stop begin with 1 (StopPhase)."""
 

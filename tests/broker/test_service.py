@@ -1,5 +1,6 @@
 """A broker under a service manager: ready after its own question, signs of life, listeners over a restart."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from ringmq.cli import config_reload
 from ringmq.cli.main import main
 from ringmq.client.errors import BrokerError
 from ringmq.ipc.notify import ServiceManager
+from ringmq.ipc.worker import STATE_SERVING
+from ringmq.ipc.worker_blocks import workers
 from ringmq.loadtest.running import RunningBroker
 from ringmq.loadtest.stock import free_broker_port
 from ringmq.remoting.codes import RequestCode
@@ -232,6 +235,34 @@ def test_a_start_gets_time_while_dispatch_reads_what_was_recovered(tmp_path: Pat
     asked = [message for message in fake.said if "EXTEND_TIMEOUT_USEC" in message]
     assert len(asked) == 2, "not with every look, not without progress, not when all of it can be read"
     fake.close()
+
+
+def test_a_hung_optional_worker_does_not_end_the_signs_of_life(tmp_path: Path) -> None:
+    """However short the watchdog's time is: the supervisor replaces such a worker."""
+    said: list[int] = []
+    manager = SimpleNamespace(
+        is_there=True, watchdog_ms=400, alive=lambda: said.append(1), status=lambda text: None, ready=lambda text: None
+    )
+    with kit(tmp_path) as made:
+        blocks = {worker.name: made.plane.role(worker.role) for worker in workers(made.plane)}
+        for block in blocks.values():
+            block.pid, block.generation, block.state = os.getpid(), 1, STATE_SERVING
+        report = ServiceReport(manager, made.config, "", "a broker", lambda text: None)  # type: ignore[arg-type]
+        report.watch(made.plane)
+
+        def signs(hung: str) -> int:
+            """In 20 s, after which a worker that the broker needs would have ended it."""
+            said.clear()
+            for _ in range(200):
+                for name, block in blocks.items():
+                    block.progress += name != hung
+                clock.append(clock[-1] + 100)
+                report.tick(clock[-1], serving=False, stopping=False)
+            return len(said)
+
+        clock = [0]
+        assert signs("metrics") > 100
+        assert signs("flush") < 5
 
 
 def test_signs_follow_the_slowest() -> None:

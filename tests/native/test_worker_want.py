@@ -1,0 +1,64 @@
+"""A worker that ends when it finds no work, and the wishes of processes that have some: none is lost."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from plane_kit import Kit, die_with_parent
+
+from ringmq.native import lib
+from tests.waiting import wait_until
+
+ROLE = lib.RMQ_ROLES_MAX - 1
+PUBLISHED, DONE, ENDS = range(3)
+ROUNDS = 20_000
+
+
+def as_worker_and_supervisor(kit: Kit) -> None:
+    """Work until nothing is left, end, and start again when the word is set; a negative number published is the end."""
+    block = kit.header.roles[ROLE]
+    while True:
+        while not block.wanted:
+            lib.rmq_role_arm(kit.plane, lib.RMQ_ROLE_SUPERVISOR)
+            if block.wanted:
+                lib.rmq_role_disarm(kit.plane, lib.RMQ_ROLE_SUPERVISOR)
+            else:
+                lib.rmq_role_wait(kit.plane, lib.RMQ_ROLE_SUPERVISOR, 60_000)  # a lost bell is a lost wish
+        block.wanted = 0
+        while True:
+            if block.counters[PUBLISHED] == ROUNDS + 1:
+                return
+            block.counters[DONE] = block.counters[PUBLISHED]
+            lib.rmq_worker_rest(kit.plane, ROLE)
+            if block.counters[PUBLISHED] == block.counters[DONE]:
+                break
+        block.counters[ENDS] += 1
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Run `work` in a child; its pid."""
+    pid = os.fork()
+    if not pid:
+        die_with_parent()
+        try:
+            work()
+        except BaseException as error:
+            os.write(2, f"child: {error!r}\n".encode())
+            os._exit(1)
+        os._exit(0)
+    return pid
+
+
+def test_no_wish_is_lost_while_the_worker_ends(tmp_path: Path) -> None:
+    kit = Kit(tmp_path)
+    block = kit.header.roles[ROLE]
+    child = forked(lambda: as_worker_and_supervisor(kit))
+    for number in range(1, ROUNDS + 1):
+        block.counters[PUBLISHED] = number
+        lib.rmq_worker_want(kit.plane, ROLE)
+        if number % 50 == 0:
+            wait_until(lambda: block.counters[DONE] == block.counters[PUBLISHED], f"wish {number} is met", 30)
+    assert block.counters[ENDS] > 0, "the worker has ended in between"
+    block.counters[PUBLISHED] = ROUNDS + 1
+    lib.rmq_worker_want(kit.plane, ROLE)
+    assert os.waitpid(child, 0)[1] == 0
