@@ -10,7 +10,7 @@ from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.live_settings import show_live
 from ringmq.ipc.placement import Placement
-from ringmq.ipc.plane import Capacity, Plane
+from ringmq.ipc.plane import REQUEST_SLOTS, Capacity, Plane
 from ringmq.native import ffi, lib
 from ringmq.store.recovery import RecoveredStore
 
@@ -31,8 +31,9 @@ def capacity_of(config: BrokerConfig) -> Capacity:
 
 
 def arena_bytes(config: BrokerConfig) -> int:
-    """Size of one reader's arena: receive buffers, then frame blocks."""
-    return config.receive_buffer_bytes * config.receive_buffer_count + config.reassembly_bytes_max
+    """Size of one reader's arena: receive buffers, frame blocks, then room for the pairs that the broker adds."""
+    received = config.receive_buffer_bytes * config.receive_buffer_count + config.reassembly_bytes_max
+    return received + int(lib.rmq_reader_scratch_bytes(REQUEST_SLOTS))
 
 
 def advertised_host(config: BrokerConfig) -> str:

@@ -19,6 +19,10 @@ NONE: int = lib.RMQ_NONE
 TAGS_MAX: int = lib.RMQ_TAGS_MAX
 
 
+REQUEST_SLOTS = 16384
+"""Of each request ring: it bounds the requests that a producer may have under way."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capacity:
     """Table and ring sizes; sparse memory, so generous numbers cost nothing until used."""
@@ -28,7 +32,7 @@ class Capacity:
     groups: int = 65536
     subscriptions: int = 65536
     offsets: int = 524288
-    request_slots: int = 16384
+    request_slots: int = REQUEST_SLOTS
     inbox_bytes: int = 16 << 20
     verdict_bytes: int = 4 << 20
     commit_slots: int = 16384

@@ -390,10 +390,11 @@ static const uint8_t *unescape_unicode(const uint8_t *at, const uint8_t *end, ui
     return at;
 }
 
-int64_t rmq_json_unescape(uint8_t *text, uint32_t length)
+int64_t rmq_json_unescape(uint8_t *text, uint32_t length) { return rmq_json_unescape_to(text, text, length); }
+
+int64_t rmq_json_unescape_to(uint8_t *to, const uint8_t *text, uint32_t length)
 {
-    const uint8_t *at = text, *end = text + length;
-    uint8_t *to = text;
+    const uint8_t *at = text, *end = text + length, *from = to;
     while (at < end) {
         const uint8_t *slash = memchr(at, '\\', (size_t)(end - at));
         size_t run = (size_t)((slash ? slash : end) - at);
@@ -422,5 +423,5 @@ int64_t rmq_json_unescape(uint8_t *text, uint32_t length)
         default: return -1;
         }
     }
-    return to - text;
+    return to - from;
 }

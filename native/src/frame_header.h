@@ -53,6 +53,8 @@ int rmq_frame_header_parse(const uint8_t *frame, uint32_t length, struct rmq_fra
 /* JSON escapes undone in place (the text never grows). New length, or -1 when it is not well formed or holds
  * something that Java reads in its own way (lone surrogates); the bytes are undefined then. */
 int64_t rmq_json_unescape(uint8_t *text, uint32_t length);
+/* The same into `to`, which has room for `length` bytes and is `text` itself or lies elsewhere. */
+int64_t rmq_json_unescape_to(uint8_t *to, const uint8_t *text, uint32_t length);
 
 /* Decimal integers as Java's Integer.parseInt and Long.parseLong read them, without a plus sign. 1 = is one. */
 int rmq_text_int32(const uint8_t *text, uint32_t length, int32_t *out);

@@ -104,13 +104,13 @@ static int parse_expression(struct rmq_pull *p)
     return f->tag_count > 0;
 }
 
-static int group_allows(struct rmq_reader *r, struct rmq_pull *p)
+static int group_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
 {
     p->group_id = rmq_group_find(r->plane, (const char *)p->group, p->group_length);
     if (p->group_id == RMQ_NONE)
         return 0;
     uint64_t config = rmq_load(&rmq_group_at(r->plane, p->group_id)->config);
-    if (!(config & RMQ_GROUP_LIVE) || !(config & RMQ_GROUP_CONSUME_ENABLE) || (config & RMQ_GROUP_PULL_COLD && !r->judged))
+    if (!(config & RMQ_GROUP_LIVE) || !(config & RMQ_GROUP_CONSUME_ENABLE) || (config & RMQ_GROUP_PULL_COLD && !approved))
         return 0;
     p->group_config = config;
     if (p->sys_flag & RMQ_PULL_SUBSCRIPTION)
@@ -118,14 +118,14 @@ static int group_allows(struct rmq_reader *r, struct rmq_pull *p)
     return config & RMQ_GROUP_HAS_MEMBERS && (!(config & RMQ_GROUP_BROADCASTING) || config & RMQ_GROUP_BROADCAST_ENABLE);
 }
 
-static int topic_allows(struct rmq_reader *r, struct rmq_pull *p)
+static int topic_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
 {
     p->topic_id = rmq_topic_find(r->plane, (const char *)p->topic, p->topic_length);
     if (p->topic_id == RMQ_NONE)
         return 0;
     uint64_t config = rmq_load(&rmq_topic_at(r->plane, p->topic_id)->config);
     uint32_t flags = (uint32_t)(config >> 40), perm = config & 0xff, reads = config >> 8 & 0xffff;
-    if (!(flags & RMQ_TOPIC_LIVE) || (flags & RMQ_TOPIC_PULL_COLD && !r->judged) || !(perm & 4) || p->queue_id < 0 ||
+    if (!(flags & RMQ_TOPIC_LIVE) || (flags & RMQ_TOPIC_PULL_COLD && !approved) || !(perm & 4) || p->queue_id < 0 ||
         (uint32_t)p->queue_id >= reads)
         return 0;
     p->queue_slot = rmq_queue_find(r->plane, p->topic_id, (uint32_t)p->queue_id);
@@ -142,7 +142,7 @@ static int subscription_allows(struct rmq_reader *r, struct rmq_pull *p, const s
 }
 
 enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
-                              struct rmq_pull *p)
+                              struct rmq_pull *p, int approved)
 {
     struct seen seen = {0};
     p->expression = NULL;
@@ -153,7 +153,7 @@ enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection 
     for (uint32_t i = 0; i < h->ext_count; i++)
         if (!take_field(&h->ext[i], p, &seen))
             return RMQ_FATE_COLD;
-    if (seen.fields != SEEN_ALL || p->sys_flag & RMQ_PULL_CLASS_FILTER || !group_allows(r, p) || !topic_allows(r, p) ||
+    if (seen.fields != SEEN_ALL || p->sys_flag & RMQ_PULL_CLASS_FILTER || !group_allows(r, p, approved) || !topic_allows(r, p, approved) ||
         !subscription_allows(r, p, &seen))
         return RMQ_FATE_COLD;
     return RMQ_FATE_DONE;

@@ -47,7 +47,7 @@ static int parts_open(struct rmq_reader *r)
     if (rc == 0)
         rc = rmq_park_open(r);
     if (rc == 0)
-        rc = rmq_uniq_open(r);
+        rc = rmq_append_open(r);
     if (rc < 0)
         return rc;
     struct rmq_engine_options options = {
@@ -105,6 +105,7 @@ void rmq_reader_close(struct rmq_reader *r)
     rmq_pendings_close(r);
     rmq_pulls_close(r);
     rmq_outputs_close(r);
+    rmq_append_close(r);
     rmq_arena_close(r);
     free(r);
 }

@@ -1,10 +1,11 @@
 /* reader.h: the read role. Sockets -> frames -> requests to write, pulls from mapped files, answers.
  *
  * Way of a frame: engine event -> reader_receive (split, straddling frames into blocks) -> reader_frame (which way) ->
- *   send:  reader_append -> request ring ... completion rings -> reader_answer -> reader_output
+ *   send:  send_decode -> reader_append -> request ring ... completion rings -> reader_answer -> reader_output
  *   pull:  reader_pull (consume queue, tag filter, log pages) -> reader_output; reader_park holds it when nothing is there
  *   other: reader_cold -> control's inbox ... verdict ring -> reader_output
- * The arena (shared, mapped by write too) is receive_buffer_count provided buffers, then reassembly_bytes_max of blocks.
+ * The arena (shared, mapped by write too) is receive_buffer_count provided buffers, then reassembly_bytes_max of blocks, then
+ * the scratch: RMQ_SCRATCH_BYTES for each request that may be under way, for the pairs that the broker adds to it.
  */
 #ifndef RMQ_READER_H
 #define RMQ_READER_H
@@ -45,8 +46,12 @@
 #define RMQ_READ_CLOSED_HOST 29       /* accepted beyond host_connections_max */
 #define RMQ_READ_COUNTERS 52
 
+#define RMQ_SCRATCH_BYTES 512         /* the longest pairs that are added to one message */
+
 struct rmq_reader;
 
+/* The part of the arena behind buffers and blocks; `request_slots` of the reader's request ring. */
+uint64_t rmq_reader_scratch_bytes(uint32_t request_slots);
 /* The reader of index `reader` (role RMQ_ROLE_READ + reader, its generation as set by the supervisor). Arena and eventfds
  * are mapped in `plane`, the listening sockets are the caller's; vip_listen_fd -1 = none. NULL with *error = -errno:
  * -EINVAL when a setting of the arena is impossible. */

@@ -37,14 +37,14 @@ enum rmq_fate rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, 
         return RMQ_FATE_CLOSED;
     }
     enum rmq_fate fate = RMQ_FATE_COLD;
-    r->judged = redone > 0;
+    int approved = redone > 0;
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
         if (is_send(h.code) && r->settings->broker_role == RMQ_BROKER_SLAVE)
             fate = refuse_on_slave(r, c, &h);
         else if (is_send(h.code))
-            fate = rmq_append_frame(r, c, &h, frame, length, hold);
+            fate = rmq_append_frame(r, c, &h, frame, length, hold, approved);
         else if (h.code == RMQ_CODE_PULL || h.code == RMQ_CODE_LITE_PULL)
-            fate = rmq_pull_frame(r, c, &h, frame, length);
+            fate = rmq_pull_frame(r, c, &h, frame, length, approved);
     }
     if (fate == RMQ_FATE_COLD)
         fate = rmq_cold_frame(r, c, &h, frame, length, hold, redone);

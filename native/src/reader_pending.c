@@ -6,10 +6,20 @@
 #define INDEX_MASK ((1u << RMQ_PENDING_INDEX_BITS) - 1)
 #define TURN_MASK 0xfffu
 
+static uint32_t capacity_for(uint32_t request_slots)
+{
+    uint64_t capacity = (uint64_t)request_slots * 2;
+    return capacity > INDEX_MASK ? INDEX_MASK : (uint32_t)capacity;
+}
+
+uint64_t rmq_reader_scratch_bytes(uint32_t request_slots) { return (uint64_t)capacity_for(request_slots) * RMQ_SCRATCH_BYTES; }
+
 int rmq_pendings_open(struct rmq_reader *r)
 {
-    uint64_t capacity = (uint64_t)r->requests->capacity * 2;
-    r->pending_capacity = capacity > INDEX_MASK ? INDEX_MASK : (uint32_t)capacity;
+    r->pending_capacity = capacity_for(r->requests->capacity);
+    r->scratch_at = r->blocks_at + (uint64_t)r->block_pages * RMQ_BLOCK_BYTES;
+    if (r->plane->arena_bytes[r->index] < r->scratch_at + rmq_reader_scratch_bytes(r->requests->capacity))
+        return -EINVAL;
     r->pending = calloc(r->pending_capacity, sizeof *r->pending); /* touched as far as used */
     r->pending_free = RMQ_NONE;
     r->redo_head = r->redo_tail = RMQ_NONE;
@@ -53,6 +63,11 @@ struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind
         r->in_flight++;
     }
     return p;
+}
+
+uint8_t *rmq_pending_scratch(const struct rmq_reader *r, const struct rmq_pending *p)
+{
+    return r->arena + r->scratch_at + (uint64_t)(p - r->pending) * RMQ_SCRATCH_BYTES;
 }
 
 uint32_t rmq_pending_id(const struct rmq_reader *r, const struct rmq_pending *p)

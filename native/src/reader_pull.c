@@ -104,12 +104,12 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
 }
 
 enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                             uint32_t length)
+                             uint32_t length, int approved)
 {
     r->turn_units -= RMQ_TURN_PULL - RMQ_TURN_FRAME;
     struct rmq_pull p;
     struct rmq_pull_result *result = r->pull_result;
-    if (rmq_pull_decode(r, c, h, &p) == RMQ_FATE_COLD)
+    if (rmq_pull_decode(r, c, h, &p, approved) == RMQ_FATE_COLD)
         return RMQ_FATE_COLD;
     look(r, &p, result);
     if (result->code == RMQ_ANSWER_NOT_FOUND && p.sys_flag & RMQ_PULL_SUSPEND && rmq_park(r, c, &p, frame, length) == 0) {
@@ -136,8 +136,7 @@ int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fram
     struct rmq_pull p;
     if (rmq_frame_header_parse(frame, length, &h) < 0)
         return 1; /* cannot be: it has been parsed before */
-    r->judged = 0;
-    if (rmq_pull_decode(r, c, &h, &p) == RMQ_FATE_COLD) {
+    if (rmq_pull_decode(r, c, &h, &p, 0) == RMQ_FATE_COLD) {
         struct rmq_hold none = {RMQ_NONE, RMQ_NONE, 0};
         return rmq_cold_frame(r, c, &h, frame, length, &none, 0) != RMQ_FATE_STALL;
     }

@@ -208,7 +208,6 @@ struct rmq_reader {
     struct rmq_role *role;
     uint32_t index, role_number, generation;
     uint32_t control_generation;
-    int judged;              /* the frame at hand comes back from control: what only asks for its look is passed over */
     int listen_fds[2];
     int accepting[2];
     int starting;
@@ -261,6 +260,7 @@ struct rmq_reader {
     struct rmq_pending *pending;
     uint32_t pending_capacity, pending_used, pending_free;
     uint32_t in_flight, in_flight_max, cold_count;
+    uint64_t scratch_at;     /* arena offset: RMQ_SCRATCH_BYTES of each entry of `pending` */
     uint32_t room_hand;      /* next connection that is looked at when places run short */
     uint32_t redo_head, redo_tail;
 
@@ -276,6 +276,7 @@ struct rmq_reader {
     uint32_t uniq_prefix_length;
     uint32_t uniq_counter;
     int64_t uniq_month_ms;
+    uint8_t *unescaped;      /* properties of the send at hand that came with JSON escapes */
 
     /* pulls */
     struct rmq_queue_reader queues;
@@ -408,15 +409,19 @@ int rmq_pendings_open(struct rmq_reader *r);
 void rmq_pendings_close(struct rmq_reader *r);
 struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind kind, struct rmq_connection *c,
                                      const struct rmq_frame_header *h);
+/* Bytes of the arena for pairs that the broker adds to a request. They live as long as the entry. */
+uint8_t *rmq_pending_scratch(const struct rmq_reader *r, const struct rmq_pending *p);
 uint32_t rmq_pending_id(const struct rmq_reader *r, const struct rmq_pending *p);
 struct rmq_pending *rmq_pending_find(struct rmq_reader *r, uint32_t id); /* NULL: stale */
 void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p);
 
-/* reader_append.c: a send -> request ring. DONE, STALL or COLD. */
+/* reader_append.c: a send -> request ring. DONE, STALL or COLD. `approved`: control has looked at the frame, and what only asks
+ * for its look is passed over. */
 enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                               uint32_t length, struct rmq_hold *hold);
+                               uint32_t length, struct rmq_hold *hold, int approved);
 void rmq_append_publish(struct rmq_reader *r);
-int rmq_uniq_open(struct rmq_reader *r);
+int rmq_append_open(struct rmq_reader *r);
+void rmq_append_close(struct rmq_reader *r);
 
 /* reader_answer.c: completions -> answers; how many */
 uint32_t rmq_completions_drain(struct rmq_reader *r);
@@ -437,7 +442,7 @@ struct rmq_pull {
 #define RMQ_PULL_SUBSCRIPTION 4
 #define RMQ_PULL_CLASS_FILTER 8
 enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
-                              struct rmq_pull *pull);
+                              struct rmq_pull *pull, int approved);
 
 /* pull_scan.c: units -> log pages, the rules of DefaultMessageStore.getMessage */
 #define RMQ_PULL_RANGES 512
@@ -460,9 +465,9 @@ int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *pull, int64_t *fr
 int rmq_pulls_open(struct rmq_reader *r);
 void rmq_pulls_close(struct rmq_reader *r);
 
-/* reader_pull.c. DONE or COLD. */
+/* reader_pull.c. DONE or COLD. `approved` as for sends. */
 enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                             uint32_t length);
+                             uint32_t length, int approved);
 /* A held pull once more, without holding. If `peek` says so only when something may match from *scanned on: 1 = answered. */
 int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int peek, int64_t *scanned);
 

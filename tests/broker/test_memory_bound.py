@@ -12,8 +12,10 @@ from ringmq.broker import appends
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.memory_watch import BESIDE_TABLES_BYTES, MemoryWatch, memory_max_bytes
 from ringmq.ipc.memory import MemoryUse
+from ringmq.ipc.plane import REQUEST_SLOTS
 from ringmq.ipc.segment import plane_name, segment_path
 from ringmq.loadtest.running import RunningBroker
+from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.heartbeat import HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue
@@ -36,7 +38,8 @@ def watched(max_bytes: int) -> tuple[MemoryWatch, SimpleNamespace, list[str]]:
 
 def test_the_default_is_what_is_configured_and_half_a_gibibyte() -> None:
     config = BrokerConfig(receive_buffer_bytes=65_536, receive_buffer_count=256, reassembly_bytes_max=64 * MIB)
-    rest = memory_max_bytes(config, 300 * MIB, 2) - (300 + 2 * 80) * MIB - BESIDE_TABLES_BYTES
+    added = 2 * int(lib.rmq_reader_scratch_bytes(REQUEST_SLOTS))
+    rest = memory_max_bytes(config, 300 * MIB, 2) - (300 + 2 * 80) * MIB - added - BESIDE_TABLES_BYTES
     assert rest == appends.arena_bytes(config), "control's own arena"
     assert memory_max_bytes(BrokerConfig(memory_max=5), 300 * MIB, 2) == 5
 

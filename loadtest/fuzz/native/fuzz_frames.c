@@ -412,7 +412,7 @@ static void set_up(void)
     struct rmq_plane_capacity capacity = {.topics = 256, .queues = 4096, .groups = 256, .subscriptions = 256, .offsets = 4096,
                                           .request_slots = 64, .inbox_bytes = 1 << 20, .verdict_bytes = 1 << 18,
                                           .commit_slots = 4096, .arrived_slots = 64};
-    size_t arena = (size_t)BUFFERS * BUFFER_BYTES + BLOCKS_BYTES;
+    size_t arena = (size_t)BUFFERS * BUFFER_BYTES + BLOCKS_BYTES + rmq_reader_scratch_bytes(capacity.request_slots);
     int error = 0;
     plane.base = mmap(NULL, rmq_plane_bytes(&capacity), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     plane.watermarks = calloc(1, sizeof *plane.watermarks);
