@@ -1,4 +1,4 @@
-"""Control as a producer of the log: an arena cut into slots, requests out, answers in (native/src/control_append.h)."""
+"""Control's port: an arena cut into slots, requests out, answers in (ipc/ports.py)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
 
 SLOTS = 6
@@ -52,10 +53,10 @@ class Appends(Generic[T]):
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
-        arena = plane.struct.arenas[lib.RMQ_CONTROL_PRODUCER]
-        size = int(plane.struct.arena_bytes[lib.RMQ_CONTROL_PRODUCER])
-        self._slot_bytes = size // SLOTS
-        self._arena = memoryview(ffi.buffer(arena, size))
+        self._port = Port(plane, plane.port_of(lib.RMQ_ROLE_CONTROL))
+        self._port.claim()
+        self._arena = self._port.arena
+        self._slot_bytes = len(self._arena) // SLOTS
         self._free = list(range(SLOTS))
         self._waiting: dict[int, T] = {}
 
@@ -66,8 +67,12 @@ class Appends(Generic[T]):
 
     def settled(self) -> int | None:
         """End of the log behind everything that a predecessor asked for; None while write still has some of it."""
-        end = int(lib.rmq_control_settled(self._plane.struct))
-        return None if end < 0 else end
+        return self._port.settled_end
+
+    @property
+    def has_answers(self) -> bool:
+        """An answer waits."""
+        return self._port.has_answers
 
     def own_origin(self) -> Origin:
         """Of messages that the broker makes itself."""
@@ -96,14 +101,14 @@ class Appends(Generic[T]):
         request = ffi.new("struct rmq_request *")
         request.body_at, request.body_length = at, len(body)
         request.properties_at, request.properties_length = properties_at, len(properties)
-        request.pending = slot
+        request.token = slot
         request.topic_id, request.queue_slot, request.queue_id = queue
         request.born_time_ms, request.born_port = origin.born_time_ms, origin.born_port
         ffi.memmove(request.born_host, origin.born_host, len(origin.born_host))
         request.flags = lib.RMQ_APPEND_FLAG_BORN_V6 if len(origin.born_host) == 16 else 0
         request.kind = lib.RMQ_APPEND_SINGLE if mark is None else lib.RMQ_APPEND_BATCH
         request.prepared_transaction_offset = mark or 0
-        if lib.rmq_control_submit(self._plane.struct, request) < 0:
+        if not self._port.submit(request):
             self._free.append(slot)
             return False
         self._waiting[slot] = what
@@ -111,10 +116,8 @@ class Appends(Generic[T]):
 
     def answers(self) -> Iterator[Answered[T]]:
         """What has become of appends since the last call."""
-        found = ffi.new("struct rmq_completion *")
-        while lib.rmq_control_take(self._plane.struct, found):
-            what = self._waiting.pop(found.pending)
-            self._free.append(found.pending)
-            yield Answered(
-                what, found.code, found.cause, found.queue_offset, found.commit_log_offset, found.commit_log_end
-            )
+        while found := self._port.take():
+            what = self._waiting.pop(found.token)
+            self._free.append(found.token)
+            end = found.commit_log_offset + found.bytes
+            yield Answered(what, found.code, found.cause, found.queue_offset, found.commit_log_offset, end)

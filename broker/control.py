@@ -82,6 +82,7 @@ class ControlLoop:
         self._outlets = Outlets(plane)
         self._staged_writes = StagedWrites(plane, broker, log)
         self._generations: dict[int, int] = {}
+        self._ports = {reader.role: reader.port for reader in plane.readers}
         self._next_tick_ms = 0
         self._next_store_look_ms = 0
         self._last_fault = 0
@@ -214,8 +215,8 @@ class ControlLoop:
         if record.type == lib.RMQ_INBOX_HA:
             self._take_news(record.payload)
             return
-        reader = record.role - lib.RMQ_ROLE_READ
-        if not 0 <= reader < lib.RMQ_READERS_MAX:
+        reader = self._ports.get(record.role)
+        if reader is None:
             return
         if record.role_generation < self._generations.get(reader, 0):
             return  # left behind by a reader that is gone
@@ -279,10 +280,10 @@ class ControlLoop:
     # ---- time ----
 
     def _tick(self, now_ms: int) -> list[Effect]:
-        for reader in range(int(self._plane.header.settings.readers)):
-            generation = int(self._plane.role(lib.RMQ_ROLE_READ + reader).generation)
+        for reader in self._plane.readers:
+            generation = int(self._plane.role(reader.role).generation)
             if generation:
-                self._see_generation(reader, generation)
+                self._see_generation(reader.port, generation)
         self._drain_offsets(now_ms)
         self.broker.stats.observe(self._totals())
         effects = [*self._requests.take_effects(), *tick(self.broker, now_ms)]
@@ -335,8 +336,7 @@ class ControlLoop:
         )
 
     def _sum_of_readers(self, counter: int) -> int:
-        readers = range(int(self._plane.header.settings.readers))
-        return sum(int(self._plane.role(lib.RMQ_ROLE_READ + reader).counters[counter]) for reader in readers)
+        return sum(int(self._plane.role(reader.role).counters[counter]) for reader in self._plane.readers)
 
     def _watch_fault(self) -> None:
         fault = int(self._plane.watermarks.store_fault)

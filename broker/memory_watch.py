@@ -15,7 +15,7 @@ from ringmq.ipc.memory import FREE, FULL, NEAR, MemoryUse, memory_use, next_leve
 from ringmq.ipc.plane import Plane
 from ringmq.remoting.log_throttle import LogThrottle
 
-BESIDE_TABLES_BYTES = 512 << 20
+BESIDE_TABLES_BYTES = 688 << 20
 """Of the default: the processes themselves, the tables of control, answers that wait."""
 SAMPLE_EVERY_MS = 250
 LINES_PER_MINUTE = 10
@@ -40,8 +40,7 @@ class MemoryWatch:
         self._plane = plane
         self._log = log
         self._header = plane.header
-        readers = int(self._header.settings.readers)
-        self._max_bytes = memory_max_bytes(config, int(self._header.plane_bytes), readers)
+        self._max_bytes = memory_max_bytes(config, int(self._header.plane_bytes), len(plane.readers))
         self._header.memory.max_bytes = self._max_bytes
         self._throttle = LogThrottle(LINES_PER_MINUTE)
         self._next_ms = 0

@@ -54,17 +54,17 @@ class Outlets:
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
-        self._outlets = [_Outlet() for _ in range(lib.RMQ_READERS_MAX)]
+        self._outlets = {reader.port: _Outlet() for reader in plane.readers}
         self._large_left = LARGE_BYTES_A_TURN
 
     @property
     def is_waiting(self) -> bool:
         """Some verdict has found no room yet."""
-        return any(outlet.waiting or outlet.large for outlet in self._outlets)
+        return any(outlet.waiting or outlet.large for outlet in self._outlets.values())
 
     def backlog_bytes(self) -> int:
         """The largest number of bytes that wait for one read worker."""
-        return max(outlet.waiting_bytes for outlet in self._outlets)
+        return max(outlet.waiting_bytes for outlet in self._outlets.values())
 
     @property
     def is_choked(self) -> bool:
@@ -84,7 +84,7 @@ class Outlets:
     def send_waiting(self) -> None:
         """A turn begins: put what has waited, as far as there is room."""
         self._large_left = LARGE_BYTES_A_TURN
-        for outlet in self._outlets:
+        for outlet in self._outlets.values():
             while outlet.waiting and self._try(outlet.waiting[0]):
                 outlet.waiting_bytes -= len(outlet.waiting.popleft().payload)
             self._send_large(outlet)
@@ -122,7 +122,7 @@ class Outlets:
                     self._put(_Verdict(lib.RMQ_VERDICT_DROP, connection, pending))
                 case Hangup(pending=kept):
                     self._put(_Verdict(lib.RMQ_VERDICT_CLOSE, connection, NONE if kept is None else kept))
-        for outlet in self._outlets:
+        for outlet in self._outlets.values():
             self._send_large(outlet)
 
     def _send(self, connection: Connection, pending: int, command: RemotingCommand) -> None:

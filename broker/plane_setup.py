@@ -5,12 +5,14 @@ import os
 import socket
 from pathlib import Path
 
+from ringmq.broker import appends
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.live_settings import show_live
 from ringmq.ipc.placement import Placement
-from ringmq.ipc.plane import REQUEST_SLOTS, Capacity, Plane
+from ringmq.ipc.plane import Capacity, Plane
+from ringmq.ipc.ports import REQUEST_SLOTS, port_plans
 from ringmq.native import ffi, lib
 from ringmq.store.recovery import RecoveredStore
 
@@ -19,14 +21,15 @@ ANSWER_BYTES_LEAST = 8_388_608
 """Of one read worker, however many share ringmqAnswerBytesMax."""
 
 
-def capacity_of(config: BrokerConfig) -> Capacity:
-    """Table sizes by configuration."""
+def capacity_of(config: BrokerConfig, readers: int = 1) -> Capacity:
+    """Table sizes by configuration, and the ports."""
     return Capacity(
         topics=config.topics_max,
         queues=config.queues_max,
         groups=config.groups_max,
         subscriptions=config.subscriptions_max,
         offsets=config.offsets_max,
+        ports=port_plans(readers, arena_bytes(config), appends.arena_bytes(config)),
     )
 
 
@@ -83,7 +86,6 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.populate_window_bytes = config.populate_window_bytes
     settings.idle_connection_ms = config.server_channel_max_idle_time_seconds * 1000
     settings.memory_window_bytes = _memory_window_bytes(config)
-    settings.readers = placement.readers
     settings.spin_pauses = placement.spin_pauses if config.spin_pauses < 0 else config.spin_pauses
     host = ipaddress.ip_address(store_host).packed
     settings.store_host_bytes = len(host)

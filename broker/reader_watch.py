@@ -89,13 +89,13 @@ def cause(kind: int, config: BrokerConfig) -> str:
 def short_readers(plane: Plane, now_ms: int) -> list[str]:
     """Notes for `/health` and `/ready`: the readers that have closed connections for want of memory lately."""
     notes = []
-    for reader in range(int(plane.header.settings.readers)):
-        counters = plane.role(lib.RMQ_ROLE_READ + reader).counters
+    for reader in plane.readers:
+        counters = plane.role(reader.role).counters
         short_ms = int(counters[lib.RMQ_READ_SHORT_MS])
         if short_ms and now_ms - short_ms < SHORT_FOR_MS:
             free = int(counters[lib.RMQ_READ_BLOCK_BYTES_FREE]) >> 20
             notes.append(
-                f"worker {read_name(reader)} was short of memory for clients "
+                f"worker {read_name(reader.number)} was short of memory for clients "
                 f"{max(0, now_ms - short_ms) // 1000} s ago: "
                 f"{int(counters[lib.RMQ_READ_BUFFERS_FREE])} receive buffers and {free} MiB for frames are free"
             )
@@ -103,6 +103,5 @@ def short_readers(plane: Plane, now_ms: int) -> list[str]:
 
 
 def _counts(plane: Plane) -> dict[str, dict[int, int]]:
-    readers = range(int(plane.header.settings.readers))
-    counters = {read_name(reader): plane.role(lib.RMQ_ROLE_READ + reader).counters for reader in readers}
+    counters = {read_name(reader.number): plane.role(reader.role).counters for reader in plane.readers}
     return {name: {kind: int(words[kind]) for kind in KINDS} for name, words in counters.items()}

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ringmq.broker import appends, plane_setup
+from ringmq.broker import plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import read_run_config, run_config_path, store_config, write_run_config
@@ -192,11 +192,10 @@ def make_plane(
 ) -> Plane:
     """Shared memory with settings, tables and watermarks; no worker runs yet."""
     check_shared_memory()
-    plane = Plane.create(plane_name(root), plane_setup.capacity_of(config), root.stat(), secrets.randbits(63))
+    capacity = plane_setup.capacity_of(config, placement.readers)
+    plane = Plane.create(plane_name(root), capacity, root.stat(), secrets.randbits(63))
     plane_setup.fill_settings(plane, config, root, placement, store_host)
-    for reader in range(placement.readers):
-        plane.map_arena(reader, plane_setup.arena_bytes(config))
-    plane.map_arena(lib.RMQ_CONTROL_PRODUCER, appends.arena_bytes(config))
+    plane.create_arenas()
     marks = plane.watermarks
     marks.append_offset = recovered.append_offset
     marks.flushed_offset = recovered.unsynced_offset
@@ -207,8 +206,8 @@ def make_plane(
     marks.confirm_limit = plane_setup.first_confirm_limit(recovered)
     if config.broker_role != "SLAVE" and read_hold(root):
         marks.write_hold = lib.RMQ_HOLD_LONGER_SLAVE
-    plane.header.journal.entry[0].append_offset = recovered.append_offset
-    plane.header.journal.intent_high = recovered.append_offset
+    plane.header.ports.journal.entry[0].append_offset = recovered.append_offset
+    plane.header.ports.journal.intent_high = recovered.append_offset
     load_into(plane, config, recovered, log)
     plane.header.readable_from = readable_end(plane)
     return plane

@@ -167,8 +167,8 @@ def is_full(plane: Plane) -> bool:
         return True
     settings = plane.header.settings
     limit = min(int(settings.connections_max), int(settings.host_connections_max))
-    readers = range(int(plane.header.settings.readers))
-    return any(int(plane.role(lib.RMQ_ROLE_READ + i).counters[lib.RMQ_READ_CONNECTIONS]) >= limit for i in readers)
+    counts = (int(plane.role(reader.role).counters[lib.RMQ_READ_CONNECTIONS]) for reader in plane.readers)
+    return any(count >= limit for count in counts)
 
 
 def is_sign_due(ages_ms: Mapping[str, int], since_sign_ms: int, limit_ms: int) -> bool:

@@ -126,8 +126,8 @@ class SlowRequests:
 
 def take(plane: Plane) -> Iterator[SlowRequest]:
     """Empty the readers' rings."""
-    for reader in range(int(plane.header.settings.readers)):
-        ring = plane.header.slow[reader]
+    for reader in plane.readers:
+        ring = plane.header.ports.port[reader.port].slow
         slots = ffi.cast("struct rmq_slow_request *", plane.struct.base + ring.slots_at)
         head = ring.head  # what comes meanwhile is for the next time: readers may be faster than this
         while ring.tail < head:

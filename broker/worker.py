@@ -17,8 +17,9 @@ from ringmq.native import ffi, lib
 def serve_read(spec: WorkerSpec, plane: Plane) -> None:
     """A read worker: sockets, frames, pulls."""
     error = ffi.new("int *")
-    plane.map_arena(spec.reader)
-    handle = lib.rmq_reader_open(plane.struct, spec.reader, *spec.listen_fds, error)
+    port = plane.port_of(spec.role)
+    plane.map_arena(port)
+    handle = lib.rmq_reader_open(plane.struct, port, *spec.listen_fds, error)
     reader = opened(spec.name, handle, error, needs_engine=True)
     plane.role(spec.role).state = STATE_SERVING
     run_role(spec.name, lib.rmq_reader_run, reader, _end_if_deaf)
@@ -34,8 +35,7 @@ def _end_if_deaf(reason: int) -> None:
 def serve_write(spec: WorkerSpec, plane: Plane) -> None:
     """The write worker: requests into the log."""
     error = ffi.new("int *")
-    for producer in (*range(spec.readers), lib.RMQ_CONTROL_PRODUCER):
-        plane.map_arena(producer)
+    plane.map_arenas()
     writer = opened(spec.name, lib.rmq_writer_open(plane.struct, error), error)
     plane.role(spec.role).state = STATE_SERVING
     run_role(spec.name, lib.rmq_writer_run, writer)

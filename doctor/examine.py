@@ -45,7 +45,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
 def memory_max_of(config: BrokerConfig, cpus: CpuFacts) -> int:
     """ringmqMemoryMax of a broker with this configuration, its default worked out."""
     readers = sum(map(is_read, cpus.plan))
-    return memory_max_bytes(config, plane_bytes(capacity_of(config)), readers)
+    return memory_max_bytes(config, plane_bytes(capacity_of(config, readers)), readers)
 
 
 def check(facts: Facts, config: BrokerConfig) -> list[Finding]:

@@ -8,7 +8,8 @@ CPU per hot worker, and they spin a little before they park.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ringmq.ipc.workers import READERS_MAX, WORKERS, CpuClass, WorkerTable, is_read
+from ringmq.ipc.ports import READERS_MAX
+from ringmq.ipc.workers import WORKERS, CpuClass, WorkerTable, is_read
 
 SPIN_PAUSES = 2000
 

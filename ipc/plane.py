@@ -6,10 +6,11 @@ control alone, creation for the supervisor, find and get for everybody.
 
 import mmap
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ringmq.ipc.errors import PlaneFullError
+from ringmq.ipc.ports import PARKED_SLOTS, PortPlan, Reader, fill_port_plans, port_plans, readers_of
 from ringmq.ipc.segment import create_segment, open_segment
 from ringmq.native import ffi, lib
 
@@ -17,10 +18,6 @@ __all__ = ["NONE", "TAGS_MAX", "Capacity", "InboxRecord", "Plane", "PlaneFullErr
 
 NONE: int = lib.RMQ_NONE
 TAGS_MAX: int = lib.RMQ_TAGS_MAX
-
-
-REQUEST_SLOTS = 16384
-"""Of each request ring: it bounds the requests that a producer may have under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +29,12 @@ class Capacity:
     groups: int = 65536
     subscriptions: int = 65536
     offsets: int = 524288
-    request_slots: int = REQUEST_SLOTS
+    parked_slots: int = PARKED_SLOTS
     inbox_bytes: int = 16 << 20
     verdict_bytes: int = 4 << 20
     commit_slots: int = 16384
     arrived_slots: int = 65536
+    ports: tuple[PortPlan, ...] = field(default_factory=lambda: port_plans(readers=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,7 @@ class Plane:
             self.struct.event_fds[role] = -1
         self.header: Any = lib.rmq_plane_header_of(self.struct)
         self.watermarks: Any = self.struct.watermarks
+        self.readers: tuple[Reader, ...] = readers_of(self.header)
 
     @classmethod
     def create(cls, name: str, capacity: Capacity, store: os.stat_result, start_id: int) -> "Plane":
@@ -104,13 +103,32 @@ class Plane:
         """Make the page valid for outsiders: the magic goes in last."""
         self.watermarks.magic = 0x5245544157514D52
 
-    def map_arena(self, producer: int, size_bytes: int | None = None) -> None:
-        """Map the arena of a reader, or of control; with a size it is made anew (the supervisor does that)."""
-        part = f"arena{producer}"
-        area = open_segment(self.name, part) if size_bytes is None else create_segment(self.name, part, size_bytes)
+    def port_of(self, role: int) -> int:
+        """The number of the role's port. KeyError when it has none."""
+        port = int(lib.rmq_port_find(self.struct, role))
+        if port == NONE:
+            raise KeyError(f"role {role} has no port")
+        return port
+
+    def create_arenas(self) -> None:
+        """Make and map the arenas of all ports; the supervisor calls it once."""
+        for port in range(self.header.ports.count):
+            size_bytes = int(self.header.ports.port[port].arena_bytes)
+            self._map_arena(port, create_segment(self.name, f"arena{port}", size_bytes))
+
+    def map_arena(self, port: int) -> None:
+        """Map the arena of a port."""
+        self._map_arena(port, open_segment(self.name, f"arena{port}"))
+
+    def map_arenas(self) -> None:
+        """Map the arenas of all ports, for write."""
+        for port in range(self.header.ports.count):
+            self.map_arena(port)
+
+    def _map_arena(self, port: int, area: mmap.mmap) -> None:
         self._arenas.append(area)
-        self.struct.arenas[producer] = ffi.from_buffer("char *", area, require_writable=True)
-        self.struct.arena_bytes[producer] = len(area)
+        self.struct.arenas[port] = ffi.from_buffer("char *", area, require_writable=True)
+        self.struct.arena_bytes[port] = len(area)
 
     def set_event_fds(self, event_fds: dict[int, int]) -> None:
         """Tell the C side each role's eventfd."""
@@ -257,25 +275,27 @@ class Plane:
         return bool(lib.rmq_inbox_unblock(self.struct))
 
     def verdict(
-        self, reader: int, kind: int, connection: tuple[int, int], pending: int = NONE,
+        self, port: int, kind: int, connection: tuple[int, int], pending: int = NONE,
         reader_generation: int = 0, payload: bytes | memoryview = b"", last: bool = True,
     ) -> bool:  # fmt: skip
-        """Put one verdict record (chunk it to verdict_chunk_bytes); False when the ring is full now."""
+        """Put one verdict record, chunked to verdict_chunk_bytes, for a port's read worker. False: the ring is full."""
         head = ffi.new("struct rmq_verdict *")
         head.type, head.last = kind, int(last)
         head.connection, head.connection_generation = connection
         head.pending, head.reader_generation = pending, reader_generation
-        code = int(lib.rmq_verdict_put(self.struct, reader, head, ffi.from_buffer(payload), len(payload)))
+        code = int(lib.rmq_verdict_put(self.struct, port, head, ffi.from_buffer(payload), len(payload)))
         if code == 0:
             return True
         if code == -105:  # ENOBUFS
             return False
-        raise ValueError(f"verdict of {len(payload)} bytes to reader {reader}: {os.strerror(-code)}")
+        raise ValueError(f"verdict of {len(payload)} bytes to port {port}: {os.strerror(-code)}")
 
     @property
     def verdict_chunk_bytes(self) -> int:
         """Largest payload of one verdict."""
-        return int(self.header.verdict[0].capacity // 4 - ffi.sizeof("struct rmq_verdict"))
+        return int(
+            self.header.ports.port[self.readers[0].port].verdict.capacity // 4 - ffi.sizeof("struct rmq_verdict")
+        )
 
     # -- control and ha ------------------------------------------------------------------------------------
 
@@ -334,8 +354,10 @@ def plane_bytes(capacity: Capacity) -> int:
 
 def _sizes(capacity: Capacity) -> Any:
     sizes = ffi.new("struct rmq_plane_capacity *")
-    for field in capacity.__slots__:
-        setattr(sizes, field, getattr(capacity, field))
+    for name in capacity.__slots__:
+        if name != "ports":
+            setattr(sizes, name, getattr(capacity, name))
+    fill_port_plans(sizes, capacity.ports)
     return sizes
 
 

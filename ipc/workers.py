@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from typing import Literal
 
+from ringmq.ipc.ports import READERS_MAX
 from ringmq.native import lib
 
-READERS_MAX = 16
 NAME_BYTES_MAX = 23
 """The role block has 24 bytes, the last is 0."""
 _NAME = re.compile(r"[a-z][a-z0-9-]*")

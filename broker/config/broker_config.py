@@ -248,7 +248,7 @@ class BrokerConfig:
     populate_window_bytes: int = number("ringmqPopulateWindowBytes", 8_388_608, 65_536, 1_073_741_824, step=4096)
     spin_pauses: int = number("ringmqSpinPauses", -1, -1, 1_000_000)
     """Before a worker parks; -1 = 0 where CPUs are shared, else the plan's choice."""
-    memory_max: int = number("ringmqMemoryMax", 0, 0, 1 << 50, note="0 = tables, arenas and 512 MiB")
+    memory_max: int = number("ringmqMemoryMax", 0, 0, 1 << 50, note="0 = tables, arenas and 688 MiB")
     """Bytes of all processes: private pages, and each shared page once. Page cache does not count."""
     topics_max: int = number("ringmqTopicsMax", 65_536, 1024, 16_777_216)
     queues_max: int = number("ringmqQueuesMax", 262_144, 4096, 16_777_216)

@@ -93,27 +93,28 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 def add_requests(page: Page, plane: Plane) -> None:
     """Stages and readers' counters."""
-    readers = range(int(plane.header.settings.readers))
+    readers = plane.readers
+    rows = [plane.header.ports.port[reader.port] for reader in readers]
     histograms = []
     for stage, role, place in STAGES:
-        roles = [role + reader for reader in readers] if role == lib.RMQ_ROLE_READ else [role]
+        roles = [reader.role for reader in readers] if role == lib.RMQ_ROLE_READ else [role]
         words = [plane.header.latency[number][place] for number in roles]
         counts = [sum(int(word.counts[i]) for word in words) for i in range(lib.RMQ_LATENCY_BUCKETS)]
         histograms.append(({"stage": stage}, counts, sum(int(word.sum_ns) for word in words) / 1e9))
     page.add_histograms("ringmq_request_seconds", STAGE_BOUNDS, histograms)
-    in_full_rings = sum(int(plane.header.slow_untold[reader]) for reader in readers)
+    in_full_rings = sum(int(row.slow_untold) for row in rows)
     over_the_rate = int(plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER])
     page.add("ringmq_slow_requests_untold_total", in_full_rings + over_the_rate)
-    page.add("ringmq_junk_untold_total", sum(int(plane.header.junk_untold[reader]) for reader in readers))
-    counters = {reader: plane.role(lib.RMQ_ROLE_READ + reader).counters for reader in readers}
-    page.add("ringmq_pulls_uncounted_total", sum(int(plane.header.pulled[reader].overflow) for reader in readers))
+    page.add("ringmq_junk_untold_total", sum(int(row.junk_untold) for row in rows))
+    counters = {read_name(reader.number): plane.role(reader.role).counters for reader in readers}
+    page.add("ringmq_pulls_uncounted_total", sum(int(row.pulled.overflow) for row in rows))
     for name, number in READ_COUNTERS.items():
-        page.add(name, [({"worker": read_name(reader)}, int(counters[reader][number])) for reader in readers])
+        page.add(name, [({"worker": worker}, int(words[number])) for worker, words in counters.items()])
     page.add(
         "ringmq_connections_closed_total",
         [
-            ({"worker": read_name(reader), "reason": reason}, int(counters[reader][number]))
-            for reader in readers
+            ({"worker": worker, "reason": reason}, int(words[number]))
+            for worker, words in counters.items()
             for reason, number in CLOSED.items()
         ],
     )
@@ -150,9 +151,11 @@ def add_log(page: Page, plane: Plane, disk_path: Path, earliest_store_time_ms: i
     )
     faults = {int(marks.store_fault), int(marks.dispatch_fault)}
     page.add("ringmq_store_fault", [({"cause": words}, int(fault in faults)) for fault, words in FAULT_WORDS.items()])
-    waiting = sum(_used(header.request[reader]) for reader in range(lib.RMQ_PRODUCERS_MAX))
+    waiting = sum(_used(header.ports.port[port].request) for port in range(header.ports.count))
     page.add("rocketmq_processor_watermark", [({"processor": "send"}, waiting)])
-    page.add("ringmq_requests_waiting", [({"ring": "write"}, waiting), ({"ring": "parked"}, _used(header.parked))])
+    page.add(
+        "ringmq_requests_waiting", [({"ring": "write"}, waiting), ({"ring": "parked"}, _used(header.ports.parked))]
+    )
 
 
 def add_tables(page: Page, plane: Plane) -> None:

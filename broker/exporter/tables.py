@@ -44,7 +44,6 @@ class Tables:
         self._plane = plane
         header = plane.header
         base = ffi.buffer(plane.struct.base, header.plane_bytes)
-        self._readers = readers = int(header.settings.readers)
 
         def table(name: str, at: int, count: int, *fields: str) -> NDArray[Any]:
             return np.frombuffer(base, struct_dtype(name, *fields), count, at)
@@ -84,10 +83,11 @@ class Tables:
             "group_id",
             "topic_id",
         )
-        self._pulled = table(
-            "struct rmq_pulled", header.pulled_at, readers * lib.RMQ_PULLED_CAPACITY,
-            "key", "messages", "bytes", "next_offset", "time_mono_ms",
-        )  # fmt: skip
+        fields = ("key", "messages", "bytes", "next_offset", "time_mono_ms")
+        self._rows = [header.ports.port[reader.port] for reader in plane.readers]
+        self._pulled = [
+            table("struct rmq_pulled", row.pulled_at, lib.RMQ_PULLED_CAPACITY, *fields) for row in self._rows
+        ]
 
     @property
     def topics(self) -> NDArray[Any]:
@@ -116,9 +116,7 @@ class Tables:
 
     def pulled(self) -> NDArray[Any]:
         """The entries of every reader: a (group, queue) pair may be there twice, and many readers make it a copy."""
-        counts = [int(self._plane.header.pulled[reader].count) for reader in range(self._readers)]
-        starts = [reader * int(lib.RMQ_PULLED_CAPACITY) for reader in range(self._readers)]
-        parts = [self._pulled[start : start + count] for start, count in zip(starts, counts, strict=True)]
+        parts = [table[: int(row.pulled.count)] for table, row in zip(self._pulled, self._rows, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

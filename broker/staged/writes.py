@@ -80,7 +80,7 @@ class StagedWrites:
         """Write has answered, or there is work left: control must not sleep."""
         if self._appends is None:
             return False
-        return bool(self._events) or bool(lib.rmq_control_has_answers(self._plane.struct))
+        return bool(self._events) or self._appends.has_answers
 
     def turn(self, now_ms: int) -> bool:
         """Do what there is; whether more may follow at once."""

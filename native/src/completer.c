@@ -2,6 +2,7 @@
 
 #include "flusher.h"
 #include "latency.h"
+#include "port.h"
 #include "ring.h"
 
 enum {
@@ -26,10 +27,15 @@ struct missing {
     int flush, replicas;
 };
 
+static uint64_t end_of(const struct rmq_parked *entry)
+{
+    return entry->completion.commit_log_offset + entry->completion.bytes;
+}
+
 static struct missing missing_of(struct rmq_completer *c, const struct rmq_parked *entry)
 {
     const struct rmq_settings *settings = &c->header->settings;
-    uint64_t end = entry->completion.commit_log_end;
+    uint64_t end = end_of(entry);
     return (struct missing){
         .flush = settings->sync_flush && end > c->marks->flushed_offset,
         .replicas = settings->sync_replication && end > rmq_load(&c->marks->replicated_offset),
@@ -91,13 +97,13 @@ static void fill_answer(struct rmq_completer *c, struct rmq_completion *out, con
 /* Counts the time of parked entries that end at or below `mark`; answered ones that had not come so far are passed over. */
 static void count_times(struct rmq_completer *c, uint64_t *seen, uint64_t mark, int place, int64_t now_ns)
 {
-    const struct rmq_ring *parked = &c->header->parked;
+    const struct rmq_ring *parked = &c->header->ports.parked;
     uint64_t head = rmq_load(&parked->head), at = *seen < parked->tail ? parked->tail : *seen;
     struct rmq_latency *latency = &c->header->latency[RMQ_ROLE_FLUSH][place];
     struct rmq_latency_run run = {0, 0};
     for (; at < head; at++) {
         const struct rmq_parked *entry = rmq_ring_slot(c->plane->base, parked, at);
-        if (entry->completion.commit_log_end > mark)
+        if (end_of(entry) > mark)
             break;
         rmq_latency_run_add(latency, &run, entry->received_mono_ns, now_ns);
     }
@@ -110,8 +116,9 @@ static void count_times(struct rmq_completer *c, uint64_t *seen, uint64_t mark, 
 uint64_t rmq_completer_run(struct rmq_completer *c)
 {
     struct rmq_plane_header *h = c->header;
-    uint64_t tail = h->parked.tail, first = tail, parked = rmq_load(&h->parked.head);
-    uint64_t heads[RMQ_PRODUCERS_MAX];
+    struct rmq_ports *ports = &h->ports;
+    uint64_t tail = ports->parked.tail, first = tail, parked = rmq_load(&ports->parked.head);
+    uint64_t heads[RMQ_PORTS_MAX];
     c->blocked = 0;
     if (tail == parked)
         return 0;
@@ -120,34 +127,35 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
         count_times(c, &c->flushed_seen, c->marks->flushed_offset, RMQ_FLUSH_LATENCY_FLUSHED, now_ns);
     if (h->settings.sync_replication)
         count_times(c, &c->replicated_seen, rmq_load(&c->marks->replicated_offset), RMQ_FLUSH_LATENCY_REPLICATED, now_ns);
-    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
-        heads[p] = h->completed[p].head;
+    for (uint32_t p = 0; p < ports->count; p++)
+        heads[p] = ports->port[p].completed.head;
     for (; tail < parked; tail++) {
-        const struct rmq_parked *entry = rmq_ring_slot(c->plane->base, &h->parked, tail);
-        uint32_t p = entry->producer < RMQ_PRODUCERS_MAX ? entry->producer : RMQ_CONTROL_PRODUCER;
-        if (entry->completed_position < heads[p])
+        const struct rmq_parked *entry = rmq_ring_slot(c->plane->base, &ports->parked, tail);
+        uint32_t p = entry->port;
+        if (p >= ports->count || entry->completed_position < heads[p])
             continue;
         int code = verdict(c, entry, now_ms);
         if (code == GOES_ON)
             break;
-        if (!rmq_ring_room(&h->completed[p], heads[p])) {
+        if (!rmq_ring_room(&ports->port[p].completed, heads[p])) {
             c->blocked = 1;
             break;
         }
-        struct rmq_completion *answer = rmq_ring_slot(c->plane->base, &h->completed[p], heads[p]);
+        struct rmq_completion *answer = rmq_ring_slot(c->plane->base, &ports->port[p].completed, heads[p]);
         fill_answer(c, answer, entry, code);
         answer->kept_us = entry->received_mono_ns ? rmq_latency_us(now_ns - entry->received_mono_ns) : 0;
         RMQ_CRASH("flush-answer");
         heads[p]++;
     }
-    for (uint32_t p = 0; p < RMQ_PRODUCERS_MAX; p++) {
-        if (heads[p] == h->completed[p].head)
+    for (uint32_t p = 0; p < ports->count; p++) {
+        struct rmq_ring *completed = &ports->port[p].completed;
+        if (heads[p] == completed->head)
             continue;
-        rmq_store(&h->completed[p].head, heads[p]);
+        rmq_store(&completed->head, heads[p]);
         RMQ_CRASH("flush-completed-head");
-        rmq_role_wake(c->plane, p == RMQ_CONTROL_PRODUCER ? RMQ_ROLE_CONTROL : RMQ_ROLE_READ + p);
+        rmq_role_wake(c->plane, rmq_port_role(h, p));
     }
-    rmq_store(&h->parked.tail, tail);
+    rmq_store(&ports->parked.tail, tail);
     RMQ_CRASH("flush-parked-tail");
     c->role->counters[RMQ_FLUSH_COMPLETED] += tail - first;
     return tail - first;
@@ -163,7 +171,7 @@ static int64_t patience_ms(struct rmq_completer *c, struct missing missing)
 
 static const struct rmq_parked *oldest(struct rmq_completer *c)
 {
-    const struct rmq_ring *parked = &c->header->parked;
+    const struct rmq_ring *parked = &c->header->ports.parked;
     return parked->tail == rmq_load(&parked->head) ? NULL : rmq_ring_slot(c->plane->base, parked, parked->tail);
 }
 

@@ -371,26 +371,29 @@ static void publish_queue(struct rmq_dispatcher *d, uint32_t slot)
     RMQ_CRASH("dispatch-queue-max");
 }
 
-static uint8_t *parked_flags(struct rmq_dispatcher *d, uint32_t reader)
+/* An arrival for a port whose ring is full is kept and sent again: a parked pull may not sleep through it. */
+static void keep_unsent(struct rmq_dispatcher *d, uint32_t port, uint32_t slot)
 {
-    return (uint8_t *)d->plane->base + d->header->parked_flags_at + (uint64_t)reader * d->header->tables.queue_capacity;
-}
-
-/* An arrival for a reader whose ring is full is kept and sent again: a parked pull may not sleep through it. */
-static void keep_unsent(struct rmq_dispatcher *d, uint32_t reader, uint32_t slot)
-{
-    if (!d->unsent[reader])
-        d->unsent[reader] = calloc(d->header->tables.queue_capacity, 1);
-    if (!d->unsent[reader] || d->unsent[reader][slot])
+    if (!d->unsent[port])
+        d->unsent[port] = calloc(d->header->tables.queue_capacity, 1);
+    if (!d->unsent[port] || d->unsent[port][slot])
         return;
-    d->unsent[reader][slot] = 1;
-    d->unsent_count[reader]++;
+    d->unsent[port][slot] = 1;
+    d->unsent_count[port]++;
 }
 
-static void tell_reader(struct rmq_dispatcher *d, uint32_t reader)
+/* Held pulls wait only while long polling is on. */
+static int hears_arrivals(const struct rmq_dispatcher *d, const struct rmq_port *port)
 {
-    const uint8_t *flags = parked_flags(d, reader);
-    struct rmq_ring *ring = &d->header->arrived[reader];
+    return port->flags & RMQ_PORT_ARRIVALS &&
+           (!(port->flags & RMQ_PORT_CONNECTIONS) || rmq_load(&d->header->settings.long_polling_enable));
+}
+
+static void tell_port(struct rmq_dispatcher *d, uint32_t number)
+{
+    struct rmq_port *port = &d->header->ports.port[number];
+    const uint8_t *flags = (uint8_t *)d->plane->base + port->parked_flags_at;
+    struct rmq_ring *ring = &port->arrived;
     uint64_t head = ring->head;
     for (uint32_t i = 0; i < d->touched_count; i++) {
         uint32_t slot = d->touched[i];
@@ -399,7 +402,7 @@ static void tell_reader(struct rmq_dispatcher *d, uint32_t reader)
         if (rmq_ring_room(ring, head))
             *(uint32_t *)rmq_ring_slot(d->plane->base, ring, head++) = slot;
         else
-            keep_unsent(d, reader, slot);
+            keep_unsent(d, number, slot);
     }
     if (head == ring->head)
         return;
@@ -407,25 +410,25 @@ static void tell_reader(struct rmq_dispatcher *d, uint32_t reader)
     d->role->counters[RMQ_DISPATCH_ARRIVALS] += head - ring->head;
     rmq_store(&ring->head, head);
     RMQ_CRASH("dispatch-arrived-head");
-    rmq_role_wake(d->plane, RMQ_ROLE_READ + reader);
+    rmq_role_wake(d->plane, port->role);
 }
 
 void rmq_dispatch_resend(struct rmq_dispatcher *d)
 {
-    for (uint32_t reader = 0; reader < RMQ_READERS_MAX; reader++) {
-        struct rmq_ring *ring = &d->header->arrived[reader];
+    for (uint32_t p = 0; p < d->header->ports.count; p++) {
+        struct rmq_ring *ring = &d->header->ports.port[p].arrived;
         uint64_t head = ring->head;
-        for (uint32_t slot = 0; d->unsent_count[reader] && slot < d->header->tables.queue_count; slot++) {
-            if (!d->unsent[reader][slot] || !rmq_ring_room(ring, head))
+        for (uint32_t slot = 0; d->unsent_count[p] && slot < d->header->tables.queue_count; slot++) {
+            if (!d->unsent[p][slot] || !rmq_ring_room(ring, head))
                 continue;
             *(uint32_t *)rmq_ring_slot(d->plane->base, ring, head++) = slot;
-            d->unsent[reader][slot] = 0;
-            d->unsent_count[reader]--;
+            d->unsent[p][slot] = 0;
+            d->unsent_count[p]--;
         }
         if (head == ring->head)
             continue;
         rmq_store(&ring->head, head);
-        rmq_role_wake(d->plane, RMQ_ROLE_READ + reader);
+        rmq_role_wake(d->plane, d->header->ports.port[p].role);
     }
 }
 
@@ -434,9 +437,9 @@ void rmq_dispatch_publish(struct rmq_dispatcher *d)
     for (uint32_t i = 0; i < d->touched_count; i++)
         publish_queue(d, d->touched[i]);
     rmq_fence(); /* a reader sets its flag, fences and looks at max_offset: one of the two sees the other */
-    if (rmq_load(&d->header->settings.long_polling_enable) && d->touched_count)
-        for (uint32_t reader = 0; reader < d->header->settings.readers && reader < RMQ_READERS_MAX; reader++)
-            tell_reader(d, reader);
+    for (uint32_t p = 0; d->touched_count && p < d->header->ports.count; p++)
+        if (hears_arrivals(d, &d->header->ports.port[p]))
+            tell_port(d, p);
     uint64_t *counters = d->role->counters;
     counters[RMQ_DISPATCH_BATCHES]++;
     counters[RMQ_DISPATCH_RECORDS] += d->records;

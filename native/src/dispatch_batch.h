@@ -77,8 +77,8 @@ struct rmq_dispatcher {
     struct rmq_dispatch_question question;
     uint64_t stuck_end;              /* confirm offset up to which nothing more could be taken */
 
-    uint8_t *unsent[RMQ_READERS_MAX];/* per slot: an arrival that found the reader's ring full */
-    uint32_t unsent_count[RMQ_READERS_MAX];
+    uint8_t *unsent[RMQ_PORTS_MAX];  /* per slot: an arrival that found the port's ring full */
+    uint32_t unsent_count[RMQ_PORTS_MAX];
 
     int64_t retry_at_ms;
     int64_t next_sync_ms;
@@ -92,7 +92,7 @@ struct rmq_dispatcher {
 int64_t rmq_dispatch_read(struct rmq_dispatcher *dispatcher, uint64_t end);
 /* Writes the units of every touched queue. 0 or -errno. */
 int rmq_dispatch_write_units(struct rmq_dispatcher *dispatcher);
-/* Publishes the touched queues, tells parked pulls, moves dispatched_offset. */
+/* Publishes the touched queues, tells the ports that wait for them, moves dispatched_offset. */
 void rmq_dispatch_publish(struct rmq_dispatcher *dispatcher);
 /* Forgets the batch; nothing has been published. */
 void rmq_dispatch_forget(struct rmq_dispatcher *dispatcher);

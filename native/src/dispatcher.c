@@ -159,8 +159,8 @@ void rmq_dispatcher_close(struct rmq_dispatcher *d)
     rmq_index_files_close(&d->index);
     rmq_let_go_close(&d->let_go);
     rmq_segment_unmap(&d->segment);
-    for (int reader = 0; reader < RMQ_READERS_MAX; reader++)
-        free(d->unsent[reader]);
+    for (int p = 0; p < RMQ_PORTS_MAX; p++)
+        free(d->unsent[p]);
     free(d->touches);
     free(d);
 }
@@ -234,16 +234,16 @@ static int has_work(struct rmq_dispatcher *d)
 
 static int has_unsent(const struct rmq_dispatcher *d)
 {
-    for (int reader = 0; reader < RMQ_READERS_MAX; reader++)
-        if (d->unsent_count[reader])
+    for (uint32_t p = 0; p < d->header->ports.count; p++)
+        if (d->unsent_count[p])
             return 1;
     return 0;
 }
 
-static int pulls_wait(const struct rmq_dispatcher *d)
+static int arrivals_are_awaited(const struct rmq_dispatcher *d)
 {
-    for (uint32_t reader = 0; reader < d->header->settings.readers && reader < RMQ_READERS_MAX; reader++)
-        if (rmq_load_relaxed(&d->header->roles[RMQ_ROLE_READ + reader].counters[RMQ_READ_PARKED]))
+    for (uint32_t p = 0; p < d->header->ports.count; p++)
+        if (rmq_load_relaxed(&d->header->ports.port[p].awaits))
             return 1;
     return 0;
 }
@@ -292,7 +292,7 @@ int rmq_dispatcher_run(struct rmq_dispatcher *d, int64_t budget_ns)
         }
         if (rmq_load(&d->marks->stop_requested) >= RMQ_STOP_DISPATCH && !has_work(d))
             return RMQ_RUN_STOPPED;
-        if (worked && !pulls_wait(d))
+        if (worked && !arrivals_are_awaited(d))
             nap();
         else
             park(d, left_ns);

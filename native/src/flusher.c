@@ -318,7 +318,7 @@ static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int 
 /* Store time of the newest batch whose end the append position has passed; 0 = cannot tell now. */
 static int64_t appended_store_time(struct rmq_flusher *f)
 {
-    const struct rmq_journal *journal = &f->header->journal;
+    const struct rmq_journal *journal = &f->header->ports.journal;
     uint64_t generation = rmq_load(&journal->generation);
     if (!generation)
         return 0;
@@ -437,7 +437,7 @@ void rmq_flusher_state(struct rmq_flusher *f, struct rmq_flush_state *out)
     out->next_segment_exists = !next_is_missing(f, &out->next_segment);
     out->store_fault = rmq_load(&f->marks->store_fault);
     out->store_fault_errno = f->marks->store_fault_errno;
-    out->parked = (uint32_t)rmq_ring_used(&f->header->parked);
+    out->parked = (uint32_t)rmq_ring_used(&f->header->ports.parked);
 }
 
 static int has_work(struct rmq_flusher *f)
@@ -499,7 +499,7 @@ int rmq_flusher_run(struct rmq_flusher *f, int64_t budget_ns)
             return RMQ_RUN_BUDGET;
         if (due || answered)
             continue;
-        if (rmq_load(&f->marks->stop_requested) >= RMQ_STOP_FLUSH && !has_work(f) && !rmq_ring_used(&f->header->parked))
+        if (rmq_load(&f->marks->stop_requested) >= RMQ_STOP_FLUSH && !has_work(f) && !rmq_ring_used(&f->header->ports.parked))
             return RMQ_RUN_STOPPED;
         park(f, left_ns, wait_ms);
     }

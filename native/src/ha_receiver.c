@@ -84,7 +84,7 @@ static int zero_file(struct rmq_receiver *r, uint64_t start, uint64_t from, uint
 /* What lies behind the last whole record goes: nobody may take it for one. 0 or -errno. */
 static int wipe(struct rmq_receiver *r)
 {
-    uint64_t *intent_high = &r->header->journal.intent_high, from = r->append, high = rmq_load(intent_high);
+    uint64_t *intent_high = &r->header->ports.journal.intent_high, from = r->append, high = rmq_load(intent_high);
     r->received = r->append;
     while (from < high) {
         uint64_t start = from - from % r->segment_bytes, end = start + r->segment_bytes;
@@ -104,7 +104,7 @@ static int wipe(struct rmq_receiver *r)
 
 static int open_parts(struct rmq_receiver *r)
 {
-    const struct rmq_journal *journal = &r->header->journal;
+    const struct rmq_journal *journal = &r->header->ports.journal;
     uint64_t generation = rmq_load(&journal->generation);
     r->segment_bytes = r->header->settings.segment_bytes;
     if (!r->segment_bytes)
@@ -259,7 +259,7 @@ static void publish(struct rmq_receiver *r)
     rmq_append_window_want_next(&r->window, r->needs_segment);
     if (r->append == before)
         return;
-    struct rmq_journal *journal = &r->header->journal;
+    struct rmq_journal *journal = &r->header->ports.journal;
     uint64_t generation = journal->generation + 1;
     struct rmq_journal_entry *entry = &journal->entry[generation & 1];
     entry->generation = generation;
@@ -316,8 +316,8 @@ static int aim(struct rmq_receiver *r, struct iovec parts[2])
     uint64_t high = r->received + (r->body_left ? r->body_left : parts[1].iov_len);
     if (r->body_left && !at)
         return 0;
-    if (high > rmq_load_relaxed(&r->header->journal.intent_high))
-        rmq_store(&r->header->journal.intent_high, high);
+    if (high > rmq_load_relaxed(&r->header->ports.journal.intent_high))
+        rmq_store(&r->header->ports.journal.intent_high, high);
     RMQ_CRASH("receive-intent");
     return 1;
 }

@@ -108,7 +108,7 @@ static void publish(struct rmq_ha_sender *s)
     if (replicated > s->marks->replicated_offset) {
         rmq_store(&s->marks->replicated_offset, replicated);
         RMQ_CRASH("ha-replicated");
-        if (rmq_ring_used(&s->header->parked))
+        if (rmq_ring_used(&s->header->ports.parked))
             rmq_role_wake(s->plane, RMQ_ROLE_FLUSH);
     }
     if (shows)

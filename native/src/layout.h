@@ -34,28 +34,14 @@ struct rmq_plane_header {
     uint64_t plane_bytes;
     uint64_t start_id;
     uint64_t readable_from;      /* supervisor, once: the end of what was recovered and may be read; dispatch reaches it */
-    uint64_t parked_flags_at;    /* u8 [readers_max][queue_capacity]: reader has pulls parked on the slot (reader) */
-    uint8_t reserved[16];
+    uint8_t reserved[24];
     struct rmq_tables tables;
     struct rmq_memory memory;
     struct rmq_settings settings;
     struct rmq_role roles[RMQ_ROLES_MAX];
-    struct rmq_journal journal;
-    struct rmq_ring request[RMQ_PRODUCERS_MAX];      /* rmq_request: producer -> write */
-    struct rmq_ring appended[RMQ_PRODUCERS_MAX];     /* rmq_completion: write -> producer */
-    struct rmq_ring completed[RMQ_PRODUCERS_MAX];    /* rmq_completion: flush (completer) -> producer */
-    struct rmq_ring parked;                          /* rmq_parked: write -> flush */
-    struct rmq_ring arrived[RMQ_READERS_MAX];        /* u32 queue slots: dispatch -> reader */
-    struct rmq_ring verdict[RMQ_READERS_MAX];        /* byte ring of rmq_verdict: control -> reader */
-    struct rmq_ring commit[RMQ_READERS_MAX];         /* rmq_offset_commit: reader -> control */
-    struct rmq_ring inbox;                           /* MPSC byte ring of rmq_inbox_record: anyone -> control */
-    struct rmq_ring slow[RMQ_READERS_MAX];           /* rmq_slow_request: reader -> control; full: not told */
+    struct rmq_ports ports;
+    struct rmq_ring inbox;       /* MPSC byte ring of rmq_inbox_record: anyone -> control */
     struct rmq_replication replication;
-    uint64_t pulled_at;          /* struct rmq_pulled [readers_max][RMQ_PULLED_CAPACITY] */
-    uint64_t pulled_cells_at;    /* u32 entry + 1, 0 = free [readers_max][RMQ_PULLED_CELLS] */
-    struct rmq_pulled_table pulled[RMQ_READERS_MAX]; /* reader */
-    uint64_t slow_untold[RMQ_READERS_MAX];           /* reader: slow requests that found their ring full */
-    uint64_t junk_untold[RMQ_READERS_MAX];           /* reader: connections closed for junk that control did not hear of */
     struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_PLACES]; /* the role itself */
 };
 /* cdef-end */

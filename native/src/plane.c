@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "port.h"
 #include "ring.h"
 
 enum {
@@ -41,6 +42,44 @@ static void ring_init(struct cursor *cursor, struct rmq_ring *ring, uint32_t cap
     ring->slots_at = take(cursor, (uint64_t)capacity * slot_bytes);
 }
 
+static void port_init(struct cursor *cursor, struct rmq_port *port, const struct rmq_port_plan *plan,
+                      const struct rmq_plane_capacity *c)
+{
+    port->role = plan->role;
+    port->flags = plan->flags;
+    port->weight = plan->weight;
+    port->parked_max = plan->parked_max;
+    port->arena_bytes = plan->arena_bytes;
+    ring_init(cursor, &port->request, plan->request_slots, sizeof(struct rmq_request));
+    ring_init(cursor, &port->appended, plan->request_slots, sizeof(struct rmq_completion));
+    ring_init(cursor, &port->completed, plan->request_slots, sizeof(struct rmq_completion));
+    if (plan->flags & RMQ_PORT_ARRIVALS) {
+        port->parked_flags_at = take(cursor, c->queues);
+        ring_init(cursor, &port->arrived, c->arrived_slots, sizeof(uint32_t));
+    }
+    if (plan->flags & RMQ_PORT_CONNECTIONS) {
+        ring_init(cursor, &port->verdict, c->verdict_bytes, 1);
+        ring_init(cursor, &port->commit, c->commit_slots, sizeof(struct rmq_offset_commit));
+        ring_init(cursor, &port->slow, RMQ_SLOW_SLOTS, sizeof(struct rmq_slow_request));
+        port->pulled_at = take(cursor, (uint64_t)RMQ_PULLED_CAPACITY * sizeof(struct rmq_pulled));
+        port->pulled_cells_at = take(cursor, (uint64_t)RMQ_PULLED_CELLS * sizeof(uint32_t));
+    }
+}
+
+/* Each port has a role of its own, so that a completion wakes one process and a role finds its port. */
+static int ports_are_sound(const struct rmq_plane_capacity *c)
+{
+    for (uint32_t i = 0; i < c->port_count; i++) {
+        const struct rmq_port_plan *plan = &c->ports[i];
+        if (plan->role >= RMQ_ROLES_MAX || !power_of_two(plan->request_slots) || !plan->weight || !plan->parked_max)
+            return 0;
+        for (uint32_t j = 0; j < i; j++)
+            if (c->ports[j].role == plan->role)
+                return 0;
+    }
+    return 1;
+}
+
 /* Lay everything out; `h` may be a scratch header when only the size is wanted. */
 static uint64_t lay_out(struct rmq_plane_header *h, const struct rmq_plane_capacity *c)
 {
@@ -66,24 +105,12 @@ static uint64_t lay_out(struct rmq_plane_header *h, const struct rmq_plane_capac
     h->tables.subscription_hash_at = take(&cursor, (uint64_t)h->tables.subscription_hash_size * 4);
     h->tables.offsets_at = take(&cursor, (uint64_t)c->offsets * sizeof(struct rmq_consumer_offset));
     h->tables.offset_hash_at = take(&cursor, (uint64_t)h->tables.offset_hash_size * 4);
-    h->parked_flags_at = take(&cursor, (uint64_t)RMQ_READERS_MAX * c->queues);
-    for (int i = 0; i < RMQ_PRODUCERS_MAX; i++) {
-        ring_init(&cursor, &h->request[i], c->request_slots, sizeof(struct rmq_request));
-        ring_init(&cursor, &h->appended[i], c->request_slots, sizeof(struct rmq_completion));
-        ring_init(&cursor, &h->completed[i], c->request_slots, sizeof(struct rmq_completion));
-    }
-    ring_init(&cursor, &h->parked, c->request_slots * 4, sizeof(struct rmq_parked));
-    for (int i = 0; i < RMQ_READERS_MAX; i++) {
-        ring_init(&cursor, &h->arrived[i], c->arrived_slots, sizeof(uint32_t));
-        ring_init(&cursor, &h->verdict[i], c->verdict_bytes, 1);
-        ring_init(&cursor, &h->commit[i], c->commit_slots, sizeof(struct rmq_offset_commit));
-    }
+    h->ports.count = c->port_count;
+    for (uint32_t i = 0; i < c->port_count; i++)
+        port_init(&cursor, &h->ports.port[i], &c->ports[i], c);
+    ring_init(&cursor, &h->ports.parked, c->parked_slots, sizeof(struct rmq_parked));
     ring_init(&cursor, &h->inbox, c->inbox_bytes, 1);
     ring_init(&cursor, &h->replication.orders, HA_ORDER_SLOTS, sizeof(struct rmq_ha_order));
-    for (int i = 0; i < RMQ_READERS_MAX; i++)
-        ring_init(&cursor, &h->slow[i], RMQ_SLOW_SLOTS, sizeof(struct rmq_slow_request));
-    h->pulled_at = take(&cursor, (uint64_t)RMQ_READERS_MAX * RMQ_PULLED_CAPACITY * sizeof(struct rmq_pulled));
-    h->pulled_cells_at = take(&cursor, (uint64_t)RMQ_READERS_MAX * RMQ_PULLED_CELLS * sizeof(uint32_t));
     return cursor.at;
 }
 
@@ -92,7 +119,7 @@ uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity)
     struct rmq_plane_header *scratch = calloc(1, sizeof *scratch);
     if (!scratch)
         return 0;
-    uint64_t bytes = lay_out(scratch, capacity);
+    uint64_t bytes = capacity->port_count <= RMQ_PORTS_MAX ? lay_out(scratch, capacity) : 0;
     free(scratch);
     return bytes;
 }
@@ -100,7 +127,7 @@ uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity)
 int rmq_plane_format(void *base, const struct rmq_plane_capacity *c, uint64_t start_id)
 {
     struct rmq_plane_header *h = base;
-    if (!power_of_two(c->request_slots) || !power_of_two(c->inbox_bytes) || !power_of_two(c->verdict_bytes) ||
+    if (c->port_count > RMQ_PORTS_MAX || !ports_are_sound(c) || !power_of_two(c->parked_slots) || !power_of_two(c->inbox_bytes) || !power_of_two(c->verdict_bytes) ||
         !power_of_two(c->commit_slots) || !power_of_two(c->arrived_slots) || !c->topics || !c->queues || !c->groups)
         return -EINVAL;
     h->version = RMQ_PLANE_VERSION;
@@ -269,11 +296,12 @@ int rmq_inbox_put(struct rmq_plane *plane, const struct rmq_inbox_record *head, 
     return 0;
 }
 
-int rmq_verdict_put(struct rmq_plane *plane, uint32_t reader, const struct rmq_verdict *head, const void *payload, uint32_t length)
+int rmq_verdict_put(struct rmq_plane *plane, uint32_t port, const struct rmq_verdict *head, const void *payload, uint32_t length)
 {
-    if (reader >= RMQ_READERS_MAX)
+    struct rmq_plane_header *h = rmq_header(plane);
+    struct rmq_ring *r = &h->ports.port[port < RMQ_PORTS_MAX ? port : 0].verdict;
+    if (port >= h->ports.count || !r->capacity)
         return -EINVAL;
-    struct rmq_ring *r = &rmq_header(plane)->verdict[reader];
     uint32_t bytes = (uint32_t)sizeof *head + length, need = RMQ_ALIGN8(bytes);
     if (bytes > r->capacity / 4)
         return -EMSGSIZE;
@@ -296,7 +324,7 @@ int rmq_verdict_put(struct rmq_plane *plane, uint32_t reader, const struct rmq_v
         memcpy(record + 1, payload, length);
     RMQ_CRASH("verdict-filled");
     rmq_store(&r->head, position + pad + need);
-    rmq_role_wake(plane, RMQ_ROLE_READ + reader);
+    rmq_role_wake(plane, rmq_port_role(h, port));
     return 0;
 }
 

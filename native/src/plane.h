@@ -15,15 +15,17 @@
 struct rmq_plane {
     char *base;                              /* struct rmq_plane_header and what follows */
     struct rmq_watermarks *watermarks;
-    char *arenas[RMQ_PRODUCERS_MAX];         /* NULL until mapped; [RMQ_CONTROL_PRODUCER] is control's own */
-    uint64_t arena_bytes[RMQ_PRODUCERS_MAX];
+    char *arenas[RMQ_PORTS_MAX];             /* NULL until mapped */
+    uint64_t arena_bytes[RMQ_PORTS_MAX];
     int event_fds[RMQ_ROLES_MAX];            /* eventfd of each role's bell, -1 where unused */
 };
 
 struct rmq_plane_capacity {
     uint32_t topics, queues, groups, subscriptions, offsets;
-    uint32_t request_slots;   /* per producer, power of two; bounds the requests in flight of a reader */
-    uint32_t inbox_bytes, verdict_bytes, commit_slots, arrived_slots; /* powers of two */
+    uint32_t parked_slots;    /* powers of two, all of these */
+    uint32_t inbox_bytes, verdict_bytes, commit_slots, arrived_slots;
+    uint32_t port_count;
+    struct rmq_port_plan ports[RMQ_PORTS_MAX];
 };
 
 uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity);
@@ -85,8 +87,9 @@ int rmq_inbox_unblock(struct rmq_plane *plane);
 /* Whole put in one call (Python and rare C events): 0 or -ENOBUFS. Wakes control. head->role says who writes. */
 int rmq_inbox_put(struct rmq_plane *plane, const struct rmq_inbox_record *head, const void *payload, uint32_t length);
 
-/* control -> reader; chunked by the caller to at most a quarter of the ring. 0 or -ENOBUFS. Wakes the reader. */
-int rmq_verdict_put(struct rmq_plane *plane, uint32_t reader, const struct rmq_verdict *head, const void *payload, uint32_t length);
+/* control -> the read worker of a port; chunked by the caller to at most a quarter of the ring. 0, -ENOBUFS, -EMSGSIZE, or
+ * -EINVAL where the port has no connections. Wakes the worker. */
+int rmq_verdict_put(struct rmq_plane *plane, uint32_t port, const struct rmq_verdict *head, const void *payload, uint32_t length);
 
 /* control -> ha, one JSON object: 0, -E2BIG when it is over the slot, -ENOBUFS when the ring is full. Wakes ha. */
 int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length);

@@ -350,8 +350,8 @@ int rmq_offset_drain(struct rmq_plane *plane)
 {
     struct rmq_plane_header *h = rmq_header(plane);
     int changes = 0, failed = 0;
-    for (uint32_t r = 0; r < RMQ_READERS_MAX; r++) {
-        struct rmq_ring *ring = &h->commit[r];
+    for (uint32_t p = 0; p < h->ports.count; p++) {
+        struct rmq_ring *ring = &h->ports.port[p].commit;
         uint64_t tail = ring->tail, head = rmq_load(&ring->head);
         for (; tail < head; tail++) {
             struct rmq_offset_commit *c = rmq_ring_slot(plane->base, ring, tail);

@@ -1,15 +1,20 @@
-/* ports_layout.h: rings, the requests and completions that travel in them, and the journal of write. */
+/* ports_layout.h: the table of ports, the requests and completions that travel through them, and the journal of write.
+ *
+ * A port is a place from which requests reach write. It belongs to one role: a read worker, control, a service. The
+ * supervisor fills the table before any worker starts; its rows never change while the plane lives. This file, port.c and
+ * ipc/ports.py alone know which port is whose.
+ */
 #ifndef RMQ_PORTS_LAYOUT_H
 #define RMQ_PORTS_LAYOUT_H
 #include <stdint.h>
 
-/* cdef-begin */
-#define RMQ_READERS_MAX 16
-#define RMQ_PRODUCERS_MAX 17 /* request rings: readers 0..15, then control (index 16) */
-#define RMQ_CONTROL_PRODUCER 16
+#include "metrics_layout.h"
 
-/* A request to append, 128 bytes. Positions are bytes from the start of the producer's arena. The bytes they
- * point at stay untouched until the completion of `pending` has been taken. */
+/* cdef-begin */
+#define RMQ_PORTS_MAX 32
+
+/* A request to append, 128 bytes. Positions are bytes from the start of the port's arena. The bytes they
+ * point at stay untouched until the completion of `token` has been taken. */
 struct rmq_request {
     uint64_t body_at;
     uint64_t properties_at;      /* as to be stored, ends in 02 unless empty; batch: the header's properties */
@@ -17,14 +22,15 @@ struct rmq_request {
     uint32_t body_length;
     uint16_t properties_length;
     uint16_t extra_length;
-    uint32_t pending;            /* producer's own index, echoed in the completion */
-    uint32_t producer_generation;
+    uint64_t token;              /* the port's own, echoed in the completion; what it means is its owner's business */
+    uint32_t generation;         /* of the port when it was submitted */
     uint32_t topic_id;
     uint32_t queue_slot;
     uint32_t queue_id;
     int32_t flag;
     int32_t sys_flag;
     int32_t reconsume_times;
+    uint32_t reserved0;
     int64_t born_time_ms;
     int64_t prepared_transaction_offset; /* control may mark what it publishes (published_marks.h); others 0 */
     uint8_t born_host[16];
@@ -32,7 +38,7 @@ struct rmq_request {
     uint16_t kind;               /* RMQ_APPEND_* */
     uint16_t flags;              /* RMQ_APPEND_FLAG_* */
     int64_t received_mono_ns;    /* 0: nobody counts its time */
-    uint8_t reserved[16];
+    uint8_t reserved1[8];
 };
 #define RMQ_APPEND_SINGLE 1
 #define RMQ_APPEND_BATCH 2       /* body = batch elements; write stores each element's physical offset in its bytes 4..11 */
@@ -42,10 +48,10 @@ struct rmq_request {
 /* The answer to one request, 48 bytes. */
 struct rmq_completion {
     uint64_t commit_log_offset;  /* first record */
-    uint64_t commit_log_end;
     uint64_t queue_offset;       /* first record */
-    uint32_t pending;
-    uint32_t producer_generation;
+    uint64_t token;
+    uint32_t generation;
+    uint32_t bytes;              /* of its records: they end at commit_log_offset + bytes; 0 = refused */
     int16_t code;                /* RocketMQ response code: 0, 10, 14, 1, 13, 2 */
     uint16_t cause;              /* RMQ_FAULT_* or RMQ_CAUSE_*: for the remark */
     int32_t cause_errno;
@@ -63,17 +69,18 @@ struct rmq_completion {
 #define RMQ_CAUSE_SLAVE_LOST 72    /* appended; the slaves that it waited for are gone */
 #define RMQ_CAUSE_SLAVE_TIMEOUT 73 /* appended; no report in slaveTimeout */
 #define RMQ_CAUSE_HELD 74          /* write_hold */
+#define RMQ_CAUSE_BEHIND_REFUSED 75 /* an ordered port has not acknowledged the refusal of an earlier request */
 
 /* A parked request: answered by the completer when flushed_offset (sync_flush) and replicated_offset (sync_replication)
- * have reached completion.commit_log_end, or when its time for one of the two is over. 80 bytes.
- * Its answer has a fixed place in the producer's `completed` ring, so that a completer that died between publishing
+ * have reached the end of its records, or when its time for one of the two is over. 80 bytes.
+ * Its answer has a fixed place in the port's `completed` ring, so that a completer that died between publishing
  * an answer and giving up the entry cannot answer twice. */
 struct rmq_parked {
     struct rmq_completion completion;
     int64_t parked_mono_ms;
     int64_t received_mono_ns;
-    uint64_t completed_position; /* position in completed[producer] */
-    uint32_t producer;
+    uint64_t completed_position; /* position in the port's `completed` */
+    uint32_t port;
     uint32_t reserved;
 };
 
@@ -90,17 +97,60 @@ struct rmq_ring {
     uint8_t pad2[48];
 };
 
-/* Redo journal of `write`: entry [generation & 1] is complete when journal_generation == generation. */
+/* A row of the table. Words of one writer share a cache line. */
+struct rmq_port {
+    uint32_t role;               /*   0 supervisor, once: whose it is */
+    uint32_t flags;              /*   4 RMQ_PORT_* */
+    uint32_t weight;             /*   8 its share of a batch of write, beside the weights of the others that have requests */
+    uint32_t parked_max;         /*  12 of its requests that may wait for the disk or for replicas at a time */
+    uint64_t arena_bytes;        /*  16 */
+    uint64_t parked_flags_at;    /*  24 u8 [queue_capacity]: 1 = the owner wants the queue's arrivals (owner); 0 = takes none */
+    uint64_t pulled_at;          /*  32 struct rmq_pulled [RMQ_PULLED_CAPACITY] */
+    uint64_t pulled_cells_at;    /*  40 u32 entry + 1, 0 = free [RMQ_PULLED_CELLS] */
+    uint8_t pad0[16];
+    uint32_t generation;         /*  64 owner: of its role, when it claimed the port. Older requests are dropped */
+    uint32_t awaits;             /*  68 owner: pulls, or whatever else waits for arrivals now; 0 = none does */
+    uint64_t acknowledged;       /*  72 owner of an ordered port: position from which requests follow a refusal that it has seen */
+    uint64_t slow_untold;        /*  80 owner: slow requests that found their ring full */
+    uint64_t junk_untold;        /*  88 owner: connections closed for junk that control did not hear of */
+    uint8_t pad1[32];
+    struct rmq_pulled_table pulled; /* owner */
+    struct rmq_ring request;     /* rmq_request: owner -> write */
+    struct rmq_ring appended;    /* rmq_completion: write -> owner */
+    struct rmq_ring completed;   /* rmq_completion: flush (completer) -> owner */
+    struct rmq_ring arrived;     /* u32 queue slots: dispatch -> owner; capacity 0: none */
+    /* RMQ_PORT_CONNECTIONS: between a read worker and control; else capacity 0 */
+    struct rmq_ring verdict;     /* byte ring of rmq_verdict: control -> owner */
+    struct rmq_ring commit;      /* rmq_offset_commit: owner -> control */
+    struct rmq_ring slow;        /* rmq_slow_request: owner -> control; full: not told */
+};
+#define RMQ_PORT_ORDERED 1       /* a refusal refuses everything behind it until its owner has acknowledged it */
+#define RMQ_PORT_ARRIVALS 2      /* dispatch tells it which of the flagged queues have grown */
+#define RMQ_PORT_CONNECTIONS 4   /* a read worker's */
+
+/* What the supervisor wants a row to be. */
+struct rmq_port_plan {
+    uint32_t role, flags, weight, parked_max;
+    uint32_t request_slots;      /* a power of two; bounds the requests in flight */
+    uint32_t reserved;
+    uint64_t arena_bytes;
+};
+
+/* Redo journal of `write`: entry [generation & 1] is complete when journal.generation == generation. */
+struct rmq_journal_port {
+    uint64_t request_tail;
+    uint64_t completion_head;
+    uint64_t parked_count;       /* entries ever parked: the next completed_position */
+    uint64_t refused_at;         /* of an ordered port: position + 1 of a refusal that its owner has to acknowledge; 0 = none */
+};
 struct rmq_journal_entry {
     uint64_t generation;
     uint64_t append_offset;
     uint64_t store_time_ms;
-    uint64_t request_tail[RMQ_PRODUCERS_MAX];
-    uint64_t completion_head[RMQ_PRODUCERS_MAX];
     uint64_t parked_head;
     uint64_t appended_messages;
-    uint64_t parked_count[RMQ_PRODUCERS_MAX]; /* entries ever parked per producer: the next completed_position */
-    uint64_t reserved[4];
+    uint64_t reserved[3];
+    struct rmq_journal_port port[RMQ_PORTS_MAX]; /* the first `count` of the table are written */
 };
 struct rmq_journal {
     uint64_t generation;
@@ -109,10 +159,20 @@ struct rmq_journal {
     uint8_t pad1[56];
     struct rmq_journal_entry entry[2];
 };
+
+struct rmq_ports {
+    uint32_t count;              /* rows in use, from the first on */
+    uint32_t reserved;
+    uint8_t pad[56];
+    struct rmq_ring parked;      /* rmq_parked: write -> flush */
+    struct rmq_journal journal;
+    struct rmq_port port[RMQ_PORTS_MAX];
+};
 /* cdef-end */
 
 _Static_assert(sizeof(struct rmq_request) == 128, "request");
 _Static_assert(sizeof(struct rmq_completion) == 48, "completion");
 _Static_assert(sizeof(struct rmq_parked) == 80, "parked");
 _Static_assert(sizeof(struct rmq_ring) == 192, "ring");
+_Static_assert(sizeof(struct rmq_port) % 64 == 0, "port");
 #endif

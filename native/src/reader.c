@@ -61,10 +61,10 @@ static int parts_open(struct rmq_reader *r)
     return rmq_engine_open(&r->engine, &options, &call);
 }
 
-struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t reader, int listen_fd, int vip_listen_fd, int *error)
+struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int listen_fd, int vip_listen_fd, int *error)
 {
     *error = -EINVAL;
-    if (reader >= RMQ_READERS_MAX || !plane->arenas[reader])
+    if (port >= rmq_header(plane)->ports.count || !plane->arenas[port] || !rmq_port_at(plane, port)->verdict.capacity)
         return NULL;
     struct rmq_reader *r = calloc(1, sizeof *r);
     *error = -ENOMEM;
@@ -73,14 +73,16 @@ struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t reader, int
     r->plane = plane;
     r->header = rmq_header(plane);
     r->settings = &r->header->settings;
-    r->index = reader;
-    r->role_number = RMQ_ROLE_READ + reader;
+    r->port = rmq_port_at(plane, port);
+    r->port_number = port;
+    r->role_number = rmq_port_role(r->header, port);
     r->role = &r->header->roles[r->role_number];
     r->generation = rmq_load(&r->role->generation);
     r->control_generation = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);
     r->listen_fds[0] = listen_fd;
     r->listen_fds[1] = vip_listen_fd;
-    r->requests = &r->header->request[reader];
+    rmq_port_claim(plane, port);
+    r->requests = &r->port->request;
     r->request_head = rmq_load(&r->requests->head);
     r->inbox_barrier = rmq_load(&r->header->inbox.head);
     r->opened_ms = r->now_ms = rmq_mono_ms();
@@ -148,11 +150,10 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
 
 static int rings_wait(const struct rmq_reader *r)
 {
-    const struct rmq_plane_header *h = r->header;
-    uint32_t i = r->index;
-    return rmq_load(&h->appended[i].head) != h->appended[i].tail || rmq_load(&h->completed[i].head) != h->completed[i].tail ||
-           rmq_load(&h->verdict[i].head) != h->verdict[i].tail || rmq_load(&h->arrived[i].head) != h->arrived[i].tail ||
-           rmq_load(&h->roles[RMQ_ROLE_CONTROL].generation) != r->control_generation;
+    const struct rmq_port *port = r->port;
+    return rmq_ring_used(&port->appended) || rmq_ring_used(&port->completed) || rmq_ring_used(&port->verdict) ||
+           rmq_ring_used(&port->arrived) ||
+           rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation) != r->control_generation;
 }
 
 /* Memory of this process that grows with its clients. */
@@ -165,6 +166,7 @@ static uint64_t private_bytes(const struct rmq_reader *r)
 static void publish_counters(struct rmq_reader *r)
 {
     r->counters[RMQ_READ_PARKED] = r->parked_count;
+    rmq_store_relaxed(&r->port->awaits, r->parked_count);
     r->counters[RMQ_READ_ANSWER_BYTES] = r->answers_open + r->answers_closing;
     r->counters[RMQ_READ_PRIVATE_BYTES] = private_bytes(r);
     r->counters[RMQ_READ_BUFFERS_FREE] = r->buffers_free;

@@ -108,9 +108,9 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
 static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_pending *p,
                       const struct rmq_completion *done, int64_t took_ns)
 {
-    struct rmq_ring *ring = &r->header->slow[r->index];
+    struct rmq_ring *ring = &r->port->slow;
     if (!rmq_ring_room(ring, ring->head)) {
-        rmq_store_relaxed(&r->header->slow_untold[r->index], r->header->slow_untold[r->index] + 1);
+        rmq_store_relaxed(&r->port->slow_untold, r->port->slow_untold + 1);
         return;
     }
     struct rmq_slow_request *slow = rmq_ring_slot(r->plane->base, ring, ring->head);
@@ -141,7 +141,7 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
     uint32_t count = (uint32_t)(head - tail);
     for (; tail < head; tail++) {
         const struct rmq_completion *done = rmq_ring_slot(r->plane->base, ring, tail);
-        struct rmq_pending *p = done->producer_generation == r->generation ? rmq_pending_find(r, done->pending) : NULL;
+        struct rmq_pending *p = done->generation == r->generation ? rmq_pending_find(r, (uint32_t)done->token) : NULL;
         if (!p || p->kind != RMQ_PENDING_APPEND) {
             r->counters[RMQ_READ_STALE]++;
             continue;
@@ -164,5 +164,5 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
 
 uint32_t rmq_completions_drain(struct rmq_reader *r)
 {
-    return drain(r, &r->header->appended[r->index]) + drain(r, &r->header->completed[r->index]);
+    return drain(r, &r->port->appended) + drain(r, &r->port->completed);
 }

@@ -45,7 +45,7 @@ static void uniq_open(struct rmq_reader *r)
 {
     uint8_t raw[32];
     uint32_t n = r->settings->store_host_bytes == 16 ? 16 : 4, pid = (uint32_t)getpid();
-    uint32_t mark = (uint32_t)rmq_mono_ns() ^ r->generation << 24 ^ r->index << 16;
+    uint32_t mark = (uint32_t)rmq_mono_ns() ^ r->generation << 24 ^ r->port_number << 16;
     memcpy(raw, r->settings->store_host, n);
     raw[n] = (uint8_t)(pid >> 8);
     raw[n + 1] = (uint8_t)pid;
@@ -115,8 +115,8 @@ static void fill_request(struct rmq_reader *r, const struct rmq_connection *c, c
     q->body_length = body_length;
     q->properties_length = (uint16_t)s->properties_length;
     q->extra_length = (uint16_t)extra_length;
-    q->pending = rmq_pending_id(r, p);
-    q->producer_generation = r->generation;
+    q->token = rmq_pending_id(r, p);
+    q->generation = r->generation;
     q->topic_id = s->topic_id;
     q->queue_slot = s->queue_slot;
     q->queue_id = (uint32_t)s->queue_id;

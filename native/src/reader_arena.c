@@ -37,9 +37,9 @@ int rmq_arena_open(struct rmq_reader *r)
     r->block_pages = s->reassembly_bytes_max / RMQ_BLOCK_BYTES;
     if (!r->buffer_bytes || r->buffer_bytes % RMQ_BLOCK_BYTES || !r->buffer_count || r->buffer_count > 32768 ||
         (r->buffer_count & (r->buffer_count - 1)) || !r->block_pages ||
-        r->plane->arena_bytes[r->index] < r->blocks_at + (uint64_t)r->block_pages * RMQ_BLOCK_BYTES)
+        r->plane->arena_bytes[r->port_number] < r->blocks_at + (uint64_t)r->block_pages * RMQ_BLOCK_BYTES)
         return -EINVAL;
-    r->arena = (uint8_t *)r->plane->arenas[r->index];
+    r->arena = (uint8_t *)r->plane->arenas[r->port_number];
     r->buffer_references = calloc(r->buffer_count, sizeof *r->buffer_references);
     r->block_used = calloc(r->block_pages, 1);
     r->buffer_stack = calloc(r->buffer_count, sizeof *r->buffer_stack);

@@ -257,7 +257,7 @@ static void judge(struct rmq_reader *r, const struct rmq_verdict *v)
 
 uint32_t rmq_verdicts_drain(struct rmq_reader *r)
 {
-    struct rmq_ring *ring = &r->header->verdict[r->index];
+    struct rmq_ring *ring = &r->port->verdict;
     const char *base = r->plane->base + ring->slots_at;
     uint64_t tail = ring->tail, head = rmq_load(&ring->head);
     uint32_t count = 0;

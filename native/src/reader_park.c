@@ -15,7 +15,7 @@ int rmq_park_open(struct rmq_reader *r)
     r->parked_capacity = PARKED_MAX;
     r->parked = calloc(r->parked_capacity, sizeof *r->parked); /* touched as far as used */
     r->parked_slots = calloc(r->header->tables.queue_capacity, sizeof *r->parked_slots);
-    r->parked_flags = (uint8_t *)r->plane->base + r->header->parked_flags_at + (uint64_t)r->index * r->header->tables.queue_capacity;
+    r->parked_flags = (uint8_t *)r->plane->base + r->port->parked_flags_at;
     r->parked_free = RMQ_NONE;
     r->long_polling = rmq_load(&r->settings->long_polling_enable);
     if (!r->parked || !r->parked_slots)
@@ -23,7 +23,7 @@ int rmq_park_open(struct rmq_reader *r)
     for (uint32_t i = 0; i < rmq_load(&r->header->tables.queue_count); i++)
         if (r->parked_flags[i])
             rmq_store_relaxed(&r->parked_flags[i], 0); /* a predecessor's */
-    struct rmq_ring *arrived = &r->header->arrived[r->index];
+    struct rmq_ring *arrived = &r->port->arrived;
     rmq_store(&arrived->tail, rmq_load(&arrived->head));
     r->parked_next_ms = INT64_MAX;
     r->scan_next_ms = r->now_ms + SCAN_MS;
@@ -171,7 +171,7 @@ static void run_slot(struct rmq_reader *r, uint32_t slot)
 
 uint32_t rmq_arrivals_drain(struct rmq_reader *r)
 {
-    struct rmq_ring *ring = &r->header->arrived[r->index];
+    struct rmq_ring *ring = &r->port->arrived;
     uint64_t tail = ring->tail, head = rmq_load(&ring->head);
     uint32_t count = (uint32_t)(head - tail);
     if (!count)

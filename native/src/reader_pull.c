@@ -6,7 +6,7 @@
  * next pull brings a later one. */
 static void commit_offset(struct rmq_reader *r, const struct rmq_pull *p)
 {
-    struct rmq_ring *ring = &r->header->commit[r->index];
+    struct rmq_ring *ring = &r->port->commit;
     uint64_t head = ring->head, used = head - rmq_load(&ring->tail);
     if (p->commit_offset < 0 || used >= ring->capacity)
         return;
@@ -67,7 +67,7 @@ static void look(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull
 
 static void count(struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
-    rmq_pulled_count(r->plane, r->index, p->group_id, p->queue_slot, result->messages, result->bytes,
+    rmq_pulled_count(r->plane, r->port_number, p->group_id, p->queue_slot, result->messages, result->bytes,
                      (uint64_t)result->next_offset, r->now_ms);
 }
 

@@ -8,6 +8,7 @@
 #include "answer.h"
 #include "engine.h"
 #include "frame_header.h"
+#include "port.h"
 #include "queue_reader.h"
 #include "reader.h"
 #include "ring.h"
@@ -206,7 +207,8 @@ struct rmq_reader {
     const struct rmq_settings *settings;
     struct rmq_engine *engine;
     struct rmq_role *role;
-    uint32_t index, role_number, generation;
+    struct rmq_port *port;   /* its own */
+    uint32_t port_number, role_number, generation;
     uint32_t control_generation;
     int listen_fds[2];
     int accepting[2];

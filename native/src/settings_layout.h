@@ -44,7 +44,7 @@ struct rmq_settings {
     uint32_t pull_disk_bytes_max;      /* 65536 */
     uint32_t pull_disk_count_max;      /* 8 */
     uint64_t memory_window_bytes;      /* 40 % of RAM: what counts as in memory */
-    uint32_t readers;
+    uint32_t reserved3;
     uint32_t spin_pauses;              /* before parking; 0 where CPUs are shared */
     uint32_t store_host_bytes;         /* 4 or 16 */
     uint32_t store_port;

@@ -5,6 +5,7 @@
 #include "batch_body.h"
 #include "bytes.h"
 #include "latency.h"
+#include "port.h"
 #include "ring.h"
 #include "writer.h"
 
@@ -93,7 +94,7 @@ static void fill_batch(struct rmq_writer *w, const struct rmq_request *request, 
 
 static uint8_t *arena_at(struct rmq_writer *w, const struct rmq_write_plan *plan, uint64_t at)
 {
-    return (uint8_t *)w->plane->arenas[plan->producer] + at;
+    return (uint8_t *)w->plane->arenas[plan->port] + at;
 }
 
 /* --- plan ---------------------------------------------------------------------------------------------- */
@@ -105,14 +106,14 @@ static void refuse(struct rmq_write_plan *plan, int16_t code, uint32_t cause, in
     plan->cause_errno = cause_errno;
 }
 
-static int in_arena(struct rmq_writer *w, uint32_t producer, uint64_t at, uint64_t length)
+static int in_arena(struct rmq_writer *w, uint32_t port, uint64_t at, uint64_t length)
 {
-    uint64_t bytes = w->plane->arenas[producer] ? w->plane->arena_bytes[producer] : 0;
+    uint64_t bytes = w->plane->arenas[port] ? w->plane->arena_bytes[port] : 0;
     return !length || (at <= bytes && length <= bytes - at);
 }
 
 /* What a request names must be there: it was checked by its maker, but it comes from another process. */
-static int names_are_sound(struct rmq_writer *w, const struct rmq_request *r, uint32_t producer)
+static int names_are_sound(struct rmq_writer *w, const struct rmq_request *r, uint32_t port)
 {
     if (r->queue_slot >= w->queues_known)
         rmq_writer_queues_learn(w);
@@ -121,16 +122,16 @@ static int names_are_sound(struct rmq_writer *w, const struct rmq_request *r, ui
     const struct rmq_queue *queue = rmq_queue_at(w->plane, r->queue_slot);
     return queue->topic_id == r->topic_id && queue->queue_id == r->queue_id &&
            (rmq_load(&rmq_topic_at(w->plane, r->topic_id)->config) >> 40 & RMQ_TOPIC_LIVE) &&
-           in_arena(w, producer, r->body_at, r->body_length) &&
-           in_arena(w, producer, r->properties_at, r->properties_length) &&
-           in_arena(w, producer, r->extra_at, r->extra_length);
+           in_arena(w, port, r->body_at, r->body_length) &&
+           in_arena(w, port, r->properties_at, r->properties_length) &&
+           in_arena(w, port, r->extra_at, r->extra_length);
 }
 
 static void size_single(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     struct rmq_record_in in;
     uint64_t limit = (uint64_t)w->header->settings.message_bytes_max + RMQ_RECORD_OVERHEAD_MAX;
-    fill_single(w, plan->request, w->plane->arenas[plan->producer], &in);
+    fill_single(w, plan->request, w->plane->arenas[plan->port], &in);
     int64_t size = rmq_record_size(&in);
     if (size < 0 || (uint64_t)size > limit)
         refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_MESSAGE_SIZE, 0);
@@ -143,7 +144,7 @@ static void size_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
     struct rmq_record_in in;
     struct rmq_batch_size size;
     uint64_t limit = (uint64_t)w->header->settings.message_bytes_max + RMQ_RECORD_OVERHEAD_MAX;
-    fill_batch(w, plan->request, w->plane->arenas[plan->producer], &in);
+    fill_batch(w, plan->request, w->plane->arenas[plan->port], &in);
     uint8_t *body = arena_at(w, plan, plan->request->body_at);
     uint32_t cause = rmq_batch_measure(body, plan->request->body_length, limit, &in, &size);
     if (!cause && (plan->request->sys_flag & RMQ_SYS_TRANSACTION_MASK))
@@ -180,7 +181,7 @@ static void judge(struct rmq_writer *w, struct rmq_write_plan *plan)
     const struct rmq_request *r = plan->request;
     if (refuse_by_state(w, plan))
         return;
-    if (!names_are_sound(w, r, plan->producer))
+    if (!names_are_sound(w, r, plan->port))
         refuse(plan, CODE_SYSTEM_ERROR, RMQ_CAUSE_QUEUE_SLOT, 0);
     else if (r->body_length > w->header->settings.message_bytes_max)
         refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_MESSAGE_SIZE, 0);
@@ -212,27 +213,34 @@ static int place(struct rmq_writer *w, struct rmq_write_plan *plan)
     return 1;
 }
 
-static int is_stale(struct rmq_writer *w, const struct rmq_request *request, uint32_t producer)
+/* An ordered port: behind a refusal everything is refused until its owner has acknowledged it, so that n is never missing
+ * while n + 1 is stored. `refused_at`: as the requests planned so far leave it. */
+static int refuse_by_order(struct rmq_write_plan *plan, const struct rmq_port *port, uint64_t position, uint64_t *refused_at)
 {
-    uint32_t role = producer == RMQ_CONTROL_PRODUCER ? RMQ_ROLE_CONTROL : RMQ_ROLE_READ + producer;
-    return request->producer_generation != rmq_load_relaxed(&w->header->roles[role].generation);
+    *refused_at = rmq_port_refusal(*refused_at, rmq_load(&port->acknowledged), position);
+    if (*refused_at)
+        refuse(plan, CODE_SYSTEM_ERROR, RMQ_CAUSE_BEHIND_REFUSED, 0);
+    return plan->code != 0;
 }
 
-/* Plans up to `limit` requests of one producer; 0 when the batch ends here. */
-static int plan_producer(struct rmq_writer *w, uint32_t producer, uint64_t limit)
+/* Plans up to `limit` requests of one port; 0 when the batch ends here. */
+static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit)
 {
-    struct rmq_ring *ring = &w->header->request[producer];
-    uint64_t tail = w->next.request_tail[producer];
+    const struct rmq_port *port = &w->ports[number];
+    uint32_t generation = rmq_load(&port->generation), ordered = port->flags & RMQ_PORT_ORDERED;
+    uint64_t tail = w->next.port[number].request_tail, refused_at = w->next.port[number].refused_at;
     for (uint64_t end = tail + limit; tail < end; tail++) {
         struct rmq_write_plan *plan = &w->plan[w->plans];
         memset(plan, 0, sizeof *plan);
-        plan->request = rmq_ring_slot(w->plane->base, ring, tail);
-        plan->producer = producer;
-        plan->stale = (uint32_t)is_stale(w, plan->request, producer);
-        if (!plan->stale)
+        plan->request = rmq_ring_slot(w->plane->base, &port->request, tail);
+        plan->port = number;
+        plan->stale = plan->request->generation != generation;
+        if (!plan->stale && !(ordered && refuse_by_order(plan, port, tail, &refused_at)))
             judge(w, plan);
         if (!plan->stale && !plan->code && !place(w, plan))
             return 0;
+        if (plan->code && !refused_at)
+            refused_at = tail + 1;
         w->plans++;
         if (w->plan_end - w->next.append_offset >= RMQ_BATCH_BYTES)
             return 0;
@@ -240,38 +248,48 @@ static int plan_producer(struct rmq_writer *w, uint32_t producer, uint64_t limit
     return 1;
 }
 
+/* Requests of the port that may be answered: its rings have room, and no more of them wait than may. */
+static uint64_t answer_room(const struct rmq_writer *w, uint32_t number, uint64_t parked_room)
+{
+    const struct rmq_port *port = &w->ports[number];
+    const struct rmq_journal_port *next = &w->next.port[number];
+    uint64_t room = rmq_ring_room(&port->appended, next->completion_head);
+    uint64_t parked = next->parked_count - rmq_load(&port->completed.head);
+    uint64_t may_park = parked < port->parked_max ? port->parked_max - parked : 0;
+    room = room < parked_room ? room : parked_room;
+    return room < may_park ? room : may_park;
+}
+
 void rmq_writer_plan(struct rmq_writer *w)
 {
-    struct rmq_plane_header *h = w->header;
-    uint64_t waiting[RMQ_PRODUCERS_MAX];
-    uint32_t active = 0;
-    uint64_t parked_room = rmq_ring_room(&h->parked, w->next.parked_head);
+    uint64_t waiting[RMQ_PORTS_MAX];
+    uint64_t weights = 0;
+    uint64_t parked_room = rmq_ring_room(&w->header->ports.parked, w->next.parked_head);
     w->plans = 0;
     w->plan_end = w->next.append_offset;
     w->needs_segment = w->blocked = 0;
-    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++) {
-        waiting[p] = rmq_load(&h->request[p].head) - w->next.request_tail[p];
-        active += waiting[p] != 0;
+    for (uint32_t p = 0; p < w->port_count; p++) {
+        waiting[p] = rmq_load(&w->ports[p].request.head) - w->next.port[p].request_tail;
+        weights += waiting[p] ? w->ports[p].weight : 0;
     }
-    if (!active)
+    if (!weights)
         return;
-    uint64_t share = RMQ_BATCH_REQUESTS / active;
-    for (uint32_t i = 0; i < RMQ_PRODUCERS_MAX; i++) {
-        uint32_t p = (w->first_producer + i) % RMQ_PRODUCERS_MAX;
+    for (uint32_t i = 0; i < w->port_count; i++) {
+        uint32_t p = (w->first_port + i) % w->port_count;
         if (!waiting[p])
             continue;
-        uint64_t limit = waiting[p] < share ? waiting[p] : share;
-        uint64_t room = rmq_ring_room(&h->appended[p], w->next.completion_head[p]);
-        room = room < parked_room ? room : parked_room;
+        uint64_t share = RMQ_BATCH_REQUESTS * (uint64_t)w->ports[p].weight / weights, limit = share ? share : 1;
+        limit = waiting[p] < limit ? waiting[p] : limit;
+        uint64_t room = answer_room(w, p, parked_room);
         if (limit > room) {
             limit = room;
             w->blocked = 1;
         }
         parked_room -= limit;
-        if (!plan_producer(w, p, limit))
+        if (!plan_port(w, p, limit))
             break;
     }
-    w->first_producer = (w->first_producer + 1) % RMQ_PRODUCERS_MAX;
+    w->first_port = (w->first_port + 1) % w->port_count;
 }
 
 /* --- encode -------------------------------------------------------------------------------------------- */
@@ -288,7 +306,7 @@ static int takes_queue_offset(int32_t sys_flag)
 static int64_t encode_single(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     struct rmq_record_in in;
-    fill_single(w, plan->request, w->plane->arenas[plan->producer], &in);
+    fill_single(w, plan->request, w->plane->arenas[plan->port], &in);
     in.physical_offset = (int64_t)plan->at;
     in.queue_offset = (int64_t)plan->queue_offset;
     return rmq_record_encode((uint8_t *)rmq_append_window_at(&w->window, plan->at), plan->bytes, &in);
@@ -300,7 +318,7 @@ static int64_t encode_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
     uint64_t done = 0, count = 0;
     uint8_t *to = (uint8_t *)rmq_append_window_at(&w->window, plan->at);
     uint8_t *at = arena_at(w, plan, plan->request->body_at), *end = at + plan->request->body_length;
-    fill_batch(w, plan->request, w->plane->arenas[plan->producer], &in);
+    fill_batch(w, plan->request, w->plane->arenas[plan->port], &in);
     while (at < end) {
         uint32_t element_bytes = rmq_batch_element_take(at, (uint32_t)(end - at), &in);
         if (!element_bytes)
@@ -353,6 +371,18 @@ static int encode_plan(struct rmq_writer *w, struct rmq_write_plan *plan)
     return 1;
 }
 
+/* The request leaves its ring. */
+static void take(struct rmq_journal_port *next, uint32_t flags, const struct rmq_write_plan *plan)
+{
+    next->request_tail++;
+    if (!(flags & RMQ_PORT_ORDERED) || plan->stale)
+        return;
+    if (!plan->code)
+        next->refused_at = 0;
+    else if (plan->cause != RMQ_CAUSE_BEHIND_REFUSED)
+        next->refused_at = next->request_tail;
+}
+
 void rmq_writer_encode(struct rmq_writer *w)
 {
     uint64_t before = w->next.append_offset;
@@ -365,7 +395,7 @@ void rmq_writer_encode(struct rmq_writer *w)
             w->plans = i;
             break;
         }
-        w->next.request_tail[plan->producer]++;
+        take(&w->next.port[plan->port], w->ports[plan->port].flags, plan);
         w->stale += plan->stale;
         w->refused += plan->code != 0;
         w->too_few_replicas += plan->cause == RMQ_CAUSE_IN_SYNC_REPLICAS;
@@ -381,15 +411,15 @@ static void fill_completion(const struct rmq_write_plan *plan, uint32_t appended
 {
     memset(out, 0, sizeof *out);
     out->appended_us = appended_us;
-    out->pending = plan->request->pending;
-    out->producer_generation = plan->request->producer_generation;
+    out->token = plan->request->token;
+    out->generation = plan->request->generation;
     out->code = plan->code;
     out->cause = plan->cause;
     out->cause_errno = plan->cause_errno;
     if (plan->code)
         return;
     out->commit_log_offset = plan->at;
-    out->commit_log_end = plan->at + plan->bytes;
+    out->bytes = plan->bytes;
     out->queue_offset = plan->queue_offset;
 }
 
@@ -403,13 +433,13 @@ static uint32_t count_time(struct rmq_writer *w, const struct rmq_write_plan *pl
 
 static void answer_parked(struct rmq_writer *w, const struct rmq_write_plan *plan, uint32_t appended_us, int64_t now_ms)
 {
-    struct rmq_parked *slot = rmq_ring_slot(w->plane->base, &w->header->parked, w->next.parked_head++);
+    struct rmq_parked *slot = rmq_ring_slot(w->plane->base, &w->header->ports.parked, w->next.parked_head++);
     memset(slot, 0, sizeof *slot);
     fill_completion(plan, appended_us, &slot->completion);
     slot->parked_mono_ms = now_ms;
     slot->received_mono_ns = plan->request->received_mono_ns;
-    slot->completed_position = w->next.parked_count[plan->producer]++;
-    slot->producer = plan->producer;
+    slot->completed_position = w->next.port[plan->port].parked_count++;
+    slot->port = plan->port;
     w->parked++;
 }
 
@@ -429,9 +459,10 @@ void rmq_writer_answer(struct rmq_writer *w)
         if (!plan->code && waits(plan->request, policy)) {
             answer_parked(w, plan, appended_us, now_ns / 1000000);
         } else {
-            struct rmq_ring *ring = &w->header->appended[plan->producer];
-            fill_completion(plan, appended_us, rmq_ring_slot(w->plane->base, ring, w->next.completion_head[plan->producer]++));
-            w->answered[plan->producer] = 1;
+            struct rmq_ring *ring = &w->ports[plan->port].appended;
+            uint64_t at = w->next.port[plan->port].completion_head++;
+            fill_completion(plan, appended_us, rmq_ring_slot(w->plane->base, ring, at));
+            w->answered[plan->port] = 1;
         }
         RMQ_CRASH("write-answer");
     }

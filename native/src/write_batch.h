@@ -19,11 +19,11 @@ struct rmq_write_plan {
     uint64_t queue_offset;
     uint32_t bytes;
     uint32_t messages;
-    uint32_t producer;
+    uint32_t port;
     int32_t cause_errno;
     int16_t code;
     uint16_t cause;
-    uint32_t stale; /* of a dead producer: neither appended nor answered */
+    uint32_t stale; /* of a dead owner of its port: neither appended nor answered */
 };
 
 struct rmq_writer {
@@ -35,7 +35,9 @@ struct rmq_writer {
     struct rmq_journal_entry next;  /* state after the last batch; becomes the next journal entry */
     uint64_t *queue_offsets;        /* per queue slot: offset of the next message */
     uint32_t queues_known;
-    uint32_t first_producer;        /* who goes first in the next batch */
+    struct rmq_port *ports;         /* the table */
+    uint32_t port_count;
+    uint32_t first_port;            /* goes first in the next batch */
 
     struct rmq_write_plan plan[RMQ_BATCH_REQUESTS];
     uint32_t plans;
@@ -49,7 +51,7 @@ struct rmq_writer {
     uint64_t appended;
     uint64_t messages, refused, too_few_replicas, stale;
     uint32_t parked, rolled;
-    uint8_t answered[RMQ_PRODUCERS_MAX];
+    uint8_t answered[RMQ_PORTS_MAX];
 
     long faults_before;
     int faults_known;
@@ -60,9 +62,9 @@ struct rmq_writer {
 void rmq_writer_queues_learn(struct rmq_writer *writer);
 /* Fills plan, plans, plan_end, needs_segment, blocked. Stores nothing anywhere. */
 void rmq_writer_plan(struct rmq_writer *writer);
-/* Writes records and blanks; moves next.append_offset, next.request_tail and the queue offsets. When a request has
- * changed under its feet (its producer died) the batch ends before it. */
+/* Writes records and blanks; moves next.append_offset, next.port[].request_tail and refused_at, and the queue offsets. When a request has
+ * changed under its feet (the owner of its port died) the batch ends before it. */
 void rmq_writer_encode(struct rmq_writer *writer);
-/* Fills completion and parked slots behind the published heads; moves next.*_head. */
+/* Fills completion and parked slots behind the published heads; moves next.*_head and next.port[].*_head. */
 void rmq_writer_answer(struct rmq_writer *writer);
 #endif

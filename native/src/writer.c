@@ -1,12 +1,14 @@
 #include "writer.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
 #include "append_window.h"
 #include "bytes.h"
 #include "dispatch_batch.h"
+#include "port.h"
 #include "record.h"
 #include "ring.h"
 #include "write_batch.h"
@@ -26,19 +28,19 @@ enum {
 /* What a committed batch promised, as absolute values: any number of times gives the same. */
 static void redo(struct rmq_writer *w, const struct rmq_journal_entry *entry)
 {
-    struct rmq_plane_header *h = w->header;
-    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
-        if (h->request[p].tail != entry->request_tail[p]) {
-            rmq_store(&h->request[p].tail, entry->request_tail[p]);
+    struct rmq_ring *parked = &w->header->ports.parked;
+    for (uint32_t p = 0; p < w->port_count; p++)
+        if (w->ports[p].request.tail != entry->port[p].request_tail) {
+            rmq_store(&w->ports[p].request.tail, entry->port[p].request_tail);
             RMQ_CRASH("write-request-tail");
         }
-    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
-        if (h->appended[p].head != entry->completion_head[p]) {
-            rmq_store(&h->appended[p].head, entry->completion_head[p]);
+    for (uint32_t p = 0; p < w->port_count; p++)
+        if (w->ports[p].appended.head != entry->port[p].completion_head) {
+            rmq_store(&w->ports[p].appended.head, entry->port[p].completion_head);
             RMQ_CRASH("write-completion-head");
         }
-    if (h->parked.head != entry->parked_head)
-        rmq_store(&h->parked.head, entry->parked_head);
+    if (parked->head != entry->parked_head)
+        rmq_store(&parked->head, entry->parked_head);
     RMQ_CRASH("write-parked-head");
     rmq_store(&w->plane->watermarks->append_offset, entry->append_offset);
     RMQ_CRASH("write-append-offset");
@@ -46,11 +48,11 @@ static void redo(struct rmq_writer *w, const struct rmq_journal_entry *entry)
 
 static void commit(struct rmq_writer *w)
 {
-    struct rmq_journal *journal = &w->header->journal;
+    struct rmq_journal *journal = &w->header->ports.journal;
     uint64_t generation = journal->generation + 1;
     struct rmq_journal_entry *entry = &journal->entry[generation & 1];
     w->next.generation = generation;
-    *entry = w->next;
+    memcpy(entry, &w->next, offsetof(struct rmq_journal_entry, port) + w->port_count * sizeof w->next.port[0]);
     RMQ_CRASH("write-journal-entry");
     rmq_store(&journal->generation, generation);
     RMQ_CRASH("write-journal");
@@ -61,9 +63,9 @@ static void commit(struct rmq_writer *w)
 static int load_journal(struct rmq_writer *w)
 {
     struct rmq_plane_header *h = w->header;
-    uint64_t generation = rmq_load(&h->journal.generation);
+    uint64_t generation = rmq_load(&h->ports.journal.generation);
     if (generation) {
-        struct rmq_journal_entry *entry = &h->journal.entry[generation & 1];
+        struct rmq_journal_entry *entry = &h->ports.journal.entry[generation & 1];
         if (entry->generation != generation)
             return -EPROTO;
         redo(w, entry);
@@ -72,12 +74,13 @@ static int load_journal(struct rmq_writer *w)
     }
     memset(&w->next, 0, sizeof w->next);
     w->next.append_offset = rmq_load(&w->plane->watermarks->append_offset);
-    w->next.parked_head = h->parked.head;
-    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++) {
-        w->next.request_tail[p] = h->request[p].tail;
-        w->next.completion_head[p] = h->appended[p].head;
-        w->next.parked_count[p] = h->completed[p].head;
-    }
+    w->next.parked_head = h->ports.parked.head;
+    for (uint32_t p = 0; p < w->port_count; p++)
+        w->next.port[p] = (struct rmq_journal_port){
+            .request_tail = w->ports[p].request.tail,
+            .completion_head = w->ports[p].appended.head,
+            .parked_count = w->ports[p].completed.head,
+        };
     return 0;
 }
 
@@ -86,7 +89,7 @@ static int load_journal(struct rmq_writer *w)
 /* A predecessor that died in a batch left bytes above the append position: nobody may take them for records. */
 static int wipe_intent(struct rmq_writer *w)
 {
-    struct rmq_journal *journal = &w->header->journal;
+    struct rmq_journal *journal = &w->header->ports.journal;
     uint64_t from = w->next.append_offset, high = rmq_load(&journal->intent_high);
     while (from < high) {
         struct rmq_segment segment;
@@ -196,6 +199,8 @@ struct rmq_writer *rmq_writer_open(struct rmq_plane *plane, int *error)
     w->plane = plane;
     w->header = rmq_header(plane);
     w->role = &w->header->roles[RMQ_ROLE_WRITE];
+    w->ports = w->header->ports.port;
+    w->port_count = w->header->ports.count;
     *error = open_parts(w);
     if (*error < 0) {
         rmq_writer_close(w);
@@ -220,9 +225,9 @@ static void ring_bells(struct rmq_writer *w)
 {
     struct rmq_watermarks *marks = w->plane->watermarks;
     const struct rmq_settings *settings = &w->header->settings;
-    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
+    for (uint32_t p = 0; p < w->port_count; p++)
         if (w->answered[p])
-            rmq_role_wake(w->plane, p == RMQ_CONTROL_PRODUCER ? RMQ_ROLE_CONTROL : RMQ_ROLE_READ + (uint32_t)p);
+            rmq_role_wake(w->plane, rmq_port_role(w->header, p));
     if (w->rolled || (w->appended && settings->sync_flush))
         rmq_role_wake_asleep(w->plane, RMQ_ROLE_FLUSH);
     if (w->parked && settings->sync_replication) {
@@ -278,7 +283,7 @@ static int step(struct rmq_writer *w)
     if (now > (int64_t)w->next.store_time_ms)
         w->next.store_time_ms = (uint64_t)now;
     if (w->plan_end > w->next.append_offset) {
-        rmq_store(&w->header->journal.intent_high, w->plan_end);
+        rmq_store(&w->header->ports.journal.intent_high, w->plan_end);
         RMQ_CRASH("write-intent");
     }
     rmq_writer_encode(w);
@@ -294,8 +299,8 @@ static int step(struct rmq_writer *w)
 
 static int has_work(struct rmq_writer *w)
 {
-    for (int p = 0; p < RMQ_PRODUCERS_MAX; p++)
-        if (rmq_load(&w->header->request[p].head) != w->next.request_tail[p])
+    for (uint32_t p = 0; p < w->port_count; p++)
+        if (rmq_load(&w->ports[p].request.head) != w->next.port[p].request_tail)
             return 1;
     return 0;
 }

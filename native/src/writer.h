@@ -7,8 +7,8 @@
  *   answers   completion and parked slots behind the published heads
  *   journal   entry of generation + 1, then ONE store of journal.generation: the batch has happened
  *   redo      request tails, completion heads, parked head, append_offset; then the bells
- * Records read their bodies from the producers' arenas, which stay untouched while their request ring is not empty:
- * a producer that starts anew waits for rmq_ring_used(request ring) == 0 before it reuses its arena.
+ * Records read their bodies from the arenas of the ports, which stay untouched while the request ring is not empty:
+ * an owner that starts anew waits for rmq_ring_used(request ring) == 0 before it reuses its arena.
  */
 #ifndef RMQ_WRITER_H
 #define RMQ_WRITER_H
@@ -27,7 +27,7 @@
 #define RMQ_WRITE_ROLLS 7
 #define RMQ_WRITE_SEGMENT_WAITS 8      /* batches that had to wait for the next file */
 #define RMQ_WRITE_SLEEPS 9
-#define RMQ_WRITE_STALE_DROPPED 10     /* requests of a dead producer generation */
+#define RMQ_WRITE_STALE_DROPPED 10     /* requests of a generation that has lost its port */
 #define RMQ_WRITE_WINDOW_MISSES 11     /* batches that reached beyond the populated window */
 #define RMQ_WRITE_TOO_FEW_REPLICAS 12  /* of those refused: nothing was appended because replicas were lacking */
 #define RMQ_WRITE_DISPATCH_WAITS 13    /* batches after which dispatch was too far behind to go on at once */

@@ -74,7 +74,7 @@ class Rig:
 
     def verdicts(self) -> list[tuple[int, int, int, bytes, bool]]:
         """(type, connection, pending, payload, last) of what the reader finds; the room is given back."""
-        ring = self.plane.header.verdict[READER]
+        ring = self.plane.header.ports.port[READER].verdict
         found = []
         size = ffi.sizeof("struct rmq_verdict")
         base = ffi.cast("char *", self.plane.struct.base) + ring.slots_at
@@ -96,7 +96,7 @@ def now() -> int:
 
 
 SMALL = Capacity(
-    topics=1024, queues=8192, groups=256, subscriptions=256, offsets=1024, request_slots=64,
+    topics=1024, queues=8192, groups=256, subscriptions=256, offsets=1024, parked_slots=64,
     inbox_bytes=1 << 20, verdict_bytes=1 << 16, commit_slots=64, arrived_slots=64,
 )  # fmt: skip
 
@@ -106,7 +106,6 @@ def made_rig(root: Path, capacity: Capacity) -> Iterator[Rig]:
     """A loop that has not turned yet, over a plane of its own."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     plane = Plane.create(name, capacity, root.stat(), 1)
-    plane.header.settings.readers = 1
     plane.role(lib.RMQ_ROLE_READ).generation = 1
     names = {"storePathRootDir": str(root), "brokerName": "wire-a"}
     config = changed(BrokerConfig(), names)
@@ -275,7 +274,7 @@ def test_answers_beyond_the_ring_wait_in_order_and_are_cut_into_chunks(rig: Rig)
         if len(order) == 3:
             break
     assert order == [0, 1, 2]
-    assert len(bodies[0]) > rig.plane.header.verdict[READER].capacity
+    assert len(bodies[0]) > rig.plane.header.ports.port[READER].verdict.capacity
     assert [decode_frame(bodies[opaque]).opaque for opaque in order] == order
 
 
@@ -481,7 +480,7 @@ def test_a_commit_of_an_older_pull_never_undoes_a_later_request(rig: Rig) -> Non
     group, slot = rig.plane.group_find("G"), broker.tables.slot("TBW102", 0)
     assert group is not None
     assert slot is not None
-    ring = rig.plane.header.commit[READER]
+    ring = rig.plane.header.ports.port[READER].commit
     entry = ffi.cast("struct rmq_offset_commit *", rig.plane.struct.base + ring.slots_at)[ring.head % ring.capacity]
     entry.group_id, entry.queue_slot, entry.offset = group, slot, 10
     ring.head += 1

@@ -50,11 +50,10 @@ def test_lag_is_what_is_not_consumed_in_flight_what_is_pulled(tmp_path: Path) ->
 
 
 def test_the_latest_pull_of_any_reader_counts(tmp_path: Path) -> None:
-    with kit(tmp_path) as made:
+    with kit(tmp_path, readers=2) as made:
         (slot,) = made.topic("orders", [100])
         group = made.group("payers")
         made.plane.offset_put(group, slot, 10)
-        made.plane.header.settings.readers = 2
         collector = type(made)(made.plane, tmp_path / "store", {})
         lib.rmq_pulled_count(made.plane.struct, 0, group, slot, 50, 1, 60, 1000)
         lib.rmq_pulled_count(made.plane.struct, 1, group, slot, 5, 1, 25, 2000)  # it went back, to another reader
@@ -66,10 +65,9 @@ def test_the_latest_pull_of_any_reader_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_where_a_group_goes_on_is_the_same_for_metrics_and_for_control(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    with kit(tmp_path) as made:
+    with kit(tmp_path, readers=3) as made:
         slots = made.topic("orders", [1000] * 8)
         groups = [made.group(f"group{number}") for number in range(4)]
-        made.plane.header.settings.readers = 3
         pairs = [(group, slot) for group in groups for slot in slots]
         for group, slot in pairs:
             made.plane.offset_put(group, slot, 0)
@@ -87,7 +85,7 @@ def test_where_a_group_goes_on_is_the_same_for_metrics_and_for_control(tmp_path:
 
 def test_pulls_that_find_nothing_leave_half_of_the_table_to_others(tmp_path: Path) -> None:
     with kit(tmp_path) as made:
-        table, half = made.plane.header.pulled[0], lib.RMQ_PULLED_CAPACITY // 2
+        table, half = made.plane.header.ports.port[0].pulled, lib.RMQ_PULLED_CAPACITY // 2
         for slot in range(half + 10):
             lib.rmq_pulled_count(made.plane.struct, 0, 1, slot, 0, 0, 5, 1)
         assert (table.count, table.overflow) == (half, 0)
@@ -278,15 +276,15 @@ def test_a_group_that_pulls_too_much_is_counted_as_overflow(tmp_path: Path) -> N
         for slot in range(lib.RMQ_PULLED_CAPACITY + 3):
             pulled(made, 1, slot, 1, 1, 1)
         pulled(made, 1, 7, 1, 1, 1)
-        table = made.plane.header.pulled[0]
+        table = made.plane.header.ports.port[0].pulled
         assert (table.count, table.overflow) == (lib.RMQ_PULLED_CAPACITY, 3)
         assert value(made.text(), "ringmq_pulls_uncounted_total") == 3
 
 
 def test_what_is_not_told_and_not_counted_shows(tmp_path: Path) -> None:
     with kit(tmp_path) as made:
-        made.plane.header.slow_untold[0] = 4
-        made.plane.header.junk_untold[0] = 5
+        made.plane.header.ports.port[0].slow_untold = 4
+        made.plane.header.ports.port[0].junk_untold = 5
         made.plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER] = 3
         kinds = (ClientKind("payers", "PYTHON", 477, "CONSUME_PASSIVELY", 2),)
         ReportWriter(made.plane.name).publish(ControlReport(6, (), kinds, left_out=7), 0)

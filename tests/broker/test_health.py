@@ -40,7 +40,6 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
     """A plane whose workers all serve."""
     name = f"ringmq-test-{uuid.uuid4().hex}"
     plane = Plane.create(name, Capacity(1024, 4096, 1024, 1024, 4096), tmp_path.stat(), 1)
-    plane.header.settings.readers = 1
     publish_workers(plane, WORKERS.rows(1, slave=False), {"metrics"})
     for worker in workers(plane):
         if worker.name != "metrics":

@@ -32,7 +32,7 @@ def watched(max_bytes: int) -> tuple[MemoryWatch, SimpleNamespace, list[str]]:
         settings=SimpleNamespace(readers=2), plane_bytes=300 * MIB, memory=SimpleNamespace(level=0)
     )
     lines: list[str] = []
-    plane = SimpleNamespace(header=header, name="none")
+    plane = SimpleNamespace(header=header, name="none", readers=(0, 1))
     return MemoryWatch(plane, BrokerConfig(memory_max=max_bytes), lines.append), header, lines  # type: ignore[arg-type]
 
 

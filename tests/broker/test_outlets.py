@@ -5,6 +5,7 @@ from typing import Any
 from ringmq.broker.outlets import BACKLOG_BYTES_LARGE, LARGE_BYTES_A_TURN, LARGE_CHUNK_BYTES, Outlets
 from ringmq.broker.request import Connection, Effect, Hangup, Push, Reply
 from ringmq.ipc.plane import NONE
+from ringmq.ipc.ports import Reader
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, decode_frame
@@ -18,6 +19,7 @@ class FakeRing:
     """A plane's ring of verdicts with room for so many bytes."""
 
     verdict_chunk_bytes = 1 << 20
+    readers = (Reader(0, lib.RMQ_ROLE_READ), Reader(1, lib.RMQ_ROLE_READ + 1))
 
     def __init__(self, room: int = 1 << 40) -> None:
         self.room = room

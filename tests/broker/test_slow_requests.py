@@ -36,7 +36,7 @@ def test_controls_own_are_told_once_and_bounded() -> None:
 
 def test_readers_that_are_faster_do_not_hold_control(tmp_path: Path) -> None:
     with kit(tmp_path) as made:
-        ring = made.plane.header.slow[0]
+        ring = made.plane.header.ports.port[0].slow
         ring.head = 3
         taken = 0
         for _ in slow_requests.take(made.plane):

@@ -34,7 +34,7 @@ POINTS = {
 
 
 def control_points() -> list[str]:
-    text = (SOURCES / "control_append.c").read_text()
+    text = (SOURCES / "port.c").read_text()
     return sorted(set(re.findall(r'RMQ_CRASH\("([a-z-]+)"\)', text)))
 
 

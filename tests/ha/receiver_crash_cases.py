@@ -54,7 +54,7 @@ def test_a_death_loses_nothing_that_was_reported(tmp_path: Path, point: str) -> 
         def check() -> None:
             append = kit.marks.append_offset
             assert kit.log(0, append) == master_log()[:append]
-            assert not any(kit.log(max(append, kit.header.journal.intent_high), 2 * FILE_BYTES))
+            assert not any(kit.log(max(append, kit.header.ports.journal.intent_high), 2 * FILE_BYTES))
             if repeat % 2:
                 in_child(receive, f"{point}:3")
             in_child(receive)

@@ -47,7 +47,7 @@ class SlaveKit(Kit):
             self.create_segment(append_offset - append_offset % here.segment_bytes)
         self.marks.append_offset = self.marks.flushed_offset = append_offset
         self.marks.dispatched_offset = self.marks.min_offset = append_offset
-        self.header.journal.intent_high = append_offset
+        self.header.ports.journal.intent_high = append_offset
 
     @contextlib.contextmanager
     def receiver(self) -> Iterator["Receiver"]:

@@ -347,7 +347,7 @@ def test_a_death_in_mid_record_leaves_nothing_of_it(tmp_path: Path, log: bytes) 
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     assert kit.marks.append_offset == append
-    assert kit.header.journal.intent_high > append
+    assert kit.header.ports.journal.intent_high > append
     with kit.receiver() as slave:
         assert not any(kit.log(append, SEGMENT))
         slave.connect()

@@ -18,7 +18,7 @@ from ringmq.native import ffi, lib
 from ringmq.store.store_lock import StoreLock
 
 SMALL = Capacity(
-    topics=8, queues=16, groups=8, subscriptions=8, offsets=8, request_slots=64, inbox_bytes=4096,
+    topics=8, queues=16, groups=8, subscriptions=8, offsets=8, parked_slots=64, inbox_bytes=4096,
     verdict_bytes=4096, commit_slots=8, arrived_slots=8,
 )  # fmt: skip
 NO_CLAIM = 2**64 - 1
@@ -168,7 +168,7 @@ def test_a_reader_never_sees_the_subscription_of_another_pair(plane: Plane) -> N
 
 
 def test_offsets_of_pulls_are_drained_in_order(plane: Plane) -> None:
-    ring = plane.header.commit[0]
+    ring = plane.header.ports.port[0].commit
     slots = ffi.cast("struct rmq_offset_commit *", plane.struct.base + ring.slots_at)
     for position, offset in enumerate([5, 9, 7]):
         slots[position].group_id, slots[position].queue_slot, slots[position].offset = 1, 2, offset
@@ -182,7 +182,7 @@ def test_offsets_of_pulls_are_drained_in_order(plane: Plane) -> None:
 def test_commits_that_find_no_room_do_not_come_again(plane: Plane) -> None:
     for slot in range(SMALL.offsets):
         plane.offset_put(1, slot, 1)
-    ring = plane.header.commit[0]
+    ring = plane.header.ports.port[0].commit
     slots = ffi.cast("struct rmq_offset_commit *", plane.struct.base + ring.slots_at)
     for position, (group, offset) in enumerate([(1, 5), (2, 5), (1, 6)]):
         slots[position].group_id, slots[position].queue_slot, slots[position].offset = group, 0, offset
@@ -263,7 +263,7 @@ def test_verdicts_wrap_and_refuse_when_full(plane: Plane) -> None:
         count += 1
     assert count == 4096 // 536
     assert len(b"z" * 5000) > plane.verdict_chunk_bytes
-    with pytest.raises(ValueError, match="verdict of 5000 bytes to reader 0"):
+    with pytest.raises(ValueError, match="verdict of 5000 bytes to port 0"):
         plane.verdict(0, lib.RMQ_VERDICT_SEND, (1, 2), 3, 4, b"z" * 5000)
 
 

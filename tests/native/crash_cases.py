@@ -85,7 +85,7 @@ class Load:
         for producer in (0, 1, CONTROL):
             for ring in ("appended", "completed"):
                 for completion in self.kit.completions(producer, ring):
-                    self.answers.setdefault((producer, completion.pending), []).append(completion)
+                    self.answers.setdefault((producer, completion.token), []).append(completion)
 
     def check(self) -> None:
         """Every request answered once, stored once at the place that was answered, in order, without gaps."""
@@ -160,7 +160,7 @@ def test_the_checker_sees_planted_faults(tmp_path: Path) -> None:
 
 def write_rest(kit: Kit, write: Callable[[int], None]) -> None:
     """However many slices it takes: on a busy machine one may pass without a turn."""
-    while any(kit.header.request[p].tail < kit.header.request[p].head for p in (0, 1, CONTROL)):
+    while any(kit.header.ports.port[p].request.tail < kit.header.ports.port[p].request.head for p in (0, 1, CONTROL)):
         write(SLICE_NS)
 
 
@@ -171,7 +171,7 @@ def write_all(kit: Kit) -> None:
 
 def flush_all(kit: Kit) -> None:
     with kit.flusher() as flush:
-        while kit.header.parked.tail < kit.header.parked.head:
+        while kit.header.ports.parked.tail < kit.header.ports.parked.head:
             flush(SLICE_NS)
 
 
@@ -537,7 +537,7 @@ def test_failed_sync_of_a_queue_stays_after_a_kill(tmp_path: Path, monkeypatch: 
         pending = kit.request(topic, 0, b"refused")
         in_child(lambda: write_all(kit))
         (answer,) = kit.completions()
-        assert (answer.pending, answer.code, answer.cause, answer.cause_errno) == (pending, 14, *fault)
+        assert (answer.token, answer.code, answer.cause, answer.cause_errno) == (pending, 14, *fault)
         with kit.dispatcher() as dispatch:
             assert dispatch() == lib.RMQ_RUN_FAULT, "its shell hears of it"
             dispatch()
@@ -602,7 +602,7 @@ def test_dispatch(tmp_path: Path, point: str) -> None:
         if point == "dispatch-batch-unit":
             lib.rmq_topic_set(kit.plane, load.topics[1], lib.RMQ_TOPIC_LIVE << 40 | lib.RMQ_TOPIC_BATCH_QUEUE << 40)
         for reader in (0, 1):
-            flags = kit.plane.base + kit.header.parked_flags_at + reader * kit.header.tables.queue_capacity
+            flags = kit.plane.base + kit.header.ports.port[reader].parked_flags_at
             for slot in range(3):
                 flags[slot] = b"\x01"
         load.put(30)
@@ -636,7 +636,7 @@ def test_dispatch(tmp_path: Path, point: str) -> None:
                 assert len(written) == len(units)
             assert keys_in_index(kit) == keys_of(kit)
             for reader in (0, 1):
-                ring = kit.header.arrived[reader]
+                ring = kit.header.ports.port[reader].arrived
                 told = {kit.slot("uint32_t *", ring, at)[0] for at in range(ring.tail, ring.head)}
                 assert told == {0, 1, 2}
 

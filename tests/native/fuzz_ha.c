@@ -169,7 +169,9 @@ static void run(void)
 
 static void set_up(void)
 {
-    struct rmq_plane_capacity capacity = {64, 64, 64, 64, 64, 64, 65536, 65536, 64, 8};
+    struct rmq_plane_capacity capacity = {.topics = 64, .queues = 64, .groups = 64, .subscriptions = 64, .offsets = 64,
+                                          .parked_slots = 64, .inbox_bytes = 65536, .verdict_bytes = 65536,
+                                          .commit_slots = 64, .arrived_slots = 8};
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof any;
     int error = 0, listener = socket(AF_INET, SOCK_STREAM, 0);

@@ -28,7 +28,7 @@ def test_the_words_stay_right_when_ha_dies(tmp_path: Path, point: str) -> None:
         ha.marks.confirm_policy = lib.RMQ_CONFIRM_LIMITED
         ha.append(random.Random(repeat).randbytes(300_000))
         log_end, ha.marks.append_offset = ha.marks.append_offset, 1000
-        ha.header.parked.head += 1  # somebody waits
+        ha.header.ports.parked.head += 1  # somebody waits
         claim = mmap.mmap(-1, 8)
         generator = random.Random(f"{SEED}-{repeat}-{point}")
 

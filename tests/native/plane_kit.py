@@ -7,13 +7,15 @@ import struct
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ringmq.ipc.ports import PortPlan, fill_port_plans, reader_plan
 from ringmq.native import ffi, lib
 
-CONTROL = lib.RMQ_CONTROL_PRODUCER
+CONTROL = 2
+"""Its port, behind those of two read workers."""
 NO_WAIT = lib.RMQ_APPEND_FLAG_NO_WAIT
 ARENA_BYTES = 1 << 20
 LIVE = lib.RMQ_TOPIC_LIVE << 40
@@ -27,7 +29,7 @@ class Completion:
     commit_log_offset: int
     commit_log_end: int
     queue_offset: int
-    pending: int
+    token: int
     code: int
     cause: int
     cause_errno: int
@@ -44,18 +46,21 @@ class Kit:
     def __init__(
         self, root: Path, *, segment_bytes: int = 65536, sync: bool = False, queue_file_bytes: int = 6000,
         index: bool = True, slots: int = 64, request_slots: int = 64, inbox_bytes: int = 65536,
+        ports: tuple[PortPlan, ...] = (),
     ) -> None:  # fmt: skip
         self.root = root
         (root / "commitlog").mkdir(parents=True, exist_ok=True)
         capacity = ffi.new("struct rmq_plane_capacity *")
         capacity.topics = capacity.groups = capacity.subscriptions = capacity.offsets = 64
         capacity.queues = 4096
-        capacity.request_slots = request_slots
+        capacity.parked_slots = 4 * request_slots
+        plans = [reader_plan(0), reader_plan(1), PortPlan(lib.RMQ_ROLE_CONTROL)]
+        fill_port_plans(capacity, [replace(plan, request_slots=request_slots) for plan in (*plans, *ports)])
         capacity.inbox_bytes = capacity.verdict_bytes = inbox_bytes
         capacity.commit_slots, capacity.arrived_slots = 64, 8
         self._base = mmap.mmap(-1, lib.rmq_plane_bytes(capacity))
         self._marks = mmap.mmap(-1, 4096)
-        self._areas = {producer: mmap.mmap(-1, ARENA_BYTES) for producer in (0, 1, CONTROL)}
+        self._areas = {port: mmap.mmap(-1, ARENA_BYTES) for port in range(3 + len(ports))}
         self._used = dict.fromkeys(self._areas, 0)
         assert lib.rmq_plane_format(ffi.from_buffer("char *", self._base, require_writable=True), capacity, 1) == 0
         self.plane = ffi.new("struct rmq_plane *")
@@ -88,7 +93,7 @@ class Kit:
         settings.flush_interval_ms, settings.flush_least_pages = 5, 0
         settings.flush_thorough_interval_ms = 1000
         settings.populate_window_bytes = 65536
-        settings.readers, settings.long_polling_enable = 2, 1
+        settings.long_polling_enable = 1
         settings.store_host_bytes, settings.store_port = 4, 10911
         settings.store_host = bytes([127, 0, 0, 1]) + bytes(12)
         settings.store_path = str(self.root).encode()
@@ -138,8 +143,8 @@ class Kit:
         return self._areas[producer][at : at + length]
 
     def request(self, topic_id: int, queue_id: int = 0, body: bytes = b"", *, producer: int = 0, **fields: Any) -> int:
-        """Put one request; returns its pending number. properties, extra: bytes; others: fields of the struct."""
-        ring = self.header.request[producer]
+        """Put one request; returns its token. properties, extra: bytes; others: fields of the struct."""
+        ring = self.header.ports.port[producer].request
         assert ring.head - ring.tail < ring.capacity, "request ring is full"
         slot = self.slot("struct rmq_request *", ring, ring.head)
         ffi.memmove(slot, bytes(ffi.sizeof("struct rmq_request")), ffi.sizeof("struct rmq_request"))
@@ -151,7 +156,7 @@ class Kit:
             setattr(slot, f"{name}_at", self.keep(producer, data))
             setattr(slot, f"{name}_length", len(data))
         self._pending += 1
-        slot.pending, slot.kind = self._pending, lib.RMQ_APPEND_SINGLE
+        slot.token, slot.kind = self._pending, lib.RMQ_APPEND_SINGLE
         slot.topic_id, slot.queue_id = topic_id, queue_id
         slot.queue_slot = lib.rmq_queue_find(self.plane, topic_id, queue_id)
         slot.born_time_ms, slot.born_port = 1_700_000_000_000, 5555
@@ -167,13 +172,19 @@ class Kit:
 
     def completions(self, producer: int = 0, ring_name: str = "appended") -> list[Completion]:
         """Take all completions of a producer."""
-        ring = getattr(self.header, ring_name)[producer]
+        ring = getattr(self.header.ports.port[producer], ring_name)
         taken = []
         while ring.tail < ring.head:
             c = self.slot("struct rmq_completion *", ring, ring.tail)
             taken.append(
                 Completion(
-                    c.commit_log_offset, c.commit_log_end, c.queue_offset, c.pending, c.code, c.cause, c.cause_errno
+                    c.commit_log_offset,
+                    c.commit_log_offset + c.bytes,
+                    c.queue_offset,
+                    c.token,
+                    c.code,
+                    c.cause,
+                    c.cause_errno,
                 )
             )
             ring.tail += 1

@@ -34,10 +34,10 @@ def replicated_kit(root: Path, *, sync: bool = False) -> Kit:
 
 def park(kit: Kit, end: int, waited_ms: int = 0) -> None:
     """What write does for a request that waits; the kit's first producer alone."""
-    ring = kit.header.parked
+    ring = kit.header.ports.parked
     entry = kit.slot("struct rmq_parked *", ring, ring.head)
     ffi.memmove(entry, bytes(64), 64)
-    entry.completion.commit_log_end, entry.completion.pending = end, ring.head
+    entry.completion.commit_log_offset, entry.completion.token = end, ring.head
     entry.parked_mono_ms = time.monotonic_ns() // 1_000_000 - waited_ms
     entry.completed_position = ring.head
     ring.head += 1
@@ -63,7 +63,8 @@ def test_a_send_is_answered_when_replicas_have_it(tmp_path: Path, sync: bool) ->
     with kit.writer() as write, kit.flusher() as flush:
         write()
         flush()
-        ends = [kit.slot("struct rmq_parked *", kit.header.parked, at).completion.commit_log_end for at in range(3)]
+        parked = [kit.slot("struct rmq_parked *", kit.header.ports.parked, at).completion for at in range(3)]
+        ends = [entry.commit_log_offset + entry.bytes for entry in parked]
         assert codes(kit) == [], "flushed, but nobody else has it"
         kit.marks.replicated_offset = ends[1] - 1
         flush()
@@ -94,7 +95,7 @@ def test_wait_false_is_answered_at_once_and_taken_without_replicas(kit: Kit) -> 
         write()
     (answer,) = kit.completions()
     assert (answer.code, answer.commit_log_end) == (0, kit.marks.append_offset)
-    assert kit.header.parked.head == 0
+    assert kit.header.ports.parked.head == 0
 
 
 @pytest.mark.parametrize("state", [LOST, STALLED])
@@ -109,7 +110,7 @@ def test_without_replicas_nothing_is_appended(kit: Kit, state: int) -> None:
         write()
         (answer,) = kit.completions()
         assert (answer.code, answer.cause) == (1, lib.RMQ_CAUSE_IN_SYNC_REPLICAS)
-        assert (kit.marks.append_offset, kit.header.parked.head) == (end, 1)
+        assert (kit.marks.append_offset, kit.header.ports.parked.head) == (end, 1)
         assert kit.header.roles[lib.RMQ_ROLE_WRITE].counters[lib.RMQ_WRITE_TOO_FEW_REPLICAS] == 1
         kit.marks.replication_state = lib.RMQ_REPLICATION_OK
         kit.request(topic, 0, b"taken")
@@ -177,7 +178,7 @@ def test_a_stop_waits_three_seconds_for_replicas(kit: Kit) -> None:
         kit.marks.stop_requested = lib.RMQ_STOP_READ
         flush()
         assert codes(kit) == []
-        kit.slot("struct rmq_parked *", kit.header.parked, 0).parked_mono_ms -= 1000
+        kit.slot("struct rmq_parked *", kit.header.ports.parked, 0).parked_mono_ms -= 1000
         flush()
         assert codes(kit) == [12]
 
@@ -195,7 +196,7 @@ def answered_after_ms(kit: Kit, deed: Callable[[], None]) -> float:
         wait_until(lambda: bell.sleeping == lib.RMQ_BELL_ASLEEP)
         began = time.monotonic()
         deed()
-        wait_until(lambda: kit.header.completed[0].head > 0)
+        wait_until(lambda: kit.header.ports.port[0].completed.head > 0)
         took_ms = (time.monotonic() - began) * 1000
         kit.marks.stop_requested = lib.RMQ_STOP_FLUSH
         lib.rmq_role_wake(kit.plane, lib.RMQ_ROLE_FLUSH)
@@ -249,9 +250,9 @@ class Stage:
         page.replicated_offset, page.replication_state = marks.replicated_offset, marks.replication_state
         page.store_fault = lib.RMQ_FAULT_FSYNC if marks.fsync_failed else 0
         page.stop_requested = lib.RMQ_STOP_READ if marks.stopping else 0
-        ring = kit.header.parked
+        ring = kit.header.ports.parked
         ring.tail = ring.head
-        kit.header.completed[0].head = kit.header.completed[0].tail = ring.head
+        kit.header.ports.port[0].completed.head = kit.header.ports.port[0].completed.tail = ring.head
         park(kit, end, waited_ms)
         self.flush(1)
         found = codes(kit)

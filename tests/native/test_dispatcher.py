@@ -343,11 +343,11 @@ def test_unknown_topic_and_junk_are_passed_over(kit: Kit) -> None:
 
 def test_arrivals_reach_parked_pulls_also_through_a_full_ring(kit: Kit) -> None:
     topic = kit.topic(b"T", 20)
-    flags = kit.plane.base + kit.header.parked_flags_at + 1 * kit.header.tables.queue_capacity
+    flags = kit.plane.base + kit.header.ports.port[1].parked_flags_at
     for queue_id in range(19):
         flags[kit.queue_slot(topic, queue_id)] = b"\x01"
     produce(kit, topic, 20, 20)
-    ring, told = kit.header.arrived[1], []
+    ring, told = kit.header.ports.port[1].arrived, []
     with kit.dispatcher() as dispatch:
         drain(kit, dispatch)
         assert ring.head - ring.tail == ring.capacity == 8
@@ -357,7 +357,7 @@ def test_arrivals_reach_parked_pulls_also_through_a_full_ring(kit: Kit) -> None:
                 ring.tail += 1
             dispatch()
     assert sorted(told) == [kit.queue_slot(topic, queue_id) for queue_id in range(19)]
-    assert kit.header.arrived[0].head == 0
+    assert kit.header.ports.port[0].arrived.head == 0
 
 
 def unlinked_and_open(folder: Path) -> int:

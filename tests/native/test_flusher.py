@@ -20,12 +20,12 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
 
 def park(kit: Kit, end: int, *, producer: int = 0, position: int, pending: int, waited_ms: int = 0) -> None:
     """What write does for a request that waits for the flush."""
-    entry = kit.slot("struct rmq_parked *", kit.header.parked, kit.header.parked.head)
+    entry = kit.slot("struct rmq_parked *", kit.header.ports.parked, kit.header.ports.parked.head)
     ffi.memmove(entry, bytes(64), 64)
-    entry.completion.commit_log_end, entry.completion.pending = end, pending
+    entry.completion.commit_log_offset, entry.completion.token = end, pending
     entry.parked_mono_ms = time.monotonic_ns() // 1_000_000 - waited_ms
-    entry.producer, entry.completed_position = producer, position
-    kit.header.parked.head += 1
+    entry.port, entry.completed_position = producer, position
+    kit.header.ports.parked.head += 1
 
 
 def test_answers_in_order_after_the_flush(kit: Kit) -> None:
@@ -42,9 +42,9 @@ def test_answers_in_order_after_the_flush(kit: Kit) -> None:
     assert kit.marks.flushed_offset == kit.marks.append_offset > 0
     for producer in (0, 1):
         answers = kit.completions(producer, "completed")
-        assert [c.pending for c in answers] == pending[producer]
+        assert [c.token for c in answers] == pending[producer]
         assert {c.code for c in answers} == {0}
-    assert kit.header.parked.tail == kit.header.parked.head == 20
+    assert kit.header.ports.parked.tail == kit.header.ports.parked.head == 20
     assert kit.header.roles[lib.RMQ_ROLE_FLUSH].counters[lib.RMQ_FLUSH_COMPLETED] == 20
 
 
@@ -107,11 +107,11 @@ def test_deadline_answers_ten_and_late_flush_does_not_answer_again(kit: Kit) -> 
     with kit.flusher() as flush:
         flush()
         (late,) = kit.completions(0, "completed")
-        assert (late.pending, late.code, late.cause) == (7, 10, lib.RMQ_CAUSE_FLUSH_TIMEOUT)
+        assert (late.token, late.code, late.cause) == (7, 10, lib.RMQ_CAUSE_FLUSH_TIMEOUT)
         kit.marks.append_offset = 200
         flush()
     (second,) = kit.completions(0, "completed")
-    assert (second.pending, second.code) == (8, 0)
+    assert (second.token, second.code) == (8, 0)
 
 
 def test_restart_between_answer_and_giving_up_does_not_answer_twice(kit: Kit) -> None:
@@ -121,15 +121,15 @@ def test_restart_between_answer_and_giving_up_does_not_answer_twice(kit: Kit) ->
         park(kit, 10, position=position, pending=20 + position, producer=1)
     kit.marks.append_offset = kit.marks.flushed_offset = 10
     for producer, count in ((0, 2), (1, 1)):  # as published by a completer that died before it moved parked.tail
-        ring = kit.header.completed[producer]
+        ring = kit.header.ports.port[producer].completed
         for position in range(count):
-            kit.slot("struct rmq_completion *", ring, position).pending = 10 * (producer + 1) + position
+            kit.slot("struct rmq_completion *", ring, position).token = 10 * (producer + 1) + position
         ring.head = count
     with kit.flusher() as flush:
         flush()
-    assert [c.pending for c in kit.completions(0, "completed")] == [10, 11, 12]
-    assert [c.pending for c in kit.completions(1, "completed")] == [20, 21]
-    assert kit.header.parked.tail == 5
+    assert [c.token for c in kit.completions(0, "completed")] == [10, 11, 12]
+    assert [c.token for c in kit.completions(1, "completed")] == [20, 21]
+    assert kit.header.ports.parked.tail == 5
 
 
 def test_failed_sync_is_never_repeated(kit: Kit) -> None:
@@ -143,7 +143,7 @@ def test_failed_sync_is_never_repeated(kit: Kit) -> None:
         path.with_suffix(".gone").rename(path)
         flush()
         (answer,) = kit.completions(0, "completed")
-        assert (answer.pending, answer.code, answer.cause, answer.cause_errno) == (first, 14, lib.RMQ_FAULT_FSYNC, 2)
+        assert (answer.token, answer.code, answer.cause, answer.cause_errno) == (first, 14, lib.RMQ_FAULT_FSYNC, 2)
         assert kit.marks.flushed_offset == 0
         assert kit.marks.store_fault == lib.RMQ_FAULT_FSYNC
         assert lib.rmq_flusher_set_fault(flush.handle, lib.RMQ_FAULT_NONE, 0) == -16
@@ -160,9 +160,9 @@ def test_full_answer_ring_blocks_and_goes_on(kit: Kit) -> None:
     kit.marks.append_offset = 10
     with kit.flusher() as flush:
         flush()
-        assert [c.pending for c in kit.completions(0, "completed")] == list(range(64))
+        assert [c.token for c in kit.completions(0, "completed")] == list(range(64))
         flush()
-    assert [c.pending for c in kit.completions(0, "completed")] == list(range(64, 69))
+    assert [c.token for c in kit.completions(0, "completed")] == list(range(64, 69))
 
 
 def test_async_policy_flushes_by_interval(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_async_policy_flushes_by_interval(tmp_path: Path) -> None:
     kit.request(topic, 0, b"x")
     with kit.writer() as write, kit.flusher() as flush:
         write()
-        store_time = kit.header.journal.entry[1].store_time_ms
+        store_time = kit.header.ports.journal.entry[1].store_time_ms
         flush(200_000_000)
         assert kit.marks.flushed_offset == kit.marks.append_offset
         state = ffi.new("struct rmq_flush_state *")

@@ -411,7 +411,7 @@ def test_growth_rings_the_completer_and_dispatch(make_ha: MakeHa) -> None:
     ha.marks.confirm_policy = lib.RMQ_CONFIRM_LIMITED
     ha.require(1)
     ha.append(b"x" * 5000)
-    ha.header.parked.head += 1  # somebody waits
+    ha.header.ports.parked.head += 1  # somebody waits
     slave = ha.follow(0)
     ha.turn_until(lambda: slave.end() == 5000, "everything has come")
     for role in (lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH):

@@ -92,7 +92,7 @@ def test_a_flood_of_junk_is_counted_and_does_not_fill_the_inbox(kit: ReaderKit) 
     told = 0
     while kit.inbox_take() is not None:
         told += 1
-    untold = int(kit.header.junk_untold[0])
+    untold = int(kit.header.ports.port[0].junk_untold)
     assert told + untold == 100
     assert 8 <= told <= 8 * (seconds + 2)
 
@@ -330,7 +330,7 @@ def test_full_request_ring_stalls_and_goes_on(make_kit: MakeKit) -> None:
         sent = client.socket.send(data)
         other.send(send_frame("TopicA", b"other", opaque=1_000_000))
         wait_until(lambda: kit.counter(lib.RMQ_READ_STALLS), "the reader stalls")
-        assert kit.header.request[0].head == 8
+        assert kit.header.ports.port[0].request.head == 8
         kit.start("write")
         client.socket.settimeout(10)
         client.send(data[sent:])
@@ -346,7 +346,7 @@ def test_more_requests_in_flight_than_buffers(make_kit: MakeKit) -> None:
     clients = [context.__enter__() for context in contexts]
     for n, client in enumerate(clients):
         client.send(send_frame("TopicA", b"x", opaque=n))
-    wait_until(lambda: kit.header.request[0].head == 100, "all are in the request ring")
+    wait_until(lambda: kit.header.ports.port[0].request.head == 100, "all are in the request ring")
     kit.start("write")
     assert [client.answer().opaque for client in clients] == list(range(100))
     for context in contexts:
@@ -362,7 +362,7 @@ def test_large_requests_in_flight_leave_buffers_for_others(make_kit: MakeKit) ->
         clients = [stack.enter_context(connected(kit)) for _ in range(40)]
         for n, client in enumerate(clients):
             client.send(send_frame("TopicA", b"x" * 2000, opaque=n))
-            wait_until(lambda n=n: kit.header.request[0].head == n + 1, "the send is in the request ring")
+            wait_until(lambda n=n: kit.header.ports.port[0].request.head == n + 1, "the send is in the request ring")
         other = stack.enter_context(connected(kit))
         assert other.ask(pull_frame("TopicA", "GROUP", 0)).remark == "NO_MESSAGE_IN_QUEUE"
         kit.start("write")
@@ -382,10 +382,10 @@ def test_sends_without_any_room_are_refused_before_they_take_the_last_buffers(ma
         for client in clients:
             client.send(send_frame("TopicA", b"x" * 2000))
             wait_until(
-                lambda client=client: kit.header.request[0].head > len(kept) or not client.is_quiet(0),
+                lambda client=client: kit.header.ports.port[0].request.head > len(kept) or not client.is_quiet(0),
                 "the send is taken or answered",
             )
-            (kept if kit.header.request[0].head > len(kept) else refused).append(client)
+            (kept if kit.header.ports.port[0].request.head > len(kept) else refused).append(client)
         answers = [client.answer() for client in refused]
         assert {(answer.code, (answer.remark or "")[:10]) for answer in answers} == {(2, "[OVERLOAD]")}
         assert len(kept) == 11 + 8 + 2  # buffers until few are left, half of the blocks, buffers but the last two
@@ -402,7 +402,7 @@ def test_a_few_bytes_that_wait_leave_their_buffer_while_there_are_blocks(make_ki
     with ExitStack() as stack:
         for n in range(21):
             stack.enter_context(connected(kit)).send(send_frame("TopicA", b"x" * 2000))
-            wait_until(lambda n=n: kit.header.request[0].head == n + 1, "the send is in the request ring")
+            wait_until(lambda n=n: kit.header.ports.port[0].request.head == n + 1, "the send is in the request ring")
         client = stack.enter_context(connected(kit))
         asked: list[Any] = []
         for _ in range(64):
@@ -464,7 +464,7 @@ def test_who_keeps_the_last_buffers_longest_without_reading_is_closed(make_kit: 
 
 def test_successor_waits_for_its_predecessors_requests(make_kit: MakeKit) -> None:
     kit = make_kit()
-    kit.request(1, 0, b"of the dead", properties=b"UNIQ_KEY\x01D\x02", producer_generation=1)
+    kit.request(1, 0, b"of the dead", properties=b"UNIQ_KEY\x01D\x02", generation=1)
     kit.header.roles[lib.RMQ_ROLE_READ].generation = 2
     kit.start("read")
     with connected(kit) as client:
@@ -480,7 +480,7 @@ def test_a_send_that_waited_and_went_to_control_gives_its_time_to_no_other(make_
     kit.start("read")
     with connected(kit) as first, connected(kit) as client:
         first.send(*(send_frame("TopicA", b"x", opaque=number) for number in range(8)))
-        wait_until(lambda: kit.header.request[0].head == 8, "the ring is full")
+        wait_until(lambda: kit.header.ports.port[0].request.head == 8, "the ring is full")
         client.send(send_frame("TopicB", b"waits"))
         wait_until(lambda: kit.counter(lib.RMQ_READ_STALLS), "the reader stalls")
         lib.rmq_topic_set(kit.plane, topic, 0)

@@ -279,7 +279,7 @@ def test_old_and_new_messages_come_in_the_order_of_their_pulls(kit: ReaderKit) -
 
 def parked(kit: ReaderKit, slot: int = 0) -> int:
     """The flag byte that dispatch reads."""
-    return int(ffi.cast("uint8_t *", kit.plane.base + kit.header.parked_flags_at)[slot])
+    return int(ffi.cast("uint8_t *", kit.plane.base + kit.header.ports.port[0].parked_flags_at)[slot])
 
 
 def test_held_pull_is_woken_by_a_message(kit: ReaderKit) -> None:

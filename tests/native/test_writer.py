@@ -41,11 +41,11 @@ def test_one_record_byte_by_byte(kit: Kit) -> None:
         + bytes([127, 0, 0, 1]) + struct.pack(">i", 10911) + struct.pack(">iq", 2, 9)
         + struct.pack(">i", 5) + b"hello" + b"\x06TopicA" + struct.pack(">h", len(properties)) + properties
     )  # fmt: skip
-    assert (completion.pending, completion.code, completion.commit_log_offset, completion.queue_offset) == (
+    assert (completion.token, completion.code, completion.commit_log_offset, completion.queue_offset) == (
         pending, 0, 0, 0,
     )  # fmt: skip
     assert kit.marks.append_offset == len(data) == completion.commit_log_end
-    assert kit.header.request[0].tail == 1
+    assert kit.header.ports.port[0].request.tail == 1
 
 
 def test_v6_hosts_and_long_topic(kit: Kit) -> None:
@@ -194,7 +194,7 @@ def test_waits_for_the_next_file_then_goes_on(kit: Kit) -> None:
             kit.request(topic, 0, b"x" * 30_000)
         run()
         assert len(kit.completions()) == 2
-        assert kit.header.request[0].tail == 2
+        assert kit.header.ports.port[0].request.tail == 2
         kit.create_segment(65536)
         run(200_000_000)
     (third,) = kit.completions()
@@ -220,8 +220,8 @@ def test_faults_refuse_with_the_cause(kit: Kit, role: str) -> None:
 def test_stale_producer_is_dropped(kit: Kit) -> None:
     topic = kit.topic(b"T")
     kit.request(topic, 0, b"old")
-    kit.header.roles[lib.RMQ_ROLE_READ].generation = 1
-    kit.request(topic, 0, b"new", producer_generation=1)
+    kit.header.ports.port[0].generation = 1
+    kit.request(topic, 0, b"new", generation=1)
     with kit.writer() as run:
         run()
     (only,) = kit.completions()
@@ -236,10 +236,10 @@ def test_sync_flush_parks_and_no_wait_does_not(tmp_path: Path) -> None:
     second = kit.request(topic, 0, b"b", flags=NO_WAIT)
     with kit.writer() as run:
         run()
-    assert [c.pending for c in kit.completions()] == [second]
-    parked = kit.slot("struct rmq_parked *", kit.header.parked, 0)
-    assert kit.header.parked.head == 1
-    assert (parked.completion.pending, parked.producer, parked.completed_position) == (first, 0, 0)
+    assert [c.token for c in kit.completions()] == [second]
+    parked = kit.slot("struct rmq_parked *", kit.header.ports.parked, 0)
+    assert kit.header.ports.parked.head == 1
+    assert (parked.completion.token, parked.port, parked.completed_position) == (first, 0, 0)
 
 
 def test_full_completion_ring_stops_only_its_producer(kit: Kit) -> None:
@@ -252,7 +252,7 @@ def test_full_completion_ring_stops_only_its_producer(kit: Kit) -> None:
         kit.request(topic, 0, b"other", producer=1)
         run()
         assert len(kit.completions(1)) == 1
-        assert kit.header.request[0].tail == 64
+        assert kit.header.ports.port[0].request.tail == 64
         assert len(kit.completions(0)) == 64
         run()
     assert len(kit.completions(0)) == 1
@@ -284,11 +284,11 @@ def test_open_wipes_what_a_dead_batch_touched(kit: Kit) -> None:
         with (kit.root / "commitlog" / f"{start:020d}").open("r+b") as file:
             file.seek(at)
             file.write(b"\xee" * 500)
-    kit.header.journal.intent_high = 65536 + 500
+    kit.header.ports.journal.intent_high = 65536 + 500
     with kit.writer():
         pass
     assert not any(kit.log(end, 65536 * 2))
-    assert kit.header.journal.intent_high == end
+    assert kit.header.ports.journal.intent_high == end
 
 
 def test_reuses_golden_bytes(kit: Kit, golden_log: list[bytes]) -> None:

@@ -182,7 +182,7 @@ static int sleeps(uint32_t *rounds)
 static void answer_requests(void)
 {
     struct rmq_plane_header *h = rmq_header(&plane);
-    struct rmq_ring *requests = &h->request[0], *answers = &h->appended[0];
+    struct rmq_ring *requests = &h->ports.port[0].request, *answers = &h->ports.port[0].appended;
     while (rmq_ring_used(requests) && fuzz_dice(16)) {
         struct rmq_request *q = rmq_ring_slot(plane.base, requests, requests->tail);
         uint64_t arena = plane.arena_bytes[0];
@@ -196,8 +196,8 @@ static void answer_requests(void)
         static const int16_t codes[] = {0, 0, 0, 0, 10, 12, 14, 1, 13, 2};
         struct rmq_completion *c = rmq_ring_slot(plane.base, answers, answers->head);
         *c = (struct rmq_completion){
-            .commit_log_offset = requests_seen * 100, .commit_log_end = requests_seen * 100 + 100, .queue_offset = sum,
-            .pending = q->pending, .producer_generation = q->producer_generation,
+            .commit_log_offset = requests_seen * 100, .bytes = 100, .queue_offset = sum,
+            .token = q->token, .generation = q->generation,
             .code = codes[fuzz_dice(sizeof codes / sizeof *codes)], .cause = (uint16_t)fuzz_dice(80)};
         rmq_store(&answers->head, answers->head + 1);
         rmq_store(&requests->tail, requests->tail + 1);
@@ -373,7 +373,6 @@ static void set_settings(struct rmq_settings *s)
     s->message_bytes_max = 65536;
     s->frame_bytes_max = FRAME_MAX;
     s->idle_connection_ms = 120000;
-    s->long_polling_enable = s->lite_pull_enable = s->readers = s->trace_on = 1;
     s->short_polling_ms = 1000;
     s->pull_memory_bytes_max = 262144;
     s->pull_memory_count_max = 32;
@@ -410,9 +409,12 @@ static int connected_socket(void)
 static void set_up(void)
 {
     struct rmq_plane_capacity capacity = {.topics = 256, .queues = 4096, .groups = 256, .subscriptions = 256, .offsets = 4096,
-                                          .request_slots = 64, .inbox_bytes = 1 << 20, .verdict_bytes = 1 << 18,
-                                          .commit_slots = 4096, .arrived_slots = 64};
-    size_t arena = (size_t)BUFFERS * BUFFER_BYTES + BLOCKS_BYTES + rmq_reader_scratch_bytes(capacity.request_slots);
+                                          .parked_slots = 256, .inbox_bytes = 1 << 20, .verdict_bytes = 1 << 18,
+                                          .commit_slots = 4096, .arrived_slots = 64, .port_count = 1};
+    capacity.ports[0] = (struct rmq_port_plan){.role = RMQ_ROLE_READ, .flags = RMQ_PORT_CONNECTIONS | RMQ_PORT_ARRIVALS,
+                                               .weight = 1, .parked_max = 256, .request_slots = 64};
+    size_t arena = (size_t)BUFFERS * BUFFER_BYTES + BLOCKS_BYTES +
+                   rmq_reader_scratch_bytes(capacity.ports[0].request_slots);
     int error = 0;
     plane.base = mmap(NULL, rmq_plane_bytes(&capacity), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     plane.watermarks = calloc(1, sizeof *plane.watermarks);

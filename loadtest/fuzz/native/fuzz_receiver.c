@@ -252,7 +252,9 @@ static void open_receiver(void)
 
 static void set_up(void)
 {
-    struct rmq_plane_capacity capacity = {64, 64, 64, 64, 64, 64, 65536, 65536, 64, 8};
+    struct rmq_plane_capacity capacity = {.topics = 64, .queues = 64, .groups = 64, .subscriptions = 64, .offsets = 64,
+                                          .parked_slots = 64, .inbox_bytes = 65536, .verdict_bytes = 65536,
+                                          .commit_slots = 64, .arrived_slots = 8};
     plane.base = calloc(1, rmq_plane_bytes(&capacity));
     plane.watermarks = calloc(1, sizeof *plane.watermarks);
     fuzz_must(plane.base && plane.watermarks && rmq_plane_format(plane.base, &capacity, 1) == 0, "plane");

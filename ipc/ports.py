@@ -1,0 +1,143 @@
+"""The table of ports: who may submit requests to write, and how much of it each may have (native/src/ports_layout.h).
+
+A port belongs to one role. The supervisor fills the table when it makes the plane; everybody else asks the table which
+ports there are and whose they are, and knows nothing of numbers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ringmq.native import ffi, lib
+
+READERS_MAX = 16
+"""Read workers; their roles are RMQ_ROLE_READ and those behind it."""
+REQUEST_SLOTS = 16_384
+"""Of each request ring: it bounds the requests that a port may have under way."""
+PARKED_SLOTS = 65_536
+"""Requests of all ports that may wait for the disk or for replicas at a time."""
+WEIGHT = 4
+"""Of a read worker and of control. A service has less: it gives way to clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortPlan:
+    """A row as the supervisor wants it. `weight`: share of a batch of write, beside the weights of the other ports that
+    have requests; `parked_max`: its requests that may wait for the disk or for replicas at a time."""
+
+    role: int
+    arena_bytes: int = 0
+    flags: int = 0
+    weight: int = WEIGHT
+    parked_max: int = PARKED_SLOTS
+    request_slots: int = REQUEST_SLOTS
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A read worker in the table: its port and its role."""
+
+    port: int
+    role: int
+
+    @property
+    def number(self) -> int:
+        """Of the read worker, from 0 on."""
+        return int(self.role - lib.RMQ_ROLE_READ)
+
+
+def reader_plan(number: int, arena_bytes: int = 0, request_slots: int = REQUEST_SLOTS) -> PortPlan:
+    """The port of read worker `number`, from 0 on."""
+    flags = lib.RMQ_PORT_CONNECTIONS | lib.RMQ_PORT_ARRIVALS
+    return PortPlan(lib.RMQ_ROLE_READ + number, arena_bytes, flags, request_slots=request_slots)
+
+
+def port_plans(readers: int, reader_arena_bytes: int = 0, control_arena_bytes: int = 0) -> tuple[PortPlan, ...]:
+    """The ports of a broker without services: its read workers, and control for staged writes."""
+    plans = [reader_plan(number, reader_arena_bytes) for number in range(readers)]
+    return (*plans, PortPlan(lib.RMQ_ROLE_CONTROL, control_arena_bytes))
+
+
+def readers_of(header: Any) -> tuple[Reader, ...]:
+    """The read workers of a plane (its struct rmq_plane_header)."""
+    ports = header.ports
+    rows = ((number, ports.port[number]) for number in range(ports.count))
+    return tuple(Reader(number, int(row.role)) for number, row in rows if row.flags & lib.RMQ_PORT_CONNECTIONS)
+
+
+def refusal_at(refused_at: int, acknowledged: int, position: int) -> int:
+    """The refusal that still refuses what stands at `position` of an ordered port's request ring, 0 = none.
+
+    `refused_at`: position + 1 of the refused request, 0 = none; `acknowledged`: from where on the owner has submitted
+    with its knowledge. Twin: rmq_port_refusal in native/src/port.h.
+    """
+    return 0 if acknowledged >= refused_at and position >= acknowledged else refused_at
+
+
+def fill_port_plans(target: Any, plans: Sequence[PortPlan]) -> None:
+    """Copy the plans into a struct rmq_plane_capacity. ValueError when they are more than the table takes."""
+    if len(plans) > lib.RMQ_PORTS_MAX:
+        raise ValueError(f"{len(plans)} ports are more than the table's {lib.RMQ_PORTS_MAX}")
+    target.port_count = len(plans)
+    for number, plan in enumerate(plans):
+        for field in PortPlan.__slots__:
+            setattr(target.ports[number], field, getattr(plan, field))
+
+
+class Port:
+    """An owner's hands on its port (native/src/port.h): submit requests, read their completions.
+
+    The process must have mapped the port's arena. `claim` comes first; a replacement then waits for `answered`, reads
+    what its predecessor left by `peek`, and gives it back by `done`.
+    """
+
+    def __init__(self, plane: Any, number: int) -> None:
+        self._plane = plane.struct
+        self.number = number
+        self.row: Any = lib.rmq_port_at(self._plane, number)
+        self._found = ffi.new("struct rmq_completion *")
+
+    @property
+    def arena(self) -> memoryview:
+        """The arena that requests point into."""
+        return memoryview(ffi.buffer(self._plane.arenas[self.number], int(self._plane.arena_bytes[self.number])))
+
+    def claim(self) -> None:
+        """Requests carry this process's generation from now on; write drops what a dead owner left in the ring."""
+        lib.rmq_port_claim(self._plane, self.number)
+
+    def submit(self, requests: Any, count: int = 1) -> int:
+        """Put `count` requests (struct rmq_request *) into the ring in order; the number that found room."""
+        return int(lib.rmq_port_submit(self._plane, self.number, requests, count))
+
+    def peek(self, ring: int, out: Any, room: int) -> int:
+        """Copy completions that wait in RMQ_PORT_APPENDED or RMQ_PORT_COMPLETED, of any generation; their number."""
+        return int(lib.rmq_port_peek(self._plane, self.number, ring, out, room))
+
+    def done(self, ring: int, count: int) -> None:
+        """Give the oldest `count` completions of the ring back."""
+        lib.rmq_port_done(self._plane, self.number, ring, count)
+
+    def take(self) -> Any | None:
+        """The next completion of this generation, valid until the next call; None when none waits."""
+        return self._found if lib.rmq_port_take(self._plane, self.number, self._found) else None
+
+    @property
+    def has_answers(self) -> bool:
+        """A completion waits."""
+        return bool(lib.rmq_port_has_answers(self._plane, self.number))
+
+    @property
+    def settled_end(self) -> int | None:
+        """End of the log behind everything that was submitted; None while write still has some of it."""
+        end = int(lib.rmq_port_settled(self._plane, self.number))
+        return None if end < 0 else end
+
+    @property
+    def answered(self) -> bool:
+        """Write has taken everything, and each request that had to wait has its completion."""
+        return bool(lib.rmq_port_answered(self._plane, self.number))
+
+    def acknowledge(self) -> None:
+        """Say that a refusal was seen: what is submitted from now on is taken again. For ordered ports."""
+        lib.rmq_port_acknowledge(self._plane, self.number)

@@ -1,0 +1,127 @@
+#include "port.h"
+
+#include "ring.h"
+
+uint32_t rmq_port_find(struct rmq_plane *plane, uint32_t role)
+{
+    const struct rmq_ports *ports = &rmq_header(plane)->ports;
+    for (uint32_t i = 0; i < ports->count; i++)
+        if (ports->port[i].role == role)
+            return i;
+    return RMQ_NONE;
+}
+
+struct rmq_port *rmq_port_at(struct rmq_plane *plane, uint32_t port) { return &rmq_header(plane)->ports.port[port]; }
+
+void rmq_port_claim(struct rmq_plane *plane, uint32_t port)
+{
+    struct rmq_port *p = rmq_port_at(plane, port);
+    rmq_store(&p->generation, rmq_load(&rmq_header(plane)->roles[p->role].generation));
+    RMQ_CRASH("port-claimed");
+    rmq_role_wake(plane, RMQ_ROLE_WRITE); /* what it drops must not stay in the ring until the next request */
+}
+
+uint32_t rmq_port_submit(struct rmq_plane *plane, uint32_t port, const struct rmq_request *requests, uint32_t count)
+{
+    struct rmq_port *p = rmq_port_at(plane, port);
+    uint64_t head = rmq_load_relaxed(&p->request.head), room = rmq_ring_room(&p->request, head);
+    count = count < room ? count : (uint32_t)room;
+    if (!count)
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct rmq_request *slot = rmq_ring_slot(plane->base, &p->request, head + i);
+        *slot = requests[i];
+        slot->generation = p->generation;
+        RMQ_CRASH("port-request-filled");
+    }
+    rmq_store(&p->request.head, head + count);
+    RMQ_CRASH("port-requests-published");
+    rmq_role_wake(plane, RMQ_ROLE_WRITE);
+    return count;
+}
+
+static struct rmq_ring *completions(struct rmq_port *port, int ring)
+{
+    return ring == RMQ_PORT_APPENDED ? &port->appended : &port->completed;
+}
+
+uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct rmq_completion *out, uint32_t room)
+{
+    const struct rmq_ring *from = completions(rmq_port_at(plane, port), ring);
+    uint64_t tail = rmq_load_relaxed(&from->tail), waiting = rmq_load(&from->head) - tail;
+    uint32_t count = waiting < room ? (uint32_t)waiting : room;
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = *(struct rmq_completion *)rmq_ring_slot(plane->base, from, tail + i);
+    return count;
+}
+
+void rmq_port_done(struct rmq_plane *plane, uint32_t port, int ring, uint32_t count)
+{
+    struct rmq_ring *from = completions(rmq_port_at(plane, port), ring);
+    rmq_store(&from->tail, rmq_load_relaxed(&from->tail) + count);
+    RMQ_CRASH("port-completions-done");
+}
+
+int rmq_port_take(struct rmq_plane *plane, uint32_t port, struct rmq_completion *out)
+{
+    uint32_t generation = rmq_port_at(plane, port)->generation;
+    for (int ring = RMQ_PORT_APPENDED; ring <= RMQ_PORT_COMPLETED; ring++)
+        while (rmq_port_peek(plane, port, ring, out, 1)) {
+            rmq_port_done(plane, port, ring, 1);
+            if (out->generation == generation)
+                return 1;
+        }
+    return 0;
+}
+
+int rmq_port_has_answers(struct rmq_plane *plane, uint32_t port)
+{
+    const struct rmq_port *p = rmq_port_at(plane, port);
+    return rmq_ring_used(&p->appended) || rmq_ring_used(&p->completed);
+}
+
+/* Append position and parked requests of the port as the last batch left them. The journal, not the words that follow it:
+ * a writer that died in between has moved some of them alone. */
+static void journal_of(struct rmq_plane *plane, uint32_t port, uint64_t *end, uint64_t *parked)
+{
+    const struct rmq_journal *journal = &rmq_header(plane)->ports.journal;
+    for (;;) {
+        uint64_t generation = rmq_load(&journal->generation);
+        if (!generation) {
+            *end = rmq_load(&plane->watermarks->append_offset);
+            *parked = rmq_load(&rmq_port_at(plane, port)->completed.head);
+            return;
+        }
+        const struct rmq_journal_entry *entry = &journal->entry[generation & 1];
+        *end = rmq_load(&entry->append_offset);
+        *parked = rmq_load(&entry->port[port].parked_count);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (rmq_load_relaxed(&journal->generation) == generation)
+            return;
+    }
+}
+
+int64_t rmq_port_settled(struct rmq_plane *plane, uint32_t port)
+{
+    uint64_t end, parked;
+    if (rmq_ring_used(&rmq_port_at(plane, port)->request))
+        return -EAGAIN;
+    journal_of(plane, port, &end, &parked);
+    return (int64_t)end;
+}
+
+int rmq_port_answered(struct rmq_plane *plane, uint32_t port)
+{
+    uint64_t end, parked;
+    if (rmq_ring_used(&rmq_port_at(plane, port)->request))
+        return 0;
+    journal_of(plane, port, &end, &parked);
+    return rmq_load(&rmq_port_at(plane, port)->completed.head) == parked;
+}
+
+void rmq_port_acknowledge(struct rmq_plane *plane, uint32_t port)
+{
+    struct rmq_port *p = rmq_port_at(plane, port);
+    rmq_store(&p->acknowledged, rmq_load_relaxed(&p->request.head));
+    RMQ_CRASH("port-acknowledged");
+}

@@ -1,0 +1,61 @@
+/* port.h: the table of ports, and what the owner of a port does with it.
+ *
+ * A request's life: its owner puts bytes into the arena and submits it; write appends or refuses it; the completion comes
+ * in `appended`, or, when it had to wait for the disk or for replicas, in `completed`. Until the owner has given the
+ * completion back, the arena's bytes stay as they are.
+ *
+ * A replacement: claim (write drops what the dead owner left in the request ring), wait until the port is answered, read
+ * the completions of the dead owner by their tokens, write down what they say, give them back. Then acknowledge, and go
+ * on. A death between any two of these steps leaves them for the next replacement.
+ */
+#ifndef RMQ_PORT_H
+#define RMQ_PORT_H
+
+#include "plane.h"
+
+/* cdef-begin */
+#define RMQ_PORT_APPENDED 0  /* rings of completions */
+#define RMQ_PORT_COMPLETED 1
+
+/* The role's first port, RMQ_NONE = it has none. */
+uint32_t rmq_port_find(struct rmq_plane *plane, uint32_t role);
+struct rmq_port *rmq_port_at(struct rmq_plane *plane, uint32_t port);
+
+/* The owner's process begins: requests carry its role's generation from now on, write drops older ones. */
+void rmq_port_claim(struct rmq_plane *plane, uint32_t port);
+
+/* Puts up to `count` requests into the ring in their order, with the port's generation, publishes them by one store and
+ * wakes write. The number that found room. */
+uint32_t rmq_port_submit(struct rmq_plane *plane, uint32_t port, const struct rmq_request *requests, uint32_t count);
+
+/* Copies up to `room` completions that wait in one of the two rings, oldest first, of any generation. Their number. */
+uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct rmq_completion *out, uint32_t room);
+/* Gives the oldest `count` completions of that ring back. */
+void rmq_port_done(struct rmq_plane *plane, uint32_t port, int ring, uint32_t count);
+/* Both at once, for the next completion of this generation in either ring: 1, or 0 when there is none. */
+int rmq_port_take(struct rmq_plane *plane, uint32_t port, struct rmq_completion *out);
+/* A completion waits; to be looked at between arming the owner's bell and waiting. */
+int rmq_port_has_answers(struct rmq_plane *plane, uint32_t port);
+
+/* End of the log behind everything that was submitted, or -EAGAIN while write still has some of it. */
+int64_t rmq_port_settled(struct rmq_plane *plane, uint32_t port);
+/* 1 = settled, and each request that had to wait has its completion. */
+int rmq_port_answered(struct rmq_plane *plane, uint32_t port);
+
+/* The owner of an ordered port has seen a refusal: what it submits from now on is taken again. */
+void rmq_port_acknowledge(struct rmq_plane *plane, uint32_t port);
+/* cdef-end */
+
+/* producer -> role: whom a completion wakes. */
+static inline uint32_t rmq_port_role(const struct rmq_plane_header *header, uint32_t port)
+{
+    return header->ports.port[port].role;
+}
+
+/* The refusal that still refuses what stands at `position` of an ordered port's request ring, as the journal keeps it:
+ * 0 = none. Twin: refusal_at in ipc/ports.py. */
+static inline uint64_t rmq_port_refusal(uint64_t refused_at, uint64_t acknowledged, uint64_t position)
+{
+    return acknowledged >= refused_at && position >= acknowledged ? 0 : refused_at;
+}
+#endif

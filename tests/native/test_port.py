@@ -1,0 +1,284 @@
+"""The table of ports: weights, caps, order after a refusal, and what a replacement does."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plane_kit import Kit
+
+from ringmq.ipc.plane import Capacity, Plane, plane_bytes
+from ringmq.ipc.ports import Port, PortPlan, port_plans, refusal_at
+from ringmq.native import ffi, lib
+
+ROLE = 24
+"""A role of no worker that there is."""
+SERVICE = 3
+"""Its port, behind those of the kit."""
+ORDERED = PortPlan(ROLE, flags=lib.RMQ_PORT_ORDERED, weight=1)
+HELD = lib.RMQ_HOLD_LONGER_SLAVE
+
+
+class PlaneOfKit:
+    """What Port asks of a Plane."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.struct = kit.plane
+
+
+def make(root: Path, plan: PortPlan = ORDERED, **kit: Any) -> tuple[Kit, Port, int]:
+    """A kit with one port more, claimed by its first owner, and a topic."""
+    made = Kit(root, ports=(plan,), **kit)
+    made.header.roles[ROLE].generation = 1
+    port = Port(PlaneOfKit(made), SERVICE)
+    port.claim()
+    return made, port, made.topic(b"T")
+
+
+def requests(kit: Kit, topic: int, tokens: list[int]) -> Any:
+    """Requests whose bodies are their tokens."""
+    made = ffi.new("struct rmq_request[]", len(tokens))
+    for request, token in zip(made, tokens, strict=True):
+        body = b"%d" % token
+        request.body_at, request.body_length = kit.keep(SERVICE, body), len(body)
+        request.token, request.kind, request.topic_id = token, lib.RMQ_APPEND_SINGLE, topic
+        request.queue_slot = kit.queue_slot(topic, 0)
+    return made
+
+
+def stored(kit: Kit) -> list[int]:
+    """The tokens in the log, in its order."""
+    return [int(data[view.body_at :][: view.body_length]) for _, data, view in kit.records()]
+
+
+def answers(kit: Kit, ring: str = "appended") -> list[tuple[int, int, int]]:
+    """(token, code, cause) of each completion."""
+    return [(done.token, done.code, done.cause) for done in kit.completions(SERVICE, ring)]
+
+
+def test_requests_come_back_by_their_tokens(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path)
+    tokens = [1, 1 << 40, (1 << 64) - 1]
+    assert port.submit(requests(kit, topic, tokens), 3) == 3
+    assert port.settled_end is None and not port.answered
+    with kit.writer() as write:
+        write()
+    assert port.settled_end == kit.marks.append_offset and port.answered and port.has_answers
+    found = ffi.new("struct rmq_completion[4]")
+    assert port.peek(lib.RMQ_PORT_APPENDED, found, 2) == 2
+    assert [done.token for done in found[0:2]] == tokens[:2]
+    port.done(lib.RMQ_PORT_APPENDED, 2)
+    last = port.take()
+    assert last is not None and (last.token, last.code) == (tokens[2], 0)
+    assert last.commit_log_offset + last.bytes == kit.marks.append_offset
+    assert port.take() is None and not port.has_answers
+
+
+def test_a_full_ring_takes_what_has_room(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, request_slots=8)
+    assert port.submit(requests(kit, topic, list(range(12))), 12) == 8
+    assert port.submit(requests(kit, topic, [99]), 1) == 0
+    with kit.writer() as write:
+        write()
+    assert stored(kit) == list(range(8))
+
+
+@pytest.mark.parametrize("weights", [(4, 1), (4, 4), (1, 7)])
+def test_a_batch_is_shared_by_weight(tmp_path: Path, weights: tuple[int, int]) -> None:
+    plans = [PortPlan(ROLE + number, weight=weight) for number, weight in enumerate(weights)]
+    kit = Kit(tmp_path, ports=tuple(plans), request_slots=1024, segment_bytes=1 << 20)
+    topic = kit.topic(b"T")
+    for number in range(2):
+        for _ in range(1024):
+            kit.request(topic, 0, b"x", producer=SERVICE + number)
+    with kit.writer() as write:
+        write(1)  # the budget is looked at behind the first sixteen batches at the latest
+        tails = [int(kit.header.ports.port[SERVICE + number].request.tail) for number in range(2)]
+    while max(tails) == 1024:  # all was taken: the counters say what the first batch held
+        batches = kit.header.roles[lib.RMQ_ROLE_WRITE].counters[lib.RMQ_WRITE_BATCHES]
+        assert batches >= 2048 // 512
+        break
+    first = [view.physical_offset for _, _, view in kit.records()[:512]]
+    assert len(first) == 512
+    bodies = [kit.completions(SERVICE + number) for number in range(2)]
+    early = [sum(done.commit_log_offset <= first[-1] for done in of) for of in bodies]
+    share = 512 * weights[0] // sum(weights)
+    assert early[0] in (share, share + 1, share - 1) and sum(early) == 512
+
+
+def test_no_more_of_a_port_wait_than_may(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE, parked_max=3), sync=True)
+    port.submit(requests(kit, topic, list(range(8))), 8)
+    kit.request(topic, 0, b"777")
+    with kit.writer() as write, kit.flusher() as flush:
+        write()
+        assert stored(kit) == [0, 1, 2, 777], "the others go on"
+        flush()
+        assert [token for token, code, _ in answers(kit, "completed") if code == 0] == [0, 1, 2]
+        write()
+        assert stored(kit) == [0, 1, 2, 777, 3, 4, 5]
+        flush()
+        write()
+        flush()
+        assert not port.answered or kit.header.ports.port[SERVICE].request.tail == 8
+        write()
+    assert stored(kit)[-2:] == [6, 7]
+
+
+def test_a_refusal_refuses_what_follows_until_it_is_acknowledged(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path)
+    port.submit(requests(kit, topic, [1]), 1)
+    with kit.writer() as write:
+        write()
+        kit.marks.write_hold = HELD
+        port.submit(requests(kit, topic, [2, 3]), 2)
+        write()
+        kit.marks.write_hold = 0
+        port.submit(requests(kit, topic, [4]), 1)
+        write()
+        behind = (1, lib.RMQ_CAUSE_BEHIND_REFUSED)
+        assert answers(kit) == [(1, 0, 0), (2, 14, lib.RMQ_CAUSE_HELD), (3, *behind), (4, *behind)]
+        port.submit(requests(kit, topic, [5]), 1)  # on its way when the owner acknowledges
+        port.acknowledge()
+        port.submit(requests(kit, topic, [2, 3, 4, 5]), 4)
+        write()
+    assert answers(kit) == [(5, *behind), (2, 0, 0), (3, 0, 0), (4, 0, 0), (5, 0, 0)]
+    assert stored(kit) == [1, 2, 3, 4, 5]
+
+
+def test_other_ports_go_on_behind_a_refusal(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE))
+    kit.marks.write_hold = HELD
+    port.submit(requests(kit, topic, [1]), 1)
+    with kit.writer() as write:
+        write()
+        kit.marks.write_hold = 0
+        port.submit(requests(kit, topic, [2]), 1)
+        write()
+    assert [code for _, code, _ in answers(kit)] == [14, 0], "a port without order"
+
+
+def test_the_refusal_outlives_write(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path)
+    kit.marks.write_hold = HELD
+    port.submit(requests(kit, topic, [1]), 1)
+    with kit.writer() as write:
+        write()
+    kit.marks.write_hold = 0
+    port.submit(requests(kit, topic, [2]), 1)
+    with kit.writer() as write:
+        write()
+    assert [cause for _, _, cause in answers(kit)] == [lib.RMQ_CAUSE_HELD, lib.RMQ_CAUSE_BEHIND_REFUSED]
+
+
+def test_a_replacement_finds_out_what_became_of_its_predecessors_requests(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, sync=True)
+    with kit.writer() as write, kit.flusher() as flush:
+        port.submit(requests(kit, topic, [1, 2]), 2)
+        write()
+        port.submit(requests(kit, topic, [3]), 1)
+        kit.header.roles[ROLE].generation = 2
+        successor = Port(PlaneOfKit(kit), SERVICE)
+        successor.claim()
+        assert not successor.answered, "one is in the ring, two wait for the disk"
+        write()
+        assert successor.settled_end is not None and not successor.answered
+        flush()
+        assert successor.answered
+        found = ffi.new("struct rmq_completion[4]")
+        assert successor.peek(lib.RMQ_PORT_COMPLETED, found, 4) == 2
+        assert [(done.token, done.generation, done.code) for done in found[0:2]] == [(1, 1, 0), (2, 1, 0)]
+        assert successor.peek(lib.RMQ_PORT_APPENDED, found, 4) == 0
+        successor.done(lib.RMQ_PORT_COMPLETED, 2)
+        successor.submit(requests(kit, topic, [3]), 1)
+        write()
+        flush()
+    assert stored(kit) == [1, 2, 3], "what the dead one had left in the ring was dropped"
+    assert successor.take() is not None
+
+
+def test_take_passes_over_a_predecessors_completions(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path)
+    port.submit(requests(kit, topic, [1]), 1)
+    with kit.writer() as write:
+        write()
+        kit.header.roles[ROLE].generation = 2
+        port.claim()
+        port.submit(requests(kit, topic, [2]), 1)
+        write()
+    taken = port.take()
+    assert taken is not None and taken.token == 2
+    assert port.take() is None
+
+
+def test_a_port_without_connections_hears_arrivals(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE, flags=lib.RMQ_PORT_ARRIVALS))
+    kit.header.settings.long_polling_enable = 0
+    slot = kit.queue_slot(topic, 0)
+    (kit.plane.base + port.row.parked_flags_at)[slot] = b"\x01"
+    port.submit(requests(kit, topic, [1]), 1)
+    with kit.writer() as write, kit.dispatcher() as dispatch:
+        write()
+        while kit.marks.dispatched_offset < kit.marks.append_offset:
+            dispatch()
+    ring = port.row.arrived
+    assert [kit.slot("uint32_t *", ring, at)[0] for at in range(ring.tail, ring.head)] == [slot]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rule_of_order_agrees_with_its_twin(tmp_path: Path, seed: int) -> None:
+    """Random holds, submissions and acknowledgements: each answer is what the twin says, and no n is missing."""
+    chance = random.Random(seed)
+    kit, port, topic = make(tmp_path)
+    refused_at = acknowledged = position = 0
+    following = 1
+    with kit.writer() as write:
+        for _ in range(40):
+            kit.marks.write_hold = HELD if chance.random() < 0.3 else 0
+            tokens = list(range(following, following + chance.randrange(5)))
+            if tokens:
+                port.submit(requests(kit, topic, tokens), len(tokens))
+                write()
+            expected = []
+            for token in tokens:
+                refused_at = refusal_at(refused_at, acknowledged, position)
+                if refused_at:
+                    cause = lib.RMQ_CAUSE_BEHIND_REFUSED
+                else:
+                    cause = lib.RMQ_CAUSE_HELD if kit.marks.write_hold else 0
+                    refused_at = position + 1 if cause else 0
+                expected.append((token, cause))
+                position += 1
+            found = [(token, cause) for token, _, cause in answers(kit)]
+            assert found == expected
+            following += sum(not cause for _, cause in found)
+            if refused_at and chance.random() < 0.6:
+                port.acknowledge()
+                acknowledged = position
+    assert stored(kit) == list(range(1, following))
+
+
+@pytest.mark.parametrize(
+    "plans",
+    [
+        (PortPlan(ROLE), PortPlan(ROLE)),
+        (PortPlan(lib.RMQ_ROLES_MAX),),
+        (PortPlan(ROLE, weight=0),),
+        (PortPlan(ROLE, parked_max=0),),
+        (PortPlan(ROLE, request_slots=12),),
+    ],
+)
+def test_impossible_tables_are_refused(tmp_path: Path, plans: tuple[PortPlan, ...]) -> None:
+    with pytest.raises(ValueError, match="capacities refused"):
+        Plane.create(f"ringmq-test-{tmp_path.name}", Capacity(64, 64, 64, 64, 64, ports=plans), tmp_path.stat(), 1)
+
+
+def test_more_ports_than_the_table_takes_are_refused() -> None:
+    plans = tuple(PortPlan(role) for role in range(lib.RMQ_PORTS_MAX + 1))
+    with pytest.raises(ValueError, match="33 ports are more than the table's 32"):
+        plane_bytes(Capacity(64, 64, 64, 64, 64, ports=plans))
+
+
+def test_a_plane_has_the_ports_of_its_readers_alone() -> None:
+    sizes = [plane_bytes(Capacity(64, 64, 64, 64, 64, ports=port_plans(readers))) for readers in (1, 2, 3)]
+    assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > 0
