@@ -55,8 +55,6 @@ def worker_specs(
             life_fd=-1,
             supervisor_pid=0,
             event_fds=event_fds,
-            readers=placement.readers,
-            reader=row.role - lib.RMQ_ROLE_READ if is_read(row.name) else -1,
             listen_fds=tuple(listener.fileno() for listener in listeners.get(row.name, ())),
             config_path=str(config_path),
             dormant=row.name in dormant,

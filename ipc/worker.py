@@ -30,8 +30,6 @@ class WorkerSpec:
     life_fd: int
     supervisor_pid: int
     event_fds: dict[int, int]
-    readers: int
-    reader: int = -1
     listen_fds: tuple[int, ...] = ()
     config_path: str = ""
     dormant: bool = False

@@ -12,7 +12,7 @@ from ringmq.broker import appends
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.memory_watch import BESIDE_TABLES_BYTES, MemoryWatch, memory_max_bytes
 from ringmq.ipc.memory import MemoryUse
-from ringmq.ipc.plane import REQUEST_SLOTS
+from ringmq.ipc.ports import REQUEST_SLOTS
 from ringmq.ipc.segment import plane_name, segment_path
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
@@ -28,9 +28,7 @@ MIB = 1 << 20
 
 
 def watched(max_bytes: int) -> tuple[MemoryWatch, SimpleNamespace, list[str]]:
-    header = SimpleNamespace(
-        settings=SimpleNamespace(readers=2), plane_bytes=300 * MIB, memory=SimpleNamespace(level=0)
-    )
+    header = SimpleNamespace(plane_bytes=300 * MIB, memory=SimpleNamespace(level=0))
     lines: list[str] = []
     plane = SimpleNamespace(header=header, name="none", readers=(0, 1))
     return MemoryWatch(plane, BrokerConfig(memory_max=max_bytes), lines.append), header, lines  # type: ignore[arg-type]

@@ -86,7 +86,7 @@ class WatchedSupervisor(Supervisor):
 
 
 def supervisor(plane: FakePlane) -> WatchedSupervisor:
-    spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {}, 1)
+    spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {})
     return WatchedSupervisor(plane, [spec], (), lambda text: None)  # type: ignore[arg-type]
 
 
@@ -132,7 +132,7 @@ def test_a_process_that_cannot_be_made_has_failed_to_start(
         return FakeProcess()
 
     monkeypatch.setattr(subprocess, "Popen", popen)
-    spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {}, 1)
+    spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {})
     with contextlib.closing(Supervisor(plane, [spec], (), told.append)) as watching:  # type: ignore[arg-type]
         watching._perform(watching._core.start())
         for _ in range(refusals):
@@ -171,7 +171,7 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
 def test_a_wish_ends_the_supervisors_sleep(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.ipc.supervisor.LOOK_S", 60.0)
     bells = {role: plane.struct.event_fds[role] for role in (lib.RMQ_ROLE_SUPERVISOR, SERVICE.role)}
-    spec = WorkerSpec(SERVICE.name, SERVICE.role, plane.name, (0,), 0, 0, bells, 1, dormant=True)
+    spec = WorkerSpec(SERVICE.name, SERVICE.role, plane.name, (0,), 0, 0, bells, dormant=True)
     bell = plane.role(lib.RMQ_ROLE_SUPERVISOR).bell
     with (
         contextlib.closing(Supervisor(plane, [spec], (), lambda text: None, table=TABLE)) as watching,
@@ -191,7 +191,7 @@ def test_a_wish_ends_the_supervisors_sleep(plane: Plane, monkeypatch: pytest.Mon
 
 def test_an_optional_worker_that_stands_still_is_replaced() -> None:
     plane, told = FakePlane(), list[str]()
-    spec = WorkerSpec("metrics", 0, "plane", (0,), 0, 0, {}, 1)
+    spec = WorkerSpec("metrics", 0, "plane", (0,), 0, 0, {})
     process = FakeProcess()
     with contextlib.closing(WatchedSupervisor(plane, [spec], (), told.append)) as watched:  # type: ignore[arg-type]
         watched.start()

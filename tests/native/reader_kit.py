@@ -53,7 +53,7 @@ class ReaderKit(Kit):
         for name, value in settings.items():
             setattr(s, name, value)
         size = s.receive_buffer_bytes * s.receive_buffer_count + s.reassembly_bytes_max
-        size += int(lib.rmq_reader_scratch_bytes(self.header.request[0].capacity))
+        size += int(lib.rmq_reader_scratch_bytes(self.header.ports.port[0].request.capacity))
         self._arena = mmap.mmap(-1, size)
         self.plane.arenas[0] = ffi.from_buffer("char *", self._arena, require_writable=True)
         self.plane.arena_bytes[0] = size

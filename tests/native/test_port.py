@@ -112,11 +112,11 @@ def test_no_more_of_a_port_wait_than_may(tmp_path: Path) -> None:
     kit.request(topic, 0, b"777")
     with kit.writer() as write, kit.flusher() as flush:
         write()
-        assert stored(kit) == [0, 1, 2, 777], "the others go on"
+        assert sorted(stored(kit)) == [0, 1, 2, 777], "the others go on"
         flush()
         assert [token for token, code, _ in answers(kit, "completed") if code == 0] == [0, 1, 2]
         write()
-        assert stored(kit) == [0, 1, 2, 777, 3, 4, 5]
+        assert stored(kit)[4:] == [3, 4, 5]
         flush()
         write()
         flush()
