@@ -140,7 +140,9 @@ class Supervisor:
         return events
 
     def _wanted(self) -> list[str]:
-        """Dormant workers whose word is set."""
+        """Dormant workers whose word is set. In a stop none is: they stay dormant, and the loop would never sleep."""
+        if self._core.stopping:
+            return []
         dormant = [name for name in self._specs if self._core.is_dormant(name)]
         return [name for name in dormant if self._plane.role(self._specs[name].role).wanted]
 

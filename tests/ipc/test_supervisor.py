@@ -19,7 +19,7 @@ from ringmq.ipc.exit_status import EXIT_WORKER_KEEPS_DYING
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.ipc.supervisor import Supervisor, make_event_fds
-from ringmq.ipc.supervisor_core import SILENT_MS, START_FAILURES_MAX, Silent
+from ringmq.ipc.supervisor_core import SILENT_MS, START_FAILURES_MAX, Silent, Spawn, Stop, Terminate
 from ringmq.ipc.worker import STATE_SERVING, STATE_STARTING, WorkerSpec
 from ringmq.ipc.worker_blocks import want
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
@@ -169,16 +169,19 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
 
 
 def test_a_wish_ends_the_supervisors_sleep(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmq.ipc.supervisor.LOOK_S", 60.0)
+    monkeypatch.setattr("ringmq.ipc.supervisor.POLL_MS", 60_000)
     bells = {role: plane.struct.event_fds[role] for role in (lib.RMQ_ROLE_SUPERVISOR, SERVICE.role)}
-    spec = WorkerSpec(SERVICE.name, SERVICE.role, plane.name, (0,), 0, 0, bells, dormant=True)
+    specs = [
+        WorkerSpec("read-0", lib.RMQ_ROLE_READ, plane.name, (0,), 0, 0, bells),
+        WorkerSpec(SERVICE.name, SERVICE.role, plane.name, (0,), 0, 0, bells, dormant=True),
+    ]
     bell = plane.role(lib.RMQ_ROLE_SUPERVISOR).bell
     with (
-        contextlib.closing(Supervisor(plane, [spec], (), lambda text: None, table=TABLE)) as watching,
+        contextlib.closing(Supervisor(plane, specs, (), lambda text: None, table=TABLE)) as watching,
         selectors.DefaultSelector() as selector,
         ThreadPoolExecutor(1) as pool,
     ):
-        watching._perform(watching._core.start())
+        assert watching._core.start() == [Spawn("read-0")]
         selector.register(bells[lib.RMQ_ROLE_SUPERVISOR], selectors.EVENT_READ)
         sleep = pool.submit(watching._events, selector)
         wait_until(lambda: bell.sleeping == 1, "it sleeps")
@@ -187,6 +190,11 @@ def test_a_wish_ends_the_supervisors_sleep(plane: Plane, monkeypatch: pytest.Mon
         os.eventfd_read(bells[lib.RMQ_ROLE_SUPERVISOR])
         assert watching._events(selector) == [], "it does not go to sleep while a dormant worker is wanted"
         assert bell.sleeping == 0
+        assert watching._core.step(Stop(), 0) == [Terminate("read-0")]
+        sleep = pool.submit(watching._events, selector)
+        wait_until(lambda: bell.sleeping == 1, "it sleeps in a stop, whatever is wanted")
+        plane.wake(lib.RMQ_ROLE_SUPERVISOR)
+        sleep.result(20)
 
 
 def test_an_optional_worker_that_stands_still_is_replaced() -> None:
