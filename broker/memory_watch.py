@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-from ringmq.broker import appends, plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.memory import FREE, FULL, NEAR, MemoryUse, memory_use, next_level
 from ringmq.ipc.plane import Plane
@@ -27,10 +26,9 @@ _WORDS = {
 }
 
 
-def memory_max_bytes(config: BrokerConfig, plane_bytes: int, readers: int) -> int:
-    """ringmqMemoryMax, by default the configured tables and arenas and BESIDE_TABLES_BYTES."""
-    arenas = readers * plane_setup.arena_bytes(config) + appends.arena_bytes(config)
-    return config.memory_max or plane_bytes + arenas + BESIDE_TABLES_BYTES
+def memory_max_bytes(config: BrokerConfig, plane_bytes: int, arena_bytes: int) -> int:
+    """ringmqMemoryMax, by default the configured tables and all arenas and BESIDE_TABLES_BYTES."""
+    return config.memory_max or plane_bytes + arena_bytes + BESIDE_TABLES_BYTES
 
 
 class MemoryWatch:
@@ -40,7 +38,7 @@ class MemoryWatch:
         self._plane = plane
         self._log = log
         self._header = plane.header
-        self._max_bytes = memory_max_bytes(config, int(self._header.plane_bytes), len(plane.readers))
+        self._max_bytes = memory_max_bytes(config, int(self._header.plane_bytes), plane.arena_bytes())
         self._header.memory.max_bytes = self._max_bytes
         self._throttle = LogThrottle(LINES_PER_MINUTE)
         self._next_ms = 0

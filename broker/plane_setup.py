@@ -3,16 +3,17 @@
 import ipaddress
 import os
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
-from ringmq.broker import appends
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.live_settings import show_live
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
-from ringmq.ipc.ports import REQUEST_SLOTS, port_plans
+from ringmq.ipc.ports import REQUEST_SLOTS
+from ringmq.ipc.workers import WorkerRow, function_of, port_plans
 from ringmq.native import ffi, lib
 from ringmq.store.recovery import RecoveredStore
 
@@ -21,15 +22,15 @@ ANSWER_BYTES_LEAST = 8_388_608
 """Of one read worker, however many share ringmqAnswerBytesMax."""
 
 
-def capacity_of(config: BrokerConfig, readers: int = 1) -> Capacity:
-    """Table sizes by configuration, and the ports."""
+def capacity_of(config: BrokerConfig, rows: Iterable[WorkerRow]) -> Capacity:
+    """Table sizes by configuration, and the ports of these workers."""
     return Capacity(
         topics=config.topics_max,
         queues=config.queues_max,
         groups=config.groups_max,
         subscriptions=config.subscriptions_max,
         offsets=config.offsets_max,
-        ports=port_plans(readers, arena_bytes(config), appends.arena_bytes(config)),
+        ports=port_plans(rows, lambda function: int(function_of(function)(config))),
     )
 
 

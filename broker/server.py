@@ -188,11 +188,16 @@ def check_shared_memory() -> None:
 
 
 def make_plane(
-    config: BrokerConfig, root: Path, recovered: RecoveredStore, placement: Placement, store_host: str
+    config: BrokerConfig,
+    root: Path,
+    recovered: RecoveredStore,
+    rows: list[WorkerRow],
+    placement: Placement,
+    store_host: str,
 ) -> Plane:
     """Shared memory with settings, tables and watermarks; no worker runs yet."""
     check_shared_memory()
-    capacity = plane_setup.capacity_of(config, placement.readers)
+    capacity = plane_setup.capacity_of(config, rows)
     plane = Plane.create(plane_name(root), capacity, root.stat(), secrets.randbits(63))
     plane_setup.fill_settings(plane, config, root, placement, store_host)
     plane.create_arenas()
@@ -400,7 +405,7 @@ def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[W
     recovered = recover_store(config, tell, unknown_topics_from=unknown_topics_from)
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
-        plane = make_plane(config, root, recovered, house.placement, house.store_host)
+        plane = make_plane(config, root, recovered, house.rows, house.placement, house.store_host)
         dormant = dormant_at_start(house.rows, config, root, log)
         config_path = write_run_config(plane.name, config)
         specs = worker_specs(

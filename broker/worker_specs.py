@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.listening import ListenRequest
@@ -15,14 +13,8 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.supervisor import make_event_fds
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.ipc.worker_blocks import publish_workers
-from ringmq.ipc.workers import Start, WorkerRow, is_read
+from ringmq.ipc.workers import Start, WorkerRow, function_of, is_read
 from ringmq.native import lib
-
-
-def function_of(name: str) -> Callable[..., Any]:
-    """The function that a row of the worker table names as `package.module:function`."""
-    module, _, function = name.partition(":")
-    return getattr(import_module(module), function)  # type: ignore[no-any-return]
 
 
 def open_listeners(rows: Iterable[WorkerRow], config: BrokerConfig, request: ListenRequest) -> dict[str, socket.socket]:

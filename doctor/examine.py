@@ -23,7 +23,7 @@ from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engin
 from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
 from ringmq.doctor.gather_store import gather_store, running_broker
 from ringmq.ipc.plane import plane_bytes
-from ringmq.ipc.workers import is_read
+from ringmq.ipc.workers import WORKERS, is_read
 
 
 def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bool = True) -> Facts:
@@ -45,7 +45,8 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
 def memory_max_of(config: BrokerConfig, cpus: CpuFacts) -> int:
     """ringmqMemoryMax of a broker with this configuration, its default worked out."""
     readers = sum(map(is_read, cpus.plan))
-    return memory_max_bytes(config, plane_bytes(capacity_of(config, readers)), readers)
+    capacity = capacity_of(config, WORKERS.rows(readers, slave=config.broker_role == "SLAVE"))
+    return memory_max_bytes(config, plane_bytes(capacity), sum(port.arena_bytes for port in capacity.ports))
 
 
 def check(facts: Facts, config: BrokerConfig) -> list[Finding]:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ringmq.ipc.errors import PlaneFullError
-from ringmq.ipc.ports import PARKED_SLOTS, PortPlan, Reader, fill_port_plans, port_plans, readers_of
+from ringmq.ipc.ports import PARKED_SLOTS, PortPlan, Reader, fill_port_plans, readers_of
 from ringmq.ipc.segment import create_segment, open_segment
+from ringmq.ipc.workers import WORKERS, port_plans
 from ringmq.native import ffi, lib
 
 __all__ = ["NONE", "TAGS_MAX", "Capacity", "InboxRecord", "Plane", "PlaneFullError", "topic_config_word"]
@@ -34,7 +35,7 @@ class Capacity:
     verdict_bytes: int = 4 << 20
     commit_slots: int = 16384
     arrived_slots: int = 65536
-    ports: tuple[PortPlan, ...] = field(default_factory=lambda: port_plans(readers=1))
+    ports: tuple[PortPlan, ...] = field(default_factory=lambda: port_plans(WORKERS.rows(1, slave=False)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,10 @@ class Plane:
         if port == NONE:
             raise KeyError(f"role {role} has no port")
         return port
+
+    def arena_bytes(self) -> int:
+        """Of all ports."""
+        return sum(int(self.header.ports.port[port].arena_bytes) for port in range(self.header.ports.count))
 
     def create_arenas(self) -> None:
         """Make and map the arenas of all ports; the supervisor calls it once."""

@@ -46,16 +46,21 @@ class Reader:
         return int(self.role - lib.RMQ_ROLE_READ)
 
 
-def reader_plan(number: int, arena_bytes: int = 0, request_slots: int = REQUEST_SLOTS) -> PortPlan:
-    """The port of read worker `number`, from 0 on."""
-    flags = lib.RMQ_PORT_CONNECTIONS | lib.RMQ_PORT_ARRIVALS
-    return PortPlan(lib.RMQ_ROLE_READ + number, arena_bytes, flags, request_slots=request_slots)
+@dataclass(frozen=True, slots=True)
+class PortRow:
+    """The port of a worker, as its row in the worker table says it (ipc/workers.py)."""
 
+    arena: str
+    """Size of its arena in bytes: function(configuration) -> int, named `package.module:function`."""
+    flags: int = 0
+    """RMQ_PORT_*."""
+    weight: int = WEIGHT
+    parked_max: int = PARKED_SLOTS
+    request_slots: int = REQUEST_SLOTS
 
-def port_plans(readers: int, reader_arena_bytes: int = 0, control_arena_bytes: int = 0) -> tuple[PortPlan, ...]:
-    """The ports of a broker without services: its read workers, and control for staged writes."""
-    plans = [reader_plan(number, reader_arena_bytes) for number in range(readers)]
-    return (*plans, PortPlan(lib.RMQ_ROLE_CONTROL, control_arena_bytes))
+    def plan(self, role: int, arena_bytes: int) -> PortPlan:
+        """The row of the table of ports."""
+        return PortPlan(role, arena_bytes, self.flags, self.weight, self.parked_max, self.request_slots)
 
 
 def readers_of(header: Any) -> tuple[Reader, ...]:

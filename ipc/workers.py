@@ -8,12 +8,13 @@ a row names its functions as text, so that this table imports nothing of other f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
-from typing import Literal
+from importlib import import_module
+from typing import Any, Literal
 
-from ringmq.ipc.ports import READERS_MAX
+from ringmq.ipc.ports import READERS_MAX, PortPlan, PortRow
 from ringmq.native import lib
 
 NAME_BYTES_MAX = 23
@@ -83,6 +84,8 @@ class WorkerRow:
     """The brokers that have it."""
     listener: str = ""
     """Opens its listening socket: function(configuration, ListenRequest) -> socket or None. None: no such worker."""
+    port: PortRow | None = None
+    """Its way into write; None: it appends nothing."""
     needed_at_once: str = ""
     """Asked when the store is opened: function(configuration, store root) -> whether to start the worker at once."""
 
@@ -169,16 +172,32 @@ def _contradiction(row: WorkerRow) -> str:
         return "it starts when the store holds open work, and needed_at_once does not say who knows"
     if row.start in (Start.AT_ONCE, Start.WANTED) and row.needed_at_once:
         return f"needed_at_once is asked of no worker that starts {row.start.value}"
-    for name in (row.listener, row.needed_at_once):
+    for name in (row.listener, row.needed_at_once, row.port.arena if row.port else ""):
         if name and not _FUNCTION.fullmatch(name):
             return f"{name!r} is not of the form package.module:function"
     return ""
 
 
+def function_of(name: str) -> Callable[..., Any]:
+    """The function that a row names as `package.module:function`."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)  # type: ignore[no-any-return]
+
+
+def port_plans(
+    rows: Iterable[WorkerRow], arena_bytes: Callable[[str], int] = lambda function: 0
+) -> tuple[PortPlan, ...]:
+    """The table of ports of a broker with these workers. `arena_bytes`: calls the function that a port names."""
+    return tuple(row.port.plan(row.role, arena_bytes(row.port.arena)) for row in rows if row.port is not None)
+
+
 _BROKER_MODULE = "ringmq.broker.worker"
 _HA_MODULE = "ringmq.ha.worker"
 WORKERS = WorkerTable(
-    WorkerRow("read", lib.RMQ_ROLE_READ, _BROKER_MODULE, StopPhase.READ, CpuClass.READ),
+    WorkerRow(
+        "read", lib.RMQ_ROLE_READ, _BROKER_MODULE, StopPhase.READ, CpuClass.READ,
+        port=PortRow("ringmq.broker.plane_setup:arena_bytes", lib.RMQ_PORT_CONNECTIONS | lib.RMQ_PORT_ARRIVALS),
+    ),
     (
         WorkerRow(
             "write", lib.RMQ_ROLE_WRITE, _BROKER_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT,
@@ -191,7 +210,8 @@ WORKERS = WorkerTable(
             "dispatch", lib.RMQ_ROLE_DISPATCH, _BROKER_MODULE, StopPhase.DISPATCH, CpuClass.DISPATCH, AtStop.FINISHER
         ),
         WorkerRow(
-            "control", lib.RMQ_ROLE_CONTROL, _BROKER_MODULE, StopPhase.CONTROL, CpuClass.CONTROL, AtStop.REPLACEMENT
+            "control", lib.RMQ_ROLE_CONTROL, _BROKER_MODULE, StopPhase.CONTROL, CpuClass.CONTROL, AtStop.REPLACEMENT,
+            port=PortRow("ringmq.broker.appends:arena_bytes"),
         ),
         WorkerRow(
             "ha", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.HA, CpuClass.HA, start=Start.CONNECTION, of="master",

@@ -65,7 +65,7 @@ class Republisher:
     ) -> None:  # fmt: skip
         from ringmq.native import ffi, lib
         from ringmq.store.native_copies import NativeCopies
-        from ringmq.store.record_copy import PROPERTIES_BYTES_MAX, CopyLimits, RecordCopy
+        from ringmq.store.record_copy import CopyLimits, RecordCopy
 
         self.offset = offset
         self._region_bytes = region_bytes
@@ -75,7 +75,7 @@ class Republisher:
         if self._reader == ffi.NULL:
             raise MemoryError("a queue reader")
         settings = lib.rmq_plane_header_of(plane).settings
-        limits = CopyLimits(settings.message_bytes_max, PROPERTIES_BYTES_MAX - settings.additions_length)
+        limits = CopyLimits(settings.message_bytes_max)
         template = RecordCopy(b"", target.topic_id, target.queue_slot, target.queue_id, tuple(edits))
         self._native = NativeCopies([template] * BATCH, limits, port.arena, 0, 0)
         self._units = ffi.new("struct rmq_queue_unit[]", BATCH)

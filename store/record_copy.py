@@ -86,7 +86,7 @@ class RecordCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopyLimits:
-    """`properties_bytes_max` leaves room for what `write` appends to each record."""
+    """Bounds of what a copy may hold; nothing is added to it when it is written."""
 
     body_bytes_max: int
     properties_bytes_max: int = PROPERTIES_BYTES_MAX

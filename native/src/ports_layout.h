@@ -44,6 +44,7 @@ struct rmq_request {
 #define RMQ_APPEND_BATCH 2       /* body = batch elements; write stores each element's physical offset in its bytes 4..11 */
 #define RMQ_APPEND_FLAG_NO_WAIT 1   /* WAIT=false: answered at append under every policy */
 #define RMQ_APPEND_FLAG_BORN_V6 2
+#define RMQ_APPEND_FLAG_COPY 4      /* the copy of a record: nothing is added to its properties */
 
 /* The answer to one request, 48 bytes. */
 struct rmq_completion {

@@ -285,7 +285,7 @@ static void fill_request(const struct rmq_record_copy *copy, const struct rmq_re
     q->reconsume_times = (int32_t)((uint32_t)set + (uint32_t)add);
     q->prepared_transaction_offset = copy->prepared_transaction_offset;
     q->kind = RMQ_APPEND_SINGLE;
-    q->flags = copy->flags & RMQ_COPY_NO_WAIT ? RMQ_APPEND_FLAG_NO_WAIT : 0;
+    q->flags = RMQ_APPEND_FLAG_COPY | (copy->flags & RMQ_COPY_NO_WAIT ? RMQ_APPEND_FLAG_NO_WAIT : 0);
     fill_born(copy, view, q);
 }
 

@@ -13,8 +13,8 @@
  *  - Pieces without name, 01 or value are left out: MessageDecoder.string2messageProperties passes over them, and recovery takes
  *    them for the mark of a torn record. A missing last 02 is added.
  *
- * `write` appends settings.additions to every record. A service that wants them once names them in REMOVE edits, and gives a
- * properties_bytes_max that leaves room for them. The store host is always that of `write`.
+ * `write` adds settings.additions to what clients send and not to copies (RMQ_APPEND_FLAG_COPY), as stock does. The store host
+ * is always that of `write`.
  *
  * An inner batch is refused: it counts for INNER_NUM queue offsets, and `write` gives a request one.
  *

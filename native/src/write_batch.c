@@ -64,7 +64,7 @@ static void fill_single(struct rmq_writer *w, const struct rmq_request *request,
     in->properties[1] = (const uint8_t *)arena + request->extra_at;
     in->properties_length[1] = request->extra_length;
     in->properties[2] = (const uint8_t *)settings->additions;
-    in->properties_length[2] = settings->additions_length;
+    in->properties_length[2] = request->flags & RMQ_APPEND_FLAG_COPY ? 0 : settings->additions_length;
 }
 
 static uint32_t join(uint8_t *to, uint32_t at, const void *piece, uint32_t length)

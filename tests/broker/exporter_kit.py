@@ -12,10 +12,9 @@ from ringmq.broker.exporter.collect import Collector
 from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.health import Heartbeats
 from ringmq.ipc.plane import Capacity, Plane, topic_config_word
-from ringmq.ipc.ports import port_plans
 from ringmq.ipc.segment import remove_segments
 from ringmq.ipc.worker_blocks import publish_workers
-from ringmq.ipc.workers import WORKERS
+from ringmq.ipc.workers import WORKERS, port_plans
 from ringmq.native import lib
 
 LIVE = lib.RMQ_TOPIC_LIVE
@@ -100,7 +99,7 @@ class Kit:
 def kit(tmp_path: Path, capacity: Capacity | None = None, readers: int = 1, **settings: str) -> Iterator[Kit]:
     """A Kit whose shared memory goes away."""
     name = f"ringmq-test-{uuid4().hex}"
-    small = Capacity(1024, 4096, 1024, 1024, 4096, ports=port_plans(readers))
+    small = Capacity(1024, 4096, 1024, 1024, 4096, ports=port_plans(WORKERS.rows(readers, slave=False)))
     plane = Plane.create(name, capacity or small, tmp_path.stat(), 1)
     publish_workers(plane, WORKERS.rows(1, slave=False), {"ha", "metrics"})
     try:

@@ -11,9 +11,11 @@ from urllib.request import urlopen
 from ringmq.broker import appends
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.memory_watch import BESIDE_TABLES_BYTES, MemoryWatch, memory_max_bytes
+from ringmq.broker.plane_setup import capacity_of
 from ringmq.ipc.memory import MemoryUse
 from ringmq.ipc.ports import REQUEST_SLOTS
 from ringmq.ipc.segment import plane_name, segment_path
+from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -30,16 +32,18 @@ MIB = 1 << 20
 def watched(max_bytes: int) -> tuple[MemoryWatch, SimpleNamespace, list[str]]:
     header = SimpleNamespace(plane_bytes=300 * MIB, memory=SimpleNamespace(level=0))
     lines: list[str] = []
-    plane = SimpleNamespace(header=header, name="none", readers=(0, 1))
+    plane = SimpleNamespace(header=header, name="none", arena_bytes=lambda: 0)
     return MemoryWatch(plane, BrokerConfig(memory_max=max_bytes), lines.append), header, lines  # type: ignore[arg-type]
 
 
 def test_the_default_is_what_is_configured_and_half_a_gibibyte() -> None:
     config = BrokerConfig(receive_buffer_bytes=65_536, receive_buffer_count=256, reassembly_bytes_max=64 * MIB)
     added = 2 * int(lib.rmq_reader_scratch_bytes(REQUEST_SLOTS))
-    rest = memory_max_bytes(config, 300 * MIB, 2) - (300 + 2 * 80) * MIB - added - BESIDE_TABLES_BYTES
+    capacity = capacity_of(config, WORKERS.rows(2, slave=False))
+    arenas = sum(port.arena_bytes for port in capacity.ports)
+    rest = memory_max_bytes(config, 300 * MIB, arenas) - (300 + 2 * 80) * MIB - added - BESIDE_TABLES_BYTES
     assert rest == appends.arena_bytes(config), "control's own arena"
-    assert memory_max_bytes(BrokerConfig(memory_max=5), 300 * MIB, 2) == 5
+    assert memory_max_bytes(BrokerConfig(memory_max=5), 300 * MIB, arenas) == 5
 
 
 def test_each_change_of_the_level_gets_a_line() -> None:

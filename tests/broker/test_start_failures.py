@@ -25,6 +25,7 @@ from ringmq.ipc.exit_status import EXIT_BAD_CONFIG, EXIT_CLEAN, EXIT_STORE_REFUS
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
+from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
 from ringmq.store import markers
@@ -140,7 +141,9 @@ def test_a_slave_announces_the_port_for_slaves_that_it_is_given(
 def test_while_a_store_recovers_the_page_of_its_last_broker_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plane = Plane.create(plane_name(tmp_path), plane_setup.capacity_of(BrokerConfig()), tmp_path.stat(), 1)
+    plane = Plane.create(
+        plane_name(tmp_path), plane_setup.capacity_of(BrokerConfig(), WORKERS.rows(1, slave=False)), tmp_path.stat(), 1
+    )
     plane.publish_watermarks()
     seen = []
 
@@ -286,7 +289,7 @@ def test_a_stop_after_a_failed_sync_is_not_clean(tmp_path: Path, field: str, fau
     """Though everything counts as flushed; a full disk with nothing left over is no reason to recover."""
     config = replace(changed(BrokerConfig(), SMALL), store_path_root_dir=str(tmp_path))
     name = plane_name(tmp_path)
-    plane = Plane.create(name, plane_setup.capacity_of(config), tmp_path.stat(), 1)
+    plane = Plane.create(name, plane_setup.capacity_of(config, WORKERS.rows(1, slave=False)), tmp_path.stat(), 1)
     markers.write_abort(tmp_path, os.getpid())
     setattr(plane.watermarks, field, fault)
     assert server.finish(plane, tmp_path, EXIT_CLEAN) == status

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ringmq.ipc.ports import PortPlan, fill_port_plans, reader_plan
+from ringmq.ipc.ports import PortPlan, fill_port_plans
+from ringmq.ipc.workers import WORKERS, port_plans
 from ringmq.native import ffi, lib
 
 CONTROL = 2
@@ -54,7 +55,7 @@ class Kit:
         capacity.topics = capacity.groups = capacity.subscriptions = capacity.offsets = 64
         capacity.queues = 4096
         capacity.parked_slots = 4 * request_slots
-        plans = [reader_plan(0), reader_plan(1), PortPlan(lib.RMQ_ROLE_CONTROL)]
+        plans = port_plans(WORKERS.rows(2, slave=False))
         fill_port_plans(capacity, [replace(plan, request_slots=request_slots) for plan in (*plans, *ports)])
         capacity.inbox_bytes = capacity.verdict_bytes = inbox_bytes
         capacity.commit_slots, capacity.arrived_slots = 64, 8

@@ -8,7 +8,8 @@ import pytest
 from plane_kit import Kit
 
 from ringmq.ipc.plane import Capacity, Plane, plane_bytes
-from ringmq.ipc.ports import Port, PortPlan, port_plans, refusal_at
+from ringmq.ipc.ports import Port, PortPlan, refusal_at
+from ringmq.ipc.workers import WORKERS, port_plans
 from ringmq.native import ffi, lib
 
 ROLE = 24
@@ -280,5 +281,6 @@ def test_more_ports_than_the_table_takes_are_refused() -> None:
 
 
 def test_a_plane_has_the_ports_of_its_readers_alone() -> None:
-    sizes = [plane_bytes(Capacity(64, 64, 64, 64, 64, ports=port_plans(readers))) for readers in (1, 2, 3)]
+    tables = [port_plans(WORKERS.rows(readers, slave=False)) for readers in (1, 2, 3)]
+    sizes = [plane_bytes(Capacity(64, 64, 64, 64, 64, ports=plans)) for plans in tables]
     assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > 0
