@@ -15,7 +15,7 @@ SOURCE_DIR = Path(__file__).parent / "src"
 BLOCK = re.compile(r"/\* cdef-begin \*/(.*?)/\* cdef-end \*/", re.S)
 LAYOUTS = [
     "watermarks_layout.h", "roles_layout.h", "settings_layout.h", "tables_layout.h", "metrics_layout.h",
-    "ports_layout.h", "inbox_layout.h", "replication_layout.h",
+    "ports_layout.h", "inbox_layout.h", "replication_layout.h", "admission_layout.h",
 ]  # fmt: skip
 FIRST = [*LAYOUTS, "layout.h"]
 """The others build on them, and each on those before it."""

@@ -43,7 +43,7 @@ DRIVERS = (
     Driver(
         "frames",
         frames,
-        ("headers", "frames", "appends", "pulls", "cold", "connections"),
+        ("headers", "frames", "appends", "pulls", "cold", "redirected", "connections"),
         ("-Wl,--wrap=clock_gettime",),
     ),
     Driver("copies", records, ("made", "no_room", "damaged", "inner_batch", "body", "nul", "properties", "edit")),

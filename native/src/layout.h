@@ -16,6 +16,7 @@
  */
 #ifndef RMQ_LAYOUT_H
 #define RMQ_LAYOUT_H
+#include "admission_layout.h"
 #include "inbox_layout.h"
 #include "metrics_layout.h"
 #include "ports_layout.h"
@@ -43,6 +44,7 @@ struct rmq_plane_header {
     struct rmq_ring inbox;       /* MPSC byte ring of rmq_inbox_record: anyone -> control */
     struct rmq_replication replication;
     struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_PLACES]; /* the role itself */
+    struct rmq_admission admission; /* control */
 };
 /* cdef-end */
 

@@ -1,7 +1,7 @@
 /* reader.h: the read role. Sockets -> frames -> requests to write, pulls from mapped files, answers.
  *
  * Way of a frame: engine event -> reader_receive (split, straddling frames into blocks) -> reader_frame (which way) ->
- *   send:  send_decode -> reader_append -> request ring ... completion rings -> reader_answer -> reader_output
+ *   send:  send_decode -> admission -> reader_append -> request ring ... completion rings -> reader_answer -> reader_output
  *   pull:  reader_pull (consume queue, tag filter, log pages) -> reader_output; reader_park holds it when nothing is there
  *   other: reader_cold -> control's inbox ... verdict ring -> reader_output
  * The arena (shared, mapped by write too) is receive_buffer_count provided buffers, then reassembly_bytes_max of blocks, then

@@ -1,16 +1,24 @@
-/* A decoded send (send_decode.h) -> a slot of the request ring. Whatever is not the plain case goes cold, unchanged. */
+/* An admitted send (admission.h) -> a slot of the request ring. What control has to look at goes cold, unchanged. */
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "admission.h"
+#include "admission_rules.h"
 #include "latency.h"
+#include "number_text.h"
 #include "reader_state.h"
 #include "record.h"
 #include "send_decode.h"
 
 #define UNIQ_NAME "UNIQ_KEY"
-#define BAD_SYS_FLAGS (RMQ_SYS_TRANSACTION_MASK | 0xC0)
 #define HOST_SYS_FLAGS (RMQ_SYS_BORN_HOST_V6 | RMQ_SYS_STORE_HOST_V6)
+
+/* Where the message goes, if not to the topic that the client named. */
+struct target {
+    const struct rmq_admission_rule *rule; /* NULL: that topic */
+    uint32_t level, queue_id, queue_slot;
+};
 
 /* Topic id and queue slot from the published tables; 0 = control has to look at it. */
 static int resolve(struct rmq_reader *r, struct rmq_connection *c, struct rmq_send *s, int approved)
@@ -28,13 +36,10 @@ static int resolve(struct rmq_reader *r, struct rmq_connection *c, struct rmq_se
         config = rmq_load(&rmq_topic_at(r->plane, id)->config);
     }
     s->topic_id = c->topic_id;
-    uint32_t flags = (uint32_t)(config >> 40), reads = config >> 8 & 0xffff, writes = config >> 24 & 0xffff;
-    if ((flags & RMQ_TOPIC_SEND_COLD && !approved) || !(flags & RMQ_TOPIC_LIVE) || !writes || (s->batch && s->topic_length > 127))
+    int chooses = s->queue_id < 0;
+    if (rmq_admit_target(s, config, r->round_robin, approved))
         return 0;
-    if (s->queue_id < 0)
-        s->queue_id = (int32_t)(r->round_robin++ % writes);
-    if ((uint32_t)s->queue_id >= (reads > writes ? reads : writes))
-        return 0;
+    r->round_robin += (uint32_t)chooses;
     s->queue_slot = rmq_queue_find(r->plane, s->topic_id, (uint32_t)s->queue_id);
     return s->queue_slot != RMQ_NONE;
 }
@@ -74,27 +79,53 @@ static void put_uniq_pair(struct rmq_reader *r, uint8_t *to)
 
 /* --- the properties, as they will be stored --------------------------------------------------------------------------- */
 
-/* Checks everything and leaves the frame as it is: of escaped properties s has a copy in r->unescaped. */
-static int read_properties(const struct rmq_reader *r, struct rmq_send *s, int approved)
+static struct rmq_admission_limits limits_of(const struct rmq_reader *r)
 {
-    if (s->properties_escaped && !rmq_send_unescape(s, r->unescaped))
-        return 0;
-    if (!rmq_send_scan(s) || (s->reserved_count && !approved))
-        return 0;
-    uint32_t made = s->uniq_key || s->batch ? 0 : uniq_pair_length(r);
-    return s->properties_length + 1 + made + r->settings->additions_length <= RMQ_PROPERTIES_BYTES_MAX;
+    return (struct rmq_admission_limits){r->settings->message_bytes_max, r->settings->additions_length, uniq_pair_length(r)};
+}
+
+static int asks_for_rules(const struct rmq_send *s) { return s->reserved_count || s->sys_flag & RMQ_SYS_TRANSACTION_MASK; }
+
+/* The system topic's queue; 0 = it is gone. */
+static int find_target(struct rmq_reader *r, const struct rmq_admitted *a, struct target *target)
+{
+    const struct rmq_admission_rule *rule = &r->rules->rules[a->rule];
+    *target = (struct target){rule, a->level, a->queue_id, RMQ_NONE};
+    if (rule->topic_id <= rmq_load(&r->header->tables.topic_count) &&
+        rmq_load(&rmq_topic_at(r->plane, rule->topic_id)->config) >> 40 & RMQ_TOPIC_LIVE)
+        target->queue_slot = rmq_queue_find(r->plane, rule->topic_id, a->queue_id);
+    return target->queue_slot != RMQ_NONE;
+}
+
+/* Checks everything and leaves the frame as it is: of escaped properties s has a copy in r->unescaped. */
+static void read_properties(struct rmq_reader *r, struct rmq_send *s, const struct rmq_admission_limits *limits, int approved,
+                            struct rmq_admitted *a)
+{
+    if (s->properties_escaped && !rmq_send_unescape(s, r->unescaped)) {
+        *a = (struct rmq_admitted){.verdict = RMQ_ADMIT_ASK, .reason = RMQ_ASK_ESCAPES};
+    } else if (!rmq_send_scan(s)) {
+        *a = (struct rmq_admitted){.verdict = RMQ_ADMIT_ASK, .reason = RMQ_ASK_NUL};
+    } else {
+        if (asks_for_rules(s))
+            rmq_rules_take(r->plane, r->rules, &r->rules_version);
+        rmq_admit_pairs(s, limits, r->rules, approved, a);
+    }
 }
 
 /* From here on nothing goes cold any more: the bytes of the properties in the frame, `home`, are ours, and one in front of them. */
-static void finish_properties(struct rmq_send *s, uint8_t *home)
+static void finish_properties(struct rmq_send *s, uint8_t *home, const struct rmq_admission_rule *rule)
 {
+    struct rmq_cut_name names[RMQ_RULE_PAIRS_MAX];
+    uint32_t count = rule ? rule->pair_count : 0;
     if (s->properties_escaped) {
         memcpy(home, s->properties, s->properties_length);
         s->uniq_key = s->uniq_key ? home + (s->uniq_key - s->properties) : NULL;
         s->properties = home;
     }
-    if (s->drops)
-        rmq_send_cut(s, NULL, 0);
+    for (uint32_t i = 0; i < count; i++)
+        names[i] = (struct rmq_cut_name){rule->pairs[i].name, rule->pairs[i].name_length};
+    if (s->drops || count)
+        rmq_send_cut(s, names, count);
     if (s->properties_length && s->properties[s->properties_length - 1] != 2) {
         memmove(s->properties - 1, s->properties, s->properties_length); /* a quote or length byte stood there */
         s->properties--;
@@ -102,6 +133,44 @@ static void finish_properties(struct rmq_send *s, uint8_t *home)
             s->uniq_key--;
         s->properties[s->properties_length++] = 2;
     }
+}
+
+/* --- pairs of a rule ---------------------------------------------------------------------------------------------------- */
+
+static uint8_t *put_bytes(uint8_t *to, const void *from, uint32_t length)
+{
+    memcpy(to, from, length);
+    return to + length;
+}
+
+/* The values are those of the topic that the client named: s still says it. */
+static uint8_t *put_rule_pairs(struct rmq_reader *r, const struct rmq_send *s, const struct target *target, uint8_t *to)
+{
+    const struct rmq_topic *topic = rmq_topic_at(r->plane, s->topic_id); /* the frame may have moved */
+    for (uint32_t i = 0; i < target->rule->pair_count; i++) {
+        const struct rmq_rule_pair *pair = &target->rule->pairs[i];
+        if (pair->value_from == RMQ_ADD_NOTHING)
+            continue;
+        to = put_bytes(to, pair->name, pair->name_length);
+        *to++ = 1;
+        switch (pair->value_from) {
+        case RMQ_ADD_TOPIC: to = put_bytes(to, topic->name, topic->name_length); break;
+        case RMQ_ADD_QUEUE: to = rmq_put_decimal(to, s->queue_id); break;
+        case RMQ_ADD_LEVEL: to = rmq_put_decimal(to, target->level); break;
+        case RMQ_ADD_UNIQ_KEY: to = put_bytes(to, s->uniq_key, s->uniq_key_length); break;
+        default: to = put_bytes(to, pair->value, pair->value_length);
+        }
+        *to++ = 2;
+    }
+    return to;
+}
+
+static void redirect(struct rmq_send *s, const struct target *target)
+{
+    s->topic_id = target->rule->topic_id;
+    s->queue_id = (int32_t)target->queue_id;
+    s->queue_slot = target->queue_slot;
+    s->sys_flag &= ~target->rule->sys_flag_clear;
 }
 
 /* --- the request -------------------------------------------------------------------------------------------------------- */
@@ -175,10 +244,13 @@ static uint32_t add_uniq_pair(struct rmq_reader *r, struct rmq_send *s, uint8_t 
     return length;
 }
 
-static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, struct rmq_send *s, uint8_t *frame,
-                 uint32_t length, struct rmq_pending *p)
+static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, struct rmq_send *s,
+                 const struct target *target, uint8_t *frame, uint32_t length, struct rmq_pending *p)
 {
-    uint32_t extra_length = s->uniq_key || s->batch ? 0 : add_uniq_pair(r, s, rmq_pending_scratch(r, p));
+    uint8_t *scratch = rmq_pending_scratch(r, p);
+    uint32_t extra_length = s->uniq_key || s->batch ? 0 : add_uniq_pair(r, s, scratch);
+    if (target->rule)
+        extra_length = (uint32_t)(put_rule_pairs(r, s, target, scratch + extra_length) - scratch);
     RMQ_CRASH("reader-properties-ready");
     uint8_t *body = frame + 8 + h->header_length;
     uint32_t body_length = length - 8 - h->header_length;
@@ -190,6 +262,8 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
     p->topic_id = s->topic_id;
     p->frame_length = length;
     stamp(r, c, p);
+    if (target->rule)
+        redirect(s, target); /* what is answered stays the client's, as of stock */
     struct rmq_request *q = rmq_ring_slot(r->plane->base, r->requests, r->request_head);
     fill_request(r, c, s, q, p, extra_length, body, body_length);
     r->request_head++;
@@ -207,9 +281,14 @@ enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, c
                                uint32_t length, struct rmq_hold *hold, int approved)
 {
     struct rmq_send s;
-    uint32_t body_length = length - 8 - h->header_length;
-    if (!rmq_send_decode(h, &s) || s.sys_flag & BAD_SYS_FLAGS || !body_length || body_length > r->settings->message_bytes_max ||
-        !resolve(r, c, &s, approved))
+    struct rmq_admitted a;
+    struct target target = {0};
+    struct rmq_admission_limits limits = limits_of(r);
+    if (!rmq_send_decode(h, &s))
+        return RMQ_FATE_COLD; /* RMQ_ASK_FIELDS */
+    if (asks_for_rules(&s))
+        rmq_rules_take(r->plane, r->rules, &r->rules_version);
+    if (rmq_admit_head(&s, length - 8 - h->header_length, &limits, r->rules->count > 0) || !resolve(r, c, &s, approved))
         return RMQ_FATE_COLD;
     if (r->takes_no_sends || r->in_flight >= r->in_flight_max || !rmq_ring_room(r->requests, r->request_head)) {
         if (r->refuses)
@@ -218,9 +297,14 @@ enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, c
         return RMQ_FATE_STALL;
     }
     uint8_t *home = s.properties;
-    if (!read_properties(r, &s, approved))
+    read_properties(r, &s, &limits, approved, &a);
+    if (a.verdict == RMQ_ADMIT_ASK || (a.verdict == RMQ_ADMIT_REDIRECT && !find_target(r, &a, &target)))
         return RMQ_FATE_COLD;
-    finish_properties(&s, home); /* from here on the frame is changed: it cannot stall any more */
+    if (a.verdict == RMQ_ADMIT_REFUSE) {
+        rmq_answer_error(r, c, h, r->rules->rules[a.rule].code, r->rules->rules[a.rule].remark);
+        return RMQ_FATE_DONE;
+    }
+    finish_properties(&s, home, target.rule); /* from here on the frame is changed: it cannot stall any more */
     struct rmq_hold kept;
     if (!keep(r, &s, &frame, length, hold, &kept))
         return refuse(r, c, h, "[OVERLOAD]too many bytes under way, try again later");
@@ -230,7 +314,7 @@ enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, c
         return refuse(r, c, h, "[OVERLOAD]too many requests under way, try again later");
     }
     p->hold = kept;
-    push(r, c, h, &s, frame, length, p);
+    push(r, c, h, &s, &target, frame, length, p);
     r->counters[RMQ_READ_APPENDS]++;
     return RMQ_FATE_DONE;
 }
@@ -239,10 +323,15 @@ int rmq_append_open(struct rmq_reader *r)
 {
     uniq_open(r);
     r->unescaped = malloc(RMQ_PROPERTIES_JSON_MAX); /* touched as far as used */
-    return r->unescaped ? 0 : -ENOMEM;
+    r->rules = calloc(1, sizeof *r->rules);
+    return r->unescaped && r->rules ? 0 : -ENOMEM;
 }
 
-void rmq_append_close(struct rmq_reader *r) { free(r->unescaped); }
+void rmq_append_close(struct rmq_reader *r)
+{
+    free(r->unescaped);
+    free(r->rules);
+}
 
 void rmq_append_publish(struct rmq_reader *r)
 {

@@ -278,6 +278,8 @@ struct rmq_reader {
     uint32_t uniq_prefix_length;
     uint32_t uniq_counter;
     int64_t uniq_month_ms;
+    struct rmq_admission_rules *rules; /* as published in rules_version, which is looked at when a send asks for them */
+    uint64_t rules_version;
     uint8_t *unescaped;      /* properties of the send at hand that came with JSON escapes */
 
     /* pulls */

@@ -135,6 +135,12 @@ static inline enum weight weigh_pair(struct rmq_send *s, const uint8_t *name, ui
     }
 }
 
+int rmq_send_reserves(const uint8_t *name, uint32_t length)
+{
+    struct rmq_send none;
+    return length && weigh_pair(&none, name, length, name, 0) == RESERVED;
+}
+
 /* No name, no 01 or no value: dropped, as stock's decoder does. */
 static inline enum weight weigh(struct rmq_send *s, const uint8_t *at, const uint8_t *split, const uint8_t *stop)
 {

@@ -41,6 +41,7 @@ int rmq_send_decode(const struct rmq_frame_header *h, struct rmq_send *s);
 int rmq_send_unescape(struct rmq_send *s, uint8_t *to);
 /* Walks the pairs and notes what they say. 0 = they hold a NUL. */
 int rmq_send_scan(struct rmq_send *s);
+int rmq_send_reserves(const uint8_t *name, uint32_t length); /* 1: pairs of that name are noted in `reserved` */
 /* cdef-end */
 
 struct rmq_cut_name {

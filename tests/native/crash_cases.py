@@ -4,6 +4,7 @@ Every call that could meet a crash point happens in a forked child, so that the 
 """
 
 import errno
+import itertools
 import os
 import random
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from plane_kit import CONTROL, NO_WAIT, SLICE_NS, Kit, die_with_parent, element
 
+from ringmq.ipc.admission import Rule, RuleKind, publish_rules, published_rules
 from ringmq.native import ffi, lib
 
 SOURCES = Path(__file__).parents[2] / "native" / "src"
@@ -239,6 +241,18 @@ def test_a_table_of_subscriptions_that_control_left_half_done(tmp_path: Path, po
     for pair in pairs[1:]:
         want(kit, pair)
     assert [wanted(kit, pair)[1] for pair in pairs[1:]] == [100 * group + topic for group, topic in pairs[1:]]
+
+
+@pytest.mark.parametrize("point", points("control-rules-"))
+def test_a_set_of_rules_that_control_left_half_done(tmp_path: Path, point: str) -> None:
+    """Readers see the old set or the new one; the next control process publishes its own."""
+    kit = make_kit(tmp_path, False)
+    sizes = (3, 16, 1, 2)
+    sets = [(Rule(RuleKind.REFUSE, b"DELAY", code=code),) * size for code, size in enumerate(sizes)]
+    for old, new in itertools.pairwise(sets):
+        publish_rules(kit.plane, old)
+        assert in_child(lambda new=new: publish_rules(kit.plane, new), point)  # type: ignore[misc]
+        assert published_rules(kit.plane) == (new if point == "control-rules-published" else old)
 
 
 def test_a_wish_whose_process_dies_before_it_rings_stands(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "admission_rules.h"
 #include "answer.h"
 #include "bytes.h"
 #include "fake_engine.h"
@@ -44,7 +45,8 @@ static int peer;
 static int64_t clock_ns = 1000000000000;
 static uint32_t *hot, hot_count; /* golden sends and pulls */
 static uint32_t write_sleeps, control_sleeps, client_sleeps;
-static uint64_t headers_read, requests_seen, cold_seen;
+static uint64_t headers_read, requests_seen, cold_seen, redirects_seen;
+static uint32_t system_topic;
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *out);
 int __wrap_clock_gettime(clockid_t id, struct timespec *out)
@@ -96,6 +98,18 @@ static uint32_t splice(uint8_t *frame, uint32_t length)
     return length;
 }
 
+/* WAIT=true becomes a delay level, in as many bytes. */
+static void ask_for_delay(uint8_t *frame, uint32_t length)
+{
+    uint8_t *at = memmem(frame, length, "WAIT", 4), *end = frame + length;
+    int is_json = at && end - at >= 20 && !memcmp(at + 4, "\\u0001true", 10), is_binary = at && end - at >= 10 && at[4] == 1;
+    char text[16];
+    if (is_json || is_binary) {
+        int n = snprintf(text, sizeof text, is_json ? "DELAY\\u0001%03u" : "DELAY\1%03u", (unsigned)fuzz_dice(30));
+        memcpy(at, text, (size_t)n);
+    }
+}
+
 /* A golden frame, more or less changed. Half of them are sends and pulls. Most keep their length right: a wrong length
  * loses the later frames of the connection. */
 static uint32_t make_input(uint8_t *frame)
@@ -104,6 +118,8 @@ static uint32_t make_input(uint8_t *frame)
     const struct fuzz_input *golden = &fuzz_golden[number];
     uint32_t length = golden->length;
     memcpy(frame, golden->bytes, length);
+    if (!fuzz_dice(6))
+        ask_for_delay(frame, length);
     switch (fuzz_dice(20)) {
     case 0:
     case 1:
@@ -190,7 +206,10 @@ static void answer_requests(void)
         fuzz_must(q->properties_at + q->properties_length <= arena, "properties lie in the arena");
         fuzz_must(q->extra_at + q->extra_length <= arena, "extra properties lie in the arena");
         fuzz_must(q->topic_id && q->queue_id < QUEUES, "topic and queue are there");
+        redirects_seen += q->topic_id == system_topic;
         uint32_t sum = 0;
+        for (uint32_t i = 0; i < q->extra_length; i++)
+            sum += (uint8_t)plane.arenas[0][q->extra_at + i];
         for (uint32_t i = 0; i < q->body_length; i += 32)
             sum += (uint8_t)plane.arenas[0][q->body_at + i];
         static const int16_t codes[] = {0, 0, 0, 0, 10, 12, 14, 1, 13, 2};
@@ -256,6 +275,22 @@ static void play_control(int all)
     }
 }
 
+/* A set of rules, or none: delays go to the system topic, or are refused. */
+static void publish_rules(void)
+{
+    struct rmq_admission_rules rules = {.count = (uint32_t)fuzz_dice(3)};
+    rules.rules[0] = (struct rmq_admission_rule){
+        .kind = fuzz_dice(5) ? RMQ_RULE_REDIRECT : RMQ_RULE_REFUSE, .when = RMQ_WHEN_POSITIVE, .name = "DELAY", .name_length = 5,
+        .topic_id = system_topic, .queue_from = RMQ_QUEUE_LEVEL, .queue_id = QUEUES, .code = 13, .remark = "no", .pair_count = 4,
+        .pairs = {{.value_from = RMQ_ADD_TOPIC, .name = "REAL_TOPIC", .name_length = 10},
+                  {.value_from = RMQ_ADD_QUEUE, .name = "REAL_QID", .name_length = 8},
+                  {.value_from = fuzz_dice(2) ? RMQ_ADD_LEVEL : RMQ_ADD_NOTHING, .name = "DELAY", .name_length = 5},
+                  {.value_from = RMQ_ADD_UNIQ_KEY, .name = "id", .name_length = 2}}};
+    rules.rules[1] = (struct rmq_admission_rule){.kind = RMQ_RULE_REDIRECT, .transaction = 4, .topic_id = system_topic,
+                                                 .sys_flag_clear = 4, .queue_id = (uint32_t)fuzz_dice(2 * QUEUES)};
+    fuzz_must(rmq_rules_publish(&plane, &rules) == 0, "the rules are sound");
+}
+
 /* --- connections ------------------------------------------------------------------------------------------- */
 
 static struct stream *stream_of(uint64_t tag)
@@ -276,6 +311,8 @@ static struct stream *stream_of(uint64_t tag)
 static void run_reader(void)
 {
     clock_ns += (int64_t)fuzz_dice(fuzz_dice(50) ? 200000 : 400000000);
+    if (!fuzz_dice(300))
+        publish_rules();
     fuzz_must(rmq_reader_run(reader, 0) >= 0, "the reader runs");
     if (!sleeps(&write_sleeps))
         answer_requests();
@@ -364,6 +401,9 @@ static void add_names(void)
             add_name(&h.ext[entry], &topics, &groups);
     }
     fuzz_must(topics > 0 && groups > 0, "golden frames name topics and groups");
+    system_topic = rmq_topic_add(&plane, "System", 6, 6 | QUEUES << 8 | QUEUES << 24 | (uint64_t)RMQ_TOPIC_LIVE << 40);
+    for (uint32_t queue = 0; queue < QUEUES; queue++)
+        rmq_queue_add(&plane, system_topic, queue, 0, 0, 0);
 }
 
 static void set_settings(struct rmq_settings *s)
@@ -474,10 +514,10 @@ int main(int argc, char **argv)
     const uint64_t *counters = rmq_header(&plane)->roles[RMQ_ROLE_READ].counters;
     close_down();
     printf("{\"inputs\": %lld, \"headers\": %llu, \"frames\": %llu, \"appends\": %llu, \"pulls\": %llu, \"cold\": %llu, "
-           "\"connections\": %llu, \"stalls\": %llu, \"sent_bytes\": %llu}\n",
+           "\"redirected\": %llu, \"connections\": %llu, \"stalls\": %llu, \"sent_bytes\": %llu}\n",
            inputs, (unsigned long long)headers_read, (unsigned long long)counters[RMQ_READ_FRAMES],
            (unsigned long long)counters[RMQ_READ_APPENDS], (unsigned long long)counters[RMQ_READ_PULLS],
-           (unsigned long long)cold_seen, (unsigned long long)counters[RMQ_READ_ACCEPTED],
+           (unsigned long long)cold_seen, (unsigned long long)redirects_seen, (unsigned long long)counters[RMQ_READ_ACCEPTED],
            (unsigned long long)counters[RMQ_READ_STALLS], (unsigned long long)fake_sent_bytes());
     return 0;
 }

@@ -1,0 +1,130 @@
+"""The rules by which read workers redirect or refuse sends: as data, published in the plane by control.
+
+native/src/admission_layout.h says what each field means.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from ringmq.native import ffi, lib
+
+
+class RuleKind(IntEnum):
+    """What becomes of a send for which the rule holds."""
+
+    REDIRECT = lib.RMQ_RULE_REDIRECT
+    REFUSE = lib.RMQ_RULE_REFUSE
+
+
+class When(IntEnum):
+    """The values of the triggering pair for which the rule holds."""
+
+    PRESENT = lib.RMQ_WHEN_PRESENT
+    POSITIVE = lib.RMQ_WHEN_POSITIVE
+    TRUE = lib.RMQ_WHEN_TRUE
+
+
+class QueueFrom(IntEnum):
+    """The queue of the system topic."""
+
+    FIXED = lib.RMQ_QUEUE_FIXED
+    LEVEL = lib.RMQ_QUEUE_LEVEL
+    ORIGINAL = lib.RMQ_QUEUE_ORIGINAL
+
+
+class ValueFrom(IntEnum):
+    """The value of an added pair; CUT adds none."""
+
+    CUT = lib.RMQ_ADD_NOTHING
+    TEXT = lib.RMQ_ADD_TEXT
+    TOPIC = lib.RMQ_ADD_TOPIC
+    QUEUE = lib.RMQ_ADD_QUEUE
+    LEVEL = lib.RMQ_ADD_LEVEL
+    UNIQ_KEY = lib.RMQ_ADD_UNIQ_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class RulePair:
+    """A pair that a redirected message gets in the place of the client's."""
+
+    name: bytes
+    value_from: ValueFrom
+    text: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule; the first of a set that holds decides."""
+
+    kind: RuleKind
+    name: bytes = b""
+    when: When = When.PRESENT
+    transaction: int = 0
+    topic_id: int = 0
+    queue_from: QueueFrom = QueueFrom.FIXED
+    queue_id: int = 0
+    sys_flag_clear: int = 0
+    pairs: tuple[RulePair, ...] = ()
+    code: int = 0
+    remark: str = ""
+
+
+def rules_struct(rules: Iterable[Rule]) -> Any:
+    """struct rmq_admission_rules; ValueError for what does not fit into it."""
+    found = tuple(rules)
+    struct = ffi.new("struct rmq_admission_rules *")
+    if len(found) > lib.RMQ_RULES_MAX:
+        raise ValueError(f"{len(found)} admission rules, the limit is {lib.RMQ_RULES_MAX}")
+    struct.count = len(found)
+    for rule, to in zip(found, struct.rules, strict=False):
+        for field in ("kind", "when", "transaction", "topic_id", "queue_from", "queue_id", "sys_flag_clear", "code"):
+            setattr(to, field, getattr(rule, field))
+        if len(rule.pairs) > lib.RMQ_RULE_PAIRS_MAX:
+            raise ValueError(f"an admission rule with {len(rule.pairs)} pairs, the limit is {lib.RMQ_RULE_PAIRS_MAX}")
+        to.name_length, to.pair_count = _put(to.name, rule.name), len(rule.pairs)
+        _put(to.remark, rule.remark.encode() + b"\0")
+        for pair, target in zip(rule.pairs, to.pairs, strict=False):
+            target.value_from = pair.value_from
+            target.name_length, target.value_length = _put(target.name, pair.name), _put(target.value, pair.text)
+    return struct
+
+
+def publish_rules(plane: Any, rules: Iterable[Rule]) -> None:
+    """Replace the whole set in `plane` (struct rmq_plane). ValueError when no read worker could follow one of them."""
+    found = tuple(rules)
+    if lib.rmq_rules_publish(plane, rules_struct(found)) < 0:
+        raise ValueError(f"an admission rule is malformed, the published ones stay: {found}")
+
+
+def published_rules(plane: Any) -> tuple[Rule, ...]:
+    """The set that read workers follow."""
+    struct, version = ffi.new("struct rmq_admission_rules *"), ffi.new("uint64_t *")
+    lib.rmq_rules_take(plane, struct, version)
+    return tuple(_rule(struct.rules[number]) for number in range(struct.count))
+
+
+def _rule(struct: Any) -> Rule:
+    pairs = [
+        RulePair(
+            _get(pair.name, pair.name_length), ValueFrom(pair.value_from), _get(pair.value, pair.value_length)
+        )
+        for pair in struct.pairs[0 : struct.pair_count]
+    ]  # fmt: skip
+    return Rule(
+        RuleKind(struct.kind), _get(struct.name, struct.name_length), When(struct.when), struct.transaction,
+        struct.topic_id, QueueFrom(struct.queue_from), struct.queue_id, struct.sys_flag_clear, tuple(pairs),
+        struct.code, ffi.string(struct.remark).decode(),
+    )  # fmt: skip
+
+
+def _put(to: Any, text: bytes) -> int:
+    if len(text) > len(to):
+        raise ValueError(f"{text!r} in an admission rule takes {len(text)} bytes, the limit is {len(to)}")
+    ffi.memmove(to, text, len(text))
+    return len(text)
+
+
+def _get(text: Any, length: int) -> bytes:
+    return bytes(ffi.buffer(text, length))

@@ -1,0 +1,191 @@
+/* What becomes of a decoded send. Twin: ipc/admission_twin.py. */
+#include "admission.h"
+
+#include <string.h>
+
+#include "number_text.h"
+#include "record.h"
+
+#define BATCH_TOPIC_MAX 127
+#define BROKER_SYS_FLAGS 0xC0 /* inner batches: no client sends them */
+#define KEY_PAIR_BYTES 10     /* of a UNIQ_KEY pair beside its value */
+
+uint32_t rmq_admit_head(const struct rmq_send *s, uint32_t body_length, const struct rmq_admission_limits *limits, int has_rules)
+{
+    if (s->sys_flag & (has_rules ? BROKER_SYS_FLAGS : BROKER_SYS_FLAGS | RMQ_SYS_TRANSACTION_MASK))
+        return RMQ_ASK_SYS_FLAG;
+    return !body_length || body_length > limits->message_bytes_max ? RMQ_ASK_BODY : RMQ_ASK_NOTHING;
+}
+
+uint32_t rmq_admit_target(struct rmq_send *s, uint64_t config, uint32_t turn, int approved)
+{
+    uint32_t flags = (uint32_t)(config >> 40), reads = config >> 8 & 0xffff, writes = config >> 24 & 0xffff;
+    if (!(flags & RMQ_TOPIC_LIVE))
+        return RMQ_ASK_TOPIC;
+    if (flags & RMQ_TOPIC_SEND_COLD && !approved)
+        return RMQ_ASK_TOPIC_COLD;
+    if (!writes)
+        return RMQ_ASK_WRITE_QUEUES;
+    if (s->batch && s->topic_length > BATCH_TOPIC_MAX)
+        return RMQ_ASK_BATCH_TOPIC;
+    if (s->queue_id < 0)
+        s->queue_id = (int32_t)(turn % writes);
+    return (uint32_t)s->queue_id >= (reads > writes ? reads : writes) ? RMQ_ASK_QUEUE : RMQ_ASK_NOTHING;
+}
+
+/* --- rules ---------------------------------------------------------------------------------------------------------------- */
+
+static int is_named(const struct rmq_admission_rule *rule, const struct rmq_reserved_pair *pair)
+{
+    return rule->name_length && rule->name_length == pair->name_length && !memcmp(rule->name, pair->name, pair->name_length);
+}
+
+static uint32_t reserved_count(const struct rmq_send *s)
+{
+    return s->reserved_count < RMQ_RESERVED_PAIRS_MAX ? s->reserved_count : RMQ_RESERVED_PAIRS_MAX;
+}
+
+/* Each reserved pair is a rule's business, whether the rule holds or not. */
+static int all_are_named(const struct rmq_send *s, const struct rmq_admission_rules *rules)
+{
+    for (uint32_t i = 0; i < reserved_count(s); i++) {
+        uint32_t n = 0;
+        while (n < rules->count && !is_named(&rules->rules[n], &s->reserved[i]))
+            n++;
+        if (n == rules->count)
+            return 0;
+    }
+    return s->reserved_count <= RMQ_RESERVED_PAIRS_MAX;
+}
+
+static const struct rmq_reserved_pair *pair_of(const struct rmq_send *s, const struct rmq_admission_rule *rule)
+{
+    const struct rmq_reserved_pair *found = NULL;
+    for (uint32_t i = 0; i < reserved_count(s); i++)
+        if (is_named(rule, &s->reserved[i]))
+            found = &s->reserved[i];
+    return found;
+}
+
+static int is_true(const uint8_t *text, uint32_t length)
+{
+    static const char word[4] = {'t', 'r', 'u', 'e'};
+    for (uint32_t i = 0; i < sizeof word; i++)
+        if (length != sizeof word || (text[i] | 0x20) != word[i])
+            return 0;
+    return 1;
+}
+
+enum answer { NO, YES, UNCLEAR };
+
+/* Whether the rule holds; *number as its pair says, for WHEN_POSITIVE. */
+static enum answer holds(const struct rmq_admission_rule *rule, const struct rmq_send *s, int32_t *number)
+{
+    *number = 0;
+    if ((s->sys_flag & RMQ_SYS_TRANSACTION_MASK) != rule->transaction)
+        return NO;
+    if (!rule->name_length)
+        return YES;
+    const struct rmq_reserved_pair *pair = pair_of(s, rule);
+    if (!pair)
+        return NO;
+    switch (rule->when) {
+    case RMQ_WHEN_POSITIVE:
+        if (!rmq_text_int32(pair->value, pair->value_length, number))
+            return UNCLEAR;
+        return *number > 0 ? YES : NO;
+    case RMQ_WHEN_TRUE:
+        return is_true(pair->value, pair->value_length) ? YES : NO;
+    default:
+        return YES;
+    }
+}
+
+static uint32_t digits(uint32_t number)
+{
+    uint32_t count = 1;
+    while (number /= 10)
+        count++;
+    return count;
+}
+
+/* Bytes of the pairs that the rule adds; 0 with *unfit when a value is too long for it. */
+static uint32_t added_bytes(const struct rmq_admission_rule *rule, const struct rmq_send *s, uint32_t key_length, uint32_t level,
+                            int *unfit)
+{
+    uint32_t bytes = 0;
+    for (uint32_t i = 0; i < rule->pair_count; i++) {
+        const struct rmq_rule_pair *pair = &rule->pairs[i];
+        if (pair->value_from == RMQ_ADD_NOTHING)
+            continue;
+        bytes += pair->name_length + 2u;
+        switch (pair->value_from) {
+        case RMQ_ADD_TOPIC: bytes += s->topic_length; break;
+        case RMQ_ADD_QUEUE: bytes += digits((uint32_t)s->queue_id); break;
+        case RMQ_ADD_LEVEL: bytes += digits(level); break;
+        case RMQ_ADD_UNIQ_KEY:
+            bytes += key_length;
+            *unfit |= key_length > RMQ_RULE_KEY_MAX;
+            break;
+        default: bytes += pair->value_length;
+        }
+    }
+    return bytes;
+}
+
+static void ask(struct rmq_admitted *out, uint32_t reason) { *out = (struct rmq_admitted){.verdict = RMQ_ADMIT_ASK, .reason = reason}; }
+
+static uint32_t apply(const struct rmq_admission_rule *rule, uint32_t number, const struct rmq_send *s, int32_t value,
+                      uint32_t key_length, struct rmq_admitted *out)
+{
+    uint32_t level = (uint32_t)value < rule->queue_id ? (uint32_t)value : rule->queue_id, bytes;
+    int unfit = 0;
+    *out = (struct rmq_admitted){.verdict = RMQ_ADMIT_REFUSE, .rule = number};
+    if (rule->kind == RMQ_RULE_REFUSE)
+        return 0;
+    out->verdict = RMQ_ADMIT_REDIRECT;
+    out->level = level;
+    out->queue_id = rule->queue_from == RMQ_QUEUE_LEVEL ? level - 1
+                    : rule->queue_from == RMQ_QUEUE_ORIGINAL ? (uint32_t)s->queue_id : rule->queue_id;
+    bytes = added_bytes(rule, s, key_length, level, &unfit);
+    if (unfit)
+        ask(out, RMQ_ASK_VALUE);
+    return bytes;
+}
+
+/* The first rule that holds; bytes of what it adds. */
+static uint32_t choose(const struct rmq_send *s, const struct rmq_admission_rules *rules, int approved, uint32_t key_length,
+                       struct rmq_admitted *out)
+{
+    int32_t value;
+    if (!approved && (!rules || s->batch ? s->reserved_count > 0 : !all_are_named(s, rules))) {
+        ask(out, RMQ_ASK_PAIR);
+        return 0;
+    }
+    for (uint32_t i = 0; rules && !s->batch && i < rules->count; i++) {
+        enum answer answer = holds(&rules->rules[i], s, &value);
+        if (answer == YES)
+            return apply(&rules->rules[i], i, s, value, key_length, out);
+        if (answer == UNCLEAR && !approved) {
+            ask(out, RMQ_ASK_VALUE);
+            return 0;
+        }
+    }
+    if (s->sys_flag & RMQ_SYS_TRANSACTION_MASK)
+        ask(out, RMQ_ASK_SYS_FLAG);
+    return 0;
+}
+
+void rmq_admit_pairs(const struct rmq_send *s, const struct rmq_admission_limits *limits, const struct rmq_admission_rules *rules,
+                     int approved, struct rmq_admitted *out)
+{
+    uint32_t added = s->uniq_key || s->batch ? 0 : limits->made_key_length;
+    *out = (struct rmq_admitted){.verdict = RMQ_ADMIT_PLAIN};
+    if (s->reserved_count || s->sys_flag & RMQ_SYS_TRANSACTION_MASK) {
+        uint32_t key_length = s->uniq_key ? s->uniq_key_length : limits->made_key_length - KEY_PAIR_BYTES;
+        added += choose(s, rules, approved, key_length, out);
+    }
+    if (out->verdict <= RMQ_ADMIT_REDIRECT &&
+        s->properties_length + 1 + added + limits->additions_length > RMQ_PROPERTIES_BYTES_MAX)
+        ask(out, RMQ_ASK_PROPERTIES);
+}

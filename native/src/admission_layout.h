@@ -1,0 +1,76 @@
+/* admission_layout.h: the rules by which readers redirect or refuse sends that ask for more than storing. Control publishes them.
+ *
+ * Two copies and a version, as of a subscription: control fills copy[(version + 1) & 1], then stores version + 1; a reader takes
+ * copy[version & 1] and looks at version again. A death of control between any two stores leaves the old set or the new one.
+ */
+#ifndef RMQ_ADMISSION_LAYOUT_H
+#define RMQ_ADMISSION_LAYOUT_H
+#include <stddef.h>
+#include <stdint.h>
+
+/* cdef-begin */
+#define RMQ_RULES_MAX 16
+#define RMQ_RULE_PAIRS_MAX 8
+
+/* A pair that a redirected message gets. Pairs of that name that the client sent are cut out first. */
+struct rmq_rule_pair {
+    uint8_t value_from;          /* RMQ_ADD_* */
+    uint8_t name_length;         /* at least 1; no 00, 01, 02 in a name; not UNIQ_KEY */
+    uint8_t value_length;        /* of TEXT, at least 1; no 00, 02 in a value */
+    uint8_t reserved;
+    char name[28];
+    char value[32];
+};
+#define RMQ_ADD_NOTHING 0        /* the client's pair is cut out, nothing is added */
+#define RMQ_ADD_TEXT 1
+#define RMQ_ADD_TOPIC 2        /* that the client named */
+#define RMQ_ADD_QUEUE 3        /* the queue of that topic, chosen by the reader where the client sent -1 */
+#define RMQ_ADD_LEVEL 4        /* the number in the triggering pair, at most the rule's queue_id */
+#define RMQ_ADD_UNIQ_KEY 5     /* the client's or the broker's, at most RMQ_RULE_KEY_MAX bytes; else control is asked */
+#define RMQ_RULE_KEY_MAX 64
+
+/* One rule. It holds for a send whose transaction bits are `transaction` and, where it has a name, that has such a pair with
+ * such a value; of several pairs of a name the last counts. The first rule that holds decides. Rules see pairs of reserved names
+ * alone (struct rmq_reserved_pair), and no batches. */
+struct rmq_admission_rule {
+    uint32_t kind;               /* RMQ_RULE_REDIRECT, RMQ_RULE_REFUSE */
+    uint32_t when;               /* RMQ_WHEN_* */
+    uint32_t name_length;        /* 0: the transaction bits alone */
+    int32_t transaction;         /* of sysFlag, 0, 4, 8 or 12 */
+    /* REDIRECT: in the answer topic and queue stay the client's, the offset is that of the system topic's queue, as of stock */
+    uint32_t topic_id;           /* the system topic */
+    uint32_t queue_from;         /* RMQ_QUEUE_* */
+    uint32_t queue_id;
+    int32_t sys_flag_clear;      /* bits that are not stored */
+    /* REFUSE */
+    int32_t code;
+    uint32_t pair_count;         /* REDIRECT: of `pairs` */
+    char name[32];
+    char remark[128];            /* REFUSE: NUL-terminated */
+    struct rmq_rule_pair pairs[RMQ_RULE_PAIRS_MAX];
+};
+#define RMQ_RULE_REDIRECT 1
+#define RMQ_RULE_REFUSE 2
+#define RMQ_WHEN_PRESENT 0
+#define RMQ_WHEN_POSITIVE 1      /* a number above 0; control is asked about what is no number */
+#define RMQ_WHEN_TRUE 2          /* "true", in letters of any case */
+#define RMQ_QUEUE_FIXED 0        /* queue_id */
+#define RMQ_QUEUE_LEVEL 1        /* the number in the triggering pair, at most queue_id, less 1; needs WHEN_POSITIVE */
+#define RMQ_QUEUE_ORIGINAL 2     /* the one that the client named */
+
+struct rmq_admission_rules {
+    uint32_t count;
+    uint32_t reserved;
+    struct rmq_admission_rule rules[RMQ_RULES_MAX];
+};
+
+/* Control. Version 0: none were ever published. */
+struct rmq_admission {
+    uint64_t version;
+    struct rmq_admission_rules copy[2];
+};
+/* cdef-end */
+
+_Static_assert(sizeof(struct rmq_rule_pair) == 64, "pair");
+_Static_assert(sizeof(struct rmq_admission_rule) == 200 + RMQ_RULE_PAIRS_MAX * 64, "rule");
+#endif
