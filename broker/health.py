@@ -185,7 +185,7 @@ def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
             "starts": worker.generation,
             "deaths": worker.deaths,
             "state": state,
-            "silent_ms": ages.get(worker.name, 0),
+            "silent_ms": 0 if worker.is_dormant else ages.get(worker.name, 0),
             "optional": worker.is_optional,
         }
         alive = alive and (worker.is_optional or (state != "down" and worker.name not in silent))

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ringmq.ipc.exit_status import EXIT_CLEAN
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
@@ -56,6 +56,9 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
         match words:
             case ["die"]:
                 return 3
+            case ["reopen"]:
+                order.unlink()
+                return EXIT_RESTART_STORE
             case ["want", other]:
                 order.unlink()
                 want(plane, int(other))

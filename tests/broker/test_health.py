@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,32 @@ def test_a_worker_whose_loop_stands_still_is_silent(plane: Plane) -> None:
     plane.role(lib.RMQ_ROLE_FLUSH).generation += 1  # a successor counts as a sign of life
     beats.observe(plane, 20_000)
     assert not beats.silent(20_000)
+
+
+def test_what_an_optional_worker_does_degrades_and_is_no_death_of_the_broker(plane: Plane) -> None:
+    block, beats = plane.role(lib.RMQ_ROLE_METRICS), Heartbeats()
+    block.generation, block.pid, block.state, block.flags = 1, os.getpid(), 2, lib.RMQ_ROLE_OPTIONAL
+
+    def told(now_ms: int) -> dict[str, Any]:
+        for worker in workers(plane):
+            plane.role(worker.role).progress += worker.name != "metrics"
+        beats.observe(plane, now_ms)
+        return liveness(plane, beats, now_ms)
+
+    assert (told(0)["alive"], told(0)["degraded"]) == (True, [])
+    hung = told(15_000)
+    assert hung["alive"] and hung["degraded"] == ["worker metrics has not turned its loop for 15 s"]
+    block.pid, block.deaths, block.flags = 0, 7, lib.RMQ_ROLE_OPTIONAL | lib.RMQ_ROLE_KEEPS_DYING
+    dying = told(16_000)
+    assert dying["alive"] and dying["workers"]["metrics"]["state"] == "down"
+    assert dying["degraded"] == ["worker metrics keeps dying (7 deaths): the broker's log has its last words"]
+    found = readiness(plane, BrokerConfig())
+    assert found.ready and found.serving and found.reasons == dying["degraded"]
+    block.flags = lib.RMQ_ROLE_OPTIONAL | lib.RMQ_ROLE_DORMANT
+    resting = liveness(plane, beats, 30_000)
+    assert (resting["workers"]["metrics"]["state"], resting["workers"]["metrics"]["silent_ms"]) == ("dormant", 0)
+    assert (resting["alive"], resting["degraded"], readiness(plane, BrokerConfig()).reasons) == (False, [], [])
+    assert told(30_001)["alive"], "the others have turned since"
 
 
 def test_clients_are_counted_by_kind_and_in_slices() -> None:

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,11 @@ def prefix(folder: Path, rows: tuple[WorkerRow, ...]) -> list[str]:
 
 
 @contextmanager
-def probed(folder: Path, *, rows: tuple[WorkerRow, ...] = ROWS) -> Iterator[Probed]:
+def probed(folder: Path, *, rows: tuple[WorkerRow, ...] = ROWS, **settings: object) -> Iterator[Probed]:
     """A broker with probes, stopped cleanly at the end."""
-    with RunningBroker(folder / "store", SMALL, prefix=prefix(folder, rows), environment=environment(folder)) as broker:
+    with RunningBroker(
+        folder / "store", SMALL | settings, prefix=prefix(folder, rows), environment=environment(folder)
+    ) as broker:
         made = Probed(broker, folder)
         wait_until(lambda: made.is_ready, "a name server knows the broker")
         yield made
@@ -165,6 +168,27 @@ def test_open_work_is_asked_for_when_the_store_is_opened(folder: Path, name: str
             assert broker.running == set() and broker.state(OPEN) == "dormant"
         log = broker.broker.log_tail()
     assert ("nobody may look" in log) == (name == "unknown"), "an answer that is refused is told"
+
+
+def test_a_store_that_is_opened_again_is_asked_again(folder: Path) -> None:
+    with probed(folder, rows=(NOW, WANTED, OPEN)) as broker:
+        want(broker.plane, WANTED.role)
+        wait_until(lambda: serving(broker, WANTED), "it is wanted")
+        assert broker.running == {NOW.name, WANTED.name}
+        (folder / "open-work").touch()
+        broker.order(NOW, "reopen")
+        wait_until(lambda: broker.running == {NOW.name, OPEN.name}, "open work starts it, the old wish is forgotten")
+        wait_until(lambda: broker.is_ready, "the broker serves again")
+        assert [broker.state(row) for row in (NOW, WANTED, OPEN)] == ["running", "dormant", "running"]
+
+
+def test_a_slave_has_the_workers_of_its_side(folder: Path) -> None:
+    rows = (replace(NOW, of="master"), replace(WANTED, of="slave"), OPEN)
+    with probed(folder, rows=rows, brokerRole="SLAVE", brokerId=1) as broker:
+        assert {NOW.name, WANTED.name, OPEN.name} & set(broker.health()["workers"]) == {WANTED.name, OPEN.name}
+        want(broker.plane, WANTED.role)
+        wait_until(lambda: serving(broker, WANTED), "it is wanted")
+        assert broker.running == {WANTED.name}
 
 
 def test_a_worker_that_has_nothing_to_do_costs_nothing_until_it_is_wanted_again(folder: Path) -> None:
