@@ -103,6 +103,18 @@ def test_imports_point_one_way(folder: str) -> None:
     assert not wrong
 
 
+def test_only_the_table_of_ports_knows_how_many_readers_there_are() -> None:
+    """Everybody else asks it (native/src/port.h, ipc/ports.py); the worker table and placement name its bound."""
+    counts = re.compile(r"RMQ_(READERS|PRODUCERS)_MAX|RMQ_CONTROL_PRODUCER|settings(\.|->)readers|RMQ_ROLE_READ *\+")
+    bound = re.compile(r"\bREADERS_MAX\b")
+    folders = ("native", "ipc", "broker", "ha", "doctor", "cli", "namesrv", "store", "spark_bridge")
+    files = [path for folder in folders for kind in ("*.py", "*.[ch]") for path in (ROOT / folder).rglob(kind)]
+    found = {str(path.relative_to(ROOT)) for path in files if counts.search(path.read_text())}
+    assert found == set()
+    named = {str(path.relative_to(ROOT)) for path in files if bound.search(path.read_text())}
+    assert named == {"ipc/ports.py", "ipc/placement.py", "ipc/workers.py"}
+
+
 def test_only_the_worker_table_lists_workers() -> None:
     found = {path.relative_to(ROOT).as_posix() for path in python_files() if WORKER_NAMES.search(path.read_text())}
     assert {name for name in found if not name.startswith(DRILLS)} == NAMES_WORKERS

@@ -6,7 +6,7 @@
 /* cdef-begin */
 #define RMQ_ROLES_MAX 32
 
-/* Role numbers: index into rmq_plane_header.roles. Readers are RMQ_ROLE_READ + reader. */
+/* Role numbers: index into rmq_plane_header.roles. Read workers have RMQ_ROLE_READ and the numbers behind it. */
 #define RMQ_ROLE_SUPERVISOR 0
 #define RMQ_ROLE_CONTROL 1
 #define RMQ_ROLE_WRITE 2
