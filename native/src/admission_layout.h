@@ -1,7 +1,7 @@
 /* admission_layout.h: the rules by which readers redirect or refuse sends that ask for more than storing. Control publishes them.
  *
- * Two copies and a version, as of a subscription: control fills copy[(version + 1) & 1], then stores version + 1; a reader takes
- * copy[version & 1] and looks at version again. A death of control between any two stores leaves the old set or the new one.
+ * Two copies and a version, as of a subscription (layout.h, 5): a death of control between any two stores leaves the old set or
+ * the new one.
  */
 #ifndef RMQ_ADMISSION_LAYOUT_H
 #define RMQ_ADMISSION_LAYOUT_H

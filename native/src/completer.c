@@ -11,7 +11,7 @@ enum {
     CODE_FLUSH_SLAVE_TIMEOUT = 12,
     CODE_SERVICE_NOT_AVAILABLE = 14,
     GOES_ON = -1,
-    BLOCKED_MS = 1, /* a producer's ring is full: it is being taken from, or its process starts anew */
+    BLOCKED_MS = 1, /* an owner's ring is full: it is being taken from, or its process starts anew */
 };
 
 void rmq_completer_open(struct rmq_completer *c, struct rmq_plane *plane)
@@ -111,8 +111,7 @@ static void count_times(struct rmq_completer *c, uint64_t *seen, uint64_t mark, 
     *seen = at;
 }
 
-/* Each answer has its place, so an entry whose answer is out already (a predecessor died before it gave the entry up) is
- * only given up. */
+/* An entry whose answer is out already (a predecessor died before it gave the entry up) is only given up. */
 uint64_t rmq_completer_run(struct rmq_completer *c)
 {
     struct rmq_plane_header *h = c->header;

@@ -1,18 +1,180 @@
-/* layout.h: the shared-memory plane, byte by byte.
+/* layout.h: the shared-memory plane, and the protocol by which processes write, read and replace one another in it.
  *
- * All worker processes of one broker map the same three kinds of files under /dev/shm:
- *   <name>-watermarks   one page, readable by outsiders (Spark, `store inspect`)
- *   <name>-plane        tables, rings, journal: this header's struct rmq_plane_header says where
- *   <name>-arena<R>     receive memory of read worker R: its provided buffers, then its frame blocks
- * <name> is ringmq-<st_dev>-<st_ino> of the store root in hex, so that a store has one plane.
+ * All workers of one broker map the same three kinds of files under /dev/shm:
+ *   <name>-watermarks   one page; processes outside the broker may map it, too (Spark, `store inspect`)
+ *   <name>-plane        tables, rings, journal: struct rmq_plane_header says where
+ *   <name>-arena<P>     the bytes that requests of port P point into
+ * <name> is ringmq-<st_dev>-<st_ino> of the store root in hex: a store has one plane. The main process (the role
+ * SUPERVISOR) makes the plane anew whenever it opens the store. All integers are in the machine's own order.
  *
  * What must stay true:
- *  1. One writer per word. The comment behind each block names the role that alone writes it.
+ *  1. One writer per word. The comment behind each block names the role that writes it. Exceptions: a bell's
+ *     `sleeping`, a role's `wanted`, the head of the inbox, and words of a dead role, which the supervisor resets.
  *  2. A word is published after what it promises (release), and read before it is relied on (acquire).
- *  3. Any worker may die between any two stores. `write` commits a batch by ONE store of
- *     journal_generation; the words published after it are a redo of that journal entry.
- *  4. Ids (topic, group, queue slot, connection generation) are never reused while the plane lives.
- * All integers are in the machine's own order: the plane never leaves the machine.
+ *  3. Any worker may die between any two stores. [name] below is the crash point (RMQ_CRASH) that stands there.
+ *  4. Ids of topics and groups, and queue slots, are never reused while the plane lives.
+ *  5. Every wait of a role has a time-out. A waker that dies before it rings delays what it has published, no more:
+ *     by 100 ms at write, flush and dispatch, by 250 ms at control, by 1 s at a read worker.
+ *
+ * 1. SPSC RINGS (struct rmq_ring, ring.h). The producer owns head, the consumer owns tail. Both only grow.
+ *
+ *     producer: fill the slots from head on; store head + n; fence; if the consumer's `sleeping` is set, exchange it
+ *               for 0 and write its eventfd
+ *     consumer: store `sleeping`; fence; look at head once more; wait; use the slots; store tail + n
+ *
+ *   The two fences let the producer see `sleeping` or the consumer see the head. A death leaves
+ *     slots behind head      nobody has seen them. The next producer goes on at head and fills them again.
+ *                            [port-request-filled, reader-request-filled, verdict-filled, reader-commit-filled,
+ *                            dispatch-arrival]
+ *     a head without a bell  rule 5. [port-requests-published, reader-requests-published, reader-commit-published,
+ *                            dispatch-arrived-head, write-append-offset, flush-completed-head]
+ *     slots before tail      the next consumer meets them once more. A read worker drops them by their generation
+ *                            [reader-completions-answered, reader-verdicts-judged]. Control stores the same offsets
+ *                            again [control-commits-taken]. The completer knows each answer's place (4).
+ *
+ * 2. CONTROL'S INBOX (MPSC, records of rmq_inbox_record; rmq_inbox_put, rmq_inbox_done, rmq_inbox_unblock in plane.c).
+ *
+ *     writer:  store head as claim_position in the own role block; fence; compare-and-swap head to its new value, or
+ *              begin again; where the record does not fit before the ring's end, a PAD record fills the rest; store the
+ *              NEGATIVE length [inbox-claimed]; fill [inbox-filled]; store the positive length, which commits the
+ *              record; store ~0 as claim_position; ring control
+ *     control: stops at a length that is not positive; else uses the record, makes a PAD of it [control-inbox-padded],
+ *              clears it [control-inbox-cleared], zeroes its length [control-inbox-zeroed], stores tail
+ *              [control-inbox-taken]
+ *
+ *   Consumed bytes are zero, so that a stale length is never taken for a record. A dead writer leaves a length of 0
+ *   (between swap and mark) or a negative one: an orphan, which stops the ring. The supervisor stores ~0 into the dead
+ *   role's claim_position and rings control. Control makes a PAD of the orphan when no role claims at or below tail: a
+ *   writer that is only stopped is waited for. A length of 0 does not say how long the claim was. It ends at the next
+ *   mark, at the ring's end, at head, or where a living role may have claimed. A dead control leaves a PAD, which the
+ *   next one skips, or a length of 0, which it treats as an orphan.
+ *
+ * 3. A REQUEST'S WAY THROUGH ITS PORT (port.c, writer.c, write_batch.c). A death of the actor behind a step leaves what
+ *   stands beside it.
+ *
+ *     owner  bytes into the arena             bytes that nobody points at                   [reader-properties-ready]
+ *            slots behind request.head        slots that nobody has seen                    [..-request-filled]
+ *            request.head                     requests that write takes                     [..-requests-published]
+ *     write  plan                             nothing: it stores nothing
+ *            journal.intent_high              bytes between append_offset and intent_high:  [write-intent]
+ *            records, blanks                  the next write zeroes them [write-element, write-element-offset,
+ *                                             write-blank, write-record]
+ *            completions, parked entries      slots that nobody has seen                    [write-answer]
+ *            entry of generation + 1          an entry that nobody reads                    [write-journal-entry]
+ *            journal.generation               THE COMMIT: the batch has happened as a whole [write-journal]
+ *            request tails                    \ the next write stores them as the entry says, before it takes
+ *            appended heads                    | requests: absolute values, the same any number of times
+ *            parked head                       | [write-request-tail, write-completion-head, write-parked-head,
+ *            append_offset                    /  write-append-offset]
+ *            bells                            rule 5
+ *     owner  uses the completion              the next owner meets it again
+ *            tail of its ring                 the arena's bytes are free                    [port-completions-done]
+ *
+ *   write drops a request whose generation is not its port's: nothing is stored, no completion comes. A refused
+ *   request has a completion with bytes = 0. rmq_port_settled and rmq_port_answered ask the journal, because a write
+ *   that dies in its redo has moved a part of the words. A slave has no write: its ha commits whole records by the same
+ *   generation, and wipes the rest (ha_receiver.c) [receive-intent, receive-bytes, receive-journal,
+ *   receive-append-offset, receive-wiped].
+ *
+ * 4. PARKED -> COMPLETED (completer.c, a part of flush). A request that waits for the disk or for replicas gets an entry
+ *   in `parked` instead of a completion. Its answer has a fixed place in the port's `completed`: completed_position, the
+ *   number of the port's requests that were parked before it. The journal counts them.
+ *
+ *     completer: fill the slots of the entries from parked.tail on that can be answered [flush-answer]; store each
+ *                port's completed.head [flush-completed-head] and ring its owner; store parked.tail
+ *                [flush-parked-tail]
+ *
+ *   The next flush passes over an entry whose place lies before completed.head: it is answered already. So no answer
+ *   comes twice, and none is skipped.
+ *
+ * 5. TABLES (plane_tables.c; control writes, dispatch its half of a queue).
+ *     add             fill the entry [control-topic-filled, and alike for queue, group, offset]; store the count
+ *                     [-counted]; store the cell of the hash [-findable]. Before the count, the next control fills the
+ *                     entry again. Between count and cell the name is not found (a queue may be, beside queue 0 of
+ *                     its topic). The next control adds it anew, and the place is lost for this plane.
+ *     settings        of a topic or a group are one word, of the broker a word each: one store changes them.
+ *     subscription    control fills copy[(version + 1) & 1] [control-subscription-filled], then stores version + 1
+ *                     [control-subscription-published]. A reader copies copy[version & 1] and looks at version again.
+ *                     An entry that says NONE may be given to another pair [control-subscription-unlinked,
+ *                     -nameless, -named]. A new control withdraws all subscriptions: their clients register again.
+ *                     Admission rules are published in the same way (admission_rules.c).
+ *     consumer offset one store. It moves by commits that readers put into their commit rings, or by requests.
+ *     queue           dispatch stores times [dispatch-queue-times], min_offset [dispatch-queue-min], then max_offset
+ *                     [dispatch-queue-max], when the units are written. A reader that parks a pull stores its flag
+ *                     [reader-parked-flagged], fences and looks at max_offset; dispatch stores max_offset, fences and
+ *                     looks at the flag: one of the two sees the other.
+ *
+ * 6. WATERMARKS (watermarks_layout.h). All are positions in the log, in bytes.
+ *
+ *     append_offset >= flushed_offset, replicated_offset, confirmed;   confirmed >= dispatched_offset
+ *
+ *     append_offset      write (a slave: ha)  by the journal, behind the commit
+ *     flushed_offset     flush                read append_offset, sync every file up to it [flush-synced], store it
+ *                                             [flush-flushed-offset]. After a death it is flushed again: flush first
+ *                                             makes those pages dirty once more, a failed sync leaves clean ones.
+ *     replicated_offset  ha of a master       from the reports of slaves; only grows [ha-replicated]
+ *     confirm_limit      ha                   before replicated_offset, as a client that is answered may read at once
+ *                                             [ha-confirmed]; a slave's may fall
+ *     confirmed          no word              rmq_confirm_offset: append_offset (by the policy flushed_offset), at
+ *                                             most confirm_limit, and never below dispatched_offset
+ *     dispatched_offset  dispatch             behind units, index and queues [dispatch-dispatched-offset]. After a
+ *                                             death everything behind it is dispatched again.
+ *     min_offset         flush                the log's first byte; only grows
+ *
+ * 7. GENERATIONS AND REPLACEMENTS. The supervisor adds 1 to role.generation and clears the bell before it starts the
+ *   process. Everything that a process asks for carries a generation; an answer to another one is dropped.
+ *     port         its owner's, taken over by rmq_port_claim [port-claimed]: requests of an older one are dropped
+ *     connection   (reader generation, index, generation of the index): in inbox records and verdicts
+ *     pending      a reader's token is index | turn << RMQ_PENDING_INDEX_BITS, and each release moves the turn
+ *     journal      odd and even numbers name the two entries
+ *
+ *   What the replacement of a dead worker does first:
+ *     read      claims. Lends no buffer before its request ring is empty, as write may read the arena, and before
+ *               control has passed the inbox as it stood (at most 5 s) [reader-started]. For 5 s and syncFlushTimeout
+ *               it uses half of its slots: completions of the dead may still need room in its rings.
+ *     control   claims; withdraws subscriptions; waits for rmq_port_settled and reads the log from its last snapshot
+ *               on. Read workers see its generation: they answer 2 for the dead one and close registered connections.
+ *     write     redo (3); zeroes up to intent_high; queue offsets = max_offset of queues, and the records behind
+ *               dispatched_offset.
+ *     flush     dirties what is not known to be flushed; goes on at parked.tail.
+ *     dispatch  goes on at dispatched_offset: units have fixed places, index entries are recognised.
+ *     ha        of a master: forgets its peers; its words keep their values until slaves are back. Of a slave: takes
+ *               the journal's append_offset, zeroes up to intent_high, connects.
+ *     service   claims; waits for rmq_port_answered; peeks at the completions, and writes down by their tokens what
+ *               they say; rmq_port_done; rmq_port_acknowledge where the port is ordered; goes on. After a death
+ *               between two of these steps the next one begins at the first. A token of the dead one that is neither
+ *               written down nor among the completions was not stored.
+ *
+ *   An ordered port (RMQ_PORT_ORDERED): write refuses what stands behind a refusal, so that n is never missing while
+ *   n + 1 is stored. The journal keeps refused_at, the position behind the refusal, over deaths of write. The owner
+ *   stores `acknowledged` = request.head [port-acknowledged]: what it submits from there on is taken again. A dropped
+ *   request neither sets nor ends a refusal. rmq_port_refusal (port.h) is the rule.
+ *
+ * 8. THE TWO WAKE-UPS OF FLUSH. rmq_role_wake_asleep rings at RMQ_BELL_ASLEEP alone, rmq_role_wake at RMQ_BELL_AT_DISK,
+ *   too. Here with SYNC_FLUSH and SYNC_MASTER; time runs down, (0), (ASLEEP) and (AT_DISK) are flush's `sleeping`.
+ *
+ *     write                         flush                                          ha
+ *     append_offset of batch 1      sleeps (ASLEEP)
+ *       wake_asleep ---- rings ---> sync 1 begins. The oldest entry lacks
+ *                                   the disk: deaf, looks every 20 ms (0)
+ *     append_offset of batch 2                                                     replicated_offset: half of batch 1
+ *       wake_asleep -- no ring      sync 1 ends: flushed_offset. Answers           no ring -- wake
+ *                                   half of batch 1. append_offset is larger:
+ *                                   sync 2 begins, unasked. The oldest entry
+ *                                   is on disk: listens for replicas (AT_DISK)
+ *     append_offset of batch 3
+ *       wake_asleep -- no ring                                                     replicated_offset: all of batch 1
+ *                                   answers the rest of batch 1 <------------------- rings -- wake
+ *                                   The oldest entry lacks the disk: deaf (0)      replicated_offset: all
+ *                                   sync 2 ends: answers batch 2                   no ring -- wake
+ *                                   sync 3 begins, unasked; ends: answers batch 3
+ *                                   nothing to do: stores ASLEEP, fences, looks
+ *                                   once more, waits at most 100 ms (ASLEEP)
+ *
+ *   Each "no ring" saves its waker a system call and flush a turn. It loses nothing: the look behind the sync finds the
+ *   mark. Replication that fails rings as a report does: ha when replication_state changes, write when it has parked
+ *   requests while the state is set. Without SYNC_FLUSH write rings for log files alone, when it has begun one or lacks
+ *   one; flush syncs by the clock. flusher.c has the rule for each state, and the reasons.
  */
 #ifndef RMQ_LAYOUT_H
 #define RMQ_LAYOUT_H

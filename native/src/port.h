@@ -1,12 +1,6 @@
-/* port.h: the table of ports, and what the owner of a port does with it.
- *
- * A request's life: its owner puts bytes into the arena and submits it; write appends or refuses it; the completion comes
- * in `appended`, or, when it had to wait for the disk or for replicas, in `completed`. Until the owner has given the
- * completion back, the arena's bytes stay as they are.
- *
- * A replacement: claim (write drops what the dead owner left in the request ring), wait until the port is answered, read
- * the completions of the dead owner by their tokens, write down what they say, give them back. Then acknowledge, and go
- * on. A death between any two of these steps leaves them for the next replacement.
+/* port.h: the table of ports, and what the owner of a port does with it. layout.h tells a request's way (3 and 4) and what
+ * the replacement of a dead owner does first (7). Until the owner has given a completion back, the arena's bytes of its
+ * request stay as they are.
  */
 #ifndef RMQ_PORT_H
 #define RMQ_PORT_H

@@ -73,9 +73,7 @@ struct rmq_completion {
 #define RMQ_CAUSE_BEHIND_REFUSED 75 /* an ordered port has not acknowledged the refusal of an earlier request */
 
 /* A parked request: answered by the completer when flushed_offset (sync_flush) and replicated_offset (sync_replication)
- * have reached the end of its records, or when its time for one of the two is over. 80 bytes.
- * Its answer has a fixed place in the port's `completed` ring, so that a completer that died between publishing
- * an answer and giving up the entry cannot answer twice. */
+ * have reached the end of its records, or when its time for one of the two is over. 80 bytes. layout.h, 4. */
 struct rmq_parked {
     struct rmq_completion completion;
     int64_t parked_mono_ms;

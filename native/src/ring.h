@@ -1,15 +1,5 @@
-/* ring.h: SPSC rings, the MPSC inbox, and the two halves of going to sleep.
- *
- * SPSC (struct rmq_ring): the producer fills slots from head on and publishes with one release store of head;
- * the consumer reads up to head and gives room back with one release store of tail. A producer that dies
- * leaves unpublished slots that nobody has seen: its successor goes on at head.
- *
- * MPSC byte ring (control's inbox): a writer claims with compare-and-swap on head, marks its record with a
- * NEGATIVE length, fills it and stores the positive length (release). If it dies in between, the consumer sees a
- * negative or zero length for ever; rmq_inbox_unblock() turns the claim into a PAD record once the caller knows
- * that the claiming process is dead. Zero length at a claimed place means: died between claim and mark.
- * Consumed bytes are zeroed before tail moves, behind a PAD header until the last, so that a stale length is never
- * taken for a record.
+/* ring.h: SPSC rings, the claim and commit of the inbox, and the two halves of going to sleep. layout.h tells the order of
+ * the stores, and what a death between two of them leaves (1 and 2).
  */
 #ifndef RMQ_RING_H
 #define RMQ_RING_H
@@ -114,8 +104,7 @@ static inline int rmq_bell_wait(struct rmq_bell *bell, int event_fd, int timeout
 
 #define RMQ_ALIGN8(n) (((n) + 7u) & ~7u)
 
-/* Claim room for header + payload, NULL when full. The record's length is negative when this returns.
- * claim_position is stored first, so that an orphaned claim can be told from a slow one. */
+/* Claim room for header + payload, NULL when full. The record's length is negative when this returns. */
 static inline struct rmq_inbox_record *rmq_inbox_claim(void *plane, struct rmq_ring *r, struct rmq_role *role,
                                                        uint32_t payload)
 {

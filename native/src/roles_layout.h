@@ -17,8 +17,7 @@
 #define RMQ_ROLE_METRICS 7
 #define RMQ_ROLE_READ 8
 
-/* A sleeper's bell. The sleeper stores RMQ_BELL_*, fences, looks once more, then waits on its eventfd.
- * A waker publishes, fences, reads `sleeping`, writes the eventfd only when it is not 0. */
+/* A sleeper's bell: RMQ_BELL_*, 0 = it runs (layout.h, 1 and 8). */
 #define RMQ_BELL_ASLEEP 1
 #define RMQ_BELL_AT_DISK 2 /* flush: waits for a sync; what only asks for the next one need not wake it */
 struct rmq_bell {

@@ -61,8 +61,7 @@ struct rmq_group {
 #define RMQ_GROUP_SLOW_BROKER_SHIFT 32 /* 16 bits: whichBrokerWhenConsumeSlowly */
 #define RMQ_GROUP_BROKER_SHIFT 48      /* 16 bits: brokerId, where the group reads otherwise */
 
-/* What a (group, topic) subscription says. Two copies; control fills copy[(version + 1) & 1], then stores
- * version + 1; a reader takes copy[version & 1] and looks at version again. */
+/* What a (group, topic) subscription says. Two copies and a version (layout.h, 5). */
 struct rmq_subscription_copy {
     int64_t sub_version;
     uint32_t kind; /* RMQ_SUBSCRIPTION_* */

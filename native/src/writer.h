@@ -1,14 +1,7 @@
 /* writer.h: the write role. Request rings -> records in the mapped CommitLog -> completions.
  *
- * One batch, in this order; a death between any two lines is repaired by the next rmq_writer_open:
- *   plan      sizes, places and refusals of the requests taken; nothing is stored
- *   intent    journal.intent_high = end of what this batch may touch
- *   encode    records, blanks
- *   answers   completion and parked slots behind the published heads
- *   journal   entry of generation + 1, then ONE store of journal.generation: the batch has happened
- *   redo      request tails, completion heads, parked head, append_offset; then the bells
- * Records read their bodies from the arenas of the ports, which stay untouched while the request ring is not empty:
- * an owner that starts anew waits for rmq_ring_used(request ring) == 0 before it reuses its arena.
+ * One batch is plan, intent, encode, answers, journal, redo, bells. layout.h (3) says what a death between any two of them
+ * leaves; the next rmq_writer_open repairs it. Records read their bodies from the arenas of the ports.
  */
 #ifndef RMQ_WRITER_H
 #define RMQ_WRITER_H
