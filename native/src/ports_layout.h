@@ -11,7 +11,8 @@
 #include "metrics_layout.h"
 
 /* cdef-begin */
-#define RMQ_PORTS_MAX 32
+#define RMQ_PORTS_MAX 32 /* write_batch.h has a bit for each */
+#define RMQ_PORT_WEIGHT_MAX 64
 
 /* A request to append, 128 bytes. Positions are bytes from the start of the port's arena. The bytes they
  * point at stay untouched until the completion of `token` has been taken. */

@@ -229,7 +229,7 @@ static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit)
     const struct rmq_port *port = &w->ports[number];
     uint32_t generation = rmq_load(&port->generation), ordered = port->flags & RMQ_PORT_ORDERED;
     uint64_t tail = w->next.port[number].request_tail, refused_at = w->next.port[number].refused_at;
-    for (uint64_t end = tail + limit; tail < end; tail++) {
+    for (uint64_t end = tail + limit; tail < end && w->plans < RMQ_BATCH_REQUESTS; tail++) {
         struct rmq_write_plan *plan = &w->plan[w->plans];
         memset(plan, 0, sizeof *plan);
         plan->request = rmq_ring_slot(w->plane->base, &port->request, tail);
@@ -283,7 +283,7 @@ void rmq_writer_plan(struct rmq_writer *w)
         uint64_t room = answer_room(w, p, parked_room);
         if (limit > room) {
             limit = room;
-            w->blocked = 1;
+            w->blocked |= 1u << p;
         }
         parked_room -= limit;
         if (!plan_port(w, p, limit))

@@ -43,7 +43,7 @@ struct rmq_writer {
     uint32_t plans;
     uint64_t plan_end;              /* append position after the batch as planned */
     int needs_segment;              /* a request waits for the file behind the append position */
-    int blocked;                    /* a ring that must take answers is full */
+    uint32_t blocked;               /* bit p: requests of port p wait for room for their answers, or below its cap */
     int segment_late;
     int64_t waiting_since_ms;
 

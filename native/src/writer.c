@@ -297,10 +297,11 @@ static int step(struct rmq_writer *w)
 
 /* --- loop --------------------------------------------------------------------------------------------- */
 
-static int has_work(struct rmq_writer *w)
+/* Requests wait in a port that is none of `but`. */
+static int has_work(struct rmq_writer *w, uint32_t but)
 {
     for (uint32_t p = 0; p < w->port_count; p++)
-        if (rmq_load(&w->ports[p].request.head) != w->next.port[p].request_tail)
+        if (!(but >> p & 1) && rmq_load(&w->ports[p].request.head) != w->next.port[p].request_tail)
             return 1;
     return 0;
 }
@@ -320,7 +321,7 @@ static void count_faults(struct rmq_writer *w)
 static int spin(struct rmq_writer *w)
 {
     for (uint32_t i = 0; i < w->header->settings.spin_pauses; i++) {
-        if (has_work(w))
+        if (has_work(w, w->blocked))
             return 1;
         __asm__ volatile("" ::: "memory");
 #if defined(__x86_64__)
@@ -335,10 +336,10 @@ static void park(struct rmq_writer *w, int64_t left_ns)
     int64_t limit_ms = w->needs_segment || w->blocked ? SEGMENT_POLL_MS : PARK_MS;
     int64_t left_ms = left_ns / 1000000 + 1;
     int timeout_ms = (int)(left_ms < limit_ms ? left_ms : limit_ms);
-    if (!w->needs_segment && !w->blocked && spin(w))
+    if (!w->needs_segment && spin(w))
         return;
     rmq_role_arm(w->plane, RMQ_ROLE_WRITE);
-    if (!w->needs_segment && !w->blocked && has_work(w)) {
+    if (!w->needs_segment && has_work(w, w->blocked)) {
         rmq_role_disarm(w->plane, RMQ_ROLE_WRITE);
         return;
     }
@@ -387,7 +388,7 @@ int rmq_writer_run(struct rmq_writer *w, int64_t budget_ns)
         }
         if (taken)
             continue;
-        if (rmq_load(&w->plane->watermarks->stop_requested) >= RMQ_STOP_WRITE && !has_work(w)) {
+        if (rmq_load(&w->plane->watermarks->stop_requested) >= RMQ_STOP_WRITE && !has_work(w, 0)) {
             count_faults(w);
             return RMQ_RUN_STOPPED;
         }

@@ -84,27 +84,23 @@ def test_a_full_ring_takes_what_has_room(tmp_path: Path) -> None:
     assert stored(kit) == list(range(8))
 
 
-@pytest.mark.parametrize("weights", [(4, 1), (4, 4), (1, 7)])
-def test_a_batch_is_shared_by_weight(tmp_path: Path, weights: tuple[int, int]) -> None:
+@pytest.mark.parametrize("weights", [(4, 1), (4, 4), (1, 7), (64, 1, 1)])
+def test_a_batch_is_shared_by_weight(tmp_path: Path, weights: tuple[int, ...]) -> None:
     plans = [PortPlan(ROLE + number, weight=weight) for number, weight in enumerate(weights)]
     kit = Kit(tmp_path, ports=tuple(plans), request_slots=1024, segment_bytes=1 << 20)
     topic = kit.topic(b"T")
-    for number in range(2):
+    ports = range(SERVICE, SERVICE + len(weights))
+    for port in ports:
         for _ in range(1024):
-            kit.request(topic, 0, b"x", producer=SERVICE + number)
+            kit.request(topic, 0, b"x", producer=port)
     with kit.writer() as write:
-        write(1)  # the budget is looked at behind the first sixteen batches at the latest
-        tails = [int(kit.header.ports.port[SERVICE + number].request.tail) for number in range(2)]
-    while max(tails) == 1024:  # all was taken: the counters say what the first batch held
-        batches = kit.header.roles[lib.RMQ_ROLE_WRITE].counters[lib.RMQ_WRITE_BATCHES]
-        assert batches >= 2048 // 512
-        break
-    first = [view.physical_offset for _, _, view in kit.records()[:512]]
-    assert len(first) == 512
-    bodies = [kit.completions(SERVICE + number) for number in range(2)]
-    early = [sum(done.commit_log_offset <= first[-1] for done in of) for of in bodies]
-    share = 512 * weights[0] // sum(weights)
-    assert early[0] in (share, share + 1, share - 1) and sum(early) == 512
+        while kit.marks.append_offset == 0:
+            write(1)
+    first_batch_end = [view.physical_offset for _, _, view in kit.records()[:512]][-1]
+    early = [sum(done.commit_log_offset <= first_batch_end for done in kit.completions(port)) for port in ports]
+    assert sum(early) == 512
+    for count, weight in zip(early, weights, strict=True):
+        assert abs(count - 512 * weight / sum(weights)) <= len(weights)
 
 
 def test_no_more_of_a_port_wait_than_may(tmp_path: Path) -> None:
@@ -265,6 +261,7 @@ def test_the_rule_of_order_agrees_with_its_twin(tmp_path: Path, seed: int) -> No
         (PortPlan(ROLE), PortPlan(ROLE)),
         (PortPlan(lib.RMQ_ROLES_MAX),),
         (PortPlan(ROLE, weight=0),),
+        (PortPlan(ROLE, weight=lib.RMQ_PORT_WEIGHT_MAX + 1),),
         (PortPlan(ROLE, parked_max=0),),
         (PortPlan(ROLE, request_slots=12),),
     ],
