@@ -30,6 +30,11 @@ int rmq_text_int64(const uint8_t *text, uint32_t length, int64_t *out)
 
 int rmq_text_int32(const uint8_t *text, uint32_t length, int32_t *out)
 {
+    unsigned digit = length == 1 ? text[0] - (unsigned)'0' : 10;
+    if (digit <= 9) { /* most are one digit */
+        *out = (int32_t)digit;
+        return 1;
+    }
     int64_t value;
     if (!rmq_text_int64(text, length, &value) || value < INT32_MIN || value > INT32_MAX)
         return 0;

@@ -76,12 +76,16 @@ static int take_field(struct rmq_send *s, uint8_t letter, const struct rmq_ext_e
 
 int rmq_send_decode(const struct rmq_frame_header *h, struct rmq_send *s)
 {
+    const struct rmq_ext_entry *e = h->ext, *end = e + h->ext_count;
     memset(s, 0, offsetof(struct rmq_send, reserved));
-    for (uint32_t i = 0; i < h->ext_count; i++) {
-        const struct rmq_ext_entry *e = &h->ext[i];
-        uint8_t letter = h->code == CODE_SEND ? letter_of(e->key, e->key_length) : e->key_length == 1 ? e->key[0] : 0;
-        if (letter && !take_field(s, letter, e))
-            return 0;
+    if (h->code == CODE_SEND) {
+        for (; e < end; e++)
+            if (!take_field(s, letter_of(e->key, e->key_length), e))
+                return 0;
+    } else {
+        for (; e < end; e++)
+            if (e->key_length == 1 && !take_field(s, e->key[0], e))
+                return 0;
     }
     return s->seen == SEEN_ALL;
 }

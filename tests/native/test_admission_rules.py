@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 import pytest
-from plane_kit import element
+from plane_kit import die_with_parent, element
 from reader_kit import BOTH, Client, MakeKit, ReaderKit, connected, send_frame
 
 from ringmq.ipc.admission import (
@@ -200,6 +200,7 @@ def test_a_reader_never_takes_half_a_set(kit: ReaderKit) -> None:
     structs = [rules_struct(rules) for rules in sets]
     child = os.fork()
     if not child:
+        die_with_parent()
         for number in range(60_000):
             lib.rmq_rules_publish(kit.plane, structs[number % len(structs)])
         os._exit(0)
