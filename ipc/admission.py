@@ -45,6 +45,9 @@ class ValueFrom(IntEnum):
     UNIQ_KEY = lib.RMQ_ADD_UNIQ_KEY
 
 
+ANY_TRANSACTION: int = lib.RMQ_TRANSACTION_ANY
+
+
 @dataclass(frozen=True, slots=True)
 class RulePair:
     """A pair that a redirected message gets in the place of the client's."""

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 
-from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, ValueFrom, When
+from ringmq.ipc.admission import ANY_TRANSACTION, QueueFrom, Rule, RuleKind, ValueFrom, When
 from ringmq.native import lib
 
 TRANSACTION_MASK = 0xC
@@ -154,7 +154,7 @@ def _choose(
         return Admitted(Verdict.ASK, Ask.PAIR), 0
     for number, rule in enumerate(() if send.batch or not (reserved or send.sys_flag & TRANSACTION_MASK) else rules):
         value = dict(seen).get(rule.name)
-        if rule.transaction != send.sys_flag & TRANSACTION_MASK or (rule.name and value is None):
+        if rule.transaction not in (ANY_TRANSACTION, send.sys_flag & TRANSACTION_MASK) or (rule.name and value is None):
             continue
         level = 0
         if rule.name and value is not None and rule.when == When.POSITIVE:

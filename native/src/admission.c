@@ -82,7 +82,7 @@ enum answer { NO, YES, UNCLEAR };
 static enum answer holds(const struct rmq_admission_rule *rule, const struct rmq_send *s, int32_t *number)
 {
     *number = 0;
-    if ((s->sys_flag & RMQ_SYS_TRANSACTION_MASK) != rule->transaction)
+    if (rule->transaction != RMQ_TRANSACTION_ANY && (s->sys_flag & RMQ_SYS_TRANSACTION_MASK) != rule->transaction)
         return NO;
     if (!rule->name_length)
         return YES;

@@ -36,7 +36,7 @@ struct rmq_admission_rule {
     uint32_t kind;               /* RMQ_RULE_REDIRECT, RMQ_RULE_REFUSE */
     uint32_t when;               /* RMQ_WHEN_* */
     uint32_t name_length;        /* 0: the transaction bits alone */
-    int32_t transaction;         /* of sysFlag, 0, 4, 8 or 12 */
+    int32_t transaction;         /* of sysFlag, 0, 4, 8 or 12, or RMQ_TRANSACTION_ANY where the rule has a name */
     /* REDIRECT: in the answer topic and queue stay the client's, the offset is that of the system topic's queue, as of stock */
     uint32_t topic_id;           /* the system topic */
     uint32_t queue_from;         /* RMQ_QUEUE_* */
@@ -51,6 +51,7 @@ struct rmq_admission_rule {
 };
 #define RMQ_RULE_REDIRECT 1
 #define RMQ_RULE_REFUSE 2
+#define RMQ_TRANSACTION_ANY -1   /* stock's half messages: TRAN_MSG alone decides (SendMessageProcessor.sendMessage) */
 #define RMQ_WHEN_PRESENT 0
 #define RMQ_WHEN_POSITIVE 1      /* a number above 0; control is asked about what is no number */
 #define RMQ_WHEN_TRUE 2          /* "true", in letters of any case */

@@ -57,9 +57,11 @@ static int redirect_is_sound(const struct rmq_admission_rule *rule)
 
 static int is_sound(const struct rmq_admission_rule *rule)
 {
-    if (rule->name_length > sizeof rule->name || rule->when > RMQ_WHEN_TRUE || rule->transaction & ~RMQ_SYS_TRANSACTION_MASK)
+    int is_any = rule->transaction == RMQ_TRANSACTION_ANY;
+    if (rule->name_length > sizeof rule->name || rule->when > RMQ_WHEN_TRUE ||
+        (!is_any && rule->transaction & ~RMQ_SYS_TRANSACTION_MASK))
         return 0;
-    if (!rule->name_length && (!rule->transaction || rule->when != RMQ_WHEN_PRESENT))
+    if (!rule->name_length && (!rule->transaction || is_any || rule->when != RMQ_WHEN_PRESENT))
         return 0;
     if (rule->name_length && !rmq_send_reserves((const uint8_t *)rule->name, rule->name_length))
         return 0;

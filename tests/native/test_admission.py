@@ -1,5 +1,6 @@
 """What becomes of a send: native/src/admission.c by example, and against its twin."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reader_kit import request
 
-from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When, rules_struct
+from ringmq.ipc.admission import ANY_TRANSACTION, QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When, rules_struct
 from ringmq.ipc.admission_twin import Admitted, Ask, Limits, Send, TopicState, Verdict, added_pairs, admit
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import SerializeType
@@ -20,7 +21,7 @@ DELAY = Rule(
     pairs=(*REAL, RulePair(b"DELAY", ValueFrom.LEVEL)),
 )  # fmt: skip
 HALF = Rule(
-    RuleKind.REDIRECT, b"TRAN_MSG", When.TRUE, transaction=4, topic_id=6, sys_flag_clear=0xC,
+    RuleKind.REDIRECT, b"TRAN_MSG", When.TRUE, transaction=ANY_TRANSACTION, topic_id=6, sys_flag_clear=0xC,
     pairs=(*REAL, RulePair(b"__transactionId__", ValueFrom.UNIQ_KEY)),
 )  # fmt: skip
 NO_TIMER = Rule(RuleKind.REFUSE, b"TIMER_DELAY_MS", code=13, remark="no timer")
@@ -110,7 +111,8 @@ def test_redirects() -> None:
     assert both(sent(b"DELAY\x0199\x02")) == Admitted(Verdict.REDIRECT, rule=1, queue_id=17, level=18)
     assert both(sent(b"DELAY\x013\x02a\x01b\x02DELAY\x014\x02")).level == 4
     assert both(sent(b"TRAN_MSG\x01True\x02", sys_flag=4)) == Admitted(Verdict.REDIRECT, rule=0)
-    assert both(sent(b"TRAN_MSG\x01true\x02")) == Admitted(Verdict.PLAIN)
+    assert both(sent(b"TRAN_MSG\x01true\x02")) == Admitted(Verdict.REDIRECT, rule=0)
+    assert both(sent(b"TRAN_MSG\x01true\x02"), (dataclasses.replace(HALF, transaction=4),)).verdict == Verdict.PLAIN
     assert both(sent(b"TRAN_MSG\x01no\x02", sys_flag=4)) == Admitted(Verdict.ASK, Ask.SYS_FLAG)
     assert both(sent(b"TIMER_DELAY_MS\x011\x02")) == Admitted(Verdict.REFUSE, rule=2)
     long_key = b"TRAN_MSG\x01true\x02UNIQ_KEY\x01" + b"k" * 65 + b"\x02"
@@ -148,7 +150,7 @@ PAIRS = st.lists(
     max_size=4,
 ).map(tuple)  # fmt: skip
 KINDS = st.sampled_from([RuleKind.REDIRECT, RuleKind.REDIRECT, RuleKind.REFUSE])
-TRANSACTIONS = st.sampled_from([0, 0, 4, 8])
+TRANSACTIONS = st.sampled_from([0, 0, 4, 8, ANY_TRANSACTION])
 NAMED = st.builds(
     Rule, KINDS, st.sampled_from([b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_MS", b"POP_CK", b"INNER"]),
     st.sampled_from(When), TRANSACTIONS, topic_id=st.just(3),

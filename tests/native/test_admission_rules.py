@@ -8,6 +8,7 @@ from plane_kit import die_with_parent, element
 from reader_kit import BOTH, Client, MakeKit, ReaderKit, connected, send_frame
 
 from ringmq.ipc.admission import (
+    ANY_TRANSACTION,
     QueueFrom,
     Rule,
     RuleKind,
@@ -117,7 +118,13 @@ def test_a_half_message_by_its_transaction_bits(kit: ReaderKit, serialise: Seria
     topic = kit.wide_topic(b"RMQ_SYS_TRANS_HALF_TOPIC", 1)
     pairs = (*REAL, RulePair(b"__transactionId__", ValueFrom.UNIQ_KEY), RulePair(b"by", ValueFrom.TEXT, b"rule"))
     half = Rule(
-        RuleKind.REDIRECT, b"TRAN_MSG", When.TRUE, transaction=4, topic_id=topic, sys_flag_clear=0xC, pairs=pairs
+        RuleKind.REDIRECT,
+        b"TRAN_MSG",
+        When.TRUE,
+        transaction=ANY_TRANSACTION,
+        topic_id=topic,
+        sys_flag_clear=0xC,
+        pairs=pairs,
     )
     publish_rules(kit.plane, [half])
     sent = "TRAN_MSG\x01true\x02" + (UNIQ if own_key else "")
@@ -177,7 +184,8 @@ def test_a_set_reads_back_as_it_was_published(kit: ReaderKit) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"name": b"KEYS"}, {"name": b""}, {"queue_from": QueueFrom.LEVEL, "when": When.PRESENT}, {"queue_id": 0},
+        {"name": b"KEYS"}, {"name": b""}, {"name": b"", "transaction": ANY_TRANSACTION},
+        {"queue_from": QueueFrom.LEVEL, "when": When.PRESENT}, {"queue_id": 0},
         {"transaction": 1}, {"topic_id": 0}, {"pairs": (RulePair(b"UNIQ_KEY", ValueFrom.TEXT, b"x"),)},
         {"pairs": (RulePair(b"", ValueFrom.TEXT, b"x"),)}, {"pairs": (RulePair(b"a\x01", ValueFrom.TEXT, b"x"),)},
         {"pairs": (RulePair(b"a", ValueFrom.TEXT, b""),)}, {"pairs": (RulePair(b"a", ValueFrom.TEXT, b"\x02"),)},
