@@ -13,7 +13,8 @@ BATCH_TOPIC_MAX = 127
 PROPERTIES_MAX = 32767
 KEY_PAIR_BYTES = 10
 _INT32 = 1 << 31
-_NUMBER = re.compile(rb"-?[0-9]+")
+_NUMBER = re.compile(rb"-?[0-9]{1,19}")
+"""As rmq_text_int32 reads it: control looks at numbers with more leading zeros."""
 
 
 class Verdict(IntEnum):

@@ -76,7 +76,8 @@ def sent(properties: bytes = b"", **fields: Any) -> Send:
         (sent(queue_id=8), Ask.QUEUE), (sent(queue_id=7), Ask.NOTHING), (sent(queue_id=-1), Ask.NOTHING),
         (sent(batch=True, topic=b"t" * 128), Ask.BATCH_TOPIC), (sent(b"a\x01b\0\x02"), Ask.NUL),
         (sent(b"POP_CK\x01x\x02"), Ask.PAIR), (sent(b"INNER_NUM\x01x\x02"), Ask.PAIR),
-        (sent(b"DELAY\x01x\x02"), Ask.VALUE), (sent(b"DELAY\x010\x02"), Ask.NOTHING),
+        (sent(b"DELAY\x01x\x02"), Ask.VALUE), (sent(b"DELAY\x01" + b"0" * 20 + b"\x02"), Ask.VALUE),
+        (sent(b"DELAY\x010\x02"), Ask.NOTHING),
         (sent(b"DELAY\x01\x02"), Ask.NOTHING),
         (sent(b"DELAY\x013\x02", batch=True), Ask.PAIR), (sent(b"k\x01" + b"v" * 32672), Ask.NOTHING),
         (sent(b"k\x01" + b"v" * 32673), Ask.PROPERTIES),
@@ -169,7 +170,7 @@ TOPICS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(send=SENDS, rules=RULE_SETS, topic=TOPICS, approved=st.booleans(), turn=st.sampled_from([0, 1, 77, 2**32 - 1]))
 def test_the_c_core_and_its_twin_agree(
     send: Send, rules: tuple[Rule, ...], topic: TopicState, approved: bool, turn: int
