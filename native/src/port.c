@@ -80,21 +80,27 @@ int rmq_port_has_answers(struct rmq_plane *plane, uint32_t port)
     return rmq_ring_used(&p->appended) || rmq_ring_used(&p->completed);
 }
 
-/* Append position and parked requests of the port as the last batch left them. The journal, not the words that follow it:
- * a writer that died in between has moved some of them alone. */
-static void journal_of(struct rmq_plane *plane, uint32_t port, uint64_t *end, uint64_t *parked)
+/* What the last batch left: end of the log, completions and parked requests of the port. */
+struct left {
+    uint64_t end, completion_head, parked;
+};
+
+/* From the journal, not from the words that follow it: a writer that died in between has moved some of them alone. */
+static void journal_of(struct rmq_plane *plane, uint32_t port, struct left *left)
 {
     const struct rmq_journal *journal = &rmq_header(plane)->ports.journal;
     for (;;) {
         uint64_t generation = rmq_load(&journal->generation);
         if (!generation) {
-            *end = rmq_load(&plane->watermarks->append_offset);
-            *parked = rmq_load(&rmq_port_at(plane, port)->completed.head);
+            left->end = rmq_load(&plane->watermarks->append_offset);
+            left->completion_head = rmq_load(&rmq_port_at(plane, port)->appended.head);
+            left->parked = rmq_load(&rmq_port_at(plane, port)->completed.head);
             return;
         }
         const struct rmq_journal_entry *entry = &journal->entry[generation & 1];
-        *end = rmq_load(&entry->append_offset);
-        *parked = rmq_load(&entry->port[port].parked_count);
+        left->end = rmq_load(&entry->append_offset);
+        left->completion_head = rmq_load(&entry->port[port].completion_head);
+        left->parked = rmq_load(&entry->port[port].parked_count);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if (rmq_load_relaxed(&journal->generation) == generation)
             return;
@@ -103,20 +109,21 @@ static void journal_of(struct rmq_plane *plane, uint32_t port, uint64_t *end, ui
 
 int64_t rmq_port_settled(struct rmq_plane *plane, uint32_t port)
 {
-    uint64_t end, parked;
+    struct left left;
     if (rmq_ring_used(&rmq_port_at(plane, port)->request))
         return -EAGAIN;
-    journal_of(plane, port, &end, &parked);
-    return (int64_t)end;
+    journal_of(plane, port, &left);
+    return (int64_t)left.end;
 }
 
 int rmq_port_answered(struct rmq_plane *plane, uint32_t port)
 {
-    uint64_t end, parked;
-    if (rmq_ring_used(&rmq_port_at(plane, port)->request))
+    const struct rmq_port *p = rmq_port_at(plane, port);
+    struct left left;
+    if (rmq_ring_used(&p->request))
         return 0;
-    journal_of(plane, port, &end, &parked);
-    return rmq_load(&rmq_port_at(plane, port)->completed.head) == parked;
+    journal_of(plane, port, &left);
+    return rmq_load(&p->appended.head) == left.completion_head && rmq_load(&p->completed.head) == left.parked;
 }
 
 void rmq_port_acknowledge(struct rmq_plane *plane, uint32_t port)

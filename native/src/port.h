@@ -33,7 +33,8 @@ int rmq_port_has_answers(struct rmq_plane *plane, uint32_t port);
 
 /* End of the log behind everything that was submitted, or -EAGAIN while write still has some of it. */
 int64_t rmq_port_settled(struct rmq_plane *plane, uint32_t port);
-/* 1 = settled, and each request that had to wait has its completion. */
+/* 1 = settled, and each request has its completion in one of the two rings. Settled alone is not enough: a writer that dies
+ * behind its journal has taken the requests, and their completions come with the next writer. */
 int rmq_port_answered(struct rmq_plane *plane, uint32_t port);
 
 /* The owner of an ordered port has seen a refusal: what it submits from now on is taken again. */

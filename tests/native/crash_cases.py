@@ -309,6 +309,41 @@ def test_write(tmp_path: Path, point: str, waits_for: str) -> None:
     crash_until_hit(point, prepare)
 
 
+@pytest.mark.parametrize("waits_for", ["nothing", "flush"])
+@pytest.mark.parametrize("point", points("write-"))
+def test_a_port_is_answered_when_its_completions_are_there(tmp_path: Path, point: str, waits_for: str) -> None:
+    """A replacement that looks while write is dead must not take a completion that is to come for one that is not."""
+
+    def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
+        kit = make_kit(tmp_path / str(repeat), waits_for == "flush")
+        load = Load(kit, repeat)
+        load.put(40)
+
+        def flush_once() -> None:
+            with kit.flusher() as flush:
+                flush(1)
+
+        def look() -> None:
+            for producer in (0, 1, CONTROL):
+                if lib.rmq_port_answered(kit.plane, producer):
+                    load.collect()
+                    assert {sent for sent in load.sent if sent[0] == producer} <= load.answers.keys()
+
+        def check() -> None:
+            look()
+            in_child(flush_once)
+            look()
+            in_child(lambda: write_all(kit))
+            in_child(lambda: flush_all(kit))
+            look()
+            assert all(lib.rmq_port_answered(kit.plane, producer) for producer in (0, 1, CONTROL))
+            load.check()
+
+        return lambda: write_all(kit), check
+
+    crash_until_hit(point, prepare)
+
+
 @pytest.mark.parametrize("point", [p for p in points("flush-") if p != "flush-fault"])
 def test_flush(tmp_path: Path, point: str) -> None:
     def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
