@@ -76,9 +76,9 @@
  *   generation, and wipes the rest (ha_receiver.c) [receive-intent, receive-bytes, receive-journal,
  *   receive-append-offset, receive-wiped].
  *
- * 4. PARKED -> COMPLETED (completer.c, a part of flush). A request that waits for the disk or for replicas gets an entry
- *   in `parked` instead of a completion. Its answer has a fixed place in the port's `completed`: completed_position, the
- *   number of the port's requests that were parked before it. The journal counts them.
+ * 4. PARKED -> COMPLETED (completer.c, a part of flush). A request that waits for the disk or for replicas gets an
+ *   entry in `parked` instead of a completion. Its answer has a fixed place in the port's `completed`:
+ *   completed_position, the number of the port's requests that were parked before it. The journal counts them.
  *
  *     completer: fill the slots of the entries from parked.tail on that can be answered [flush-answer]; store each
  *                port's completed.head [flush-completed-head] and ring its owner; store parked.tail
@@ -122,7 +122,8 @@
  *     min_offset         flush                the log's first byte; only grows
  *
  * 7. GENERATIONS AND REPLACEMENTS. The supervisor adds 1 to role.generation and clears the bell before it starts the
- *   process. Everything that a process asks for carries a generation; an answer to another one is dropped.
+ *   process. Requests, completions, inbox records and verdicts carry a generation. worker_want.h has the start of a
+ *   dormant worker. When the supervisor dies, all workers end.
  *     port         its owner's, taken over by rmq_port_claim [port-claimed]: requests of an older one are dropped
  *     connection   (reader generation, index, generation of the index): in inbox records and verdicts
  *     pending      a reader's token is index | turn << RMQ_PENDING_INDEX_BITS, and each release moves the turn
@@ -132,7 +133,7 @@
  *     read      claims. Lends no buffer before its request ring is empty, as write may read the arena, and before
  *               control has passed the inbox as it stood (at most 5 s) [reader-started]. For 5 s and syncFlushTimeout
  *               it uses half of its slots: completions of the dead may still need room in its rings.
- *     control   claims; withdraws subscriptions; waits for rmq_port_settled and reads the log from its last snapshot
+ *     control   withdraws subscriptions; claims; waits for rmq_port_settled and reads the log from its last snapshot
  *               on. Read workers see its generation: they answer 2 for the dead one and close registered connections.
  *     write     redo (3); zeroes up to intent_high; queue offsets = max_offset of queues, and the records behind
  *               dispatched_offset.
@@ -143,7 +144,7 @@
  *     service   claims; waits for rmq_port_answered; peeks at the completions, and writes down by their tokens what
  *               they say; rmq_port_done; rmq_port_acknowledge where the port is ordered; goes on. After a death
  *               between two of these steps the next one begins at the first. A token of the dead one that is neither
- *               written down nor among the completions was not stored.
+ *               written down nor among the completions was not stored. (rmq_port_take drops what is of the dead one.)
  *
  *   An ordered port (RMQ_PORT_ORDERED): write refuses what stands behind a refusal, so that n is never missing while
  *   n + 1 is stored. The journal keeps refused_at, the position behind the refusal, over deaths of write. The owner
