@@ -11,7 +11,8 @@
  * any of them before the sync has ended. The same holds for new records: a sync that is under way does not take them,
  * and the next one begins without being asked.
  *
- * The code. There are two kinds of wake-up, told apart by the state of this role's bell (struct rmq_bell):
+ * The code. There are two kinds of wake-up, told apart by the state of this role's bell (struct rmq_bell). layout.h (8)
+ * draws them in the order of time.
  *
  *   state of flush                       write: a sync is wanted         ha: a report, a loss
  *                                        (rmq_role_wake_asleep)          (rmq_role_wake)
