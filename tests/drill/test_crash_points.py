@@ -39,11 +39,16 @@ ELSEWHERE = {
     "dispatch-fault": "needs a failing disk; tests/native/test_dispatcher.py",
     "flush-fault": "needs a failing disk; tests/native/test_flusher.py",
     "dispatch-queue-min": "needs retention; tests/native/test_dispatcher.py",
-    "control-answer-taken": "needs staged writes; test_staged_writes_crash.py",
-    "control-request-filled": "needs staged writes; test_staged_writes_crash.py",
-    "control-request-published": "needs staged writes; test_staged_writes_crash.py",
+    "control-rules-begun": "no worker publishes rules yet; tests/native/crash_cases.py",
+    "control-rules-counted": "no worker publishes rules yet; tests/native/crash_cases.py",
+    "control-rules-filled": "no worker publishes rules yet; tests/native/crash_cases.py",
+    "control-rules-published": "no worker publishes rules yet; tests/native/crash_cases.py",
     "control-subscription-nameless": "needs a full table; tests/native/crash_cases.py",
     "control-subscription-unlinked": "needs a full table; tests/native/crash_cases.py",
+    "port-acknowledged": "needs an ordered port; tests/native/port_crash_cases.py",
+    "port-completions-done": "needs staged writes; test_staged_writes_crash.py",
+    "port-request-filled": "needs staged writes; test_staged_writes_crash.py",
+    "port-requests-published": "needs staged writes; test_staged_writes_crash.py",
     "worker-wanted": "needs a dormant worker; tests/native/crash_cases.py",
 }
 
@@ -51,7 +56,7 @@ ELSEWHERE = {
 REPLICATION = ("receive-", "ha-")
 """Points of ha, on a slave and on a master: tests/ha/receiver_crash_cases.py, tests/native/ha_crash_cases.py."""
 # Points that a worker passes only when it starts: it is killed once so that it does.
-AT_START = {"reader-started": "read-0"}
+AT_START = {"port-claimed": "read-0", "reader-started": "read-0"}
 
 
 def all_points() -> list[str]:
