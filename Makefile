@@ -81,6 +81,11 @@ bench-versions: ## this checkout beside another by the rule of speed; OLD=CHECKO
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "versions" $(BIN)/python -m ringmq.loadtest.versions --old "$(OLD)" $(VERSIONS_ARGS)
 
+.PHONY: bench-port
+bench-port: ## records a second that a service republishes through its port, with its profile; PORT_BENCH_ARGS="--profile"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "port" $(BIN)/python -m ringmq.loadtest.port_bench $(PORT_BENCH_ARGS)
+
 .PHONY: drill
 drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS="--seed 7 --async"
 	@.ci/stage "set up" .ci/bootstrap test
