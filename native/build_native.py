@@ -20,7 +20,9 @@ LAYOUTS = [
 FIRST = [*LAYOUTS, "layout.h"]
 """The others build on them, and each on those before it."""
 HEADERS = FIRST + sorted({path.name for path in SOURCE_DIR.glob("*.h")} - set(FIRST))
-PLANE = [*FIRST, "name_hash.h", "port.h", "port.c", "plane.h", "plane.c", "plane_tables.c"]
+PLANE = [
+    *FIRST, "name_hash.h", "ring.h", "port.h", "port.c", "plane.h", "plane.c", "plane_tables.c", "admission_rules.c",
+]  # fmt: skip
 """Say what lies where in a plane and how it is found there: processes with other texts keep out of one another's."""
 PLANE_VERSION = zlib.crc32(b"".join((SOURCE_DIR / name).read_bytes() for name in PLANE))
 DEFINES = [("_GNU_SOURCE", None), ("RMQ_PLANE_VERSION", f"0x{PLANE_VERSION:08x}u")]
