@@ -78,7 +78,8 @@
  *
  * 4. PARKED -> COMPLETED (completer.c, a part of flush). A request that waits for the disk or for replicas gets an
  *   entry in `parked` instead of a completion. Its answer has a fixed place in the port's `completed`:
- *   completed_position, the number of the port's requests that were parked before it. The journal counts them.
+ *   completed_position, the number of the port's requests that were parked before it. The journal counts them. Write
+ *   parks a request only when this place is free, so the completer waits for no owner.
  *
  *     completer: fill the slots of the entries from parked.tail on that can be answered [flush-answer]; store each
  *                port's completed.head [flush-completed-head] and ring its owner; store parked.tail

@@ -223,8 +223,9 @@ static int refuse_by_order(struct rmq_write_plan *plan, const struct rmq_port *p
     return plan->code != 0;
 }
 
-/* Plans up to `limit` requests of one port; 0 when the batch ends here. */
-static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit)
+/* Plans up to `limit` requests of one port, of which `room` may be answered; 0 when the batch ends here. Stale ones leave
+ * the ring though there is no room: who replaces their owner takes no completion before they are gone. */
+static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit, uint64_t room)
 {
     const struct rmq_port *port = &w->ports[number];
     uint32_t generation = rmq_load(&port->generation), ordered = port->flags & RMQ_PORT_ORDERED;
@@ -235,6 +236,11 @@ static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit)
         plan->request = rmq_ring_slot(w->plane->base, &port->request, tail);
         plan->port = number;
         plan->stale = plan->request->generation != generation;
+        if (!plan->stale && !room) {
+            w->blocked |= 1u << number;
+            return 1;
+        }
+        room -= !plan->stale;
         if (!plan->stale && !(ordered && refuse_by_order(plan, port, tail, &refused_at)))
             judge(w, plan);
         if (!plan->stale && !plan->code && !place(w, plan))
@@ -248,15 +254,18 @@ static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit)
     return 1;
 }
 
-/* Requests of the port that may be answered: its rings have room, and no more of them wait than may. */
+/* Requests of the port that may be answered: its rings have room, and no more of them wait than may. What is parked has its
+ * place in `completed` from the start: an owner that takes nothing would stop the completer, and with it all ports. */
 static uint64_t answer_room(const struct rmq_writer *w, uint32_t number, uint64_t parked_room)
 {
     const struct rmq_port *port = &w->ports[number];
     const struct rmq_journal_port *next = &w->next.port[number];
     uint64_t room = rmq_ring_room(&port->appended, next->completion_head);
+    uint64_t places = rmq_ring_room(&port->completed, next->parked_count);
     uint64_t parked = next->parked_count - rmq_load(&port->completed.head);
     uint64_t may_park = parked < port->parked_max ? port->parked_max - parked : 0;
     room = room < parked_room ? room : parked_room;
+    room = room < places ? room : places;
     return room < may_park ? room : may_park;
 }
 
@@ -281,12 +290,8 @@ void rmq_writer_plan(struct rmq_writer *w)
         uint64_t share = RMQ_BATCH_REQUESTS * (uint64_t)w->ports[p].weight / weights, limit = share ? share : 1;
         limit = waiting[p] < limit ? waiting[p] : limit;
         uint64_t room = answer_room(w, p, parked_room);
-        if (limit > room) {
-            limit = room;
-            w->blocked |= 1u << p;
-        }
-        parked_room -= limit;
-        if (!plan_port(w, p, limit))
+        parked_room -= limit < room ? limit : room;
+        if (!plan_port(w, p, limit, room))
             break;
     }
     w->first_port = (w->first_port + 1) % w->port_count;

@@ -194,6 +194,43 @@ def test_a_replacement_finds_out_what_became_of_its_predecessors_requests(tmp_pa
     assert successor.take() is not None
 
 
+def test_a_successor_is_answered_though_the_dead_one_took_no_completion(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE, parked_max=3), sync=True, request_slots=8)
+    with kit.writer() as write, kit.flusher() as flush:
+        for first in (0, 8):
+            made = requests(kit, topic, list(range(first, first + 8)))
+            for request in made:
+                request.flags = lib.RMQ_APPEND_FLAG_NO_WAIT
+            assert port.submit(made, 8) == 8
+            write()
+        assert kit.header.ports.port[SERVICE].request.tail == 8, "its ring of completions is full"
+        kit.header.roles[ROLE].generation = 2
+        successor = Port(PlaneOfKit(kit), SERVICE)
+        successor.claim()
+        write()
+        flush()
+        assert successor.answered
+    assert stored(kit) == list(range(8))
+
+
+def test_a_port_that_takes_no_completion_holds_up_nobody(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE), sync=True, request_slots=8)
+    with kit.writer() as write, kit.flusher() as flush:
+        for first in (0, 8):
+            assert port.submit(requests(kit, topic, list(range(first, first + 8))), 8) == 8
+            write()
+            flush()
+        kit.request(topic, 0, b"777")
+        write()
+        flush()
+        assert [done.code for done in kit.completions(0, "completed")] == [0], "another port's is answered"
+        assert kit.header.ports.parked.tail == kit.header.ports.parked.head == 9
+        assert len(answers(kit, "completed")) == 8
+        write()
+        flush()
+        assert [token for token, *_ in answers(kit, "completed")] == list(range(8, 16))
+
+
 def test_take_passes_over_a_predecessors_completions(tmp_path: Path) -> None:
     kit, port, topic = make(tmp_path)
     port.submit(requests(kit, topic, [1]), 1)
