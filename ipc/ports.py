@@ -4,7 +4,7 @@ A port belongs to one role. The supervisor fills the table when it makes the pla
 ports there are and whose they are, and knows nothing of numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ READERS_MAX = 16
 """Read workers; their roles are RMQ_ROLE_READ and those behind it."""
 REQUEST_SLOTS = 16_384
 """Of each request ring: it bounds the requests that a port may have under way."""
+COMPLETIONS_MAX = 4_096
+"""That one tally looks at."""
 PARKED_SLOTS = 65_536
 """Requests of all ports that may wait for the disk or for replicas at a time."""
 WEIGHT = 4
@@ -79,6 +81,20 @@ def refusal_at(refused_at: int, acknowledged: int, position: int) -> int:
     return 0 if acknowledged >= refused_at and position >= acknowledged else refused_at
 
 
+def tally(completions: Iterable[Any], generation: int, shift: int, groups: list[int]) -> int:
+    """Count down groups[token >> shift] for each completion of the generation; the number of those that are not 0.
+
+    Twin: rmq_port_tally in native/src/port.c.
+    """
+    refused = 0
+    for completion in completions:
+        group = completion.token >> shift
+        if completion.generation == generation and group < len(groups):
+            groups[group] -= 1
+            refused += completion.code != 0
+    return refused
+
+
 def fill_port_plans(target: Any, plans: Sequence[PortPlan]) -> None:
     """Copy the plans into a struct rmq_plane_capacity. ValueError when they are more than the table takes."""
     if len(plans) > lib.RMQ_PORTS_MAX:
@@ -118,6 +134,13 @@ class Port:
     def peek(self, ring: int, out: Any, room: int) -> int:
         """Copy completions that wait in RMQ_PORT_APPENDED or RMQ_PORT_COMPLETED, of any generation; their number."""
         return int(lib.rmq_port_peek(self._plane, self.number, ring, out, room))
+
+    def tally(self, ring: int, shift: int, groups: Any, refused: Any) -> int:
+        """Count down groups[token >> shift] (a uint32_t[]) for each completion of this generation that waits in the
+        ring, and refused[0] up for each that is not 0. The number of completions, to be given back by `done`."""
+        return int(
+            lib.rmq_port_tally(self._plane, self.number, ring, COMPLETIONS_MAX, shift, groups, len(groups), refused)
+        )
 
     def done(self, ring: int, count: int) -> None:
         """Give the oldest `count` completions of the ring back."""

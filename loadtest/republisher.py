@@ -27,8 +27,8 @@ class Port(Protocol):
     def submit(self, requests: Any, count: int) -> int:
         """Put requests into the ring; how many found room."""
 
-    def peek(self, ring: int, out: Any, room: int) -> int:
-        """Copy completions of one of the two rings; their number."""
+    def tally(self, ring: int, shift: int, groups: Any, refused: Any) -> int:
+        """Count down groups by the completions of one of the two rings; their number."""
 
     def done(self, ring: int, count: int) -> None:
         """Give the oldest ones back."""
@@ -81,11 +81,13 @@ class Republisher:
         self._units = ffi.new("struct rmq_queue_unit[]", BATCH)
         self._held = ffi.new("struct rmq_held_record[]", BATCH)
         self._next = ffi.new("int64_t *")
-        self._completions = ffi.new("struct rmq_completion[]", BATCH)
-        self._open = [0] * (len(port.arena) // region_bytes)
+        self._refused = ffi.new("uint32_t *")
+        self._open = ffi.new("uint32_t[]", len(port.arena) // region_bytes)
+        """Requests of each region that have no completion."""
         self._free = deque(range(len(self._open)))
-        self._left: deque[tuple[int, int]] = deque()
-        """Made requests that have not found room in the ring: (first, count)."""
+        self._in_use: set[int] = set()
+        self._left = (0, 0)
+        """Made requests that have not found room in the ring: first, count."""
 
     def close(self) -> None:
         """Unmap the files of the store."""
@@ -95,7 +97,7 @@ class Republisher:
         """Take completions, then submit a batch if ring and arena have room. The number of requests submitted."""
         self._collect()
         before = self.counts.submitted
-        if not self._left and self._free:
+        if not self._left[1] and self._free:
             self._make()
         self._submit()
         return self.counts.submitted - before
@@ -112,33 +114,26 @@ class Republisher:
         return sum(self._open)
 
     def _collect(self) -> None:
+        self._refused[0] = 0
         for ring in (self._lib.RMQ_PORT_APPENDED, self._lib.RMQ_PORT_COMPLETED):
-            while count := self._port.peek(ring, self._completions, BATCH):
-                for number in range(count):
-                    self._complete(self._completions[number])
+            while count := self._port.tally(ring, TOKEN_BITS, self._open, self._refused):
+                self.counts.completed += count
                 self._port.done(ring, count)
-
-    def _complete(self, completion: Any) -> None:
-        region = completion.token >> TOKEN_BITS
-        self.counts.completed += 1
-        self.counts.refused_requests += completion.code != 0
-        self._open[region] -= 1
-        if not self._open[region]:
+        self.counts.refused_requests += self._refused[0]
+        for region in [region for region in self._in_use if not self._open[region]]:
+            self._in_use.remove(region)
             self._free.append(region)
 
     def _hold(self) -> int:
-        lib, units, held, copies = self._lib, self._units, self._held, self._native.copies
+        lib, units = self._lib, self._units
         count = lib.rmq_queue_reader_units(self._reader, self._source, self.offset, _null(), units, BATCH, self._next)
         if count < 0:
             raise OSError(-count, f"queue offset {self.offset} of queue slot {self._source} cannot be read")
-        for number in range(count):
-            unit, copy = units[number], copies[number]
-            code = lib.rmq_queue_reader_record(self._reader, unit.commit_log_offset, unit.size, held + number)
-            if code < 0:
-                for taken in range(number):
-                    lib.rmq_queue_reader_release(held + taken)
-                raise OSError(-code, f"record at commit-log offset {unit.commit_log_offset} cannot be read")
-            copy.record, copy.record_bytes, copy.position = held[number].at, unit.size, unit.commit_log_offset
+        held = lib.rmq_queue_reader_records(self._reader, units, count, self._held)
+        if held < count:
+            lib.rmq_queue_reader_release_all(self._held, held)
+            raise OSError(f"record at commit-log offset {units[held].commit_log_offset} cannot be read")
+        lib.rmq_record_copies_read(self._native.copies, units, self._held, count)
         return int(count)
 
     def _make(self) -> None:
@@ -149,37 +144,25 @@ class Republisher:
         native, batch = self._native, self._native.batch
         batch.arena_at, batch.arena_end = region * self._region_bytes, (region + 1) * self._region_bytes
         done = self._lib.rmq_record_copies(native.copies, count, batch, native.requests)
-        for number in range(count):
-            self._lib.rmq_queue_reader_release(self._held + number)
+        self._lib.rmq_queue_reader_release_all(self._held, count)
         if not done:
             raise ValueError(f"a copy needs {batch.needed} bytes, a batch has {self._region_bytes}")
         self.offset = self._next[0] if done == count else self._units[done].queue_offset
         self._queue(region, done)
 
     def _queue(self, region: int, done: int) -> None:
-        requests, first, made = self._native.requests, 0, 0
-        for number in range(done):
-            request = requests[number]
-            if not request.kind:
-                self.counts.refused_copies += 1
-                self._left.append((first, number - first))
-                first = number + 1
-                continue
-            request.token = region << TOKEN_BITS | number
-            made += 1
-        self._left.append((first, done - first))
+        made = self._lib.rmq_port_number(self._native.requests, done, region << TOKEN_BITS)
+        self.counts.refused_copies += done - made
+        self._left = 0, made
         self._open[region] = made
-        if not made:
-            self._free.append(region)
+        self._in_use.add(region)
 
     def _submit(self) -> None:
-        while self._left:
-            first, count = self._left.popleft()
-            taken = self._port.submit(self._native.requests + first, count) if count else 0
+        first, count = self._left
+        if count:
+            taken = self._port.submit(self._native.requests + first, count)
             self.counts.submitted += taken
-            if taken < count:
-                self._left.appendleft((first + taken, count - taken))
-                return
+            self._left = first + taken, count - taken
 
 
 def _null() -> Any:

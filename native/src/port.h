@@ -22,8 +22,16 @@ void rmq_port_claim(struct rmq_plane *plane, uint32_t port);
  * wakes write. The number that found room. */
 uint32_t rmq_port_submit(struct rmq_plane *plane, uint32_t port, const struct rmq_request *requests, uint32_t count);
 
+/* Closes the gaps of requests that were not made (kind 0) and numbers the others from `token` on. How many they are. */
+uint32_t rmq_port_number(struct rmq_request *requests, uint32_t count, uint64_t token);
+
 /* Copies up to `room` completions that wait in one of the two rings, oldest first, of any generation. Their number. */
 uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct rmq_completion *out, uint32_t room);
+/* The same without copies, for owners whose tokens name a group in their upper bits: groups[token >> shift] is counted down for
+ * each of up to `room` completions, *refused up for each that is not 0. Tokens of other generations or of no group below
+ * `group_count` are passed over. The number of completions looked at. */
+uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32_t room, uint32_t shift, uint32_t *groups,
+                        uint32_t group_count, uint32_t *refused);
 /* Gives the oldest `count` completions of that ring back. */
 void rmq_port_done(struct rmq_plane *plane, uint32_t port, int ring, uint32_t count);
 /* Both at once, for the next completion of this generation in either ring: 1, or 0 when there is none. */

@@ -203,6 +203,29 @@ void rmq_queue_reader_release(struct rmq_held_record *record)
     *record = (struct rmq_held_record){0};
 }
 
+int rmq_queue_reader_records(struct rmq_queue_reader *q, const struct rmq_queue_unit *units, int count,
+                             struct rmq_held_record *records)
+{
+    struct rmq_file_map *map = NULL; /* of the neighbours before, held by the first of them */
+    for (int i = 0; i < count; i++) {
+        if (rmq_queue_reader_record(q, (uint64_t)units[i].commit_log_offset, (uint32_t)units[i].size, &records[i]) < 0)
+            return i;
+        if (records[i].map == map) {
+            records[i].map = NULL;
+            rmq_file_map_drop(map);
+        } else {
+            map = records[i].map;
+        }
+    }
+    return count;
+}
+
+void rmq_queue_reader_release_all(struct rmq_held_record *records, int count)
+{
+    for (int i = 0; i < count; i++)
+        rmq_queue_reader_release(&records[i]);
+}
+
 int rmq_queue_reader_in_memory(const struct rmq_queue_reader *q, uint64_t position)
 {
     return rmq_is_in_memory(q->settings, rmq_load(&q->plane->watermarks->append_offset), position);

@@ -66,6 +66,11 @@ int rmq_queue_reader_units(struct rmq_queue_reader *q, uint32_t slot, int64_t of
  *   -EBADMSG  no record can lie there: the unit that names it is damaged */
 int rmq_queue_reader_record(struct rmq_queue_reader *q, uint64_t position, uint32_t size, struct rmq_held_record *record);
 void rmq_queue_reader_release(struct rmq_held_record *record);
+/* The same for the records of units, one call a batch: neighbours in a file share one hold of its mapping, which the first of
+ * them has. Returns how many are held; below `count`, the next one is refused, and alone it says why. */
+int rmq_queue_reader_records(struct rmq_queue_reader *q, const struct rmq_queue_unit *units, int count,
+                             struct rmq_held_record *records);
+void rmq_queue_reader_release_all(struct rmq_held_record *records, int count);
 /* 1 when the page at `position` is taken to be in memory, because the log has not grown by more than the memory window
  * since. Else a read of it may wait for the disk. */
 int rmq_queue_reader_in_memory(const struct rmq_queue_reader *q, uint64_t position);

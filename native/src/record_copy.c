@@ -311,6 +311,16 @@ static int make(struct rmq_record_copy *copy, const struct edits *e, struct rmq_
     return 1;
 }
 
+void rmq_record_copies_read(struct rmq_record_copy *copies, const struct rmq_queue_unit *units,
+                            const struct rmq_held_record *records, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        copies[i].record = records[i].at;
+        copies[i].record_bytes = (uint32_t)units[i].size;
+        copies[i].position = units[i].commit_log_offset;
+    }
+}
+
 uint32_t rmq_record_copies(struct rmq_record_copy *copies, uint32_t count, struct rmq_copy_batch *batch,
                            struct rmq_request *requests)
 {

@@ -24,6 +24,7 @@
 #define RMQ_RECORD_COPY_H
 
 #include "layout.h"
+#include "queue_reader.h"
 #include "record.h"
 
 /* cdef-begin */
@@ -113,6 +114,9 @@ struct rmq_copy_batch {
  * rmq_port_submit, the generation. Returns how many were made or refused: below `count` the next one needs batch->needed bytes. */
 uint32_t rmq_record_copies(struct rmq_record_copy *copies, uint32_t count, struct rmq_copy_batch *batch,
                            struct rmq_request *requests);
+/* Lets copies[i] read records[i], which rmq_queue_reader_records holds for units[i]. */
+void rmq_record_copies_read(struct rmq_record_copy *copies, const struct rmq_queue_unit *units,
+                            const struct rmq_held_record *records, uint32_t count);
 /* cdef-end */
 
 _Static_assert(sizeof(struct rmq_pair_edit) == 24, "rmq_pair_edit");

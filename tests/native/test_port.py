@@ -8,7 +8,7 @@ import pytest
 from plane_kit import Kit
 
 from ringmq.ipc.plane import Capacity, Plane, plane_bytes
-from ringmq.ipc.ports import Port, PortPlan, refusal_at
+from ringmq.ipc.ports import COMPLETIONS_MAX, Port, PortPlan, refusal_at, tally
 from ringmq.ipc.workers import WORKERS, port_plans
 from ringmq.native import ffi, lib
 
@@ -318,3 +318,37 @@ def test_a_plane_has_the_ports_of_its_readers_alone() -> None:
     tables = [port_plans(WORKERS.rows(readers, slave=False)) for readers in (1, 2, 3)]
     sizes = [plane_bytes(Capacity(64, 64, 64, 64, 64, ports=plans)) for plans in tables]
     assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_tally_agrees_with_its_twin(tmp_path: Path, seed: int) -> None:
+    """Random groups, refusals and generations: the counts are the twin's, and nothing is given back."""
+    chance = random.Random(seed)
+    kit, port, topic = make(tmp_path, PortPlan(ROLE))
+    groups, refused = ffi.new("uint32_t[4]", [100] * 4), ffi.new("uint32_t *")
+    with kit.writer() as write:
+        for generation in (1, 2):
+            kit.header.roles[ROLE].generation = generation
+            port.claim()
+            for _ in range(chance.randrange(1, 5)):
+                kit.marks.write_hold = HELD if chance.random() < 0.3 else 0
+                tokens = [chance.randrange(6) << 8 | chance.randrange(256) for _ in range(chance.randrange(1, 20))]
+                assert port.submit(requests(kit, topic, tokens), len(tokens)) == len(tokens)
+                write()
+    found = ffi.new("struct rmq_completion[]", COMPLETIONS_MAX)
+    count = port.peek(lib.RMQ_PORT_APPENDED, found, COMPLETIONS_MAX)
+    expected = [100] * 4
+    expected_refused = tally(found[0:count], 2, 8, expected)
+    assert port.tally(lib.RMQ_PORT_APPENDED, 8, groups, refused) == count > 0
+    assert (list(groups), refused[0]) == (expected, expected_refused)
+    assert port.has_answers
+    port.done(lib.RMQ_PORT_APPENDED, count)
+    assert port.tally(lib.RMQ_PORT_APPENDED, 8, groups, refused) == 0 and list(groups) == expected
+
+
+def test_requests_that_were_not_made_leave_no_gap() -> None:
+    made = ffi.new("struct rmq_request[6]")
+    for number, kind in enumerate((0, 1, 1, 0, 2, 1)):
+        made[number].kind, made[number].body_at = kind, number
+    assert lib.rmq_port_number(made, 6, 70) == 4
+    assert [(one.body_at, one.token) for one in made[0:4]] == [(1, 70), (2, 71), (4, 72), (5, 73)]

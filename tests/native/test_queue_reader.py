@@ -1,5 +1,6 @@
 """The queue reader against the files that dispatch wrote, against retention, damage and want, and against its twin."""
 
+import errno
 import os
 import random
 import resource
@@ -227,6 +228,45 @@ def test_records_are_those_of_the_log(kit: Kit, reader: QueueReader) -> None:
     for unit in reader.units(0, 0, COUNT).units:
         with reader.record(unit.commit_log_offset, unit.size) as data:
             assert (unit.commit_log_offset, bytes(data)) == records[unit.queue_offset][:2]
+
+
+def test_records_of_units_are_held_in_one_call(kit: Kit, reader: QueueReader) -> None:
+    """Each as if it were held alone, one hold for neighbours in a file, and nothing mapped behind the release."""
+    native = lib.rmq_queue_reader_open(kit.plane, 8, 8)
+    units, following = ffi.new("struct rmq_queue_unit[]", COUNT), ffi.new("int64_t *")
+    records, copies = ffi.new("struct rmq_held_record[]", COUNT), ffi.new("struct rmq_record_copy[]", COUNT)
+    assert lib.rmq_queue_reader_units(native, 0, 0, ffi.NULL, units, COUNT, following) == COUNT
+    assert lib.rmq_queue_reader_records(native, units, COUNT, records) == COUNT
+    lib.rmq_record_copies_read(copies, units, records, COUNT)
+    for unit, record, copy in zip(units, records, copies, strict=True):
+        with reader.record(unit.commit_log_offset, unit.size) as data:
+            assert ffi.buffer(record.at, unit.size)[:] == bytes(data)
+        assert (copy.record, copy.record_bytes, copy.position) == (record.at, unit.size, unit.commit_log_offset)
+    files = [unit.commit_log_offset // SEGMENT_BYTES for unit in units]
+    firsts = [at == 0 or files[at - 1] != file for at, file in enumerate(files)]
+    assert [record.map != ffi.NULL for record in records] == firsts and sum(firsts) > 1
+    kit.marks.min_offset = files[-1] * SEGMENT_BYTES
+    held = maps_of(log_file(kit, 0))
+    lib.rmq_queue_reader_tick(native)
+    assert maps_of(log_file(kit, 0)) == held, "a held mapping stays"
+    lib.rmq_queue_reader_release_all(records, COUNT)
+    lib.rmq_queue_reader_tick(native)
+    assert maps_of(log_file(kit, 0)) == held - 1
+    lib.rmq_queue_reader_close(native)
+
+
+def test_records_of_units_end_in_front_of_one_that_is_refused(kit: Kit) -> None:
+    native = lib.rmq_queue_reader_open(kit.plane, 8, 8)
+    units, following = ffi.new("struct rmq_queue_unit[]", 10), ffi.new("int64_t *")
+    records = ffi.new("struct rmq_held_record[]", 10)
+    assert lib.rmq_queue_reader_units(native, 0, 0, ffi.NULL, units, 10, following) == 10
+    units[6].size = 0
+    assert lib.rmq_queue_reader_records(native, units, 10, records) == 6
+    lib.rmq_queue_reader_release_all(records, 6)
+    assert lib.rmq_queue_reader_records(native, units + 6, 1, records) == 0
+    assert lib.rmq_queue_reader_record(native, units[6].commit_log_offset, 0, records) == -errno.EBADMSG
+    lib.rmq_queue_reader_close(native)
+    assert not maps_of(log_file(kit, 0)), "nothing stays held"
 
 
 def test_a_held_record_outlives_its_file(kit: Kit, reader: QueueReader) -> None:
