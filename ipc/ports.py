@@ -167,5 +167,6 @@ class Port:
         return bool(lib.rmq_port_answered(self._plane, self.number))
 
     def acknowledge(self) -> None:
-        """Say that a refusal was seen: what is submitted from now on is taken again. For ordered ports."""
+        """Say that a refusal was seen: what is submitted from now on is taken again. For ordered ports, once for each
+        refusal with another cause than RMQ_CAUSE_BEHIND_REFUSED."""
         lib.rmq_port_acknowledge(self._plane, self.number)

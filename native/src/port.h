@@ -45,7 +45,8 @@ int64_t rmq_port_settled(struct rmq_plane *plane, uint32_t port);
  * behind its journal has taken the requests, and their completions come with the next writer. */
 int rmq_port_answered(struct rmq_plane *plane, uint32_t port);
 
-/* The owner of an ordered port has seen a refusal: what it submits from now on is taken again. */
+/* The owner of an ordered port has seen a refusal: what it submits from now on is taken again. Once for each refusal with
+ * another cause than BEHIND_REFUSED, before it submits anything again: a second time may cover a refusal that it has not seen. */
 void rmq_port_acknowledge(struct rmq_plane *plane, uint32_t port);
 /* cdef-end */
 
