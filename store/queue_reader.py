@@ -76,7 +76,7 @@ class QueueReader:
     def __init__(self, plane: Any, log_files_max: int, queue_files_max: int) -> None:
         if log_files_max < 1 or queue_files_max < 1:
             raise ValueError(f"a queue reader of {log_files_max} log files and {queue_files_max} queue files")
-        self._reader = lib.rmq_queue_reader_open(plane, log_files_max, queue_files_max)
+        self._reader: Any = lib.rmq_queue_reader_open(plane, log_files_max, queue_files_max)
         if self._reader == ffi.NULL:
             raise MemoryError(f"a queue reader of {log_files_max} log files and {queue_files_max} queue files")
         self._units = ffi.new("struct rmq_queue_unit[]", 0)
@@ -93,12 +93,14 @@ class QueueReader:
 
     def close(self) -> None:
         """Unmap everything, held records, too. BufferError while a slice of a held record is in use."""
+        if self._reader is None:
+            return
         for record in list(self._records):
             record.release()
         if self._holds:
             raise BufferError(f"bytes of {self._holds} records are in use, their log files cannot be unmapped")
         lib.rmq_queue_reader_close(self._reader)
-        self._reader = ffi.NULL
+        self._reader = None  # which no C function takes
 
     def tick(self) -> None:
         """Unmap files that retention has deleted: until then their blocks are not free. About once a second."""

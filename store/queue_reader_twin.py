@@ -53,7 +53,11 @@ class QueueReaderTwin:
         at = offset
         try:
             for unit in self._each(queue, offset, what):
-                if len(taken) == room or (not unit.is_filler and unit.end > self._bounds.confirm_offset):
+                if len(taken) == room:
+                    break
+                if not unit.is_filler and unit.end > self._bounds.append_offset:
+                    raise DamagedError(f"{what}: the unit is damaged")
+                if not unit.is_filler and unit.end > self._bounds.confirm_offset:
                     break
                 at += 1
                 if wanted is None or (not unit.is_filler and _java_int(unit.tags_code) in wanted):

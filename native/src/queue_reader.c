@@ -103,7 +103,7 @@ static int mapping_error(void) { return errno == ENOENT || errno == ENOMEM ? -er
 
 struct batch {
     const struct rmq_subscription_copy *filter;
-    uint64_t confirm;
+    uint64_t confirm, log_end;
     struct rmq_queue_unit *units;
     int count, room;
     int64_t next;
@@ -119,8 +119,9 @@ static int take_units(struct batch *batch, const uint8_t *at, uint64_t count)
         if (!rmq_cq_decode(at, &unit))
             return -EBADMSG; /* below the published maximum every unit is whole */
         int is_filler = rmq_cq_is_filler(&unit);
-        if (!is_filler && (uint64_t)unit.commit_log_offset + (uint32_t)unit.size > batch->confirm)
-            return 1;
+        uint64_t end = is_filler ? 0 : (uint64_t)unit.commit_log_offset + (uint32_t)unit.size;
+        if (end > batch->confirm)
+            return end > batch->log_end ? -EBADMSG : 1; /* who waits for it would wait for ever */
         int64_t queue_offset = batch->next++;
         if (batch->filter && (is_filler || !rmq_tags_match(batch->filter, unit.tags_code)))
             continue;
@@ -169,6 +170,7 @@ int rmq_queue_reader_units(struct rmq_queue_reader *q, uint32_t slot, int64_t of
     struct batch batch = {
         .filter = filter,
         .confirm = rmq_confirm_offset(q->plane->watermarks),
+        .log_end = rmq_load(&q->plane->watermarks->append_offset),
         .units = units,
         .room = room,
         .next = offset < min ? min : offset,

@@ -195,6 +195,30 @@ def test_a_damaged_unit_is_not_stepped_over(kit: Kit, reader: QueueReader) -> No
         reader.units(0, 310, 10)
 
 
+def test_a_unit_beyond_the_log_is_damaged(kit: Kit, reader: QueueReader) -> None:
+    write_unit(kit, 5, struct.pack(">qiq", kit.marks.append_offset, 1, 0))
+    assert reader.units(0, 0, 10).next_offset == 5
+    with pytest.raises(DamagedError, match="queue offset 5"):
+        reader.units(0, 5, 10)
+    write_unit(kit, 5, struct.pack(">qiq", (1 << 63) - 1, (1 << 31) - 1, 0))
+    with pytest.raises(DamagedError, match="queue offset 5"):
+        reader.units(0, 5, 10)
+
+
+def test_a_closed_reader_gives_nothing(kit: Kit) -> None:
+    reader = QueueReader(kit.plane, 8, 8)
+    for _ in range(2):
+        reader.close()
+    for question in (
+        reader.tick,
+        lambda: reader.units(0, 0, 1),
+        lambda: reader.record(0, 100),
+        lambda: reader.in_memory(0),
+    ):
+        with pytest.raises(TypeError):
+            question()
+
+
 def test_units_of_a_deleted_topic(kit: Kit, reader: QueueReader) -> None:
     assert reader.units(0, 0, 10).units
     lib.rmq_topic_set(kit.plane, 1, 0)
@@ -462,6 +486,7 @@ def test_twin_agrees_over_a_golden_store(golden_store: Path, tmp_path: Path) -> 
 
 
 UNITS_OF_A_FILE = 7
+BEYOND_THE_LOG = struct.pack(">qiq", 3 * SEGMENT_BYTES, 100, 1)
 TAGS = (0, 1, -1, (1 << 33) + 1, -(1 << 31))
 
 
@@ -493,7 +518,9 @@ def random_store(kit: Kit, chooser: random.Random) -> None:
                 units += [FILLER] * chooser.randrange(1, 12)
             if chooser.random() < 0.03:
                 units.append(
-                    chooser.choice((bytes(20), struct.pack(">qiq", -5, 100, 1), struct.pack(">qiq", 5, -1, 1)))
+                    chooser.choice(
+                        (bytes(20), struct.pack(">qiq", -5, 100, 1), struct.pack(">qiq", 5, -1, 1), BEYOND_THE_LOG)
+                    )
                 )
         for first in range(0, len(units), UNITS_OF_A_FILE):
             data = b"".join(units[first : first + UNITS_OF_A_FILE]).ljust(UNITS_OF_A_FILE * 20, b"\0")
