@@ -306,6 +306,17 @@ static int has_work(struct rmq_writer *w, uint32_t but)
     return 0;
 }
 
+/* In a stop. The owners of ports have ended: a port without room for answers will not get any. */
+static int has_work_left(struct rmq_writer *w)
+{
+    uint32_t full = 0;
+    for (uint32_t p = 0; p < w->port_count; p++)
+        if (!rmq_ring_room(&w->ports[p].appended, w->next.port[p].completion_head) ||
+            !rmq_ring_room(&w->ports[p].completed, w->next.port[p].parked_count))
+            full |= 1u << p;
+    return has_work(w, full);
+}
+
 static void count_faults(struct rmq_writer *w)
 {
     struct rusage usage;
@@ -388,7 +399,7 @@ int rmq_writer_run(struct rmq_writer *w, int64_t budget_ns)
         }
         if (taken)
             continue;
-        if (rmq_load(&w->plane->watermarks->stop_requested) >= RMQ_STOP_WRITE && !has_work(w, 0)) {
+        if (rmq_load(&w->plane->watermarks->stop_requested) >= RMQ_STOP_WRITE && !has_work_left(w)) {
             count_faults(w);
             return RMQ_RUN_STOPPED;
         }

@@ -231,6 +231,18 @@ def test_a_port_that_takes_no_completion_holds_up_nobody(tmp_path: Path) -> None
         assert [token for token, *_ in answers(kit, "completed")] == list(range(8, 16))
 
 
+def test_a_stop_waits_for_no_owner_that_takes_no_completion(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE), request_slots=8)
+    with kit.writer() as write:
+        for first in (0, 8):
+            assert port.submit(requests(kit, topic, list(range(first, first + 8))), 8) == 8
+            write()
+        kit.marks.stop_requested = lib.RMQ_STOP_WRITE
+        kit.request(topic, 0, b"777")
+        assert write() == lib.RMQ_RUN_STOPPED
+    assert stored(kit) == [*range(8), 777]
+
+
 def test_take_passes_over_a_predecessors_completions(tmp_path: Path) -> None:
     kit, port, topic = make(tmp_path)
     port.submit(requests(kit, topic, [1]), 1)
