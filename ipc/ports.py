@@ -113,6 +113,7 @@ class Port:
     """
 
     def __init__(self, plane: Any, number: int) -> None:
+        self._owner = plane  # maps what the struct points at
         self._plane = plane.struct
         self.number = number
         self.row: Any = lib.rmq_port_at(self._plane, number)

@@ -72,7 +72,8 @@ static int ports_are_sound(const struct rmq_plane_capacity *c)
     for (uint32_t i = 0; i < c->port_count; i++) {
         const struct rmq_port_plan *plan = &c->ports[i];
         if (plan->role >= RMQ_ROLES_MAX || !power_of_two(plan->request_slots) || !plan->weight ||
-            plan->weight > RMQ_PORT_WEIGHT_MAX || !plan->parked_max)
+            plan->weight > RMQ_PORT_WEIGHT_MAX || !plan->parked_max ||
+            (plan->flags & RMQ_PORT_CONNECTIONS && !(plan->flags & RMQ_PORT_ARRIVALS)))
             return 0;
         for (uint32_t j = 0; j < i; j++)
             if (c->ports[j].role == plan->role)

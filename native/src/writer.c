@@ -52,6 +52,7 @@ static void commit(struct rmq_writer *w)
     uint64_t generation = journal->generation + 1;
     struct rmq_journal_entry *entry = &journal->entry[generation & 1];
     w->next.generation = generation;
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* journal_of (port.c) may read the entry: it has to see that its number is old */
     memcpy(entry, &w->next, offsetof(struct rmq_journal_entry, port) + w->port_count * sizeof w->next.port[0]);
     RMQ_CRASH("write-journal-entry");
     rmq_store(&journal->generation, generation);

@@ -313,6 +313,7 @@ def test_the_rule_of_order_agrees_with_its_twin(tmp_path: Path, seed: int) -> No
         (PortPlan(ROLE, weight=lib.RMQ_PORT_WEIGHT_MAX + 1),),
         (PortPlan(ROLE, parked_max=0),),
         (PortPlan(ROLE, request_slots=12),),
+        (PortPlan(ROLE, flags=lib.RMQ_PORT_CONNECTIONS),),
     ],
 )
 def test_impossible_tables_are_refused(tmp_path: Path, plans: tuple[PortPlan, ...]) -> None:
