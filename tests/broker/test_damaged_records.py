@@ -16,6 +16,7 @@ from ringmq.client import Message
 from ringmq.client.blocking import Consumer, Producer
 from ringmq.ipc.placement import place
 from ringmq.ipc.segment import plane_name, remove_segments
+from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import ffi, lib
 from ringmq.store.checkpoint import Checkpoint, write_checkpoint
@@ -69,7 +70,8 @@ def start(root: Path, log: bytes) -> dict[tuple[str, int], list[int]]:
     write_checkpoint(root, Checkpoint(0, 0, 0))
     config = changed(BrokerConfig(), {**SETTINGS, "storePathRootDir": str(root)})
     recovered = recover(store_config(config))
-    plane = make_plane(config, root, recovered, place([0], 1), "127.0.0.1")
+    rows = WORKERS.rows(1, slave=False)
+    plane = make_plane(config, root, recovered, rows, place([0], 1), "127.0.0.1")
     error = ffi.new("int *")
     dispatcher = lib.rmq_dispatcher_open(plane.struct, 16, ffi.NULL, error)
     assert dispatcher != ffi.NULL
