@@ -15,6 +15,8 @@ TOPIC_RECOVERED = 0x10
 """On disk but in no configuration: live for dispatch and write, unknown to clients."""
 TOPIC_BATCH_QUEUE = 0x20
 """Dispatch writes BatchConsumeQueues."""
+TOPIC_RESERVED = 0x40
+"""Of the system, or compacted: services publish no client's messages to it. Names tell the other reserved topics."""
 
 GROUP_LIVE = 0x1
 GROUP_CONSUME_ENABLE = 0x2

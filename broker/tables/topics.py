@@ -129,19 +129,24 @@ class TopicTable:
         self._client_names.add_topic(config)
 
     def flags(self, config: TopicConfig) -> int:
-        """RMQ_TOPIC_* beyond LIVE: what control has to look at before the hot path may go on."""
+        """RMQ_TOPIC_* beyond LIVE: what control has to look at before the hot path may go on; reserved topics."""
         name = config.topic_name
         batch = is_batch_topic(config)
+        compacted = config.attributes.get(CLEANUP_POLICY) == COMPACTION
         cold = (
             self.send_cold
             or batch
             or names.is_send_forbidden(name)
             or names.is_retry_topic(name)
             or names.is_dlq_topic(name)
-            or config.attributes.get(CLEANUP_POLICY) == COMPACTION
+            or compacted
         )
-        pull_cold = batch or self.pull_cold
-        return ports.TOPIC_SEND_COLD * cold | ports.TOPIC_PULL_COLD * pull_cold | ports.TOPIC_BATCH_QUEUE * batch
+        return (
+            ports.TOPIC_SEND_COLD * cold
+            | ports.TOPIC_PULL_COLD * (batch or self.pull_cold)
+            | ports.TOPIC_BATCH_QUEUE * batch
+            | ports.TOPIC_RESERVED * (compacted or self.is_system(name))
+        )
 
     def republish(self) -> None:
         """Publish every topic again, after what `flags` depends on has changed."""
@@ -207,8 +212,8 @@ class TopicTable:
         """autoCreateTopicEnable was switched on while running: have the topic that the start has left out."""
         for topic in system_topics(config):
             if topic.topic_name == names.AUTO_CREATE_TOPIC:
-                self.put(topic, now_ms)
                 self.own_topics |= {topic.topic_name}
+                self.put(topic, now_ms)
 
     def is_system(self, topic: str) -> bool:
         """Clients may neither create nor delete it."""

@@ -25,7 +25,9 @@ struct rmq_topic {
 #define RMQ_TOPIC_LIVE 0x1        /* unset: never made, or deleted */
 #define RMQ_TOPIC_SEND_COLD 0x2   /* system, retry, DLQ, BatchCQ, ...: every send goes to control first */
 #define RMQ_TOPIC_PULL_COLD 0x4   /* BatchCQ, a broker that may not be read: control answers pulls */
-#define RMQ_TOPIC_BATCH_QUEUE 0x20 /* units go to BatchConsumeQueues (0x10 is control's own: RECOVERED) */
+#define RMQ_TOPIC_RECOVERED 0x10  /* on disk, but in no configuration: clients do not know it */
+#define RMQ_TOPIC_BATCH_QUEUE 0x20 /* units go to BatchConsumeQueues */
+#define RMQ_TOPIC_RESERVED 0x40   /* of the system, or compacted: services publish no client's messages to it */
 
 #define RMQ_SIZE_CLASSES 6
 /* One queue; index = queue slot. 128 bytes. First line: control, once. Second line: dispatch. */

@@ -15,7 +15,7 @@ from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.offsets import OffsetKey
 from ringmq.broker.tables.persistence import Persistence
-from ringmq.broker.tables.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED
+from ringmq.broker.tables.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED, TOPIC_RESERVED
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.stats import BrokerStats, Totals
 from ringmq.broker.tables.topics import TopicTable
@@ -213,6 +213,17 @@ def test_only_batch_topics_are_dispatched_to_batch_queues(tmp_path: Path) -> Non
     lab = make_lab(plane=plane)
     lab.broker.apply_config(changed(lab.broker.config, {"brokerPermission": "2"}))
     assert plane.word("TBW102")[3] & (4 | TOPIC_BATCH_QUEUE) == 4, "a broker that may not be read"
+
+
+def test_topics_that_only_control_knows_to_be_reserved_are_marked(tmp_path: Path) -> None:
+    plane = FakePlane()
+    load_into(plane, stored(tmp_path), Recovered({}))
+    own = ("GoldCluster", "wire-a", "GoldCluster_REPLY_TOPIC", "TBW102", "rmq_sys_wheel_timer")
+    assert all(plane.word(name)[3] & TOPIC_RESERVED for name in own)
+    assert not plane.word("T")[3] & TOPIC_RESERVED
+    lab = make_lab()
+    lab.broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}), START_MS)
+    assert lab.plane.word("C")[3] & TOPIC_RESERVED
 
 
 def test_control_comes_back_to_what_the_plane_shows(tmp_path: Path) -> None:
