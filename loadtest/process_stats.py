@@ -41,6 +41,17 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return total / _TICKS_PER_S
 
 
+def busy_seconds(pids: Iterable[int]) -> float:
+    """As `cpu_seconds`, in the nanoseconds of the scheduler: for spans of milliseconds."""
+    total = 0
+    for task in (task for pid in pids for task in _tasks(pid)):
+        try:
+            total += int((task / "schedstat").read_text().split()[0])
+        except _GONE:
+            continue
+    return total / 1e9
+
+
 def private_bytes(pids: Iterable[int]) -> dict[str, int]:
     """`anonymous`: sum of RssAnon; `shared`: resident pages of shared segments, each segment once; `total`: both.
 

@@ -27,7 +27,7 @@ from ringmq.loadtest.ha_rows import MANY, replicated_row
 from ringmq.loadtest.markdown import markdown_table
 from ringmq.loadtest.measurement import RINGMQ, Measurement
 from ringmq.loadtest.rows import RATE, Context, Run, context_in, pull_row, send_row
-from ringmq.loadtest.staged_row import staged_row
+from ringmq.loadtest.staged_row import CONTROL_US, many_queries_row, staged_row
 from ringmq.loadtest.table import SYNC_FLUSH
 from ringmq.loadtest.targets import RingmqTarget, Target
 from ringmq.loadtest.tools import ToolError
@@ -64,6 +64,7 @@ ROWS = (
     VersionRow("sync flush 64x16", send_row("sync", "send", **MANY), SYNC_FLUSH),
     VersionRow("SYNC_MASTER 64x16", replicated_row("sync-master", "send", MANY), SYNC_MASTER, is_pair=True),
     VersionRow("staged writes", staged_row),
+    VersionRow("staged writes, 16 queries at once", many_queries_row),
 )
 
 
@@ -149,7 +150,9 @@ def run_rounds(
             time.sleep(settle_s)
             found = measured[name] = measure(row, context, pythons[name])
             mark = "" if found.ok else "  (does not count)"
-            say(f"  {number + 1}/{rounds} {name:9} {found.values.get(RATE, 0.0):>12,.0f} msg/s{mark}  {found.note}")
+            control = f"  control {found.values[CONTROL_US]:.1f} us a commit" if CONTROL_US in found.values else ""
+            rate = f"{found.values.get(RATE, 0.0):>12,.0f} msg/s"
+            say(f"  {number + 1}/{rounds} {name:9} {rate}{control}{mark}  {found.note}")
         results.append(measured)
     return results
 

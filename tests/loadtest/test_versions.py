@@ -9,6 +9,7 @@ import pytest
 from ringmq.loadtest import versions
 from ringmq.loadtest.measurement import Measurement
 from ringmq.loadtest.rows import RATE
+from ringmq.loadtest.staged_row import COMMITS, CONTROL_US
 from ringmq.loadtest.versions import AGAIN, CPU_US, NEW, OLD, Comparison, compare
 
 
@@ -61,10 +62,11 @@ def test_a_broker_beside_itself(tmp_path: Path) -> None:
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    rows = "1x1, loader on the last CPU;staged writes"
+    rows = "1x1, loader on the last CPU;staged writes;staged writes, 16 queries at once"
     arguments = ["--old", str(tmp_path / "checkout"), "--rows", rows, "--rounds", "1", "--seconds", "0.3"]
     versions.main([*arguments, "--settle", "0", "--folder", str(tmp_path / "results")])
     report = json.loads((tmp_path / "results" / "versions.json").read_text())
     runs = [run for rounds in report["rows"].values() for each in rounds for run in each.values()]
-    assert [run["note"] for run in runs] == [""] * 6
+    assert [run["note"] for run in runs] == [""] * 9
     assert all(run["ok"] and run["values"][RATE] > 0 for run in runs)
+    assert all({COMMITS, CONTROL_US} <= run["values"].keys() for run in runs[6:])
