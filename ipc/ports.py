@@ -16,6 +16,9 @@ REQUEST_SLOTS = 16_384
 """Of each request ring: it bounds the requests that a port may have under way."""
 COMPLETIONS_MAX = 4_096
 """That one tally looks at."""
+LANES_MAX: int = lib.RMQ_MARK_LANES_MAX
+"""Sources of a service whose records carry marks."""
+MARK_OFFSET_MAX: int = (1 << lib.RMQ_MARK_LANE_SHIFT) - 1
 PARKED_SLOTS = 65_536
 """Requests of all ports that may wait for the disk or for replicas at a time."""
 WEIGHT = 4
@@ -81,17 +84,37 @@ def refusal_at(refused_at: int, acknowledged: int, position: int) -> int:
     return 0 if acknowledged >= refused_at and position >= acknowledged else refused_at
 
 
-def tally(completions: Iterable[Any], generation: int, shift: int, groups: list[int]) -> int:
-    """Count down groups[token >> shift] for each completion of the generation; the number of those that are not 0.
+def mark_of(role: int, lane: int, offset: int) -> int:
+    """The mark of a record that the service with this role has published, and the token of its request.
+
+    `lane`: which of the service's sources; `offset`: the queue offset in it. native/src/published_marks.h has the
+    parts.
+    """
+    assert 0 < role < lib.RMQ_ROLES_MAX and 0 <= lane < LANES_MAX and 0 <= offset <= MARK_OFFSET_MAX
+    return int(role << lib.RMQ_MARK_RANGE_SHIFT | lane << lib.RMQ_MARK_LANE_SHIFT | offset)
+
+
+def parts_of_mark(mark: int) -> tuple[int, int, int]:
+    """(role, lane, offset) of a mark. Role 0: it is none of a service's, or that of a staged write."""
+    return (
+        mark >> lib.RMQ_MARK_RANGE_SHIFT,
+        mark >> lib.RMQ_MARK_LANE_SHIFT & (LANES_MAX - 1),
+        mark & MARK_OFFSET_MAX,
+    )
+
+
+def tally(completions: Iterable[Any], stored: list[int]) -> int:
+    """Raise stored[lane] to one behind the largest offset whose request was stored; the number of refused requests.
 
     Twin: rmq_port_tally in native/src/port.c.
     """
     refused = 0
     for completion in completions:
-        group = completion.token >> shift
-        if completion.generation == generation and group < len(groups):
-            groups[group] -= 1
-            refused += completion.code != 0
+        _, lane, offset = parts_of_mark(completion.token)
+        if not completion.bytes:
+            refused += 1
+        elif lane < len(stored):
+            stored[lane] = max(stored[lane], offset + 1)
     return refused
 
 
@@ -136,12 +159,11 @@ class Port:
         """Copy completions that wait in RMQ_PORT_APPENDED or RMQ_PORT_COMPLETED, of any generation; their number."""
         return int(lib.rmq_port_peek(self._plane, self.number, ring, out, room))
 
-    def tally(self, ring: int, shift: int, groups: Any, refused: Any) -> int:
-        """Count down groups[token >> shift] (a uint32_t[]) for each completion of this generation that waits in the
-        ring, and refused[0] up for each that is not 0. The number of completions, to be given back by `done`."""
-        return int(
-            lib.rmq_port_tally(self._plane, self.number, ring, COMPLETIONS_MAX, shift, groups, len(groups), refused)
-        )
+    def tally(self, ring: int, stored: Any, lanes: int, result: Any) -> int:
+        """Sum the completions of the ring up: stored (a uint64_t[lanes]) is raised to one behind the largest offset of
+        each lane that was stored, `result` (a struct rmq_port_tally *) counts on. The number of completions, to be
+        given back by `done`."""
+        return int(lib.rmq_port_tally(self._plane, self.number, ring, COMPLETIONS_MAX, stored, lanes, result))
 
     def done(self, ring: int, count: int) -> None:
         """Give the oldest `count` completions of the ring back."""
@@ -150,6 +172,12 @@ class Port:
     def take(self) -> Any | None:
         """The next completion of this generation, valid until the next call; None when none waits."""
         return self._found if lib.rmq_port_take(self._plane, self.number, self._found) else None
+
+    @property
+    def room(self) -> int:
+        """Requests that the ring takes now."""
+        ring = self.row.request
+        return int(ring.capacity - (ring.head - ring.tail))
 
     @property
     def has_answers(self) -> bool:

@@ -10,19 +10,19 @@ import pstats
 import runpy
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from ringmq.loadtest.process_stats import cpu_seconds
-from ringmq.loadtest.republisher import Place, Republisher
 
 ORDER = "RINGMQ_PORT_BENCH"
 """Names the variable with the order, as JSON."""
 MODULE = "ringmq.loadtest.port_worker"
-ARENA_BYTES = 16 << 20
 WAIT_MS = 2
+PASSES_MAX = 40
+"""Over the source, each in a lane of its own: its offsets begin again."""
 NAME, ROLE = "republish", 24
 WATCHED = ("write", "flush", "dispatch")
 
@@ -39,46 +39,35 @@ class Order:
     profile: bool = False
 
 
-def arena_bytes(config: Any) -> int:
-    """What the row names as the size of its port's arena."""
-    return ARENA_BYTES
-
-
 def serve(spec: Any, plane: Any, stop: Any) -> int:
     """Carry the order out, then wait for SIGTERM."""
     from ringmq.ipc.exit_status import EXIT_CLEAN
-    from ringmq.ipc.ports import Port
     from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING
+    from ringmq.services.republisher import Republisher, find_place
 
     role, order = plane.role(spec.role), Order(**json.loads(os.environ[ORDER]))
     result = Path(order.result)
     role.state = STATE_SERVING
     while not stop.is_set:
         role.progress += 1
-        source, target = _queue(plane, order.source), _queue(plane, order.target)
-        if source and target and not result.exists() and plane.queue(source[1]).max_offset >= order.records:
-            port = Port(plane, plane.port_of(spec.role))
-            plane.map_arena(port.number)
-            port.claim()
-            republisher = Republisher(plane.struct, port, source[1], Place(*target, 0))
+        source, target = find_place(plane, order.source), find_place(plane, order.target)
+        if source and target and not result.exists() and plane.queue(source.queue_slot).max_offset >= order.records:
+            republisher = Republisher(
+                plane, spec.role, lambda reader, lane: 0, lambda text: print(text, flush=True), lanes=PASSES_MAX
+            )
             part = result.with_suffix(".part")
-            part.write_text(json.dumps(_measure(spec.role, plane, republisher, order, port)))
+            part.write_text(json.dumps(_measure(spec.role, plane, republisher, order, source.queue_slot, target)))
             part.rename(result)
         plane.wait(spec.role, 50)
     role.state = STATE_STOPPING
     return EXIT_CLEAN
 
 
-def _queue(plane: Any, topic: str) -> tuple[int, int] | None:
-    topic_id = plane.topic_find(topic)
-    slot = None if topic_id is None else plane.queue_find(topic_id, 0)
-    return None if topic_id is None or slot is None else (topic_id, slot)
-
-
-def _measure(number: int, plane: Any, republisher: Republisher, order: Order, port: Any) -> dict[str, Any]:
+def _measure(number: int, plane: Any, republisher: Any, order: Order, source: int, target: Any) -> dict[str, Any]:
     from ringmq.ipc.workers import WORKERS
+    from ringmq.services.republisher import REFUSED, SKIPPED, SUBMITTED
 
-    role, counts, waits = plane.role(number), republisher.counts, 0
+    role, waits, lane = plane.role(number), 0, 0
     pids = {name: int(plane.role(WORKERS.row(name).role).pid) for name in WATCHED}
     used = {name: cpu_seconds([pid]) for name, pid in pids.items()}
     profile = cProfile.Profile()
@@ -87,24 +76,23 @@ def _measure(number: int, plane: Any, republisher: Republisher, order: Order, po
     began, own = time.monotonic(), time.process_time()
     while time.monotonic() - began < order.seconds:
         role.progress += 1
-        if republisher.step():
+        if republisher.collect() and republisher.publish(republisher.read(source, lane), target, lane):
             continue
-        if republisher.offset >= order.records:
-            republisher.offset = 0  # once more: the source is in memory
+        if republisher.next_offset(lane) >= order.records and lane + 1 < PASSES_MAX:
+            lane += 1  # the source is in memory
             continue
         waits += 1
-        plane.arm(number)
-        if port.has_answers:
-            plane.disarm(number)
-        else:
-            plane.wait(number, WAIT_MS)
+        republisher.wait(WAIT_MS)
     seconds, own = time.monotonic() - began, time.process_time() - own
     profile.disable()
     text = StringIO()
     if order.profile:
         pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(12)
     cpu = {"republish": own, **{name: cpu_seconds([pid]) - used[name] for name, pid in pids.items()}}
-    return {**asdict(counts), "seconds": seconds, "cpu_s": cpu, "waits": waits, "profile": text.getvalue()}
+    words = {"submitted": SUBMITTED, "refused_copies": SKIPPED, "refused_requests": REFUSED}
+    counts = {name: int(republisher.words[word]) for name, word in words.items()}
+    counts["completed"] = sum(republisher.progress(lane) for lane in range(PASSES_MAX))
+    return {**counts, "seconds": seconds, "cpu_s": cpu, "waits": waits, "profile": text.getvalue()}
 
 
 def run_broker(arguments: list[str]) -> None:
@@ -113,7 +101,7 @@ def run_broker(arguments: list[str]) -> None:
     from ringmq.ipc.workers import WORKERS, CpuClass, StopPhase, WorkerRow
     from ringmq.native import lib
 
-    port = PortRow(f"{MODULE}:arena_bytes", lib.RMQ_PORT_ORDERED, weight=1)
+    port = PortRow("ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED, weight=1)
     WORKERS.add(WorkerRow(NAME, ROLE, MODULE, StopPhase.CONTROL, CpuClass.SERVICE, is_optional=True, port=port))
     module = arguments.index("-m") + 1
     sys.argv = arguments[module:]

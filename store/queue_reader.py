@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 
 from ringmq.native import ffi, lib
 from ringmq.store.consume_queue import Unit
+from ringmq.store.layout import BORN_HOST_V6
 
 SCAN_MAX: int = lib.RMQ_QUEUE_SCAN_MAX
 TAGS_MAX: int = lib.RMQ_TAGS_MAX
+SYS_FLAG_AT, STORE_TIME_AT, STORE_TIME_AT_V6 = 36, 56, 68
+"""Bytes of a record in front of these fields; the host of the sender in between has 8 bytes or 20."""
 
 
 class QueueReadError(Exception):
@@ -70,6 +73,30 @@ class HeldRecord:
         self.release()
 
 
+class RecordBatch:
+    """Units of a queue with their records, which `QueueReader.hold` fills for C loops. `release` comes before the next
+    `hold`."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.units = ffi.new("struct rmq_queue_unit[]", room)
+        self.records = ffi.new("struct rmq_held_record[]", room)
+        self.count = 0
+        self.next_offset = 0
+        """Where the queue goes on behind the batch."""
+
+    def store_time_ms(self, number: int) -> int:
+        """When the record was stored. Records of a batch are in this order, too."""
+        at = self.records[number].at
+        has_v6 = int.from_bytes(ffi.buffer(at + SYS_FLAG_AT, 4), "big") & BORN_HOST_V6
+        return int.from_bytes(ffi.buffer(at + (STORE_TIME_AT_V6 if has_v6 else STORE_TIME_AT), 8), "big", signed=True)
+
+    def release(self) -> None:
+        """Let go of the records' files."""
+        lib.rmq_queue_reader_release_all(self.records, self.count)
+        self.count = 0
+
+
 class QueueReader:
     """One thread's reader. `plane` is the C struct of a mapped plane, which must outlive it."""
 
@@ -82,6 +109,7 @@ class QueueReader:
         self._units = ffi.new("struct rmq_queue_unit[]", 0)
         self._next = ffi.new("int64_t *")
         self._filter = ffi.new("struct rmq_subscription_copy *")
+        self._all = ffi.new("struct rmq_subscription_copy *", {"kind": lib.RMQ_SUBSCRIPTION_ALL})
         self._records: set[HeldRecord] = set()
         self._holds = 0
 
@@ -122,6 +150,22 @@ class QueueReader:
         return Units(
             [Unit(u.queue_offset, u.commit_log_offset, u.size, u.tags_code) for u in found], int(self._next[0])
         )
+
+    def hold(self, batch: RecordBatch, slot: int, offset: int) -> int:
+        """Fill the batch with units of the queue from an offset on, and hold their records; how many they are.
+
+        Fillers are left out. Fewer than the queue has where a record cannot be held. Raises `QueueReadError` when the
+        first one cannot.
+        """
+        found = lib.rmq_queue_reader_units(self._reader, slot, offset, self._all, batch.units, batch.room, self._next)
+        if found < 0:
+            raise self._error(-found, f"queue slot {slot}, queue offset {offset}", self._next[0])
+        batch.count = int(lib.rmq_queue_reader_records(self._reader, batch.units, found, batch.records))
+        if found and not batch.count:
+            unit = batch.units[0]
+            self.record(unit.commit_log_offset, unit.size).release()  # says why
+        batch.next_offset = int(self._next[0] if batch.count == found else batch.units[batch.count].queue_offset)
+        return batch.count
 
     def record(self, commit_log_offset: int, size: int) -> HeldRecord:
         """Hold the record of a unit. Raises `QueueReadError`."""

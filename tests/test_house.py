@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "store": {"native"},
     "ha": {"native", "ipc", "remoting", "store"},
     "broker": {"native", "ipc", "remoting", "store", "ha"},
+    "services": {"native", "ipc", "remoting", "store", "broker"},
     "doctor": {"native", "ipc", "remoting", "store", "broker"},
     "namesrv": {"ipc", "remoting"},
     "client": {"remoting"},
@@ -28,8 +29,8 @@ MAY_IMPORT = {
 MAY_IMPORT_LAZILY = {
     "cli": {"store", "ipc", "native", "broker", "doctor", "namesrv", "loadtest"},
     "client": {"native"},
-    # What the Spark bench measures; what a killed broker leaves; the republisher, which is a service.
-    "loadtest": {"spark_bridge", "ipc", "native", "store"},
+    # What the Spark bench measures; what a killed broker leaves; the worker of bench-port, which is a service.
+    "loadtest": {"spark_bridge", "ipc", "native", "store", "services"},
 }
 # Rooms of the two largest folders; what lies beside the rooms of one is their common ground.
 ROOMS = {

@@ -111,7 +111,9 @@ def see_published(
         start, mapped = found
         begin, end = offset - start, min(log_end - start, len(mapped))
         data, limit = ffi.from_buffer("uint8_t *", mapped), min(end, begin + SCAN_STEP_BYTES)
-        count = lib.rmq_published_marks(data, begin, limit, end, start, marks, messages, MARKS_PER_STEP, at)
+        count = lib.rmq_published_marks(
+            lib.RMQ_MARK_RANGE_STAGED, data, begin, limit, end, start, marks, messages, MARKS_PER_STEP, at
+        )
         for index in range(count):
             core.saw_published(int(marks[index]), int(messages[index]), log_end)
         offset = start + int(at[0])

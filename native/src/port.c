@@ -40,20 +40,6 @@ uint32_t rmq_port_submit(struct rmq_plane *plane, uint32_t port, const struct rm
     return count;
 }
 
-uint32_t rmq_port_number(struct rmq_request *requests, uint32_t count, uint64_t token)
-{
-    uint32_t made = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!requests[i].kind)
-            continue;
-        if (made != i)
-            requests[made] = requests[i];
-        requests[made].token = token + made;
-        made++;
-    }
-    return made;
-}
-
 static struct rmq_ring *completions(struct rmq_port *port, int ring)
 {
     return ring == RMQ_PORT_APPENDED ? &port->appended : &port->completed;
@@ -69,8 +55,8 @@ uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct 
     return count;
 }
 
-uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32_t room, uint32_t shift, uint32_t *groups,
-                        uint32_t group_count, uint32_t *refused)
+uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32_t room, uint64_t *stored, uint32_t lanes,
+                        struct rmq_port_tally *tally)
 {
     struct rmq_port *p = rmq_port_at(plane, port);
     const struct rmq_ring *from = completions(p, ring);
@@ -78,11 +64,13 @@ uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32
     uint32_t count = waiting < room ? (uint32_t)waiting : room;
     for (uint32_t i = 0; i < count; i++) {
         const struct rmq_completion *found = rmq_ring_slot(plane->base, from, tail + i);
-        uint64_t group = found->token >> shift;
-        if (found->generation != p->generation || group >= group_count)
-            continue;
-        groups[group]--;
-        *refused += found->code != 0;
+        uint64_t lane = found->token >> RMQ_MARK_LANE_SHIFT & (RMQ_MARK_LANES_MAX - 1);
+        uint64_t behind = (found->token & (((uint64_t)1 << RMQ_MARK_LANE_SHIFT) - 1)) + 1;
+        tally->inherited += found->generation != p->generation;
+        if (!found->bytes && !tally->refused++)
+            tally->first = *found;
+        if (found->bytes && lane < lanes && stored[lane] < behind)
+            stored[lane] = behind;
     }
     return count;
 }

@@ -6,6 +6,7 @@
 #define RMQ_PORT_H
 
 #include "plane.h"
+#include "published_marks.h"
 
 /* cdef-begin */
 #define RMQ_PORT_APPENDED 0  /* rings of completions */
@@ -22,16 +23,18 @@ void rmq_port_claim(struct rmq_plane *plane, uint32_t port);
  * wakes write. The number that found room. */
 uint32_t rmq_port_submit(struct rmq_plane *plane, uint32_t port, const struct rmq_request *requests, uint32_t count);
 
-/* Closes the gaps of requests that were not made (kind 0) and numbers the others from `token` on. How many they are. */
-uint32_t rmq_port_number(struct rmq_request *requests, uint32_t count, uint64_t token);
-
 /* Copies up to `room` completions that wait in one of the two rings, oldest first, of any generation. Their number. */
 uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct rmq_completion *out, uint32_t room);
-/* The same without copies, for owners whose tokens name a group in their upper bits: groups[token >> shift] is counted down for
- * each of up to `room` completions, *refused up for each that is not 0. Tokens of other generations or of no group below
- * `group_count` are passed over. The number of completions looked at. */
-uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32_t room, uint32_t shift, uint32_t *groups,
-                        uint32_t group_count, uint32_t *refused);
+/* The same as a sum, for owners of ordered ports whose tokens are marks (published_marks.h): stored[lane] is raised to one behind
+ * the largest source offset that a completion says was stored. Lanes from `lanes` on are passed over. The number of completions
+ * looked at; `tally` counts on. */
+struct rmq_port_tally {
+    uint64_t refused;            /* nothing was stored */
+    uint64_t inherited;          /* requests of a dead predecessor */
+    struct rmq_completion first; /* of the refused ones, if refused was 0 before */
+};
+uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32_t room, uint64_t *stored, uint32_t lanes,
+                        struct rmq_port_tally *tally);
 /* Gives the oldest `count` completions of that ring back. */
 void rmq_port_done(struct rmq_plane *plane, uint32_t port, int ring, uint32_t count);
 /* Both at once, for the next completion of this generation in either ring: 1, or 0 when there is none. */

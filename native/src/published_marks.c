@@ -1,6 +1,10 @@
 #include "published_marks.h"
 
 #include "record.h"
+#include "roles_layout.h"
+
+_Static_assert(RMQ_ROLES_MAX <= 128, "a mark is not negative, and its range names any role");
+_Static_assert(RMQ_ROLE_SUPERVISOR == RMQ_MARK_RANGE_STAGED, "no service has the range of staged writes");
 
 /* Bytes of the record at `at`, or of the blank that fills the file; 1 when there is none. */
 static uint64_t take(const uint8_t *file, uint64_t at, uint64_t end, int64_t file_start, struct rmq_record_view *view)
@@ -12,7 +16,7 @@ static uint64_t take(const uint8_t *file, uint64_t at, uint64_t end, int64_t fil
     return rc == RMQ_RECORD_BLANK && view->total_size == end - at ? view->total_size : 1;
 }
 
-int64_t rmq_published_marks(const uint8_t *file, uint64_t from, uint64_t limit, uint64_t end, int64_t file_start,
+int64_t rmq_published_marks(uint32_t range, const uint8_t *file, uint64_t from, uint64_t limit, uint64_t end, int64_t file_start,
                             uint64_t *marks, uint32_t *records, size_t marks_max, uint64_t *at)
 {
     struct rmq_record_view view;
@@ -21,7 +25,7 @@ int64_t rmq_published_marks(const uint8_t *file, uint64_t from, uint64_t limit, 
     for (*at = from; *at < limit; *at += bytes) {
         bytes = take(file, *at, end, file_start, &view);
         uint64_t mark = (uint64_t)view.prepared_transaction_offset;
-        if (!mark || (view.sys_flag & RMQ_SYS_TRANSACTION_MASK))
+        if (!mark || mark >> RMQ_MARK_RANGE_SHIFT != range || (view.sys_flag & RMQ_SYS_TRANSACTION_MASK))
             continue;
         if (count && marks[count - 1] == mark) {
             records[count - 1]++;

@@ -321,6 +321,21 @@ void rmq_record_copies_read(struct rmq_record_copy *copies, const struct rmq_que
     }
 }
 
+uint32_t rmq_record_copies_mark(struct rmq_request *requests, const struct rmq_queue_unit *units, uint32_t count, uint64_t mark)
+{
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!requests[i].kind)
+            continue;
+        if (made != i)
+            requests[made] = requests[i];
+        requests[made].token = mark + (uint64_t)units[i].queue_offset;
+        requests[made].prepared_transaction_offset = (int64_t)requests[made].token;
+        made++;
+    }
+    return made;
+}
+
 uint32_t rmq_record_copies(struct rmq_record_copy *copies, uint32_t count, struct rmq_copy_batch *batch,
                            struct rmq_request *requests)
 {

@@ -114,6 +114,9 @@ struct rmq_copy_batch {
  * rmq_port_submit, the generation. Returns how many were made or refused: below `count` the next one needs batch->needed bytes. */
 uint32_t rmq_record_copies(struct rmq_record_copy *copies, uint32_t count, struct rmq_copy_batch *batch,
                            struct rmq_request *requests);
+/* Closes the gaps of requests that were not made (kind 0). The token and the mark of each other one are `mark` + the queue offset
+ * of its unit: requests[i] belongs to units[i]. How many they are. */
+uint32_t rmq_record_copies_mark(struct rmq_request *requests, const struct rmq_queue_unit *units, uint32_t count, uint64_t mark);
 /* Lets copies[i] read records[i], which rmq_queue_reader_records holds for units[i]. */
 void rmq_record_copies_read(struct rmq_record_copy *copies, const struct rmq_queue_unit *units,
                             const struct rmq_held_record *records, uint32_t count);

@@ -8,7 +8,7 @@ import pytest
 from plane_kit import Kit
 
 from ringmq.ipc.plane import Capacity, Plane, plane_bytes
-from ringmq.ipc.ports import COMPLETIONS_MAX, Port, PortPlan, refusal_at, tally
+from ringmq.ipc.ports import COMPLETIONS_MAX, Port, PortPlan, mark_of, parts_of_mark, refusal_at, tally
 from ringmq.ipc.workers import WORKERS, port_plans
 from ringmq.native import ffi, lib
 
@@ -335,33 +335,37 @@ def test_a_plane_has_the_ports_of_its_readers_alone() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_tally_agrees_with_its_twin(tmp_path: Path, seed: int) -> None:
-    """Random groups, refusals and generations: the counts are the twin's, and nothing is given back."""
+    """Random lanes, refusals and generations: what is stored is the twin's, and nothing is given back."""
     chance = random.Random(seed)
     kit, port, topic = make(tmp_path, PortPlan(ROLE))
-    groups, refused = ffi.new("uint32_t[4]", [100] * 4), ffi.new("uint32_t *")
+    stored, result = ffi.new("uint64_t[4]", [0, 1 << 20, 5, 0]), ffi.new("struct rmq_port_tally *")
+    inherited = 0
     with kit.writer() as write:
         for generation in (1, 2):
             kit.header.roles[ROLE].generation = generation
             port.claim()
             for _ in range(chance.randrange(1, 5)):
                 kit.marks.write_hold = HELD if chance.random() < 0.3 else 0
-                tokens = [chance.randrange(6) << 8 | chance.randrange(256) for _ in range(chance.randrange(1, 20))]
-                assert port.submit(requests(kit, topic, tokens), len(tokens)) == len(tokens)
+                marks = [
+                    mark_of(ROLE, chance.randrange(6), chance.randrange(256)) for _ in range(chance.randrange(1, 20))
+                ]
+                assert port.submit(requests(kit, topic, marks), len(marks)) == len(marks)
+                inherited += len(marks) * (generation == 1)
                 write()
     found = ffi.new("struct rmq_completion[]", COMPLETIONS_MAX)
     count = port.peek(lib.RMQ_PORT_APPENDED, found, COMPLETIONS_MAX)
-    expected = [100] * 4
-    expected_refused = tally(found[0:count], 2, 8, expected)
-    assert port.tally(lib.RMQ_PORT_APPENDED, 8, groups, refused) == count > 0
-    assert (list(groups), refused[0]) == (expected, expected_refused)
+    expected = list(stored)
+    refused = [one for one in found[0:count] if not one.bytes]
+    assert tally(found[0:count], expected) == len(refused)
+    assert port.tally(lib.RMQ_PORT_APPENDED, stored, 4, result) == count > 0
+    assert (list(stored), result.refused, result.inherited) == (expected, len(refused), inherited)
+    if refused:
+        assert (result.first.token, result.first.cause) == (refused[0].token, lib.RMQ_CAUSE_HELD)
     assert port.has_answers
     port.done(lib.RMQ_PORT_APPENDED, count)
-    assert port.tally(lib.RMQ_PORT_APPENDED, 8, groups, refused) == 0 and list(groups) == expected
+    assert port.tally(lib.RMQ_PORT_APPENDED, stored, 4, result) == 0 and list(stored) == expected
 
 
-def test_requests_that_were_not_made_leave_no_gap() -> None:
-    made = ffi.new("struct rmq_request[6]")
-    for number, kind in enumerate((0, 1, 1, 0, 2, 1)):
-        made[number].kind, made[number].body_at = kind, number
-    assert lib.rmq_port_number(made, 6, 70) == 4
-    assert [(one.body_at, one.token) for one in made[0:4]] == [(1, 70), (2, 71), (4, 72), (5, 73)]
+@pytest.mark.parametrize("parts", [(1, 0, 0), (31, 255, (1 << 48) - 1), (25, 17, 12345)])
+def test_a_mark_is_made_of_its_parts(parts: tuple[int, int, int]) -> None:
+    assert parts_of_mark(mark_of(*parts)) == parts and mark_of(*parts) < 1 << 63

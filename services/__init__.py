@@ -1,0 +1,1 @@
+"""Workers beside control that act on stored messages, and what they share."""

@@ -1,0 +1,60 @@
+"""The arena of a service's port, used in a circle: bytes of a batch are free when all before it have their answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Bytes of one batch: `start` to the start of the next one. Over when `stored[lane]` has reached `end`."""
+
+    lane: int
+    end: int
+    """One behind the last source offset of the batch."""
+    start: int
+
+
+class ArenaRing:
+    """Which bytes are free. Batches are given back in the order in which they were taken."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size = size_bytes
+        self._head = 0
+        self._taken: deque[Taken] = deque()
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Free bytes in one piece: from, to."""
+        if not self._taken:
+            return 0, self._size
+        first = self._taken[0].start
+        if self._head == first:
+            return first, first
+        return self._head, self._size if self._head > first else first
+
+    def wrap(self) -> bool:
+        """Leave the rest up to the arena's end unused, as the next copy does not fit into it. False: it is all that is
+        free."""
+        start, end = self.span
+        if end < self._size or not self._taken or not self._taken[0].start or start == end:
+            return False
+        self._head = 0
+        return True
+
+    def take(self, lane: int, end: int, upto: int) -> None:
+        """The span is in use up to this byte."""
+        self._taken.append(Taken(lane, end, self.span[0]))
+        self._head = upto % self._size
+
+    def give_back(self, stored: Sequence[int]) -> None:
+        """Free every batch at the front whose records are stored."""
+        while self._taken and stored[self._taken[0].lane] >= self._taken[0].end:
+            self._taken.popleft()
+
+    def clear(self) -> None:
+        """Free everything: no request is under way."""
+        self._taken.clear()
+        self._head = 0

@@ -1,0 +1,245 @@
+"""Publishes stored records again through an ordered port: what every service that does so has in common.
+
+The token of a request is the mark of its record (native/src/published_marks.h). So a replacement finds in the
+completions of its predecessor how far the copies have come, and after a loss of the plane in the copies on disk.
+`RepublishFlow` decides; this module reads, copies and submits, with one C call for each step of a batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.ports import Port, mark_of, parts_of_mark
+from ringmq.native import ffi, lib
+from ringmq.services.republish_flow import Refusal, RepublishFlow
+from ringmq.store.native_copies import NativeCopies
+from ringmq.store.queue_reader import DeletedError, NotConfirmedError, NotMappedError, QueueReader, RecordBatch
+from ringmq.store.record import parse_record
+from ringmq.store.record_copy import CopyLimits, PairEdit, RecordCopy
+
+BATCH = 512
+FILES = 4
+"""Log files and queue files that the reader keeps mapped."""
+ARENA_BYTES_MIN = 4 << 20
+PROPERTIES_BYTES_MAX = 1 << 16
+REFUSED, INHERITED, SKIPPED, SUBMITTED, PROGRESS = range(5)
+"""Words of the role block. Refused requests; completions of dead predecessors; records that cannot be copied; requests.
+From PROGRESS on, one a lane: the source offset that follows what is stored + 1, 0 = the plane is new."""
+RINGS = (lib.RMQ_PORT_APPENDED, lib.RMQ_PORT_COMPLETED)
+LANES_MAX = len(ffi.new("struct rmq_role *").counters) - PROGRESS
+
+
+def arena_bytes(config: Any) -> int:
+    """For `PortRow.arena`: room for two of the largest messages."""
+    return max(ARENA_BYTES_MIN, 2 * (int(config.max_message_size) + PROPERTIES_BYTES_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue as the plane knows it."""
+
+    topic_id: int
+    queue_slot: int
+    queue_id: int
+
+
+def find_place(plane: Plane, topic: str, queue_id: int = 0) -> Place | None:
+    """None until control has made the queue."""
+    topic_id = plane.topic_find(topic)
+    slot = None if topic_id is None else plane.queue_find(topic_id, queue_id)
+    return None if topic_id is None or slot is None else Place(topic_id, slot, queue_id)
+
+
+def following_copies(plane: Plane, reader: QueueReader, slot: int, role: int, lane: int = 0) -> int:
+    """The source offset behind the last one that a copy in this queue names; 0 when no copy is left.
+
+    Retention deletes the log from its front, and a copy stands behind its source: when the last copy is deleted, so are
+    the sources of all copies.
+    """
+    queue = plane.queue(slot)
+    for offset in range(int(queue.max_offset) - 1, int(queue.min_offset) - 1, -1):
+        for unit in reader.units(slot, offset, 1).units:
+            with reader.record(unit.commit_log_offset, unit.size) as data:
+                _, record = parse_record(data)
+            if record is not None and parts_of_mark(record.prepared_transaction_offset)[:2] == (role, lane):
+                return parts_of_mark(record.prepared_transaction_offset)[2] + 1
+    return 0
+
+
+class Republisher:
+    """The port of `role`, which the process must be alone to use.
+
+    `recover` gives a lane's next source offset after a loss of the plane. It is called with the reader and the lane,
+    when the queues hold every record of the log. `say` writes a line to the log. `edits` are those of every copy.
+    `batch` is the largest number of records of one call.
+    """
+
+    def __init__(
+        self, plane: Plane, role: int, recover: Callable[[QueueReader, int], int], say: Callable[[str], None], *,
+        edits: Sequence[PairEdit] = (), lanes: int = 1, batch: int = BATCH,
+    ) -> None:  # fmt: skip
+        if not 1 <= lanes <= LANES_MAX:
+            raise ValueError(f"{lanes} lanes are outside 1..{LANES_MAX}")
+        self._plane, self._role, self._lanes = plane, role, lanes
+        self._recover, self._say = recover, say
+        self.words = plane.role(role).counters
+        self.port = Port(plane, plane.port_of(role))
+        plane.map_arena(self.port.number)
+        self.reader = QueueReader(plane.struct, FILES, FILES)
+        self.batch = RecordBatch(batch)
+        limits = CopyLimits(int(plane.header.settings.message_bytes_max))
+        template = RecordCopy(b"", edits=tuple(edits))
+        self._native = NativeCopies([template] * batch, limits, self.port.arena, 0, 0)
+        self._aimed: Place | None = None
+        self._flow = RepublishFlow(lanes, len(self.port.arena))
+        self._stored = ffi.new("uint64_t[]", lanes)
+        self._tally = ffi.new("struct rmq_port_tally *")
+        self.port.claim()
+
+    def close(self) -> None:
+        """Unmap the files of the store."""
+        self.batch.release()
+        self.reader.close()
+
+    # -- what was stored -----------------------------------------------------------------------------------
+
+    def collect(self) -> bool:
+        """Take completions. True: records may be published now."""
+        self._take_completions()
+        if not self._flow.may_submit(_now_ms()):
+            self._settle()
+        return self._flow.may_submit(_now_ms())
+
+    def next_offset(self, lane: int = 0) -> int:
+        """The source offset that the lane publishes next, while `collect` says True."""
+        return self._flow.next[lane]
+
+    def progress(self, lane: int = 0) -> int:
+        """The source offset behind those whose copies are stored; -1 while it is not known."""
+        return int(self.words[PROGRESS + lane]) - 1
+
+    def _take_completions(self) -> None:
+        tally, count = self._tally, 0
+        tally.refused = 0
+        for ring in RINGS:
+            while taken := self.port.tally(ring, self._stored, self._lanes, tally):
+                self._write_down()  # before they are given back: a replacement finds one of the two
+                self.port.done(ring, taken)
+                count += taken
+        if not count:
+            return
+        self.words[INHERITED] += tally.inherited
+        tally.inherited = 0
+        self.words[REFUSED] += tally.refused
+        refusal = Refusal(tally.first.code, tally.first.cause) if tally.refused else None
+        self._speak(self._flow.tallied(self._stored_offsets(), refusal, _now_ms()))
+
+    def _write_down(self) -> None:
+        for lane in range(self._lanes):
+            if self._stored[lane] and self._stored[lane] > self.progress(lane):
+                self.words[PROGRESS + lane] = self._stored[lane] + 1
+
+    def _stored_offsets(self) -> list[int]:
+        return list(self._stored[0 : self._lanes])
+
+    def _settle(self) -> None:
+        """Behind a death or a refusal: go on behind what was stored, when every request has its completion."""
+        if not self._flow.is_settling or not self.port.answered:
+            return
+        self._take_completions()
+        for lane in range(self._lanes):
+            if self.progress(lane) < 0 and not self._recover_lane(lane):
+                return
+            self._stored[lane] = self.progress(lane)
+        self.port.acknowledge()
+        self._flow.settled(self._stored_offsets())
+
+    def _recover_lane(self, lane: int) -> bool:
+        end = self.port.settled_end
+        if end is None or self._plane.watermarks.dispatched_offset < end:
+            return False
+        try:
+            self.words[PROGRESS + lane] = self._recover(self.reader, lane) + 1
+        except (NotMappedError, NotConfirmedError) as error:
+            self._speak(f"waits: {error}")
+            return False
+        return True
+
+    # -- what is published ---------------------------------------------------------------------------------
+
+    def read(self, slot: int, lane: int = 0) -> int:
+        """Hold the next records of a lane in `batch`; how many. The source is the queue in this slot of the plane."""
+        self.batch.release()
+        try:
+            if count := self.reader.hold(self.batch, slot, self._flow.next[lane]):
+                return count
+            self._flow.next[lane] = self.batch.next_offset  # over fillers
+        except DeletedError as error:
+            if error.next_offset > self._flow.next[lane]:
+                self._speak(f"source offsets {self._flow.next[lane]} to {error.next_offset - 1} were deleted before")
+                self._flow.next[lane] = error.next_offset
+        except (NotMappedError, NotConfirmedError):
+            pass
+        return 0
+
+    def publish(self, count: int, target: Place, lane: int = 0) -> int:
+        """Publish the first `count` records of `batch`; how many requests that were. Fewer where ring or arena have no
+        room: the rest is read again."""
+        self._aim(target)
+        count = min(count, self.port.room)
+        done = self._copy(count) if count else 0
+        following = self.batch.next_offset
+        if done < self.batch.count:
+            following = int(self.batch.units[done].queue_offset)
+        requests = self._native.requests
+        made = lib.rmq_record_copies_mark(requests, self.batch.units, done, mark_of(self._role, lane, 0))
+        self.batch.release()
+        self.words[SKIPPED] += done - made
+        self.words[SUBMITTED] += made
+        end = parts_of_mark(requests[made - 1].token)[2] + 1 if made else None
+        self._flow.submitted(lane, following, end, int(self._native.batch.arena_at))
+        if made and self.port.submit(requests, made) < made:
+            raise RuntimeError("the request ring took fewer requests than it had room for")
+        return int(made)
+
+    def _aim(self, target: Place) -> None:
+        if target == self._aimed:
+            return
+        self._aimed = target
+        for copy in self._native.copies:
+            copy.topic_id, copy.queue_slot, copy.queue_id = target.topic_id, target.queue_slot, target.queue_id
+
+    def _copy(self, count: int) -> int:
+        """The number of records that were copied or cannot be."""
+        native, arena = self._native, self._flow.arena
+        lib.rmq_record_copies_read(native.copies, self.batch.units, self.batch.records, count)
+        while True:
+            native.batch.arena_at, native.batch.arena_end = arena.span
+            done = int(lib.rmq_record_copies(native.copies, count, native.batch, native.requests))
+            if done or not arena.wrap():
+                break
+        if native.batch.needed > len(self.port.arena):
+            raise ValueError(f"a copy needs {native.batch.needed} bytes, the arena has {len(self.port.arena)}")
+        return done
+
+    # -- sleep ---------------------------------------------------------------------------------------------
+
+    def wait(self, wait_ms: int) -> None:
+        """Sleep until a completion comes, at most so long."""
+        self._plane.arm(self._role)
+        if self.port.has_answers:
+            self._plane.disarm(self._role)
+        else:
+            self._plane.wait(self._role, wait_ms)
+
+    def _speak(self, text: str) -> None:
+        if text:
+            self._say(text)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

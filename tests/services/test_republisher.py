@@ -1,0 +1,249 @@
+"""The republisher over real roles: each record once and in order, with its edits and its mark."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plane_kit import ARENA_BYTES, Kit
+
+from ringmq.ipc.ports import Port, PortPlan, mark_of
+from ringmq.native import ffi, lib
+from ringmq.services.republisher import INHERITED, REFUSED, SKIPPED, SUBMITTED, Place, Republisher, following_copies
+from ringmq.store.queue_reader import QueueReader
+from ringmq.store.record_copy import EditKind, PairEdit
+from tests.store.copy_kit import parsed
+
+ROLE = 24
+PORT = 3
+EDITS = (PairEdit(EditKind.REMOVE, b"DELAY"), PairEdit(EditKind.ADD, b"TIMES", 1))
+BATCHES = 60
+SLICE_NS = 1_000_000
+
+
+class KitPlane:
+    """What a republisher uses of `ringmq.ipc.plane.Plane`. `arena_bytes` cuts the arena of its port."""
+
+    def __init__(self, kit: Kit, arena_bytes: int) -> None:
+        self.kit, self.struct, self.header, self.watermarks = kit, kit.plane, kit.header, kit.marks
+        self._arena_bytes = arena_bytes
+
+    def role(self, role: int) -> Any:
+        return self.header.roles[role]
+
+    def port_of(self, role: int) -> int:
+        return int(lib.rmq_port_find(self.struct, role))
+
+    def map_arena(self, port: int) -> None:
+        self.struct.arena_bytes[port] = self._arena_bytes
+
+    def queue(self, slot: int) -> Any:
+        return lib.rmq_queue_at(self.struct, slot)
+
+
+class Bench:
+    """A source topic with records, a republisher, and the roles that serve both."""
+
+    def __init__(self, root: Path, records: int, arena_bytes: int = ARENA_BYTES, *, sync: bool = False) -> None:
+        self.kit = kit = Kit(
+            root, segment_bytes=4 << 20, request_slots=1024, sync=sync,
+            ports=(PortPlan(ROLE, ARENA_BYTES, lib.RMQ_PORT_ORDERED, weight=1),),
+        )  # fmt: skip
+        self.source, topic_id = kit.queue_slot(kit.topic(b"Source"), 0), kit.topic(b"Target", 2)
+        self.target = Place(topic_id, kit.queue_slot(topic_id, 1), 1)
+        self.kept = [b"%06d" % number for number in range(records)]
+        with kit.writer() as write, kit.flusher() as flush, kit.dispatcher() as dispatch:
+            for body in self.kept:
+                kit.request(1, 0, body, properties=b"KEYS\x01k\x02DELAY\x013\x02TIMES\x0141\x02")
+                if int(body) % 500 == 499:
+                    write(SLICE_NS)
+                    flush(SLICE_NS)
+                    kit.completions(0, "completed" if sync else "appended")
+            write(SLICE_NS)
+            flush(SLICE_NS)
+            while kit.marks.dispatched_offset < kit.marks.append_offset:
+                dispatch()
+        self.plane = KitPlane(kit, arena_bytes)
+        self.said: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        """A process of the service, maybe behind a dead one."""
+        self.plane.role(ROLE).generation += 1
+
+        def recover(reader: QueueReader, lane: int) -> int:
+            return following_copies(self.plane, reader, self.target.queue_slot, ROLE, lane)
+
+        self.republisher = Republisher(self.plane, ROLE, recover, self.said.append, edits=EDITS)
+
+    def step(self) -> int:
+        """Collect, and publish a batch."""
+        if not self.republisher.collect():
+            return 0
+        return self.republisher.publish(self.republisher.read(self.source), self.target)
+
+    def finish(self) -> None:
+        """Step until every record is published or skipped."""
+        with self.kit.writer() as write, self.kit.dispatcher() as dispatch:
+            for _ in range(BATCHES):
+                self.step()
+                write(SLICE_NS)
+                dispatch(SLICE_NS)
+        self.republisher.collect()
+
+    def word(self, number: int) -> int:
+        """Of the role block."""
+        return int(self.republisher.words[number])
+
+    def published(self) -> list[Any]:
+        """Records of the target."""
+        return [parsed(data) for _, data, _ in self.kit.records() if parsed(data).topic == "Target"]
+
+    def bodies(self) -> list[bytes]:
+        """Of the published records."""
+        return [record.body for record in self.published()]
+
+
+@pytest.mark.parametrize("arena_bytes", [7_001, 40_000, ARENA_BYTES])
+def test_each_record_once_and_in_order(tmp_path: Path, arena_bytes: int) -> None:
+    bench = Bench(tmp_path / "store", 3000, arena_bytes)
+    bench.finish()
+    published = bench.published()
+    assert [record.body for record in published] == bench.kept
+    assert {(record.queue_id, record.properties_raw) for record in published} == {(1, b"KEYS\x01k\x02TIMES\x0142\x02")}
+    assert [record.queue_offset for record in published] == list(range(3000))
+    marks = [record.prepared_transaction_offset for record in published]
+    assert marks == [mark_of(ROLE, 0, offset) for offset in range(3000)]
+    assert [bench.word(word) for word in (SUBMITTED, SKIPPED, REFUSED, INHERITED)] == [3000, 0, 0, 0]
+    assert (bench.republisher.progress(), bench.step(), bench.said) == (3000, 0, [])
+    bench.republisher.close()
+
+
+def test_a_record_that_cannot_be_copied_is_counted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store", 700)
+    log = next((tmp_path / "store" / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    for number in (0, 5, 6, 699):
+        record = data.index(b"%06d\x06Source" % number)
+        data[data.index(b"KEYS", record)] = 0
+    log.write_bytes(data)
+    bench.finish()
+    assert bench.bodies() == [body for body in bench.kept if int(body) not in (0, 5, 6, 699)]
+    assert (bench.word(SKIPPED), bench.word(SUBMITTED)) == (4, 696)
+    bench.republisher.close()
+
+
+def test_requests_wait_for_the_ring(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store", 1200)
+    with bench.kit.dispatcher() as dispatch:
+        dispatch(SLICE_NS)
+    assert [bench.step() for _ in range(4)] == [512, 512, 0, 0]
+    bench.finish()
+    assert bench.bodies() == bench.kept
+    bench.republisher.close()
+
+
+def test_a_copy_that_the_arena_cannot_take_is_an_error(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store", 3, 10)
+    with pytest.raises(ValueError, match="a copy needs 22 bytes, the arena has 10"):
+        bench.step()
+    bench.republisher.close()
+
+
+def test_it_waits_out_a_refusal_and_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, now = Bench(tmp_path / "store", 3000), [0]
+    monkeypatch.setattr("ringmq.services.republisher._now_ms", lambda: now[0])
+    tries = 0
+    with bench.kit.writer() as write:
+        assert bench.step() == 512
+        write(SLICE_NS)
+        bench.kit.marks.write_hold = lib.RMQ_HOLD_LONGER_SLAVE
+        for _ in range(500):
+            now[0] += 10
+            tries += bench.step() > 0
+            write(SLICE_NS)
+        assert tries == 11, "pauses of 10 ms, 20 ms, .. 1 s in 5 s"
+        assert bench.said == [f"waits: write refuses its records (code 14, cause {lib.RMQ_CAUSE_HELD})"]
+        bench.kit.marks.write_hold = 0
+        now[0] += 1000
+        bench.step()
+        write(SLICE_NS)
+        bench.step()
+    assert len(bench.said) == 2 and bench.said[1].startswith("publishes again after 6.0"), bench.said
+    bench.finish()
+    assert bench.bodies() == bench.kept
+    bench.republisher.close()
+
+
+def test_the_last_copy_says_where_to_go_on_behind_the_loss_of_the_plane(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store", 1000)
+    with bench.kit.writer() as write, bench.kit.dispatcher() as dispatch:
+        bench.step()
+        write(SLICE_NS)
+        bench.kit.request(bench.target.topic_id, 1, b"a client's", prepared_transaction_offset=0)
+        bench.kit.request(bench.target.topic_id, 1, b"other", prepared_transaction_offset=mark_of(ROLE, 1, 900))
+        bench.kit.request(bench.target.topic_id, 1, b"other", prepared_transaction_offset=mark_of(ROLE - 1, 0, 900))
+        write(SLICE_NS)
+        bench.republisher.collect()
+        bench.republisher.close()
+        bench.plane.role(ROLE).counters = [0] * len(bench.plane.role(ROLE).counters)
+        bench.start()
+        assert not bench.republisher.collect(), "the queues do not hold the whole log"
+        dispatch(SLICE_NS)
+        assert bench.republisher.collect() and bench.republisher.next_offset() == 512
+    bench.finish()
+    assert [body for body in bench.bodies() if body.isdigit()] == bench.kept
+    bench.republisher.close()
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_replacement_goes_on_behind_what_its_predecessor_had_stored(tmp_path: Path, sync: bool) -> None:
+    """Deaths before write has looked, and before the completions are taken."""
+    bench = Bench(tmp_path / "store", 2500, sync=sync)
+    with bench.kit.writer() as write, bench.kit.dispatcher() as dispatch, bench.kit.flusher() as flush:
+        flush(SLICE_NS)
+        dispatch(SLICE_NS)
+        for is_written in (False, True, True, False, True):
+            for _ in range(3):
+                if bench.step():
+                    break
+                write(SLICE_NS)
+                flush(SLICE_NS)
+            if is_written:
+                write(SLICE_NS)
+            bench.republisher.close()
+            bench.start()
+        for _ in range(BATCHES):
+            bench.step()
+            write(SLICE_NS)
+            flush(SLICE_NS)
+            dispatch(SLICE_NS)
+    assert bench.bodies() == bench.kept and bench.word(INHERITED) > 0
+    bench.republisher.close()
+
+
+def test_completions_are_not_given_back_before_their_offset_is_written_down(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store", 100)
+    with bench.kit.writer() as write:
+        bench.step()
+        write(SLICE_NS)
+    seen: list[int] = []
+    done = Port.done
+    Port.done = lambda port, ring, count: seen.append(bench.republisher.progress()) or done(port, ring, count)  # type: ignore
+    try:
+        bench.republisher.collect()
+    finally:
+        Port.done = done  # type: ignore[method-assign]
+    assert seen == [100]
+    bench.republisher.close()
+
+
+def test_requests_of_copies_that_were_not_made_leave_no_gap() -> None:
+    made, units = ffi.new("struct rmq_request[6]"), ffi.new("struct rmq_queue_unit[6]")
+    for number, kind in enumerate((0, 1, 1, 0, 2, 1)):
+        made[number].kind, made[number].body_at = kind, number
+        units[number].queue_offset = 100 + 3 * number
+    assert lib.rmq_record_copies_mark(made, units, 6, mark_of(ROLE, 2, 0)) == 4
+    marks = [mark_of(ROLE, 2, offset) for offset in (103, 106, 112, 115)]
+    assert [(one.body_at, one.token, one.prepared_transaction_offset) for one in made[0:4]] == [
+        (number, mark, mark) for number, mark in zip((1, 2, 4, 5), marks, strict=True)
+    ]
