@@ -91,6 +91,11 @@ drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS=
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "drill" $(BIN)/python -m ringmq.loadtest.drill --seed 1 --blows 1000 $(DRILL_ARGS)
 
+.PHONY: echo-drill
+echo-drill: ## 200 seeded kills while the example service works, both flush policies; ECHO_DRILL_ARGS="--seed 7 --kills 50"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "echo drill" $(BIN)/python -m tests.services.echo_drill --seed 1 --kills 200 $(ECHO_DRILL_ARGS)
+
 .PHONY: ha-drill
 ha-drill: ## 100 seeded faults of a master and its slave under load, then the checker; HA_DRILL_ARGS="--seed 7 --auto"
 	@.ci/stage "set up" .ci/bootstrap test
