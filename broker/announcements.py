@@ -20,8 +20,8 @@ from ringmq.broker.registration import (
     unregister_command,
 )
 from ringmq.broker.replication.slave_role import SEARCH_PERIOD_MS, SlaveRole
-from ringmq.broker.request import Effect
-from ringmq.broker.turns import SLICE_MS, Steps, TurnClock
+from ringmq.broker.requests.request import Effect
+from ringmq.broker.requests.turns import SLICE_MS, Steps, TurnClock
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 

@@ -14,26 +14,27 @@ import traceback
 from collections.abc import Callable
 from itertools import chain
 
-from ringmq.broker import slow_requests
 from ringmq.broker.announcements import STOP_CALL_MS, Announcements
 from ringmq.broker.control_report import ClientCensus, ControlReport, ReportWriter
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import client_limits
 from ringmq.broker.handlers.table import tick
 from ringmq.broker.health import fault_text
-from ringmq.broker.outlets import Outlets
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.proof_reader import ProofReader
 from ringmq.broker.replication.slave_role import SlaveRole
-from ringmq.broker.request import Effect, Hangup
-from ringmq.broker.request_runner import RequestRunner, connection_of, request_of
+from ringmq.broker.request_runner import RequestRunner
+from ringmq.broker.requests import slow_requests
+from ringmq.broker.requests.outlets import Outlets
+from ringmq.broker.requests.records import connection_of, request_of
+from ringmq.broker.requests.request import Effect, Hangup
+from ringmq.broker.requests.turns import INTAKE_MS, TurnClock
 from ringmq.broker.staged.writes import StagedWrites
 from ringmq.broker.table_saves import TableSaves
 from ringmq.broker.tables import notices
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
-from ringmq.broker.turns import INTAKE_MS, TurnClock
 from ringmq.ha.orders import OrderError, news_of
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.memory import MemoryReturn

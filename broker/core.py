@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from ringmq.broker.access import Refusals
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.replication.read_advice import Member
 from ringmq.broker.replication.state import Replication
-from ringmq.broker.request import Connection, Effect, Hangup, Outbox
+from ringmq.broker.requests.access import Refusals
+from ringmq.broker.requests.request import Connection, Effect, Hangup, Outbox
+from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.staged.commits import StagedCommits
 from ringmq.broker.staged.events import Asked
 from ringmq.broker.tables.client_names import ClientNames
@@ -32,7 +33,6 @@ from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.shared_body import SharedBody
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
-from ringmq.broker.turns import Steps, finish
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig
 from ringmq.remoting.errors import RequestError

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.core import Identity
+from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.tables.topics import TopicTable
-from ringmq.broker.turns import Steps, finish
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import TopicConfig

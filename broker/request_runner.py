@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 import traceback
 from collections.abc import Callable
@@ -12,17 +11,15 @@ from functools import partial
 from ringmq.broker.announcements import Announcements
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import CHANGES_TABLES, TOLD_FIRST, begin, effects_of
-from ringmq.broker.outlets import BACKLOG_BYTES_LARGE
-from ringmq.broker.request import Answer, Connection, Drop, Effect, Release, Reply, Request, Run, Slices
-from ringmq.broker.slices import SlicedWorks
-from ringmq.broker.slow_requests import SlowControlRequest, SlowRequests
+from ringmq.broker.requests.outlets import BACKLOG_BYTES_LARGE
+from ringmq.broker.requests.request import Answer, Connection, Drop, Effect, Release, Reply, Request, Run, Slices
+from ringmq.broker.requests.slices import SlicedWorks
+from ringmq.broker.requests.slow_requests import SlowRequests, slow_request
+from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.broker.table_saves import TableSaves
-from ringmq.broker.turns import Steps, TurnClock
-from ringmq.ipc.plane import InboxRecord, Plane
+from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.command import decode_payload
-from ringmq.remoting.errors import RemotingError
 
 UNDONE_BYTES_MAX = 64 << 20
 """Frames of requests that are not answered yet; beyond it control takes no record in, and read workers answer busy."""
@@ -153,7 +150,7 @@ class RequestRunner:
         lib.rmq_latency_count(ffi.addressof(self._latency), took_ns, 1)
         limit_ms = self.broker.config.slow_request_ms
         if limit_ms and took_ns >= limit_ms * 1_000_000 and not isinstance(verdict, Run):
-            self._slow.add(_slow(request, took_ns // 1000))  # the reader logs requests that run again
+            self._slow.add(slow_request(request, took_ns // 1000))  # the reader logs requests that run again
 
 
 @dataclass(slots=True)
@@ -195,42 +192,3 @@ class _EndWork:
 
     def fail(self, error: Exception) -> None:
         self.runner.report_failure(f"the end of connection {self.connection.address} failed", error)
-
-
-def connection_of(record: InboxRecord, reader: int) -> Connection:
-    """The connection that a record of a read worker is about."""
-    host = str(ipaddress.ip_address(record.peer_host))
-    return Connection(
-        reader,
-        record.role_generation,
-        record.connection,
-        record.connection_generation,
-        host,
-        record.peer_port,
-        record.listener == 1,
-    )
-
-
-def request_of(record: InboxRecord, connection: Connection, now_ms: int) -> Request:
-    """The request in a cold frame. A send's frame ends behind its header; its body's length is known all the same."""
-    view = memoryview(record.payload)
-    if len(view) < 8:
-        raise RemotingError(f"cold frame of {len(view)} bytes", field="frame length")
-    header_length = int.from_bytes(view[5:8], "big")
-    command = decode_payload(view[4:])
-    body_length = max(0, record.frame_length - 8 - header_length)
-    return Request(
-        command,
-        connection,
-        now_ms,
-        record.pending,
-        body_length,
-        received_mono_ns=record.received_mono_ns,
-        frame_bytes=record.frame_length,
-    )
-
-
-def _slow(request: Request, took_us: int) -> SlowControlRequest:
-    began_ms = time.time_ns() // 1_000_000 - took_us // 1000
-    code, client = request.command.code, request.connection.address
-    return SlowControlRequest(began_ms, code, client, request.frame_bytes, took_us)

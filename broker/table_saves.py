@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ringmq.broker.request import Effect, Reply
+from ringmq.broker.requests.request import Effect, Reply
+from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.broker.tables.persistence import Persistence
-from ringmq.broker.turns import Steps, TurnClock
 from ringmq.remoting.codes import ResponseCode
 
 SLICE_MS = 8

@@ -36,11 +36,12 @@ MAY_IMPORT_LAZILY = {
 ROOMS = {
     "broker": {
         "config": set(),
-        "tables": {"config"},
-        "replication": {"tables"},
-        "staged": {"tables"},
-        "handlers": {"config", "tables", "replication", "staged"},
-        "exporter": {"config", "replication"},
+        "requests": {"config"},
+        "tables": {"config", "requests"},
+        "replication": {"tables", "requests"},
+        "staged": {"tables", "requests"},
+        "handlers": {"config", "requests", "tables", "replication", "staged"},
+        "exporter": {"config", "requests", "replication"},
     },
     "client": {
         "runtimes": set(),

@@ -16,7 +16,7 @@ from ringmq.broker.exporter.text import Page
 from ringmq.broker.health import FAULT_WORDS, Readiness
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.view import ReplicationView, mono_ms
-from ringmq.broker.slow_requests import UNTOLD_COUNTER
+from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc import namesrv_counters

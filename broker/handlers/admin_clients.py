@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Answer, Request, Wait
+from ringmq.broker.requests.request import Answer, Request, Wait
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting.codes import VERSION_CONSUMER_RUNNING_INFO, RequestCode, ResponseCode, version_name
 from ringmq.remoting.command import RemotingCommand

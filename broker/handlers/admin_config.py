@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ringmq.broker.access import may_decide
 from ringmq.broker.config.broker_config import (
     RETENTION,
     BrokerConfig,
@@ -15,7 +14,8 @@ from ringmq.broker.config.broker_config import (
 )
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.requests.access import may_decide
+from ringmq.broker.requests.request import Answer, Request
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.json_text import dump_json
 from ringmq.remoting.properties_text import BadProperties, format_properties, parse_properties

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.config_pages import page_of
-from ringmq.broker.request import Answer, Request, Slices
-from ringmq.broker.turns import Steps
+from ringmq.broker.requests.request import Answer, Request, Slices
+from ringmq.broker.requests.turns import Steps
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode

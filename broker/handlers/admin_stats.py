@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.long_bodies import concatenated, member_name, separated
-from ringmq.broker.request import Answer, Request, Slices
-from ringmq.broker.request import Connection as Peer
+from ringmq.broker.requests.request import Answer, Request, Slices
+from ringmq.broker.requests.request import Connection as Peer
+from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.consumers import Member
-from ringmq.broker.turns import Steps
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body
 from ringmq.remoting.admin_bodies import (

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.handlers.topic_attributes import alter_attributes, parse_attributes
-from ringmq.broker.request import Answer, Request, Slices
+from ringmq.broker.requests.request import Answer, Request, Slices
+from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, check_possible
-from ringmq.broker.turns import Steps
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import encode_topic_list

@@ -6,12 +6,12 @@ from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Connection
+from ringmq.broker.requests.request import Connection
+from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.consumers import weight
 from ringmq.broker.tables.forward import FORWARDS_MAX
 from ringmq.broker.tables.held_pulls import HELD_MAX
 from ringmq.broker.tables.offsets import STRAYS_MAX
-from ringmq.broker.turns import Steps
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.client_limits import check_consumer, check_heartbeat, check_lock, check_producer
-from ringmq.broker.request import Answer, Connection, Request, Slices
+from ringmq.broker.requests.request import Answer, Connection, Request, Slices
+from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.consumers import Member
-from ringmq.broker.turns import Steps
 from ringmq.remoting import heartbeat, json_body, names
 from ringmq.remoting.client_headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from ringmq.remoting.codes import ResponseCode

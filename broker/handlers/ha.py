@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringmq.broker import access
 from ringmq.broker.core import Broker
 from ringmq.broker.replication import ha_status, refusals
 from ringmq.broker.replication.state import UndecidedError
-from ringmq.broker.request import Answer, Connection, Request, Slices
-from ringmq.broker.turns import Steps
+from ringmq.broker.requests import access
+from ringmq.broker.requests.request import Answer, Connection, Request, Slices
+from ringmq.broker.requests.turns import Steps
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict
 from ringmq.ha.orders import Identity, OrderError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ringmq.broker.turns import Steps
+from ringmq.broker.requests.turns import Steps
 from ringmq.remoting import json_body
 
 STEP_PIECES = 64

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.long_bodies import concatenated, separated
-from ringmq.broker.request import Answer, Request, Slices
-from ringmq.broker.turns import Steps
+from ringmq.broker.requests.request import Answer, Request, Slices
+from ringmq.broker.requests.turns import Steps
 from ringmq.remoting import client_headers as headers
 from ringmq.remoting.admin_bodies import encode_queue_offsets
 from ringmq.remoting.admin_headers import ResetOffsetRequestHeader

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ringmq.broker.core import Broker
 from ringmq.broker.replication.read_advice import Finding, advise
-from ringmq.broker.request import FAQ, Answer, Redo, Request, Wait
+from ringmq.broker.requests.request import FAQ, Answer, Redo, Request, Wait
 from ringmq.broker.tables.ports import SUBSCRIPTION_COLD
 from ringmq.broker.tables.publication import subscription_kind
 from ringmq.broker.tables.topics import is_batch_topic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.requests.request import Answer, Request
 from ringmq.remoting.client_headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.response_headers import QueryMessageResponseHeader

@@ -9,7 +9,7 @@ import time
 
 from ringmq.broker.core import Broker
 from ringmq.broker.replication import ha_status
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.requests.request import Answer, Request
 from ringmq.remoting.admin_bodies import encode_kv_table
 from ringmq.remoting.codes import VERSION_V5_3_3, version_name
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.admin_topics import refuse_while_deleted
-from ringmq.broker.request import FAQ, Answer, Redo, Request
+from ringmq.broker.requests.request import FAQ, Answer, Redo, Request
 from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, describe, is_batch_topic
 from ringmq.remoting import names, properties
 from ringmq.remoting.client_headers import SendMessageRequestHeader

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Answer, Request
+from ringmq.broker.requests.request import Answer, Request
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion
 

@@ -6,9 +6,9 @@ memory 1. Oneway requests are never answered, whatever became of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from ringmq.broker import access
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import (
     admin_clients,
@@ -25,29 +25,17 @@ from ringmq.broker.handlers import (
 from ringmq.broker.handlers import ha as ha_requests
 from ringmq.broker.handlers import offsets as offset_requests
 from ringmq.broker.handlers import slaves as slave_requests
-from ringmq.broker.request import (
-    Answer,
-    Close,
-    Drop,
-    Effect,
-    Handler,
-    Hangup,
-    Redo,
-    Release,
-    Reply,
-    Request,
-    Run,
-    Slices,
-    Wait,
-)
+from ringmq.broker.requests import access
+from ringmq.broker.requests.request import Answer, Drop, Effect, Request, Slices, verdict_of
+from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.staged import requests as staged_requests
-from ringmq.broker.turns import Steps, finish
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.access import BROKER, Access
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RequestError
 
+Handler = Callable[[Broker, Request], Answer | Slices]
 HANDLERS: dict[int, Handler] = {
     RequestCode.SEND_MESSAGE: sends.send,
     RequestCode.SEND_MESSAGE_V2: sends.send,
@@ -142,7 +130,7 @@ def handle(broker: Broker, request: Request) -> list[Effect]:
 
 def effects_of(broker: Broker, request: Request, answer: Answer) -> list[Effect]:
     """The effects of a request that is answered, its verdict last."""
-    verdict = _verdict(request, answer)
+    verdict = verdict_of(request, answer)
     effects = broker.outbox.take()
     return effects if verdict is None else [*effects, verdict]
 
@@ -193,17 +181,3 @@ def _guarded(request: Request, steps: Steps[Answer]) -> Steps[Answer]:
 def _refusal(request: Request, error: RequestError | PlaneFullError) -> RemotingCommand:
     code = error.code if isinstance(error, RequestError) else ResponseCode.SYSTEM_ERROR
     return request.reply(code, str(error))
-
-
-def _verdict(request: Request, answer: Answer) -> Effect | None:
-    where = request.connection, request.pending
-    if isinstance(answer, RemotingCommand):
-        return Release(*where) if request.command.is_oneway else Reply(*where, answer)
-    if isinstance(answer, Redo):
-        return Run(*where)
-    if isinstance(answer, Close):
-        return Hangup(*where)
-    if isinstance(answer, Drop):
-        return Release(*where)
-    assert isinstance(answer, Wait)
-    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Answer, Request, Wait
+from ringmq.broker.requests.request import Answer, Request, Wait
 from ringmq.broker.staged.commit_records import pieces_max
 from ringmq.broker.staged.events import Asked
 from ringmq.remoting import json_body, staged_writes

@@ -14,7 +14,7 @@ from typing import Any
 
 from ringmq.broker.appends import Answered, Appends
 from ringmq.broker.core import Broker
-from ringmq.broker.request import Request
+from ringmq.broker.requests.request import Request
 from ringmq.broker.staged.bodies import StagedBodies
 from ringmq.broker.staged.commit_records import mark_of
 from ringmq.broker.staged.events import (

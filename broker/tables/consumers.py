@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from ringmq.broker.request import Connection, Outbox
-from ringmq.broker.turns import Steps
+from ringmq.broker.requests.request import Connection, Outbox
+from ringmq.broker.requests.turns import Steps
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import BROADCASTING, ConsumerData

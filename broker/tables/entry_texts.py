@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from ringmq.broker.turns import Steps
+from ringmq.broker.requests.turns import Steps
 from ringmq.remoting import json_body
 from ringmq.store.config_files import encode_config
 

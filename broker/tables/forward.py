@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ringmq.broker.request import Connection, Outbox, Request
+from ringmq.broker.requests.request import Connection, Outbox, Request
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
 

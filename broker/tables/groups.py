@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.entry_texts import EntryTexts
 from ringmq.broker.tables.file_entries import LeaveOut
-from ringmq.broker.turns import Steps, finish
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode

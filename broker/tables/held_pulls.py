@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ringmq.broker.request import Connection, Request
+from ringmq.broker.requests.request import Connection, Request
 
 HELD_MAX = 10_000
 HOLD_MAX_MS = 300_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ringmq.broker.request import Connection
+from ringmq.broker.requests.request import Connection
 from ringmq.broker.tables.consumers import ConsumerTable
 
 PER_MS = 4

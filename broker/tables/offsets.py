@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.pairs import PairIndex
 from ringmq.broker.tables.ports import PlanePort
 from ringmq.broker.tables.publication import PlaneTables
-from ringmq.broker.turns import Steps
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion

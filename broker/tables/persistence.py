@@ -12,12 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ringmq.broker.core import Broker
+from ringmq.broker.requests.turns import Steps, TurnClock, finish
 from ringmq.broker.tables import client_names, groups, offsets, topics
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import CommitKey
 from ringmq.broker.tables.ports import LogState
 from ringmq.broker.tables.topics import TopicTable
-from ringmq.broker.turns import Steps, TurnClock, finish
 from ringmq.remoting.errors import RequestError
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, persist_parts, persist_text

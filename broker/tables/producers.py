@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from ringmq.broker.request import Connection
+from ringmq.broker.requests.request import Connection
+from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.consumers import Member
-from ringmq.broker.turns import Steps
 from ringmq.remoting import json_body
 
 Members = dict[Connection, Member]

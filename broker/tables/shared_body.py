@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ringmq.broker.turns import Steps
+from ringmq.broker.requests.turns import Steps
 
 
 class _Making:

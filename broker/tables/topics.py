@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.tables import file_entries, ports
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.entry_texts import EntryTexts
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.publication import QUEUES_MAX, PlaneTables
-from ringmq.broker.turns import Steps, finish
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable

@@ -10,7 +10,7 @@ from typing import Any
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.handlers.table import handle
-from ringmq.broker.request import Connection, Effect, Push, Reply, Request
+from ringmq.broker.requests.request import Connection, Effect, Push, Reply, Request
 from ringmq.broker.tables.ports import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.codes import RequestCode

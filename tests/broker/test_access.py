@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from ringmq.broker import access
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.handlers.table import HANDLERS
-from ringmq.broker.request import Connection, Release
+from ringmq.broker.requests import access
+from ringmq.broker.requests.request import Connection, Release
 from ringmq.remoting.access import BROKER, Access
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from tests.broker.fakes import make_lab, peer

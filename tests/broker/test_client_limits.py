@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringmq.broker.request import Hangup
+from ringmq.broker.requests.request import Hangup
 from ringmq.broker.tables.locks import FORGET_MAX
 from ringmq.broker.tables.ports import SUBSCRIPTION_ALL, SUBSCRIPTION_TAGS
 from ringmq.remoting.codes import RequestCode, ResponseCode

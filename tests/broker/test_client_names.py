@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.request import Run
+from ringmq.broker.requests.request import Run
 from ringmq.broker.tables.client_names import FILE
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.remoting.codes import RequestCode

@@ -12,7 +12,7 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.handlers.table import begin
-from ringmq.broker.request import Request, Slices
+from ringmq.broker.requests.request import Request, Slices
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments

@@ -18,7 +18,7 @@ from ringmq.broker.control import PEER_LINES_PER_MINUTE, STORE_LOOK_MS, TICK_MS,
 from ringmq.broker.control_report import read_report
 from ringmq.broker.core import Broker, Identity
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
-from ringmq.broker.slow_requests import UNTOLD_COUNTER
+from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ipc.plane import NONE, Capacity, Plane

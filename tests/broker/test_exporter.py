@@ -15,7 +15,7 @@ from ringmq.broker.exporter.pulled import PulledIndex, index_of
 from ringmq.broker.exporter.table import METRICS
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, parse_labels
-from ringmq.broker.slow_requests import UNTOLD_COUNTER
+from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER
 from ringmq.ipc.plane import Capacity
 from ringmq.native import ffi, lib
 from ringmq.store.retention import used_ratio

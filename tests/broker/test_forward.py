@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ringmq.broker.request import Push, Release, Reply
+from ringmq.broker.requests.request import Push, Release, Reply
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_id import encode_offset_id

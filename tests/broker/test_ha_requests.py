@@ -14,7 +14,7 @@ from ringmq.broker.handlers.table import HANDLERS
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.state import DIVERGENCES_MAX
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms
-from ringmq.broker.request import Request, Slices
+from ringmq.broker.requests.request import Request, Slices
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ringmq.broker.handlers.table import HANDLERS
-from ringmq.broker.request import Hangup, Push, Release, Reply, Run
+from ringmq.broker.requests.request import Hangup, Push, Release, Reply, Run
 from ringmq.remoting.command import FLAG_ONEWAY, RemotingCommand, encode_frame
 from ringmq.remoting.headers import wire_names
 from ringmq.remoting.json_text import dump_json

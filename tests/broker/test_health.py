@@ -20,10 +20,10 @@ from ringmq.broker.control_report import (
     read_report,
 )
 from ringmq.broker.health import Heartbeats, liveness, readiness
-from ringmq.broker.request import Connection, Outbox
+from ringmq.broker.requests.request import Connection, Outbox
+from ringmq.broker.requests.turns import finish
 from ringmq.broker.tables.consumers import ConsumerTable, Member
 from ringmq.broker.tables.producers import ProducerTable
-from ringmq.broker.turns import finish
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import plane_name, remove_segments
 from ringmq.ipc.worker_blocks import publish_workers, workers

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.request import Outbox
+from ringmq.broker.requests.request import Outbox
+from ringmq.broker.requests.turns import finish
 from ringmq.broker.tables import notices
 from ringmq.broker.tables.consumers import ConsumerTable, Member
 from ringmq.broker.tables.notices import Notices
-from ringmq.broker.turns import finish
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.heartbeat import BROADCASTING, ConsumerData
 from tests.broker.fakes import START_MS, Lab, make_lab, peer

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.requests.turns import finish
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.publication import PlaneTables
-from ringmq.broker.turns import finish
 from ringmq.remoting.admin_bodies import decode_queue_offsets
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig

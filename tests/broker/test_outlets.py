@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ringmq.broker.outlets import BACKLOG_BYTES_LARGE, LARGE_BYTES_A_TURN, LARGE_CHUNK_BYTES, Outlets
-from ringmq.broker.request import Connection, Effect, Hangup, Push, Reply
+from ringmq.broker.requests.outlets import BACKLOG_BYTES_LARGE, LARGE_BYTES_A_TURN, LARGE_CHUNK_BYTES, Outlets
+from ringmq.broker.requests.request import Connection, Effect, Hangup, Push, Reply
 from ringmq.ipc.plane import NONE
 from ringmq.ipc.ports import Reader
 from ringmq.native import lib

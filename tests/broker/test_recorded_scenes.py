@@ -6,7 +6,7 @@ carry stock's code and fields.
 
 import pytest
 
-from ringmq.broker.request import Release, Run
+from ringmq.broker.requests.request import Release, Run
 from ringmq.broker.tables.ports import KeyQuery
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand

@@ -21,7 +21,7 @@ from ringmq.broker.registration import (
     register_topic_command,
     unregister_command,
 )
-from ringmq.broker.turns import SLICE_MS, TurnClock
+from ringmq.broker.requests.turns import SLICE_MS, TurnClock
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.config_beans import TopicConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringmq.broker.request import Release, Run
+from ringmq.broker.requests.request import Release, Run
 from ringmq.broker.tables.topics import QUEUE_TYPE
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.tables.shared_body import SharedBody
-from ringmq.broker.turns import Steps, finish
 
 STEPS = 10
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ringmq.broker.request import Answer, Connection, Drop, Slices
-from ringmq.broker.slices import LARGE_MAX, SlicedWorks
-from ringmq.broker.turns import FIRST_GO_MS, INTAKE_MS, SLICE_MS, SLICES_END_MS, Steps, TurnClock, finish
+from ringmq.broker.requests.request import Answer, Connection, Drop, Slices
+from ringmq.broker.requests.slices import LARGE_MAX, SlicedWorks
+from ringmq.broker.requests.turns import FIRST_GO_MS, INTAKE_MS, SLICE_MS, SLICES_END_MS, Steps, TurnClock, finish
 from tests.broker.fakes import peer
 
 

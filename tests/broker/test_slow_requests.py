@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ringmq.broker import slow_requests
-from ringmq.broker.slow_requests import LINES_PER_SECOND, OWN_MAX, SlowControlRequest, SlowRequests
+from ringmq.broker.requests import slow_requests
+from ringmq.broker.requests.slow_requests import LINES_PER_SECOND, OWN_MAX, SlowControlRequest, SlowRequests
 from ringmq.remoting.codes import RequestCode
 from tests.broker.exporter_kit import kit
 

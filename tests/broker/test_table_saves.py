@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from ringmq.broker.request import Effect, Reply
+from ringmq.broker.requests.request import Effect, Reply
+from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.broker.table_saves import REST, TableSaves
 from ringmq.broker.tables.persistence import Persistence
-from ringmq.broker.turns import Steps, TurnClock
 from ringmq.remoting.command import RemotingCommand
 from tests.broker.fakes import peer
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.broker.requests.turns import TURN_MS, finish
 from ringmq.broker.tables.consumers import Member
-from ringmq.broker.turns import TURN_MS, finish
 from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.plane import Capacity
 from ringmq.remoting.codes import RequestCode

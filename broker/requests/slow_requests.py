@@ -1,5 +1,5 @@
 """One line in the log for what took longer than ringmqSlowRequestMs: a send, with the times of its stages, or a request
-that control has answered.
+that control or a service has answered.
 
 Readers put such sends into rings of 64; control takes them out four times a second, puts its own beside them and writes
 at most LINES_PER_SECOND.
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ringmq.broker.requests.request import Request
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode
@@ -77,6 +78,13 @@ class SlowControlRequest:
             f"slow request: {self.took_us / 1000:.1f} ms, code {self.code}{name}, {self.size_bytes} bytes "
             f"from {self.client}, received {_clock(self.received_wall_ms)}"
         )
+
+
+def slow_request(request: Request, took_us: int) -> SlowControlRequest:
+    """The line of a request that took so long since it was received."""
+    began_ms = time.time_ns() // 1_000_000 - took_us // 1000
+    code, client = request.command.code, request.connection.address
+    return SlowControlRequest(began_ms, code, client, request.frame_bytes, took_us)
 
 
 def _clock(wall_ms: int) -> str:

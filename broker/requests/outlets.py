@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ringmq.broker.request import Connection, Effect, Hangup, Push, Release, Reply, Run
+from ringmq.broker.requests.request import Connection, Effect, Hangup, Push, Release, Reply, Run
 from ringmq.ipc.plane import NONE, Plane
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ringmq.broker.request import Answer, Connection, Drop, Slices
-from ringmq.broker.turns import FIRST_GO_MS, INTAKE_MS, SLICE_MS, SLICES_END_MS, TurnClock
+from ringmq.broker.requests.request import Answer, Connection, Drop, Slices
+from ringmq.broker.requests.turns import FIRST_GO_MS, INTAKE_MS, SLICE_MS, SLICES_END_MS, TurnClock
 
 LARGE_MAX = 8
 

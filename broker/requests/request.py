@@ -1,22 +1,17 @@
-"""What goes into the control role's core and what comes out: requests and effects, no IO.
+"""What goes into a role that answers clients and what comes out: requests and effects, no IO.
 
-A handler is `handle(broker, request) -> Answer`. The answer says what becomes of the frame that a read worker
-keeps for us; everything else a handler wants done (frames pushed to other connections, a registration with the
-name servers) it leaves in the broker's outbox.
+A handler's answer says what becomes of the frame that a read worker keeps for us; everything else that it wants done
+(frames pushed to other connections, a registration with the name servers) it leaves in the outbox.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ringmq.broker.turns import Steps
+from ringmq.broker.requests.turns import Steps
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
-
-if TYPE_CHECKING:
-    from ringmq.broker.core import Broker
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 """The tail of stock's remarks about things that an operator has to set up."""
@@ -104,9 +99,6 @@ class Slices:
     is_reading: bool = False
 
 
-Handler = Callable[["Broker", Request], Answer | Slices]
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """Effect: send `command` and release the kept frame."""
@@ -180,3 +172,19 @@ class Outbox:
         """The effects so far; the outbox is empty afterwards."""
         taken, self.effects = self.effects, []
         return taken
+
+
+def verdict_of(request: Request, answer: Answer) -> Effect | None:
+    """What becomes of the frame that the read worker keeps; None while the answer is to come."""
+    where = request.connection, request.pending
+    match answer:
+        case RemotingCommand():
+            return Release(*where) if request.command.is_oneway else Reply(*where, answer)
+        case Redo():
+            return Run(*where)
+        case Close():
+            return Hangup(*where)
+        case Drop():
+            return Release(*where)
+        case Wait():
+            return None

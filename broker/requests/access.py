@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.request import Connection
+from ringmq.broker.requests.request import Connection
 from ringmq.remoting.access import BROKER, DECISIONS, Access, refusal_text
 from ringmq.remoting.networks import is_loopback, networks
 

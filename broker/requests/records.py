@@ -1,0 +1,43 @@
+"""From a record of an inbox to the request that it holds, and to the connection that it is about."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from ringmq.broker.requests.request import Connection, Request
+from ringmq.ipc.plane import InboxRecord
+from ringmq.remoting.command import decode_payload
+from ringmq.remoting.errors import RemotingError
+
+
+def connection_of(record: InboxRecord, reader: int) -> Connection:
+    """The connection that a record of a read worker is about."""
+    host = str(ipaddress.ip_address(record.peer_host))
+    return Connection(
+        reader,
+        record.role_generation,
+        record.connection,
+        record.connection_generation,
+        host,
+        record.peer_port,
+        record.listener == 1,
+    )
+
+
+def request_of(record: InboxRecord, connection: Connection, now_ms: int) -> Request:
+    """The request in a cold frame. A send's frame ends behind its header; its body's length is known all the same."""
+    view = memoryview(record.payload)
+    if len(view) < 8:
+        raise RemotingError(f"cold frame of {len(view)} bytes", field="frame length")
+    header_length = int.from_bytes(view[5:8], "big")
+    command = decode_payload(view[4:])
+    body_length = max(0, record.frame_length - 8 - header_length)
+    return Request(
+        command,
+        connection,
+        now_ms,
+        record.pending,
+        body_length,
+        received_mono_ns=record.received_mono_ns,
+        frame_bytes=record.frame_length,
+    )
