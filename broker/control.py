@@ -36,9 +36,10 @@ from ringmq.broker.tables import notices
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
 from ringmq.ha.orders import OrderError, news_of
+from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.memory import MemoryReturn
-from ringmq.ipc.plane import InboxRecord, Plane
+from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.junk import describe
@@ -80,7 +81,8 @@ class ControlLoop:
         self._proof_reader = ProofReader(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
         self._clock = TurnClock() if clock is None else clock
         self._announcements = Announcements(broker, name_servers, slave, log, self._clock)
-        self._outlets = Outlets(plane)
+        self._inbox = Inbox(plane)
+        self._outlets = Outlets(plane.readers, self._inbox)
         self._staged_writes = StagedWrites(plane, broker, log)
         self._generations: dict[int, int] = {}
         self._ports = {reader.role: reader.port for reader in plane.readers}
@@ -156,7 +158,7 @@ class ControlLoop:
             self._requests.begin_next()
             if self._outlets.is_choked or self._requests.is_choked:
                 break
-            record = self._plane.inbox_take()
+            record = self._inbox.take()
             if record is None:
                 break
             taken += 1
@@ -175,11 +177,11 @@ class ControlLoop:
         if self._staged_writes.has_news:
             self._plane.disarm(role)
             return
-        if self._plane.inbox_blocked():
+        if self._inbox.is_blocked:
             # Something came just now; or the record at the front is incomplete: its writer is at it, is stopped, or has
             # died, and then the record is freed here.
             self._blocked_parks += 1
-            if self._plane.inbox_unblock() or self._blocked_parks == 1:
+            if self._inbox.unblock() or self._blocked_parks == 1:
                 self._plane.disarm(role)
                 return
             timeout_ms = INCOMPLETE_RETRY_MS
@@ -209,7 +211,7 @@ class ControlLoop:
 
     # ---- in ----
 
-    def _on_record(self, record: InboxRecord, now_ms: int) -> None:
+    def _on_record(self, record: Ask, now_ms: int) -> None:
         if record.type == lib.RMQ_INBOX_QUEUE:
             self._guard("queues of records from the master", lambda: self._make_queue(record))
             return
@@ -242,7 +244,7 @@ class ControlLoop:
             return
         self._requests.run(request)
 
-    def _make_queue(self, record: InboxRecord) -> None:
+    def _make_queue(self, record: Ask) -> None:
         """A slave's dispatch waits in front of a record whose queue has no entry: its topic's settings come later."""
         topic = record.payload.decode(errors="replace")
         if not is_topic_name(record.payload):
@@ -257,7 +259,7 @@ class ControlLoop:
         except PlaneFullError as error:
             self._tell(self._of_peers, f"queues of records from the master: {error}")
             return
-        self._plane.wake(lib.RMQ_ROLE_DISPATCH)
+        self._inbox.tell(record, b"")
 
     def _take_news(self, payload: bytes) -> None:
         try:

@@ -13,7 +13,7 @@ from ringmq.broker.live_settings import show_live
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.ports import REQUEST_SLOTS
-from ringmq.ipc.workers import WorkerRow, function_of, port_plans
+from ringmq.ipc.workers import WorkerRow, answerer_plans, function_of, port_plans
 from ringmq.native import ffi, lib
 from ringmq.store.recovery import RecoveredStore
 
@@ -23,14 +23,16 @@ ANSWER_BYTES_LEAST = 8_388_608
 
 
 def capacity_of(config: BrokerConfig, rows: Iterable[WorkerRow]) -> Capacity:
-    """Table sizes by configuration, and the ports of these workers."""
+    """Table sizes by configuration, and the ports and inboxes of these workers."""
+    known = tuple(rows)
     return Capacity(
         topics=config.topics_max,
         queues=config.queues_max,
         groups=config.groups_max,
         subscriptions=config.subscriptions_max,
         offsets=config.offsets_max,
-        ports=port_plans(rows, lambda function: int(function_of(function)(config))),
+        ports=port_plans(known, lambda function: int(function_of(function)(config))),
+        answerers=answerer_plans(known),
     )
 
 

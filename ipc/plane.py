@@ -1,7 +1,7 @@
 """Python's hands on the shared-memory plane (native/src/layout.h): make it, open it, use its tables.
 
-Who may call what follows the layout's one-writer rule: tables, offsets, inbox-take and verdicts are for
-control alone, creation for the supervisor, find and get for everybody.
+Who may call what follows the layout's one-writer rule: tables and offsets are for control alone, creation for the
+supervisor, find and get for everybody. `ipc/asks.py` has what roles ask one another.
 """
 
 import mmap
@@ -9,13 +9,14 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.ports import PARKED_SLOTS, PortPlan, Reader, fill_port_plans, readers_of
 from ringmq.ipc.segment import create_segment, open_segment
-from ringmq.ipc.workers import WORKERS, port_plans
+from ringmq.ipc.workers import WORKERS, answerer_plans, port_plans
 from ringmq.native import ffi, lib
 
-__all__ = ["NONE", "TAGS_MAX", "Capacity", "InboxRecord", "Plane", "PlaneFullError", "topic_config_word"]
+__all__ = ["NONE", "TAGS_MAX", "Capacity", "Plane", "PlaneFullError", "topic_config_word"]
 
 NONE: int = lib.RMQ_NONE
 TAGS_MAX: int = lib.RMQ_TAGS_MAX
@@ -31,29 +32,10 @@ class Capacity:
     subscriptions: int = 65536
     offsets: int = 524288
     parked_slots: int = PARKED_SLOTS
-    inbox_bytes: int = 16 << 20
-    verdict_bytes: int = 4 << 20
     commit_slots: int = 16384
     arrived_slots: int = 65536
     ports: tuple[PortPlan, ...] = field(default_factory=lambda: port_plans(WORKERS.rows(1, slave=False)))
-
-
-@dataclass(frozen=True, slots=True)
-class InboxRecord:
-    """One record from control's inbox; `payload` is a copy."""
-
-    type: int
-    role: int
-    role_generation: int
-    connection: int
-    connection_generation: int
-    pending: int
-    frame_length: int
-    peer_host: bytes
-    peer_port: int
-    listener: int
-    received_mono_ns: int
-    payload: bytes
+    answerers: tuple[AnswererPlan, ...] = field(default_factory=lambda: answerer_plans(WORKERS.rows(1, slave=False)))
 
 
 class Plane:
@@ -254,54 +236,6 @@ class Plane:
         numbers = range(first, end if count_max is None else min(end, first + count_max))
         return [(entries[number].group_id, entries[number].queue_slot) for number in numbers]
 
-    # -- inbox and verdicts (control) ---------------------------------------------------------------------
-
-    def inbox_take(self) -> InboxRecord | None:
-        """Copy the next record out and free its room; None when nothing complete waits."""
-        record = lib.rmq_inbox_take(self.struct)
-        if record == ffi.NULL:
-            return None
-        size = ffi.sizeof("struct rmq_inbox_record")
-        host = bytes(ffi.buffer(record.peer_host)[: 16 if record.peer_v6 else 4])
-        taken = InboxRecord(
-            record.type, record.role, record.role_generation, record.connection, record.connection_generation,
-            record.pending, record.frame_length, host, record.peer_port, record.listener,
-            record.received_mono_ns, bytes(ffi.buffer(ffi.cast("char *", record) + size, record.length - size)),
-        )  # fmt: skip
-        lib.rmq_inbox_done(self.struct, record)
-        return taken
-
-    def inbox_blocked(self) -> bool:
-        """Something is claimed in the inbox (complete or not)."""
-        return bool(self.header.inbox.head != self.header.inbox.tail)
-
-    def inbox_unblock(self) -> bool:
-        """Free an orphaned claim at the tail, if there is one."""
-        return bool(lib.rmq_inbox_unblock(self.struct))
-
-    def verdict(
-        self, port: int, kind: int, connection: tuple[int, int], pending: int = NONE,
-        reader_generation: int = 0, payload: bytes | memoryview = b"", last: bool = True,
-    ) -> bool:  # fmt: skip
-        """Put one verdict record, chunked to verdict_chunk_bytes, for a port's read worker. False: the ring is full."""
-        head = ffi.new("struct rmq_verdict *")
-        head.type, head.last = kind, int(last)
-        head.connection, head.connection_generation = connection
-        head.pending, head.reader_generation = pending, reader_generation
-        code = int(lib.rmq_verdict_put(self.struct, port, head, ffi.from_buffer(payload), len(payload)))
-        if code == 0:
-            return True
-        if code == -105:  # ENOBUFS
-            return False
-        raise ValueError(f"verdict of {len(payload)} bytes to port {port}: {os.strerror(-code)}")
-
-    @property
-    def verdict_chunk_bytes(self) -> int:
-        """Largest payload of one verdict."""
-        return int(
-            self.header.ports.port[self.readers[0].port].verdict.capacity // 4 - ffi.sizeof("struct rmq_verdict")
-        )
-
     # -- control and ha ------------------------------------------------------------------------------------
 
     def ha_order_put(self, json: bytes) -> bool:
@@ -327,7 +261,7 @@ class Plane:
         head.type = lib.RMQ_INBOX_HA
         head.role = lib.RMQ_ROLE_HA
         head.role_generation = self.role(lib.RMQ_ROLE_HA).generation
-        return int(lib.rmq_inbox_put(self.struct, head, json, len(json))) == 0
+        return int(lib.rmq_inbox_put(self.struct, lib.RMQ_CONTROL_ANSWERER, head, json, len(json), ffi.NULL)) == 0
 
     # -- sleeping ------------------------------------------------------------------------------------------
 
@@ -360,9 +294,10 @@ def plane_bytes(capacity: Capacity) -> int:
 def _sizes(capacity: Capacity) -> Any:
     sizes = ffi.new("struct rmq_plane_capacity *")
     for name in capacity.__slots__:
-        if name != "ports":
+        if name not in ("ports", "answerers"):
             setattr(sizes, name, getattr(capacity, name))
     fill_port_plans(sizes, capacity.ports)
+    fill_answerer_plans(sizes, capacity.answerers)
     return sizes
 
 

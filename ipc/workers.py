@@ -14,6 +14,7 @@ from enum import Enum, IntEnum
 from importlib import import_module
 from typing import Any, Literal
 
+from ringmq.ipc.answerers import AnswererPlan, AnswerRow
 from ringmq.ipc.ports import READERS_MAX, PortPlan, PortRow
 from ringmq.native import lib
 
@@ -86,6 +87,10 @@ class WorkerRow:
     """Opens its listening socket: function(configuration, ListenRequest) -> socket or None. None: no such worker."""
     port: PortRow | None = None
     """Its way into write; None: it appends nothing."""
+    answers: AnswerRow | None = None
+    """Its inbox, and the requests of clients that go there; None: it answers nobody."""
+    asks: tuple[str, ...] = ()
+    """Names of workers that it asks. Read workers ask every worker that answers requests of clients, too."""
     needed_at_once: str = ""
     """Asked when the store is opened: function(configuration, store root) -> whether to start the worker at once."""
 
@@ -162,7 +167,18 @@ class WorkerTable:
         for other in self._rows.values():
             if other.role == row.role and {row.of, other.of} != {"master", "slave"}:
                 return f"role {row.role} is that of worker {other.name!r}"
+            if both := _codes(row) & _codes(other):
+                return f"request code {min(both)} is answered by worker {other.name!r}"
+        if unknown := [name for name in row.asks if not self._answers(name)]:
+            return f"it asks {unknown[0]!r}, which is no worker in the table that answers"
         return _contradiction(row)
+
+    def _answers(self, name: str) -> bool:
+        return name in self._rows and self._rows[name].answers is not None
+
+
+def _codes(row: WorkerRow) -> set[int]:
+    return set(row.answers.codes) if row.answers else set()
 
 
 def _contradiction(row: WorkerRow) -> str:
@@ -172,6 +188,8 @@ def _contradiction(row: WorkerRow) -> str:
         return "it starts when the store holds open work, and needed_at_once does not say who knows"
     if row.start in (Start.AT_ONCE, Start.WANTED) and row.needed_at_once:
         return f"needed_at_once is asked of no worker that starts {row.start.value}"
+    if row.answers and row.answers.problem:
+        return row.answers.problem
     for name in (row.listener, row.needed_at_once, row.port.arena if row.port else ""):
         if name and not _FUNCTION.fullmatch(name):
             return f"{name!r} is not of the form package.module:function"
@@ -191,12 +209,27 @@ def port_plans(
     return tuple(row.port.plan(row.role, arena_bytes(row.port.arena)) for row in rows if row.port is not None)
 
 
+def answerer_plans(rows: Iterable[WorkerRow]) -> tuple[AnswererPlan, ...]:
+    """The table of answerers of a broker with these workers. Control comes first: it gets what no other row names."""
+    known = sorted(rows, key=lambda row: row.role != lib.RMQ_ROLE_CONTROL)
+    return tuple(
+        row.answers.plan(row.role, (asker.role for asker in known if _asks(asker, row)))
+        for row in known
+        if row.answers is not None
+    )
+
+
+def _asks(asker: WorkerRow, answerer: WorkerRow) -> bool:
+    return answerer.name in asker.asks or (is_read(asker.name) and bool(_codes(answerer)))
+
+
 _BROKER_MODULE = "ringmq.broker.worker"
 _HA_MODULE = "ringmq.ha.worker"
 WORKERS = WorkerTable(
     WorkerRow(
         "read", lib.RMQ_ROLE_READ, _BROKER_MODULE, StopPhase.READ, CpuClass.READ,
         port=PortRow("ringmq.broker.plane_setup:arena_bytes", lib.RMQ_PORT_CONNECTIONS | lib.RMQ_PORT_ARRIVALS),
+        asks=("control",),
     ),
     (
         WorkerRow(
@@ -207,19 +240,21 @@ WORKERS = WorkerTable(
             "flush", lib.RMQ_ROLE_FLUSH, _BROKER_MODULE, StopPhase.FLUSH, CpuClass.FLUSH, AtStop.FINISHER
         ),
         WorkerRow(
-            "dispatch", lib.RMQ_ROLE_DISPATCH, _BROKER_MODULE, StopPhase.DISPATCH, CpuClass.DISPATCH, AtStop.FINISHER
+            "control", lib.RMQ_ROLE_CONTROL, _BROKER_MODULE, StopPhase.CONTROL, CpuClass.CONTROL, AtStop.REPLACEMENT,
+            port=PortRow("ringmq.broker.appends:arena_bytes"), answers=AnswerRow(),
         ),
         WorkerRow(
-            "control", lib.RMQ_ROLE_CONTROL, _BROKER_MODULE, StopPhase.CONTROL, CpuClass.CONTROL, AtStop.REPLACEMENT,
-            port=PortRow("ringmq.broker.appends:arena_bytes"),
+            "dispatch", lib.RMQ_ROLE_DISPATCH, _BROKER_MODULE, StopPhase.DISPATCH, CpuClass.DISPATCH, AtStop.FINISHER,
+            asks=("control",),
         ),
         WorkerRow(
             "ha", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.HA, CpuClass.HA, start=Start.CONNECTION, of="master",
-            listener="ringmq.broker.listening:listen_for_slaves",
+            listener="ringmq.broker.listening:listen_for_slaves", asks=("control",),
             needed_at_once="ringmq.broker.config.relations:needs_ha_at_once",
         ),
         WorkerRow(
-            "ha-slave", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT, of="slave"
+            "ha-slave", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT, of="slave",
+            asks=("control",),
         ),
         WorkerRow(
             "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.GUEST,

@@ -15,13 +15,14 @@ SOURCE_DIR = Path(__file__).parent / "src"
 BLOCK = re.compile(r"/\* cdef-begin \*/(.*?)/\* cdef-end \*/", re.S)
 LAYOUTS = [
     "watermarks_layout.h", "roles_layout.h", "settings_layout.h", "tables_layout.h", "metrics_layout.h",
-    "ports_layout.h", "inbox_layout.h", "replication_layout.h", "admission_layout.h",
+    "ports_layout.h", "asks_layout.h", "replication_layout.h", "admission_layout.h",
 ]  # fmt: skip
 FIRST = [*LAYOUTS, "layout.h"]
 """The others build on them, and each on those before it."""
 HEADERS = FIRST + sorted({path.name for path in SOURCE_DIR.glob("*.h")} - set(FIRST))
 PLANE = [
-    *FIRST, "name_hash.h", "ring.h", "port.h", "port.c", "plane.h", "plane.c", "plane_tables.c", "admission_rules.c",
+    *FIRST, "name_hash.h", "ring.h", "port.h", "port.c", "plane.h", "plane.c", "asks.h", "asks.c",
+    "plane_tables.c", "admission_rules.c",
 ]  # fmt: skip
 """Say what lies where in a plane and how it is found there: processes with other texts keep out of one another's."""
 PLANE_VERSION = zlib.crc32(b"".join((SOURCE_DIR / name).read_bytes() for name in PLANE))

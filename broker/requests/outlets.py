@@ -1,6 +1,7 @@
-"""Control's way out: effects become verdicts in the rings of the read workers, in order, cut into chunks.
+"""The way out of a role that answers clients: effects become verdicts in its rings of answers to the read workers, in
+order, cut into chunks.
 
-A ring that is full makes its reader's verdicts wait here, so that control never does. Large frames have a queue of
+A ring that is full makes its reader's verdicts wait here, so that the role never does. Large frames have a queue of
 their own and a part of each turn: answers to other connections pass them. The order within a connection stays.
 """
 
@@ -11,7 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ringmq.broker.requests.request import Connection, Effect, Hangup, Push, Release, Reply, Run
-from ringmq.ipc.plane import NONE, Plane
+from ringmq.ipc.asks import Inbox
+from ringmq.ipc.plane import NONE
+from ringmq.ipc.ports import Reader
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_parts
@@ -50,11 +53,12 @@ class _Outlet:
 
 
 class Outlets:
-    """One outlet per read worker."""
+    """One outlet per read worker. `inbox`: whose answers they are."""
 
-    def __init__(self, plane: Plane) -> None:
-        self._plane = plane
-        self._outlets = {reader.port: _Outlet() for reader in plane.readers}
+    def __init__(self, readers: Iterable[Reader], inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._roles = {reader.port: reader.role for reader in readers}
+        self._outlets = {port: _Outlet() for port in self._roles}
         self._large_left = LARGE_BYTES_A_TURN
 
     @property
@@ -130,10 +134,10 @@ class Outlets:
             head, body = encode_parts(command)
         except RemotingError as error:
             head, body = encode_parts(RemotingCommand.response_to(command, ResponseCode.SYSTEM_ERROR, str(error)))
-        if len(head) + len(body) <= min(LARGE_FRAME_BYTES, self._plane.verdict_chunk_bytes):
+        if len(head) + len(body) <= min(LARGE_FRAME_BYTES, self._inbox.chunk_bytes):
             self._put(_Verdict(lib.RMQ_VERDICT_SEND, connection, pending, head + body))
             return
-        size = min(LARGE_CHUNK_BYTES, self._plane.verdict_chunk_bytes)
+        size = min(LARGE_CHUNK_BYTES, self._inbox.chunk_bytes)
         chunks = [
             memoryview(part)[begin : begin + size] for part in (head, body) for begin in range(0, len(part), size)
         ]
@@ -157,8 +161,8 @@ class Outlets:
 
     def _try(self, verdict: _Verdict) -> bool:
         connection = verdict.connection
-        return self._plane.verdict(
-            connection.reader,
+        return self._inbox.answer(
+            self._roles[connection.reader],
             verdict.kind,
             (connection.number, connection.generation),
             verdict.pending,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ipaddress
 
 from ringmq.broker.requests.request import Connection, Request
-from ringmq.ipc.plane import InboxRecord
+from ringmq.ipc.asks import Ask
 from ringmq.remoting.command import decode_payload
 from ringmq.remoting.errors import RemotingError
 
 
-def connection_of(record: InboxRecord, reader: int) -> Connection:
+def connection_of(record: Ask, reader: int) -> Connection:
     """The connection that a record of a read worker is about."""
     host = str(ipaddress.ip_address(record.peer_host))
     return Connection(
@@ -24,7 +24,7 @@ def connection_of(record: InboxRecord, reader: int) -> Connection:
     )
 
 
-def request_of(record: InboxRecord, connection: Connection, now_ms: int) -> Request:
+def request_of(record: Ask, connection: Connection, now_ms: int) -> Request:
     """The request in a cold frame. A send's frame ends behind its header; its body's length is known all the same."""
     view = memoryview(record.payload)
     if len(view) < 8:

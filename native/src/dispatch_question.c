@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "asks.h"
 #include "ring.h"
 
 enum {
@@ -25,7 +26,15 @@ static void put(struct rmq_plane *plane, const struct rmq_dispatch_question *q)
         .pending = q->queue_id,
         .frame_length = q->is_batch,
     };
-    rmq_inbox_put(plane, &head, q->topic, q->topic_length); /* a full inbox: asked again */
+    rmq_inbox_put(plane, RMQ_CONTROL_ANSWERER, &head, q->topic, q->topic_length, NULL); /* a full inbox: asked again */
+}
+
+/* An answer is there to wake dispatch: the table says what came of the question. */
+static void take_answers(struct rmq_plane *plane)
+{
+    const struct rmq_verdict *told;
+    while ((told = rmq_verdict_take(plane, RMQ_CONTROL_ANSWERER, RMQ_ROLE_DISPATCH)))
+        rmq_verdict_done(plane, RMQ_CONTROL_ANSWERER, RMQ_ROLE_DISPATCH, told);
 }
 
 int rmq_dispatch_ask(struct rmq_dispatch_question *q, struct rmq_plane *plane, const uint8_t *topic,
@@ -34,6 +43,7 @@ int rmq_dispatch_ask(struct rmq_dispatch_question *q, struct rmq_plane *plane, c
     int64_t now_ms = rmq_mono_ms();
     if (view->queue_id < 0 || view->topic_length > RMQ_NAME_MAX || now_ms < q->silent_until_ms)
         return 0;
+    take_answers(plane);
     if (!is_same(q, topic, view)) {
         *q = (struct rmq_dispatch_question){.queue_id = (uint32_t)view->queue_id, .topic_length = view->topic_length, .open = 1,
                                             .is_batch = !!(view->sys_flag & RMQ_SYS_INNER_BATCH),

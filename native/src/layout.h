@@ -32,22 +32,34 @@
  *                            [reader-completions-answered, reader-verdicts-judged]. Control stores the same offsets
  *                            again [control-commits-taken]. The completer knows each answer's place (4).
  *
- * 2. CONTROL'S INBOX (MPSC, records of rmq_inbox_record; rmq_inbox_put, rmq_inbox_done, rmq_inbox_unblock in plane.c).
+ * 2. ASKS (asks.c). Each answerer has an inbox (MPSC, records of rmq_inbox_record) and a ring of answers (SPSC, records of
+ *   rmq_verdict) to each role that asks it. Control is the first answerer.
  *
- *     writer:  store head as claim_position in the own role block; fence; compare-and-swap head to its new value, or
- *              begin again; where the record does not fit before the ring's end, a PAD record fills the rest; store the
- *              NEGATIVE length [inbox-claimed]; fill [inbox-filled]; store the positive length, which commits the
- *              record; store ~0 as claim_position; ring control
- *     control: stops at a length that is not positive; else uses the record, makes a PAD of it [control-inbox-padded],
- *              clears it [control-inbox-cleared], zeroes its length [control-inbox-zeroed], stores tail
- *              [control-inbox-taken]
+ *     asker:    store the inbox's number and its head as claim_position in the own role block; fence; compare-and-swap
+ *               head to its new value, or begin again; where the record does not fit before the ring's end, a PAD record
+ *               fills the rest; store the NEGATIVE length [inbox-claimed]; fill [inbox-filled]; store the positive length,
+ *               which commits the record; store ~0 as claim_position; set `wanted` of an answerer that may be dormant
+ *               [worker-wanted]; ring it
+ *     answerer: stops at a length that is not positive; else uses the record, makes a PAD of it [inbox-padded], clears it
+ *               [inbox-cleared], zeroes its length [inbox-zeroed], stores tail [inbox-taken]; answers: fills a record
+ *               [verdict-filled], stores head [verdict-published], rings the asker
  *
  *   Consumed bytes are zero, so that a stale length is never taken for a record. A dead writer leaves a length of 0
  *   (between swap and mark) or a negative one: an orphan, which stops the ring. The supervisor stores ~0 into the dead
- *   role's claim_position and rings control. Control makes a PAD of the orphan when no role claims at or below tail: a
- *   writer that is only stopped is waited for. A length of 0 does not say how long the claim was. It ends at the next
- *   mark, at the ring's end, at head, or where a living role may have claimed. A dead control leaves a PAD, which the
- *   next one skips, or a length of 0, which it treats as an orphan.
+ *   role's claim_position and rings control. The answerer makes a PAD of the orphan when no role claims at or below tail
+ *   of its inbox: a writer that is only stopped is waited for. A length of 0 does not say how long the claim was. It ends
+ *   at the next mark, at the ring's end, at head, or where a living role may have claimed. A dead answerer leaves a PAD,
+ *   which the next one skips, or a length of 0, which it treats as an orphan.
+ *
+ *   Either the client of an ask is told to try again, or the ask is done. Control's askers see its generation: all that
+ *   it was asked is given up. Any other answerer, which may be dormant, says what it takes:
+ *
+ *     answerer: begun_at = tail [answerer-begins]; state = serving; fence [answerer-serves]; serving_since_ns = clock
+ *               [answerer-served]; begun_generation = its generation [answerer-begun]; takes asks, but those that were
+ *               received RMQ_ASK_PATIENCE_MS before serving_since_ns, which are void
+ *     asker:    begun_generation is that of the role: asks before begun_at were lost with the predecessor, those that are
+ *               void are given up, the others wait. The role is not serving: the clock is read first, then the state, and
+ *               asks whose patience is over are given up. The answerer reads its own clock later, so they are void.
  *
  * 3. A REQUEST'S WAY THROUGH ITS PORT (port.c, writer.c, write_batch.c). A death of the actor behind a step leaves what
  *   stands beside it.
@@ -123,10 +135,10 @@
  *     min_offset         flush                the log's first byte; only grows
  *
  * 7. GENERATIONS AND REPLACEMENTS. The supervisor adds 1 to role.generation and clears the bell before it starts the
- *   process. Requests, completions, inbox records and verdicts carry a generation. worker_want.h has the start of a
+ *   process. Requests, completions, asks and answers carry a generation. worker_want.h has the start of a
  *   dormant worker. When the supervisor dies, all workers end.
  *     port         its owner's, taken over by rmq_port_claim [port-claimed]: requests of an older one are dropped
- *     connection   (reader generation, index, generation of the index): in inbox records and verdicts
+ *     connection   (reader generation, index, generation of the index): in asks and answers
  *     pending      a reader's token is index | turn << RMQ_PENDING_INDEX_BITS, and each release moves the turn
  *     journal      odd and even numbers name the two entries
  *
@@ -181,7 +193,7 @@
 #ifndef RMQ_LAYOUT_H
 #define RMQ_LAYOUT_H
 #include "admission_layout.h"
-#include "inbox_layout.h"
+#include "asks_layout.h"
 #include "metrics_layout.h"
 #include "ports_layout.h"
 #include "replication_layout.h"
@@ -205,7 +217,7 @@ struct rmq_plane_header {
     struct rmq_settings settings;
     struct rmq_role roles[RMQ_ROLES_MAX];
     struct rmq_ports ports;
-    struct rmq_ring inbox;       /* MPSC byte ring of rmq_inbox_record: anyone -> control */
+    struct rmq_asks asks;        /* who asks whom */
     struct rmq_replication replication;
     struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_PLACES]; /* the role itself */
     struct rmq_admission admission; /* control */

@@ -58,7 +58,6 @@ static void port_init(struct cursor *cursor, struct rmq_port *port, const struct
         ring_init(cursor, &port->arrived, c->arrived_slots, sizeof(uint32_t));
     }
     if (plan->flags & RMQ_PORT_CONNECTIONS) {
-        ring_init(cursor, &port->verdict, c->verdict_bytes, 1);
         ring_init(cursor, &port->commit, c->commit_slots, sizeof(struct rmq_offset_commit));
         ring_init(cursor, &port->slow, RMQ_SLOW_SLOTS, sizeof(struct rmq_slow_request));
         port->pulled_at = take(cursor, (uint64_t)RMQ_PULLED_CAPACITY * sizeof(struct rmq_pulled));
@@ -77,6 +76,34 @@ static int ports_are_sound(const struct rmq_plane_capacity *c)
             return 0;
         for (uint32_t j = 0; j < i; j++)
             if (c->ports[j].role == plan->role)
+                return 0;
+    }
+    return 1;
+}
+
+static void answerer_init(struct cursor *cursor, struct rmq_answerer *answerer, const struct rmq_answerer_plan *plan)
+{
+    answerer->role = plan->role;
+    answerer->code_count = plan->code_count;
+    memcpy(answerer->codes, plan->codes, sizeof answerer->codes);
+    ring_init(cursor, &answerer->inbox, plan->inbox_bytes, 1);
+    for (uint32_t role = 0; role < RMQ_ROLES_MAX; role++)
+        if (plan->askers >> role & 1)
+            ring_init(cursor, &answerer->answers[role], plan->answer_bytes, 1);
+}
+
+/* Control first: it gets what no other row names. A role answers in one row, a request has one answerer. */
+static int answerers_are_sound(const struct rmq_plane_capacity *c)
+{
+    if (!c->answerer_count || c->answerer_count > RMQ_ANSWERERS_MAX || c->answerers[0].role != RMQ_ROLE_CONTROL)
+        return 0;
+    for (uint32_t i = 0; i < c->answerer_count; i++) {
+        const struct rmq_answerer_plan *plan = &c->answerers[i];
+        if (plan->role >= RMQ_ROLES_MAX || !power_of_two(plan->inbox_bytes) || !power_of_two(plan->answer_bytes) ||
+            plan->code_count > RMQ_ANSWERER_CODES_MAX)
+            return 0;
+        for (uint32_t j = 0; j < i; j++)
+            if (c->answerers[j].role == plan->role)
                 return 0;
     }
     return 1;
@@ -111,7 +138,9 @@ static uint64_t lay_out(struct rmq_plane_header *h, const struct rmq_plane_capac
     for (uint32_t i = 0; i < c->port_count; i++)
         port_init(&cursor, &h->ports.port[i], &c->ports[i], c);
     ring_init(&cursor, &h->ports.parked, c->parked_slots, sizeof(struct rmq_parked));
-    ring_init(&cursor, &h->inbox, c->inbox_bytes, 1);
+    h->asks.count = c->answerer_count;
+    for (uint32_t i = 0; i < c->answerer_count; i++)
+        answerer_init(&cursor, &h->asks.answerer[i], &c->answerers[i]);
     ring_init(&cursor, &h->replication.orders, HA_ORDER_SLOTS, sizeof(struct rmq_ha_order));
     return cursor.at;
 }
@@ -121,7 +150,7 @@ uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity)
     struct rmq_plane_header *scratch = calloc(1, sizeof *scratch);
     if (!scratch)
         return 0;
-    uint64_t bytes = capacity->port_count <= RMQ_PORTS_MAX ? lay_out(scratch, capacity) : 0;
+    uint64_t bytes = capacity->port_count <= RMQ_PORTS_MAX && capacity->answerer_count <= RMQ_ANSWERERS_MAX ? lay_out(scratch, capacity) : 0;
     free(scratch);
     return bytes;
 }
@@ -129,7 +158,7 @@ uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity)
 int rmq_plane_format(void *base, const struct rmq_plane_capacity *c, uint64_t start_id)
 {
     struct rmq_plane_header *h = base;
-    if (c->port_count > RMQ_PORTS_MAX || !ports_are_sound(c) || !power_of_two(c->parked_slots) || !power_of_two(c->inbox_bytes) || !power_of_two(c->verdict_bytes) ||
+    if (c->port_count > RMQ_PORTS_MAX || !ports_are_sound(c) || !answerers_are_sound(c) || !power_of_two(c->parked_slots) ||
         !power_of_two(c->commit_slots) || !power_of_two(c->arrived_slots) || !c->topics || !c->queues || !c->groups)
         return -EINVAL;
     h->version = RMQ_PLANE_VERSION;
@@ -210,124 +239,6 @@ void rmq_role_disarm(struct rmq_plane *plane, uint32_t role) { rmq_bell_disarm(&
 int rmq_role_wait(struct rmq_plane *plane, uint32_t role, int timeout_ms)
 {
     return rmq_bell_wait(&rmq_header(plane)->roles[role].bell, plane->event_fds[role], timeout_ms);
-}
-
-/* --- inbox and verdicts ---------------------------------------------------------------------------------- */
-
-struct rmq_inbox_record *rmq_inbox_take(struct rmq_plane *plane)
-{
-    struct rmq_ring *r = &rmq_header(plane)->inbox;
-    char *base = plane->base + r->slots_at;
-    for (;;) {
-        if (r->tail == rmq_load(&r->head))
-            return NULL;
-        struct rmq_inbox_record *record = (struct rmq_inbox_record *)(base + (r->tail & (r->capacity - 1)));
-        if (rmq_load(&record->length) <= 0)
-            return NULL; /* claimed and not yet committed */
-        if (record->type != RMQ_INBOX_PAD)
-            return record;
-        rmq_inbox_done(plane, record);
-    }
-}
-
-void rmq_inbox_done(struct rmq_plane *plane, struct rmq_inbox_record *record)
-{
-    struct rmq_ring *r = &rmq_header(plane)->inbox;
-    uint32_t bytes = RMQ_ALIGN8((uint32_t)record->length);
-    rmq_store(&record->type, (uint16_t)RMQ_INBOX_PAD); /* who dies below leaves a pad of the right length */
-    RMQ_CRASH("control-inbox-padded");
-    rmq_fence();
-    memset((char *)record + sizeof(uint64_t), 0, bytes - sizeof(uint64_t));
-    RMQ_CRASH("control-inbox-cleared");
-    rmq_store((uint64_t *)(void *)record, 0);
-    RMQ_CRASH("control-inbox-zeroed");
-    rmq_store(&r->tail, r->tail + bytes);
-    RMQ_CRASH("control-inbox-taken");
-}
-
-int rmq_inbox_unblock(struct rmq_plane *plane)
-{
-    struct rmq_plane_header *h = rmq_header(plane);
-    struct rmq_ring *r = &h->inbox;
-    uint64_t tail = r->tail, head = rmq_load(&r->head);
-    if (tail == head)
-        return 0;
-    uint32_t at = (uint32_t)(tail & (r->capacity - 1));
-    char *base = plane->base + r->slots_at;
-    struct rmq_inbox_record *record = (struct rmq_inbox_record *)(base + at);
-    uint64_t next_claim = head; /* the gap ends where somebody alive may have claimed */
-    rmq_fence();
-    for (int i = 0; i < RMQ_ROLES_MAX; i++) {
-        uint64_t claim = rmq_load(&h->roles[i].claim_position);
-        if (claim <= tail)
-            return 0; /* somebody alive may still be writing it */
-        if (claim < next_claim)
-            next_claim = claim;
-    }
-    int32_t length = rmq_load(&record->length);
-    if (length > 0)
-        return 0;
-    uint64_t gap = length < 0 ? RMQ_ALIGN8((uint32_t)-length) : 0;
-    if (!gap) { /* died between claim and mark: free up to the next mark, the ring's end or head */
-        uint64_t limit = r->capacity - at < next_claim - tail ? r->capacity - at : next_claim - tail;
-        for (gap = 8; gap < limit; gap += 8)
-            if (rmq_load((int32_t *)(base + at + gap)))
-                break;
-    }
-    record->type = RMQ_INBOX_PAD;
-    rmq_store(&record->length, (int32_t)gap);
-    return 1;
-}
-
-int rmq_inbox_put(struct rmq_plane *plane, const struct rmq_inbox_record *head, const void *payload, uint32_t length)
-{
-    struct rmq_plane_header *h = rmq_header(plane);
-    if (head->role >= RMQ_ROLES_MAX)
-        return -EINVAL;
-    struct rmq_role *role = &h->roles[head->role];
-    struct rmq_inbox_record *record = rmq_inbox_claim(plane->base, &h->inbox, role, length);
-    if (!record)
-        return -ENOBUFS;
-    RMQ_CRASH("inbox-claimed");
-    memcpy((char *)record + sizeof(int32_t), (const char *)head + sizeof(int32_t), sizeof *record - sizeof(int32_t));
-    if (length)
-        memcpy(record + 1, payload, length);
-    RMQ_CRASH("inbox-filled");
-    rmq_inbox_commit(role, record);
-    rmq_role_wake(plane, RMQ_ROLE_CONTROL);
-    return 0;
-}
-
-int rmq_verdict_put(struct rmq_plane *plane, uint32_t port, const struct rmq_verdict *head, const void *payload, uint32_t length)
-{
-    struct rmq_plane_header *h = rmq_header(plane);
-    struct rmq_ring *r = &h->ports.port[port < RMQ_PORTS_MAX ? port : 0].verdict;
-    if (port >= h->ports.count || !r->capacity)
-        return -EINVAL;
-    uint32_t bytes = (uint32_t)sizeof *head + length, need = RMQ_ALIGN8(bytes);
-    if (bytes > r->capacity / 4)
-        return -EMSGSIZE;
-    uint64_t position = r->head;
-    uint32_t at = (uint32_t)(position & (r->capacity - 1)), to_end = r->capacity - at;
-    uint32_t pad = to_end < need ? to_end : 0;
-    if (position + pad + need - rmq_load(&r->tail) > r->capacity)
-        return -ENOBUFS;
-    char *base = plane->base + r->slots_at;
-    if (pad) { /* 8 bytes are enough for length and type */
-        struct rmq_verdict *filler = (struct rmq_verdict *)(base + at);
-        filler->length = pad;
-        filler->type = RMQ_VERDICT_PAD;
-        at = 0;
-    }
-    struct rmq_verdict *record = (struct rmq_verdict *)(base + at);
-    *record = *head;
-    record->length = bytes;
-    if (length)
-        memcpy(record + 1, payload, length);
-    RMQ_CRASH("verdict-filled");
-    rmq_store(&r->head, position + pad + need);
-    rmq_role_wake(plane, rmq_port_role(h, port));
-    return 0;
 }
 
 /* --- crash points ---------------------------------------------------------------------------------------- */

@@ -23,9 +23,11 @@ struct rmq_plane {
 struct rmq_plane_capacity {
     uint32_t topics, queues, groups, subscriptions, offsets;
     uint32_t parked_slots;    /* powers of two, all of these */
-    uint32_t inbox_bytes, verdict_bytes, commit_slots, arrived_slots;
+    uint32_t commit_slots, arrived_slots;
     uint32_t port_count;
     struct rmq_port_plan ports[RMQ_PORTS_MAX];
+    uint32_t answerer_count;
+    struct rmq_answerer_plan answerers[RMQ_ANSWERERS_MAX];
 };
 
 uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity);
@@ -77,19 +79,6 @@ int rmq_role_wake_asleep(struct rmq_plane *plane, uint32_t role);
 void rmq_role_arm(struct rmq_plane *plane, uint32_t role);
 void rmq_role_disarm(struct rmq_plane *plane, uint32_t role);
 int rmq_role_wait(struct rmq_plane *plane, uint32_t role, int timeout_ms);
-
-/* Control's inbox. take: address of the next complete record or NULL; PAD and orphans are skipped inside.
- * done: gives its room back. unblock: 1 when the record at the tail was an orphaned claim and is a PAD now, else 0;
- * exact because the supervisor resets claim_position of a dead role. */
-struct rmq_inbox_record *rmq_inbox_take(struct rmq_plane *plane);
-void rmq_inbox_done(struct rmq_plane *plane, struct rmq_inbox_record *record);
-int rmq_inbox_unblock(struct rmq_plane *plane);
-/* Whole put in one call (Python and rare C events): 0 or -ENOBUFS. Wakes control. head->role says who writes. */
-int rmq_inbox_put(struct rmq_plane *plane, const struct rmq_inbox_record *head, const void *payload, uint32_t length);
-
-/* control -> the read worker of a port; chunked by the caller to at most a quarter of the ring. 0, -ENOBUFS, -EMSGSIZE, or
- * -EINVAL where the port has no connections. Wakes the worker. */
-int rmq_verdict_put(struct rmq_plane *plane, uint32_t port, const struct rmq_verdict *head, const void *payload, uint32_t length);
 
 /* control -> ha, one JSON object: 0, -E2BIG when it is over the slot, -ENOBUFS when the ring is full. Wakes ha. */
 int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length);

@@ -120,7 +120,6 @@ struct rmq_port {
     struct rmq_ring completed;   /* rmq_completion: flush (completer) -> owner */
     struct rmq_ring arrived;     /* u32 queue slots: dispatch -> owner; capacity 0: none */
     /* RMQ_PORT_CONNECTIONS: between a read worker and control; else capacity 0 */
-    struct rmq_ring verdict;     /* byte ring of rmq_verdict: control -> owner */
     struct rmq_ring commit;      /* rmq_offset_commit: owner -> control */
     struct rmq_ring slow;        /* rmq_slow_request: owner -> control; full: not told */
 };

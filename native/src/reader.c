@@ -64,7 +64,7 @@ static int parts_open(struct rmq_reader *r)
 struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int listen_fd, int vip_listen_fd, int *error)
 {
     *error = -EINVAL;
-    if (port >= rmq_header(plane)->ports.count || !plane->arenas[port] || !rmq_port_at(plane, port)->verdict.capacity)
+    if (port >= rmq_header(plane)->ports.count || !plane->arenas[port] || !(rmq_port_at(plane, port)->flags & RMQ_PORT_CONNECTIONS))
         return NULL;
     struct rmq_reader *r = calloc(1, sizeof *r);
     *error = -ENOMEM;
@@ -78,13 +78,13 @@ struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int l
     r->role_number = rmq_port_role(r->header, port);
     r->role = &r->header->roles[r->role_number];
     r->generation = rmq_load(&r->role->generation);
-    r->control_generation = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);
+    r->begun[RMQ_CONTROL_ANSWERER] = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);
     r->listen_fds[0] = listen_fd;
     r->listen_fds[1] = vip_listen_fd;
     rmq_port_claim(plane, port);
     r->requests = &r->port->request;
     r->request_head = rmq_load(&r->requests->head);
-    r->inbox_barrier = rmq_load(&r->header->inbox.head);
+    r->inbox_barrier = rmq_load(&rmq_answerer_at(plane, RMQ_CONTROL_ANSWERER)->inbox.head);
     r->opened_ms = r->now_ms = rmq_mono_ms();
     r->tick_next_ms = r->now_ms + TICK_MS;
     r->starting = 1;
@@ -116,7 +116,7 @@ void rmq_reader_close(struct rmq_reader *r)
 static int start(struct rmq_reader *r)
 {
     int late = r->now_ms - r->opened_ms > PREDECESSOR_MS;
-    if (rmq_ring_used(r->requests) || (rmq_load(&r->header->inbox.tail) < r->inbox_barrier && !late))
+    if (rmq_ring_used(r->requests) || (rmq_load(&rmq_answerer_at(r->plane, RMQ_CONTROL_ANSWERER)->inbox.tail) < r->inbox_barrier && !late))
         return 0;
     r->starting = 0;
     /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
@@ -151,9 +151,7 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
 static int rings_wait(const struct rmq_reader *r)
 {
     const struct rmq_port *port = r->port;
-    return rmq_ring_used(&port->appended) || rmq_ring_used(&port->completed) || rmq_ring_used(&port->verdict) ||
-           rmq_ring_used(&port->arrived) ||
-           rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation) != r->control_generation;
+    return rmq_ring_used(&port->appended) || rmq_ring_used(&port->completed) || rmq_ring_used(&port->arrived) || rmq_verdicts_wait(r);
 }
 
 /* Memory of this process that grows with its clients. */
@@ -205,7 +203,7 @@ static uint32_t round_once(struct rmq_reader *r)
     for (uint32_t i = 0; i < count; i++)
         handle(r, &r->events[i]);
     rmq_append_publish(r);
-    rmq_control_watch(r);
+    rmq_answerers_watch(r);
     work += rmq_completions_drain(r);
     work += rmq_verdicts_drain(r);
     work += rmq_arrivals_drain(r);
@@ -232,6 +230,8 @@ static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
         wake_ms = r->parked_next_ms;
     if (r->stalled_count && r->shortage_next_ms < wake_ms)
         wake_ms = r->shortage_next_ms;
+    if (r->cold_count != r->asked[RMQ_CONTROL_ANSWERER] && r->asks_next_ms < wake_ms)
+        wake_ms = r->asks_next_ms;
     if (r->stopping && wake_ms > r->now_ms + STOP_LOOK_MS)
         wake_ms = r->now_ms + STOP_LOOK_MS;
     int64_t now = rmq_mono_ns(), until = wake_ms * 1000000 < deadline_ns ? wake_ms * 1000000 : deadline_ns;

@@ -3,7 +3,7 @@
  * Way of a frame: engine event -> reader_receive (split, straddling frames into blocks) -> reader_frame (which way) ->
  *   send:  send_decode -> admission -> reader_append -> request ring ... completion rings -> reader_answer -> reader_output
  *   pull:  reader_pull (consume queue, tag filter, log pages) -> reader_output; reader_park holds it when nothing is there
- *   other: reader_cold -> control's inbox ... verdict ring -> reader_output
+ *   other: reader_cold -> inbox of an answerer ... its answers -> reader_output
  * The arena (shared, mapped by write too) is receive_buffer_count provided buffers, then reassembly_bytes_max of blocks, then
  * the scratch: RMQ_SCRATCH_BYTES for each request that may be under way, for the pairs that the broker adds to it.
  */

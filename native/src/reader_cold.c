@@ -1,4 +1,6 @@
-/* Frames that policy has to look at: they travel to control's inbox, control's verdicts come back.
+/* Frames that policy has to look at: they travel to the inbox of the answerer that the table of answerers names for their
+ * code, control for most of them, and its verdicts come back. An answerer that is not serving, or has not been started yet,
+ * is waited for; when its time is over, or when it dies with a frame in its hand, the client is told to try again.
  *
  * Sends and pulls are kept, so that control can say REDO once the reason is gone (a topic was made, a group is known).
  * Responses of clients to control's own requests travel with pending RMQ_NONE: nobody waits for a verdict on them. As many
@@ -11,14 +13,23 @@
 #define COLD_BODY_MAX (4u << 20)
 #define COLD_HEADER_MAX (256u << 10) /* properties have 32 KiB; JSON may write six characters for one */
 #define LARGE_BYTES (64u << 10) /* frames above leave half of the inbox to the others */
-#define OVERLOAD "[OVERLOAD]the broker's control process cannot take more requests now, try again later"
-#define CONTROL_GONE "[OVERLOAD]the broker's control process restarted, try again"
+#define OTHERS_PART 8         /* of the pending entries, for each answerer but control: a slow one leaves the others theirs */
+#define LOOK_MS 50            /* at answerers that are asked and do not serve */
+#define OVERLOAD "[OVERLOAD]the broker's %s process cannot take more requests now, try again later"
+#define GONE "[OVERLOAD]the broker's %s process restarted, try again"
+#define NOT_SERVING "[OVERLOAD]the broker's %s process has not started in time, try again"
 
 static int is_send(int32_t code) { return code == RMQ_CODE_SEND_V2 || code == RMQ_CODE_SEND_BATCH || code == RMQ_CODE_SEND; }
 
 static int is_kept(const struct rmq_frame_header *h)
 {
     return !(h->flag & RMQ_FLAG_RESPONSE) && (is_send(h->code) || h->code == RMQ_CODE_PULL || h->code == RMQ_CODE_LITE_PULL);
+}
+
+/* Name of the answerer's worker, as its role block has it. */
+static const char *name_of(const struct rmq_reader *r, uint32_t answerer)
+{
+    return r->header->roles[r->header->asks.answerer[answerer].role].name;
 }
 
 static void refuse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const char *remark)
@@ -42,10 +53,21 @@ void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, 
     to->received_mono_ns = (uint64_t)r->now_ms * 1000000;
 }
 
+/* `text` holds one %s, for the answerer's name. */
+static void refuse_for(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint32_t answerer,
+                       const char *text)
+{
+    char remark[160];
+    snprintf(remark, sizeof remark, text, answerer == RMQ_CONTROL_ANSWERER ? "control" : name_of(r, answerer));
+    refuse(r, c, h, remark);
+}
+
 /* The pending entry with its own copy of the frame where one is kept; NULL = no room. */
 static struct rmq_pending *keep(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                                uint32_t length, struct rmq_hold *hold)
+                                uint32_t length, struct rmq_hold *hold, uint32_t answerer)
 {
+    if (answerer != RMQ_CONTROL_ANSWERER && r->asked[answerer] >= r->pending_capacity / OTHERS_PART)
+        return NULL;
     if (r->cold_count >= r->pending_capacity / 2 || (is_kept(h) && !rmq_blocks_for_control(r)))
         return NULL; /* a slow control must not take the place of frames in the making */
     struct rmq_hold kept = {RMQ_NONE, RMQ_NONE, 0};
@@ -65,6 +87,9 @@ static struct rmq_pending *keep(struct rmq_reader *r, struct rmq_connection *c, 
         rmq_hold_release(r, &kept);
         return NULL;
     }
+    r->asked[p->answerer]--;
+    r->asked[answerer]++;
+    p->answerer = (uint8_t)answerer;
     p->hold = kept;
     p->frame_at = is_kept(h) ? rmq_arena_offset(r, at) : 0;
     p->frame_length = is_kept(h) ? length : 0;
@@ -74,6 +99,7 @@ static struct rmq_pending *keep(struct rmq_reader *r, struct rmq_connection *c, 
 enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                              uint32_t length, struct rmq_hold *hold, uint32_t redone)
 {
+    uint32_t answerer = (h->flag & RMQ_FLAG_RESPONSE) || is_kept(h) ? RMQ_CONTROL_ANSWERER : rmq_answerer_of(r->plane, h->code);
     uint32_t body = length - 8 - h->header_length, payload = is_send(h->code) ? length - body : length;
     if (h->flag & RMQ_FLAG_RESPONSE) {
         if (!c->answers_due) {
@@ -84,7 +110,7 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
     } else if (rmq_cold_is_full(r, c) && !redone) {
         if (!r->refuses)
             return RMQ_FATE_STALL;
-        refuse(r, c, h, OVERLOAD);
+        refuse_for(r, c, h, answerer, OVERLOAD);
         return RMQ_FATE_DONE;
     }
     if (redone > RMQ_REDO_MAX) {
@@ -105,9 +131,9 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
         rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
         return RMQ_FATE_DONE;
     }
-    const struct rmq_ring *inbox = &r->header->inbox;
+    const struct rmq_ring *inbox = &rmq_answerer_at(r->plane, answerer)->inbox;
     if (payload > LARGE_BYTES && rmq_ring_used(inbox) + payload > inbox->capacity / 2) {
-        refuse(r, c, h, OVERLOAD);
+        refuse_for(r, c, h, answerer, OVERLOAD);
         return RMQ_FATE_DONE;
     }
     struct rmq_inbox_record record;
@@ -116,30 +142,39 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
     record.frame_length = length;
     struct rmq_pending *p = NULL;
     if (!(h->flag & RMQ_FLAG_RESPONSE)) {
-        p = keep(r, c, h, frame, length, hold);
+        p = keep(r, c, h, frame, length, hold, answerer);
         if (!p) {
-            refuse(r, c, h, OVERLOAD);
+            refuse_for(r, c, h, answerer, OVERLOAD);
             return RMQ_FATE_DONE;
         }
         p->redone = redone & 63;
         record.pending = rmq_pending_id(r, p);
     }
     const uint8_t *from = p && p->frame_length ? r->arena + p->frame_at : frame;
-    if (rmq_inbox_put(r->plane, &record, from, payload) < 0) {
+    uint64_t position = 0;
+    if (rmq_inbox_put(r->plane, answerer, &record, from, payload, &position) < 0) {
         if (p)
             rmq_pending_release(r, p);
-        refuse(r, c, h, OVERLOAD);
+        refuse_for(r, c, h, answerer, OVERLOAD);
         return RMQ_FATE_DONE;
     }
     if (p) {
+        p->ask_position = position;
+        p->received_ns = (int64_t)record.received_mono_ns;
         p->cold_bytes = payload;
         c->cold_bytes += payload;
     }
-    c->had_cold = 1;
+    c->asked |= (uint8_t)(1u << answerer);
     if (h->code == RMQ_CODE_HEARTBEAT || h->code == RMQ_CODE_LOCK)
         c->registered = 1;
     r->counters[RMQ_READ_COLD]++;
     return RMQ_FATE_DONE;
+}
+
+/* An answerer that does not serve now has nothing of the connection, or has lost it: it need not start for that. */
+static int knows_nothing(const struct rmq_reader *r, uint32_t answerer)
+{
+    return answerer != RMQ_CONTROL_ANSWERER && rmq_load(&r->header->roles[r->header->asks.answerer[answerer].role].state) != 2;
 }
 
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c)
@@ -147,7 +182,12 @@ int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c)
     struct rmq_inbox_record record;
     rmq_inbox_head(r, c, &record);
     record.type = RMQ_INBOX_CLOSED;
-    return rmq_inbox_put(r->plane, &record, NULL, 0);
+    for (uint32_t a = 0; a < r->header->asks.count; a++) {
+        if (!(c->asked >> a & 1) || (!knows_nothing(r, a) && rmq_inbox_put(r->plane, a, &record, NULL, 0, NULL) < 0))
+            continue;
+        c->asked &= (uint8_t)~(1u << a);
+    }
+    return c->asked ? -ENOBUFS : 0;
 }
 
 /* --- verdicts ----------------------------------------------------------------------------------------------- */
@@ -214,17 +254,17 @@ static void redo_later(struct rmq_reader *r, struct rmq_pending *p)
     p->turn = (p->turn + 1) & 0xfff; /* its verdict has been spoken */
 }
 
-static void answer_pending(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pending *p, const char *remark)
+static void answer_pending(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pending *p, const char *text)
 {
     struct rmq_frame_header h = {.code = p->code, .opaque = p->opaque, .serialise = p->serialise,
                                  .flag = p->oneway ? RMQ_FLAG_ONEWAY : 0};
-    refuse(r, c, &h, remark);
+    refuse_for(r, c, &h, p->answerer, text);
 }
 
-static void judge(struct rmq_reader *r, const struct rmq_verdict *v)
+static void judge(struct rmq_reader *r, const struct rmq_verdict *v, uint32_t answerer)
 {
     struct rmq_pending *p = v->pending == RMQ_NONE ? NULL : rmq_pending_find(r, v->pending);
-    if (v->reader_generation != r->generation || (v->pending != RMQ_NONE && (!p || p->kind != RMQ_PENDING_COLD))) {
+    if (v->asker_generation != r->generation || (v->pending != RMQ_NONE && (!p || p->kind != RMQ_PENDING_COLD || p->answerer != answerer))) {
         r->counters[RMQ_READ_STALE]++;
         return;
     }
@@ -234,7 +274,7 @@ static void judge(struct rmq_reader *r, const struct rmq_verdict *v)
     case RMQ_VERDICT_SEND:
         if (c && p && !p->oneway)
             send_chunk(r, c, &p->answer, &p->answer_length, v);
-        else if (c && !p)
+        else if (c && !p && answerer == RMQ_CONTROL_ANSWERER) /* chunks of two answerers would mix */
             send_chunk(r, c, &c->server_frame, &c->server_frame_length, v);
         if (p && v->last)
             rmq_pending_release(r, p);
@@ -255,16 +295,16 @@ static void judge(struct rmq_reader *r, const struct rmq_verdict *v)
     }
 }
 
-uint32_t rmq_verdicts_drain(struct rmq_reader *r)
+static uint32_t drain(struct rmq_reader *r, uint32_t answerer)
 {
-    struct rmq_ring *ring = &r->port->verdict;
+    struct rmq_ring *ring = &r->header->asks.answerer[answerer].answers[r->role_number];
     const char *base = r->plane->base + ring->slots_at;
     uint64_t tail = ring->tail, head = rmq_load(&ring->head);
     uint32_t count = 0;
     while (tail < head) {
         const struct rmq_verdict *v = (const struct rmq_verdict *)(base + (tail & (ring->capacity - 1)));
         if (v->type != RMQ_VERDICT_PAD) {
-            judge(r, v);
+            judge(r, v, answerer);
             count++;
         }
         tail += RMQ_ALIGN8(v->length);
@@ -274,6 +314,22 @@ uint32_t rmq_verdicts_drain(struct rmq_reader *r)
         rmq_store(&ring->tail, tail);
     }
     return count;
+}
+
+uint32_t rmq_verdicts_drain(struct rmq_reader *r)
+{
+    uint32_t count = 0;
+    for (uint32_t a = 0; a < r->header->asks.count; a++)
+        count += drain(r, a);
+    return count;
+}
+
+int rmq_verdicts_wait(const struct rmq_reader *r)
+{
+    for (uint32_t a = 0; a < r->header->asks.count; a++)
+        if (rmq_ring_used(&r->header->asks.answerer[a].answers[r->role_number]))
+            return 1;
+    return rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation) != r->begun[RMQ_CONTROL_ANSWERER];
 }
 
 void rmq_redo_run(struct rmq_reader *r)
@@ -299,23 +355,25 @@ void rmq_redo_run(struct rmq_reader *r)
     }
 }
 
+static void give_up(struct rmq_reader *r, struct rmq_pending *p, const char *text)
+{
+    struct rmq_connection *c = rmq_connection_get(r, p->connection, p->connection_generation);
+    if (c)
+        answer_pending(r, c, p, text);
+    rmq_pending_release(r, p);
+}
+
 /* Control started anew: it knows none of the frames that its predecessor was looking at, no group and no lock. */
-void rmq_control_watch(struct rmq_reader *r)
+static void watch_control(struct rmq_reader *r)
 {
     uint32_t generation = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);
-    if (generation == r->control_generation)
+    if (generation == r->begun[RMQ_CONTROL_ANSWERER])
         return;
-    r->control_generation = generation;
+    r->begun[RMQ_CONTROL_ANSWERER] = generation;
     r->redo_head = r->redo_tail = RMQ_NONE;
-    for (uint32_t i = 0; i < r->pending_used; i++) {
-        struct rmq_pending *p = &r->pending[i];
-        if (p->kind != RMQ_PENDING_COLD)
-            continue;
-        struct rmq_connection *c = rmq_connection_get(r, p->connection, p->connection_generation);
-        if (c)
-            answer_pending(r, c, p, CONTROL_GONE);
-        rmq_pending_release(r, p);
-    }
+    for (uint32_t i = 0; i < r->pending_used; i++)
+        if (r->pending[i].kind == RMQ_PENDING_COLD && r->pending[i].answerer == RMQ_CONTROL_ANSWERER)
+            give_up(r, &r->pending[i], GONE);
     for (uint32_t i = 0; i < r->connections_used; i++) {
         struct rmq_connection *c = rmq_connection_at(r, i);
         free(c->server_frame); /* half a frame of the dead */
@@ -324,4 +382,33 @@ void rmq_control_watch(struct rmq_reader *r)
         if (c->state == RMQ_CONNECTION_OPEN && c->registered)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_CONTROL);
     }
+}
+
+/* Any other answerer, while it has asks of this reader: which of them get no answer any more. */
+static void watch_other(struct rmq_reader *r, uint32_t answerer, int is_due)
+{
+    const struct rmq_answerer *a = &r->header->asks.answerer[answerer];
+    uint32_t begun = rmq_load(&a->begun_generation);
+    int serves = rmq_load(&r->header->roles[a->role].state) == 2;
+    if (begun == r->begun[answerer] && (serves || !is_due))
+        return;
+    r->begun[answerer] = begun;
+    int64_t now_ns = rmq_mono_ns();
+    for (uint32_t i = 0; i < r->pending_used; i++) {
+        struct rmq_pending *p = &r->pending[i];
+        if (p->kind == RMQ_PENDING_COLD && p->answerer == answerer &&
+            rmq_ask_is_lost(r->plane, answerer, p->ask_position, p->received_ns, now_ns))
+            give_up(r, p, p->ask_position < rmq_load(&a->begun_at) ? GONE : NOT_SERVING);
+    }
+}
+
+void rmq_answerers_watch(struct rmq_reader *r)
+{
+    int is_due = r->now_ms >= r->asks_next_ms;
+    watch_control(r);
+    for (uint32_t a = 1; a < r->header->asks.count; a++)
+        if (r->asked[a])
+            watch_other(r, a, is_due);
+    if (is_due)
+        r->asks_next_ms = r->now_ms + LOOK_MS;
 }

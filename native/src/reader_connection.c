@@ -214,7 +214,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->state = RMQ_CONNECTION_OPEN;
     c->receiving = c->stopping = c->sending = c->stall = 0;
     c->took_full = 1; /* until it has taken less */
-    c->spoke = c->had_cold = c->registered = 0; /* list memberships (dirty, in_*) outlive the connection */
+    c->spoke = c->registered = c->asked = 0; /* list memberships (dirty, in_*) outlive the connection */
     c->listener = (uint8_t)(event->tag & 1);
     c->topic_id = 0;
     c->stalled_ns = 0;
@@ -240,7 +240,7 @@ static void connection_finish(struct rmq_reader *r, struct rmq_connection *c)
     c->fd = -1;
     --*host_count(r, c);
     r->counters[RMQ_READ_CONNECTIONS]--;
-    if (c->had_cold && rmq_cold_report_closed(r, c) < 0) {
+    if (c->asked && rmq_cold_report_closed(r, c) < 0) {
         c->state = RMQ_CONNECTION_REPORT;
         r->reports++;
         return;

@@ -7,7 +7,7 @@
 /* 1 = reported. The inbox belongs to requests first: junk has a quarter of it. */
 static int report(struct rmq_reader *r, const struct rmq_connection *c, const uint8_t *bytes, uint32_t length)
 {
-    const struct rmq_ring *inbox = &r->header->inbox;
+    const struct rmq_ring *inbox = &rmq_answerer_at(r->plane, RMQ_CONTROL_ANSWERER)->inbox;
     if (r->now_ms - r->junk_since_ms >= 1000) {
         r->junk_since_ms = r->now_ms;
         r->junk_reports = 0;
@@ -17,7 +17,7 @@ static int report(struct rmq_reader *r, const struct rmq_connection *c, const ui
     struct rmq_inbox_record record;
     rmq_inbox_head(r, c, &record);
     record.type = RMQ_INBOX_JUNK;
-    if (rmq_inbox_put(r->plane, &record, bytes, length) < 0)
+    if (rmq_inbox_put(r->plane, RMQ_CONTROL_ANSWERER, &record, bytes, length, NULL) < 0)
         return 0;
     r->junk_reports++;
     return 1;

@@ -57,6 +57,7 @@ struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind
     p->hold = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};
     if (kind == RMQ_PENDING_COLD) {
         r->cold_count++;
+        r->asked[p->answerer = RMQ_CONTROL_ANSWERER]++;
         c->cold_count++;
         p->cold_bytes = 0;
     } else {
@@ -89,6 +90,7 @@ void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p)
     if (p->kind == RMQ_PENDING_COLD) {
         struct rmq_connection *c = rmq_connection_at(r, p->connection);
         r->cold_count--;
+        r->asked[p->answerer]--;
         if (c->generation == p->connection_generation) {
             c->cold_count--;
             c->cold_bytes -= p->cold_bytes;

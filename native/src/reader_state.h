@@ -8,6 +8,7 @@
 #include "answer.h"
 #include "engine.h"
 #include "frame_header.h"
+#include "asks.h"
 #include "port.h"
 #include "queue_reader.h"
 #include "reader.h"
@@ -101,7 +102,7 @@ enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNEC
 #define RMQ_STALL_OUTPUT 4 /* its answers are not read fast enough */
 #define RMQ_STALL_COLD 8   /* control has enough of its frames */
 #define RMQ_STALL_TURN 16  /* it has had its part of this turn */
-/* With control and not answered: a flood must fill neither the inbox nor control's time. Control answers in the order of
+/* With an answerer and not answered: a flood must fill neither its inbox nor its time. Control answers in the order of
  * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames there as RMQ_COLD_TOTAL leaves
  * free, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
  * connection the frame that exceeds the bytes is still taken, so that one may be larger than they are. */
@@ -118,7 +119,8 @@ struct rmq_connection {
     uint8_t stall;           /* RMQ_STALL_*: parsing waits */
     uint8_t listener;        /* 1 = VIP port */
     uint8_t v6;
-    uint8_t spoke : 1, had_cold : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1, waited : 1;
+    uint8_t spoke : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1, waited : 1;
+    uint8_t asked;           /* bit a: answerer a has had frames of it, and hears that it is closed */
     uint8_t took_full : 1;   /* its last receive filled a buffer, or found none: it gets one buffer at a time */
     uint32_t topic_id;       /* of the last send: most clients repeat it */
     struct rmq_output *output;
@@ -139,8 +141,8 @@ struct rmq_connection {
     int64_t stall_ms;        /* since when it is stalled or starved */
     uint32_t parked;         /* first parked pull, index + 1 */
     uint32_t parked_count;   /* bounded: one connection must not take every place of its reader */
-    uint32_t cold_count;     /* requests that control holds */
-    uint32_t cold_bytes;     /* as they went into its inbox */
+    uint32_t cold_count;     /* requests that answerers hold */
+    uint32_t cold_bytes;     /* as they went into their inboxes */
     uint32_t answers_due;    /* of the client, to requests of control */
     int64_t stalled_ns;      /* since when its next send waits for room, 0 = does not */
     uint16_t port;
@@ -167,16 +169,17 @@ struct rmq_pending {
     struct rmq_hold hold;
     uint32_t frame_length;
     uint64_t frame_at;       /* in the arena */
+    uint8_t answerer;        /* cold */
     /* append */
     uint64_t uniq_key_at, batch_at;
     uint32_t batch_length;
     uint16_t uniq_key_length;
-    uint16_t reserved;
     int32_t queue_id;
     uint32_t topic_id;
     uint32_t queued_us;      /* it waited for room */
     int64_t received_ns;
-    /* cold */
+    /* cold; received_ns, too */
+    uint64_t ask_position;
     uint32_t cold_bytes;
     uint32_t answer_length;
     uint8_t *answer;         /* chunks of the verdict so far */
@@ -209,7 +212,8 @@ struct rmq_reader {
     struct rmq_role *role;
     struct rmq_port *port;   /* its own */
     uint32_t port_number, role_number, generation;
-    uint32_t control_generation;
+    uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
+    int64_t asks_next_ms;
     int listen_fds[2];
     int accepting[2];
     int starting;
@@ -262,6 +266,7 @@ struct rmq_reader {
     struct rmq_pending *pending;
     uint32_t pending_capacity, pending_used, pending_free;
     uint32_t in_flight, in_flight_max, cold_count;
+    uint32_t asked[RMQ_ANSWERERS_MAX]; /* of cold_count, by answerer */
     uint64_t scratch_at;     /* arena offset: RMQ_SCRATCH_BYTES of each entry of `pending` */
     uint32_t room_hand;      /* next connection that is looked at when places run short */
     uint32_t redo_head, redo_tail;
@@ -487,7 +492,7 @@ void rmq_park_tick(struct rmq_reader *r);
 void rmq_park_heed_settings(struct rmq_reader *r);
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
 
-/* reader_cold.c: control's inbox and verdicts */
+/* reader_cold.c: asks of answerers, and what they answer */
 enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                              uint32_t length, struct rmq_hold *hold, uint32_t redone);
 void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to);
@@ -496,7 +501,8 @@ void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c); /* 0 or -ENOBUFS */
 uint32_t rmq_verdicts_drain(struct rmq_reader *r);
 void rmq_redo_run(struct rmq_reader *r);
-void rmq_control_watch(struct rmq_reader *r);
+int rmq_verdicts_wait(const struct rmq_reader *r);
+void rmq_answerers_watch(struct rmq_reader *r);
 
 /* reader_output.c */
 uint8_t *rmq_output_reserve(struct rmq_reader *r, struct rmq_connection *c, size_t bytes); /* NULL: no memory, c is closed */

@@ -104,9 +104,14 @@ static inline int rmq_bell_wait(struct rmq_bell *bell, int event_fd, int timeout
 
 #define RMQ_ALIGN8(n) (((n) + 7u) & ~7u)
 
-/* Claim room for header + payload, NULL when full. The record's length is negative when this returns. */
-static inline struct rmq_inbox_record *rmq_inbox_claim(void *plane, struct rmq_ring *r, struct rmq_role *role,
-                                                       uint32_t payload)
+/* A role's claim_position says in which inbox, too. ~0 is in none. */
+#define RMQ_CLAIM_POSITION_BITS 56
+#define RMQ_CLAIM_POSITION_MASK ((1ull << RMQ_CLAIM_POSITION_BITS) - 1)
+
+/* Claim room for header + payload in the inbox of `answerer`, NULL when full. The record's length is negative when this
+ * returns, and it stands at `position`. */
+static inline struct rmq_inbox_record *rmq_inbox_claim(void *plane, struct rmq_ring *r, uint32_t answerer, struct rmq_role *role,
+                                                       uint32_t payload, uint64_t *position)
 {
     uint32_t length = (uint32_t)sizeof(struct rmq_inbox_record) + payload;
     uint32_t need = RMQ_ALIGN8(length);
@@ -121,7 +126,7 @@ static inline struct rmq_inbox_record *rmq_inbox_claim(void *plane, struct rmq_r
             rmq_store(&role->claim_position, UINT64_MAX);
             return NULL;
         }
-        rmq_store(&role->claim_position, head);
+        rmq_store(&role->claim_position, (uint64_t)answerer << RMQ_CLAIM_POSITION_BITS | head);
         rmq_fence();
         if (!__atomic_compare_exchange_n(&r->head, &head, head + pad + need, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
             continue;
@@ -134,6 +139,7 @@ static inline struct rmq_inbox_record *rmq_inbox_claim(void *plane, struct rmq_r
         }
         struct rmq_inbox_record *record = (struct rmq_inbox_record *)(base + at);
         rmq_store(&record->length, -(int32_t)length);
+        *position = head + pad;
         return record;
     }
 }

@@ -35,7 +35,7 @@ struct rmq_role {
     uint32_t state;           /*  72 role: 0 down, 1 starting, 2 serving, 3 stopping */
     uint32_t cpu;             /*  76 supervisor */
     uint64_t progress;        /*  80 role: turns of its loop; control waits for one of write when a topic goes */
-    uint64_t claim_position;  /*  88 role, ~0 = none: where it may hold a claim in the inbox; reset by the supervisor */
+    uint64_t claim_position;  /*  88 role, ~0 = none: where it may hold a claim, and in whose inbox (ring.h); reset by the supervisor */
     char name[24];            /*  96 supervisor: its worker in the table (ipc/workers.py), NUL-terminated, empty = none */
     uint32_t flags;           /* 120 supervisor: RMQ_ROLE_OPTIONAL, ... */
     uint32_t wanted;          /* 124 1 = its worker is to be started */

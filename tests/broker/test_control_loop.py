@@ -21,6 +21,8 @@ from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
+from ringmq.ipc.answerers import AnswererPlan
+from ringmq.ipc.asks import Inbox
 from ringmq.ipc.plane import NONE, Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
@@ -34,6 +36,7 @@ from ringmq.remoting.subscription import SubscriptionData
 from tests.broker.fakes import FakeStore
 
 READER = 0
+ASKERS = frozenset({lib.RMQ_ROLE_READ, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_HA})
 
 
 @dataclass
@@ -70,11 +73,11 @@ class Rig:
         ffi.memmove(head.peer_host, bytes([127, 0, 0, 9]), 4)
         head.peer_port = 4567
         payload = frame[: len(frame) - cut]
-        assert lib.rmq_inbox_put(self.plane.struct, head, payload, len(payload)) == 0
+        assert lib.rmq_inbox_put(self.plane.struct, 0, head, payload, len(payload), ffi.NULL) == 0
 
     def verdicts(self) -> list[tuple[int, int, int, bytes, bool]]:
         """(type, connection, pending, payload, last) of what the reader finds; the room is given back."""
-        ring = self.plane.header.ports.port[READER].verdict
+        ring = self.plane.header.asks.answerer[0].answers[lib.RMQ_ROLE_READ + READER]
         found = []
         size = ffi.sizeof("struct rmq_verdict")
         base = ffi.cast("char *", self.plane.struct.base) + ring.slots_at
@@ -97,7 +100,7 @@ def now() -> int:
 
 SMALL = Capacity(
     topics=1024, queues=8192, groups=256, subscriptions=256, offsets=1024, parked_slots=64,
-    inbox_bytes=1 << 20, verdict_bytes=1 << 16, commit_slots=64, arrived_slots=64,
+    commit_slots=64, arrived_slots=64, answerers=(AnswererPlan(lib.RMQ_ROLE_CONTROL, ASKERS, 1 << 20, 1 << 16),),
 )  # fmt: skip
 
 
@@ -267,14 +270,14 @@ def test_answers_beyond_the_ring_wait_in_order_and_are_cut_into_chunks(rig: Rig)
     for _ in range(200):
         rig.loop.turn(now())
         for _, _, pending, payload, last in rig.verdicts():
-            assert len(payload) <= rig.plane.verdict_chunk_bytes
+            assert len(payload) <= Inbox(rig.plane).chunk_bytes
             bodies[pending] = bodies.get(pending, b"") + payload
             if last:
                 order.append(pending)
         if len(order) == 3:
             break
     assert order == [0, 1, 2]
-    assert len(bodies[0]) > rig.plane.header.ports.port[READER].verdict.capacity
+    assert len(bodies[0]) > rig.plane.header.asks.answerer[0].answers[lib.RMQ_ROLE_READ + READER].capacity
     assert [decode_frame(bodies[opaque]).opaque for opaque in order] == order
 
 
@@ -635,7 +638,7 @@ def test_subscriptions_of_the_process_before_are_withdrawn(rig: Rig) -> None:
 
 def test_a_record_whose_writer_stands_still_is_not_spun_on(rig: Rig) -> None:
     rig.loop.turn(now())
-    inbox = rig.plane.header.inbox
+    inbox = rig.plane.header.asks.answerer[0].inbox
     record = ffi.cast("struct rmq_inbox_record *", rig.plane.struct.base + inbox.slots_at + inbox.head % inbox.capacity)
     rig.plane.role(lib.RMQ_ROLE_READ).claim_position = inbox.head
     record.length = -64  # claimed, and not filled

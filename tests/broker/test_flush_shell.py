@@ -138,7 +138,7 @@ def test_no_checkpoint_after_a_failed_sync_of_queues(tmp_path: Path, fault: int)
 def test_a_stop_is_clean_only_when_the_last_sync_of_queues_was(tmp_path: Path, fault: int) -> None:
     capacity = Capacity(
         topics=64, queues=64, groups=64, subscriptions=64, offsets=64, parked_slots=64,
-        inbox_bytes=1 << 16, verdict_bytes=1 << 16, commit_slots=64, arrived_slots=64,
+        commit_slots=64, arrived_slots=64,
     )  # fmt: skip
     plane = Plane.create(f"test-{uuid.uuid4().hex[:12]}", capacity, tmp_path.stat(), 1)
     plane.watermarks.dispatch_fault, plane.watermarks.dispatch_fault_errno = fault, errno.EIO if fault else 0

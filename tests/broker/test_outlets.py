@@ -16,9 +16,9 @@ DEAD = peer(9)
 
 
 class FakeRing:
-    """A plane's ring of verdicts with room for so many bytes."""
+    """Rings of answers with room for so many bytes."""
 
-    verdict_chunk_bytes = 1 << 20
+    chunk_bytes = 1 << 20
     readers = (Reader(0, lib.RMQ_ROLE_READ), Reader(1, lib.RMQ_ROLE_READ + 1))
 
     def __init__(self, room: int = 1 << 40) -> None:
@@ -26,9 +26,9 @@ class FakeRing:
         self.taken: list[tuple[int, int, int, Any, bool]] = []
         """(kind, connection, pending, payload, last)"""
 
-    def verdict(
+    def answer(
         self,
-        reader: int,
+        role: int,
         kind: int,
         connection: tuple[int, int],
         pending: int,
@@ -51,7 +51,7 @@ class FakeRing:
 def made(room: int = 1 << 40) -> tuple[FakeRing, Outlets]:
     ring = FakeRing(room)
     subject: Any = ring
-    return ring, Outlets(subject)
+    return ring, Outlets(FakeRing.readers, subject)
 
 
 def reply(connection: Connection, pending: int, body: bytes = b"") -> Reply:

@@ -12,7 +12,7 @@ def ask(rig: Rig, topic: bytes, queue_id: int, *, batch: bool = False) -> None:
     head = ffi.new("struct rmq_inbox_record *")
     head.type, head.role = lib.RMQ_INBOX_QUEUE, lib.RMQ_ROLE_DISPATCH
     head.pending, head.frame_length = queue_id, int(batch)
-    assert lib.rmq_inbox_put(rig.plane.struct, head, topic, len(topic)) == 0
+    assert lib.rmq_inbox_put(rig.plane.struct, 0, head, topic, len(topic), ffi.NULL) == 0
     rig.loop.turn(now())
 
 

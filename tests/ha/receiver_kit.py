@@ -64,12 +64,12 @@ class SlaveKit(Kit):
     def answer_questions(self) -> list[tuple[bytes, int]]:
         """Make the queues that dispatch asks for, as control does; (topic, queue id) of each."""
         made = []
-        while (record := lib.rmq_inbox_take(self.plane)) != ffi.NULL:
+        while (record := lib.rmq_inbox_take(self.plane, 0)) != ffi.NULL:
             assert record.type == lib.RMQ_INBOX_QUEUE
             size = ffi.sizeof("struct rmq_inbox_record")
             topic = bytes(ffi.buffer(ffi.cast("char *", record) + size, record.length - size))
             made.append((topic, record.pending))
-            lib.rmq_inbox_done(self.plane, record)
+            lib.rmq_inbox_done(self.plane, 0, record)
         for topic, queue_id in made:
             topic_id = lib.rmq_topic_find(self.plane, topic, len(topic))
             if topic_id == lib.RMQ_NONE:

@@ -18,6 +18,7 @@ from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
 from ringmq.ha.orders import LinkNews, Master, news_of, order_bytes
 from ringmq.ha.slave_events import NO_LIMIT
 from ringmq.ha.slave_shell import SlaveShell
+from ringmq.ipc.asks import Inbox
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
@@ -39,7 +40,7 @@ class Slave:
     def __init__(self, root: Path, **more: str) -> None:
         root.mkdir()
         self.root = root
-        capacity = Capacity(64, 64, 64, 64, 64, 64, 1 << 16, 1 << 16, 64, 64)
+        capacity = Capacity(64, 64, 64, 64, 64, 64, 64, 64)
         self.plane = Plane.create(f"test-{uuid.uuid4().hex[:12]}", capacity, root.stat(), 0x51A7E)
         self._event_fds = make_event_fds(ROLES)
         self.plane.set_event_fds(self._event_fds)
@@ -77,7 +78,7 @@ class Slave:
     def link_events(self) -> list[str]:
         """What control has been told."""
         events = []
-        while (record := self.plane.inbox_take()) is not None:
+        while (record := Inbox(self.plane).take()) is not None:
             news = news_of(record.payload)
             assert isinstance(news, LinkNews)
             events.append(news.event)

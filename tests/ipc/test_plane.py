@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.ipc.answerers import AnswererPlan
+from ringmq.ipc.asks import Inbox
 from ringmq.ipc.plane import Capacity, Plane, PlaneFullError, topic_config_word
 from ringmq.ipc.segment import plane_name, remove_segments
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
@@ -18,8 +20,8 @@ from ringmq.native import ffi, lib
 from ringmq.store.store_lock import StoreLock
 
 SMALL = Capacity(
-    topics=8, queues=16, groups=8, subscriptions=8, offsets=8, parked_slots=64, inbox_bytes=4096,
-    verdict_bytes=4096, commit_slots=8, arrived_slots=8,
+    topics=8, queues=16, groups=8, subscriptions=8, offsets=8, parked_slots=64, commit_slots=8, arrived_slots=8,
+    answerers=(AnswererPlan(lib.RMQ_ROLE_CONTROL, frozenset({lib.RMQ_ROLE_READ, 9}), 4096, 4096),),
 )  # fmt: skip
 NO_CLAIM = 2**64 - 1
 
@@ -34,7 +36,7 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
 def put(plane: Plane, payload: bytes, role: int = 9) -> int:
     head = ffi.new("struct rmq_inbox_record *")
     head.type, head.role, head.pending = lib.RMQ_INBOX_COLD_FRAME, role, 5
-    return int(lib.rmq_inbox_put(plane.struct, head, payload, len(payload)))
+    return int(lib.rmq_inbox_put(plane.struct, 0, head, payload, len(payload), ffi.NULL))
 
 
 def test_a_second_process_finds_what_control_published(plane: Plane) -> None:
@@ -198,10 +200,10 @@ def test_inbox_keeps_order_over_many_turns_of_the_ring(plane: Plane) -> None:
     for number in range(200):
         payload = bytes([number]) * (number * 13 % 700)
         assert put(plane, payload) == 0
-        record = plane.inbox_take()
+        record = Inbox(plane).take()
         assert record is not None
         assert (record.payload, record.pending, record.role) == (payload, 5, 9)
-    assert plane.inbox_take() is None
+    assert Inbox(plane).take() is None
 
 
 def test_a_full_inbox_refuses_and_recovers(plane: Plane) -> None:
@@ -209,13 +211,13 @@ def test_a_full_inbox_refuses_and_recovers(plane: Plane) -> None:
     while put(plane, b"x" * 400) == 0:
         taken += 1
     assert 5 <= taken <= 4096 // 456
-    assert plane.inbox_take() is not None
+    assert Inbox(plane).take() is not None
     assert put(plane, b"y") == 0
 
 
 def claim(plane: Plane, role: int, marked: bool, size: int = 104) -> None:
     """What a writer leaves that dies after its claim, before (marked=False) or after it wrote the length."""
-    ring = plane.header.inbox
+    ring = plane.header.asks.answerer[0].inbox
     if marked:
         at = plane.struct.base + ring.slots_at + ring.head % ring.capacity
         ffi.cast("int32_t *", at)[0] = -size
@@ -227,11 +229,11 @@ def claim(plane: Plane, role: int, marked: bool, size: int = 104) -> None:
 def test_an_orphaned_claim_is_unblocked_only_after_its_writer_is_known_dead(plane: Plane, marked: bool) -> None:
     claim(plane, 8, marked)
     assert put(plane, b"behind") == 0
-    assert plane.inbox_take() is None
-    assert not plane.inbox_unblock(), "the writer may be slow"
+    assert Inbox(plane).take() is None
+    assert not Inbox(plane).unblock(), "the writer may be slow"
     plane.role(8).claim_position = NO_CLAIM  # the supervisor buries it
-    assert plane.inbox_unblock()
-    record = plane.inbox_take()
+    assert Inbox(plane).unblock()
+    record = Inbox(plane).take()
     assert record is not None and record.payload == b"behind"
 
 
@@ -239,32 +241,32 @@ def test_unblock_stops_where_somebody_alive_holds_a_claim(plane: Plane) -> None:
     claim(plane, 8, marked=False)
     claim(plane, 9, marked=False)
     plane.role(8).claim_position = NO_CLAIM
-    assert plane.inbox_unblock()
-    assert plane.inbox_take() is None
-    assert plane.header.inbox.tail == 104, "only the dead one's claim is gone"
-    assert not plane.inbox_unblock()
+    assert Inbox(plane).unblock()
+    assert Inbox(plane).take() is None
+    assert plane.header.asks.answerer[0].inbox.tail == 104, "only the dead one's claim is gone"
+    assert not Inbox(plane).unblock()
 
 
 @pytest.mark.parametrize("cleared", [0, 8, 200, 392])
 def test_a_reader_that_dies_while_it_clears_a_record_leaves_a_pad(plane: Plane, cleared: int) -> None:
     """Left-over payload must never be read as the length of a record."""
     assert put(plane, b"\x7f" * 344) == put(plane, b"behind") == 0
-    assert plane.inbox_take() is not None
-    at = plane.struct.base + plane.header.inbox.slots_at
+    assert Inbox(plane).take() is not None
+    at = plane.struct.base + plane.header.asks.answerer[0].inbox.slots_at
     ffi.cast("struct rmq_inbox_record *", at).type = lib.RMQ_INBOX_PAD
     ffi.memmove(at + 8, bytes(cleared), cleared)
-    record = plane.inbox_take()  # the successor, which takes what was not given up once more
+    record = Inbox(plane).take()  # the successor, which takes what was not given up once more
     assert record is not None and record.payload == b"behind"
 
 
 def test_verdicts_wrap_and_refuse_when_full(plane: Plane) -> None:
     count = 0
-    while plane.verdict(0, lib.RMQ_VERDICT_SEND, (1, 2), 3, 4, b"z" * 500):
+    while Inbox(plane).answer(lib.RMQ_ROLE_READ, lib.RMQ_VERDICT_SEND, (1, 2), 3, 4, b"z" * 500):
         count += 1
     assert count == 4096 // 536
-    assert len(b"z" * 5000) > plane.verdict_chunk_bytes
-    with pytest.raises(ValueError, match="verdict of 5000 bytes to port 0"):
-        plane.verdict(0, lib.RMQ_VERDICT_SEND, (1, 2), 3, 4, b"z" * 5000)
+    assert len(b"z" * 5000) > Inbox(plane).chunk_bytes
+    with pytest.raises(ValueError, match="an answer of 5000 bytes to role 8"):
+        Inbox(plane).answer(lib.RMQ_ROLE_READ, lib.RMQ_VERDICT_SEND, (1, 2), 3, 4, b"z" * 5000)
 
 
 def test_outsiders_trust_the_page_only_under_a_lock(tmp_path: Path, plane: Plane) -> None:

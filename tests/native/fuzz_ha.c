@@ -170,8 +170,10 @@ static void run(void)
 static void set_up(void)
 {
     struct rmq_plane_capacity capacity = {.topics = 64, .queues = 64, .groups = 64, .subscriptions = 64, .offsets = 64,
-                                          .parked_slots = 64, .inbox_bytes = 65536, .verdict_bytes = 65536,
-                                          .commit_slots = 64, .arrived_slots = 8};
+                                          .parked_slots = 64,
+                                          .commit_slots = 64, .arrived_slots = 8, .answerer_count = 1};
+    capacity.answerers[0] = (struct rmq_answerer_plan){.role = RMQ_ROLE_CONTROL, .inbox_bytes = 65536, .answer_bytes = 65536,
+                                                       .askers = 1u << RMQ_ROLE_HA | 1u << RMQ_ROLE_DISPATCH};
     struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof any;
     int error = 0, listener = socket(AF_INET, SOCK_STREAM, 0);

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
 from ringmq.ipc.ports import PortPlan, fill_port_plans
-from ringmq.ipc.workers import WORKERS, port_plans
+from ringmq.ipc.workers import WORKERS, answerer_plans, port_plans
 from ringmq.native import ffi, lib
 
 CONTROL = 2
@@ -47,7 +48,7 @@ class Kit:
     def __init__(
         self, root: Path, *, segment_bytes: int = 65536, sync: bool = False, queue_file_bytes: int = 6000,
         index: bool = True, slots: int = 64, request_slots: int = 64, inbox_bytes: int = 65536,
-        ports: tuple[PortPlan, ...] = (),
+        ports: tuple[PortPlan, ...] = (), answerers: tuple[AnswererPlan, ...] = (),
     ) -> None:  # fmt: skip
         self.root = root
         (root / "commitlog").mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,10 @@ class Kit:
         capacity.parked_slots = 4 * request_slots
         plans = port_plans(WORKERS.rows(2, slave=False))
         fill_port_plans(capacity, [replace(plan, request_slots=request_slots) for plan in (*plans, *ports)])
-        capacity.inbox_bytes = capacity.verdict_bytes = inbox_bytes
+        rings = (*answerer_plans(WORKERS.rows(2, slave=False)), *answerers)
+        fill_answerer_plans(
+            capacity, [replace(plan, inbox_bytes=inbox_bytes, answer_bytes=inbox_bytes) for plan in rings]
+        )
         capacity.commit_slots, capacity.arrived_slots = 64, 8
         self._base = mmap.mmap(-1, lib.rmq_plane_bytes(capacity))
         self._marks = mmap.mmap(-1, 4096)

@@ -140,38 +140,40 @@ class ReaderKit(Kit):
 
     # -- being control -------------------------------------------------------------------------------------
 
-    def inbox_take(self) -> tuple[Any, bytes] | None:
-        """Next record of control's inbox (a copy) and its payload."""
-        record = lib.rmq_inbox_take(self.plane)
+    def inbox_take(self, answerer: int = 0) -> tuple[Any, bytes] | None:
+        """Next record of an inbox, control's by default (a copy), and its payload."""
+        record = lib.rmq_inbox_take(self.plane, answerer)
         if record == ffi.NULL:
             return None
         size = ffi.sizeof("struct rmq_inbox_record")
         copy = ffi.new("struct rmq_inbox_record *", record[0])
         payload = bytes(ffi.buffer(ffi.cast("char *", record) + size, record.length - size))
-        lib.rmq_inbox_done(self.plane, record)
+        lib.rmq_inbox_done(self.plane, answerer, record)
         return copy, payload
 
-    def take(self) -> tuple[Any, bytes]:
+    def take(self, answerer: int = 0) -> tuple[Any, bytes]:
         """The next record; waits for it."""
         found: list[tuple[Any, bytes]] = []
 
         def look() -> bool:
-            taken = self.inbox_take()
+            taken = self.inbox_take(answerer)
             if taken is not None:
                 found.append(taken)
             return bool(found)
 
-        wait_until(look, "a record in control's inbox")
+        wait_until(look, "a record in the inbox")
         return found[0]
 
-    def verdict(self, record: Any, kind: int, payload: bytes = b"", last: int = 1, pending: int | None = None) -> None:
-        """What control answers."""
+    def verdict(
+        self, record: Any, kind: int, payload: bytes = b"", last: int = 1, pending: int | None = None, answerer: int = 0
+    ) -> None:
+        """What an answerer answers."""
         head = ffi.new("struct rmq_verdict *")
         head.type, head.last = kind, last
         head.connection, head.connection_generation = record.connection, record.connection_generation
         head.pending = record.pending if pending is None else pending
-        head.reader_generation = record.role_generation
-        assert lib.rmq_verdict_put(self.plane, 0, head, payload, len(payload)) == 0
+        head.asker_generation = record.role_generation
+        assert lib.rmq_verdict_put(self.plane, answerer, record.role, head, payload, len(payload)) == 0
 
 
 class Client:

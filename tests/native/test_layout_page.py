@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "native" / "src"
-NAMED_ALL = ("write-", "flush-", "port-", "receive-", "inbox-", "control-inbox-")
+NAMED_ALL = ("write-", "flush-", "port-", "receive-", "inbox-")
 """Prefixes of the points between steps that the page tells one by one."""
 ELSEWHERE = {"flush-fault": "a store of one word, fault and errno together"}
 

@@ -287,7 +287,7 @@ def test_large_cold_frames_leave_half_of_the_inbox_to_small_ones(make_kit: MakeK
         clients = [stack.enter_context(connected(kit)) for _ in range(6)]
         for client in clients[:2]:
             client.send(request(ROUTE, {}, bytes(3 << 20)))
-        ring = kit.header.inbox
+        ring = kit.header.asks.answerer[0].inbox
         wait_until(lambda: ring.head - ring.tail > 6 << 20, "two are in the inbox")
         for client in clients[2:]:
             answer = client.ask(request(ROUTE, {}, bytes(3 << 20)))

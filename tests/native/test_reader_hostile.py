@@ -178,7 +178,13 @@ def test_a_slow_control_leaves_half_of_the_small_frames_room(make_kit: MakeKit) 
         taken = 0
         while (client := stack.enter_context(connected(kit))).is_quiet(0):
             client.send(send_frame("Fresh", b"x"))
-            wait_until(lambda: not client.is_quiet(0) or kit.header.inbox.head != kit.header.inbox.tail, "a fate")
+            wait_until(
+                lambda: (
+                    not client.is_quiet(0)
+                    or kit.header.asks.answerer[0].inbox.head != kit.header.asks.answerer[0].inbox.tail
+                ),
+                "a fate",
+            )
             if not client.is_quiet(0):
                 break
             kit.take()

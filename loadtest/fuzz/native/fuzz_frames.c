@@ -14,6 +14,7 @@
 
 #include "admission_rules.h"
 #include "answer.h"
+#include "asks.h"
 #include "bytes.h"
 #include "fake_engine.h"
 #include "frame_header.h"
@@ -24,6 +25,7 @@
 enum {
     CONNECTIONS = 48, BUFFER_BYTES = 4096, BUFFERS = 32, BLOCKS_BYTES = 4 << 20, FRAME_MAX = 1 << 20,
     STREAM_MAX = 1 << 18, WAITING_MAX = 512, TOPICS = 200, GROUPS = 200, QUEUES = 8, INPUT_MAX = 1 << 17,
+    OTHER_ROLE = 24, OTHER_CODE = 41, HEARTBEAT = 34, ANSWERERS = 2,
 };
 
 struct stream { /* bytes on their way to a connection */
@@ -32,8 +34,8 @@ struct stream { /* bytes on their way to a connection */
     uint32_t at, length;
 };
 
-struct waiting { /* a cold frame that control has not answered */
-    uint32_t connection, connection_generation, pending, reader_generation;
+struct waiting { /* a cold frame that is not answered yet */
+    uint32_t connection, connection_generation, pending, reader_generation, answerer;
 };
 
 static struct rmq_plane plane;
@@ -230,39 +232,63 @@ static void give_verdict(const struct waiting *w)
     const struct fuzz_input *answer = &fuzz_golden[fuzz_dice(fuzz_golden_count)];
     uint16_t type = fuzz_dice(200) ? types[fuzz_dice(sizeof types / sizeof *types)] : RMQ_VERDICT_CLOSE;
     struct rmq_verdict v = {.type = type, .last = fuzz_dice(8) > 0, .connection = w->connection, .pending = w->pending,
-                            .connection_generation = w->connection_generation, .reader_generation = w->reader_generation};
+                            .connection_generation = w->connection_generation, .asker_generation = w->reader_generation};
     uint32_t length = type == RMQ_VERDICT_SEND ? (answer->length < 4096 ? answer->length : 4096) : 0;
-    rmq_verdict_put(&plane, 0, &v, answer->bytes, length);
+    rmq_verdict_put(&plane, w->answerer, RMQ_ROLE_READ, &v, answer->bytes, length);
     if (type == RMQ_VERDICT_SEND && !v.last) {
         v.last = 1;
-        rmq_verdict_put(&plane, 0, &v, answer->bytes, length);
+        rmq_verdict_put(&plane, w->answerer, RMQ_ROLE_READ, &v, answer->bytes, length);
     }
-    if (!fuzz_dice(20)) { /* a question of control's own */
+    if (!fuzz_dice(20)) { /* a question of the answerer's own */
         v = (struct rmq_verdict){.type = RMQ_VERDICT_SEND, .last = 1, .connection = w->connection, .pending = RMQ_NONE,
-                                 .connection_generation = w->connection_generation, .reader_generation = w->reader_generation};
-        rmq_verdict_put(&plane, 0, &v, answer->bytes, answer->length < 4096 ? answer->length : 4096);
+                                 .connection_generation = w->connection_generation, .asker_generation = w->reader_generation};
+        rmq_verdict_put(&plane, w->answerer, RMQ_ROLE_READ, &v, answer->bytes, answer->length < 4096 ? answer->length : 4096);
     }
 }
 
-static void play_control(int all)
+static void take_asks(uint32_t answerer)
 {
     struct rmq_inbox_record *record;
-    rmq_offset_drain(&plane);
-    while ((record = rmq_inbox_take(&plane)) != NULL) {
-        if (record->type == RMQ_INBOX_COLD_FRAME) {
+    while ((record = rmq_inbox_take(&plane, answerer)) != NULL) {
+        if (record->type == RMQ_INBOX_COLD_FRAME && !rmq_ask_is_void(&plane, answerer, record)) {
             const uint8_t *payload = (const uint8_t *)(record + 1);
             uint32_t sum = 0;
             for (uint32_t at = 0; at < (uint32_t)record->length - sizeof *record; at += 32)
                 sum += payload[at];
             cold_seen += 1 + (sum & 0);
-            struct waiting w = {record->connection, record->connection_generation, record->pending, record->role_generation};
+            struct waiting w = {record->connection, record->connection_generation, record->pending, record->role_generation, answerer};
             if (record->pending != RMQ_NONE && waiting_count < WAITING_MAX)
                 waiting[waiting_count++] = w;
             else if (record->pending != RMQ_NONE)
                 give_verdict(&w);
         }
-        rmq_inbox_done(&plane, record);
+        rmq_inbox_done(&plane, answerer, record);
     }
+}
+
+/* The other answerer sleeps, serves, and dies with asks in its hand. */
+static void play_other(int all)
+{
+    struct rmq_role *role = &rmq_header(&plane)->roles[OTHER_ROLE];
+    if (role->state != 2 && (all || !fuzz_dice(1000))) {
+        role->generation++;
+        rmq_inbox_begin(&plane, 1);
+    }
+    if (role->state == 2)
+        take_asks(1);
+    if (!all && role->state == 2 && !fuzz_dice(3000)) {
+        role->state = 0;
+        for (uint32_t i = waiting_count; i-- > 0;)
+            if (waiting[i].answerer == 1)
+                waiting[i] = waiting[--waiting_count];
+    }
+}
+
+static void play_control(int all)
+{
+    rmq_offset_drain(&plane);
+    take_asks(RMQ_CONTROL_ANSWERER);
+    play_other(all);
     while (waiting_count && (all || fuzz_dice(4))) {
         uint32_t number = (uint32_t)fuzz_dice(waiting_count);
         struct waiting w = waiting[number];
@@ -449,8 +475,12 @@ static int connected_socket(void)
 static void set_up(void)
 {
     struct rmq_plane_capacity capacity = {.topics = 256, .queues = 4096, .groups = 256, .subscriptions = 256, .offsets = 4096,
-                                          .parked_slots = 256, .inbox_bytes = 1 << 20, .verdict_bytes = 1 << 18,
-                                          .commit_slots = 4096, .arrived_slots = 64, .port_count = 1};
+                                          .parked_slots = 256, .commit_slots = 4096, .arrived_slots = 64, .port_count = 1, .answerer_count = 2};
+    capacity.answerers[0] = (struct rmq_answerer_plan){.role = RMQ_ROLE_CONTROL, .inbox_bytes = 1 << 20, .answer_bytes = 1 << 18,
+                                                       .askers = 1u << RMQ_ROLE_READ};
+    capacity.answerers[1] = (struct rmq_answerer_plan){.role = OTHER_ROLE, .inbox_bytes = 1 << 16, .answer_bytes = 1 << 16,
+                                                       .askers = 1u << RMQ_ROLE_READ, .code_count = 2,
+                                                       .codes = {HEARTBEAT, OTHER_CODE}};
     capacity.ports[0] = (struct rmq_port_plan){.role = RMQ_ROLE_READ, .flags = RMQ_PORT_CONNECTIONS | RMQ_PORT_ARRIVALS,
                                                .weight = 1, .parked_max = 256, .request_slots = 64};
     size_t arena = (size_t)BUFFERS * BUFFER_BYTES + BLOCKS_BYTES +

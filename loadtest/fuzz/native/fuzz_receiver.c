@@ -253,8 +253,10 @@ static void open_receiver(void)
 static void set_up(void)
 {
     struct rmq_plane_capacity capacity = {.topics = 64, .queues = 64, .groups = 64, .subscriptions = 64, .offsets = 64,
-                                          .parked_slots = 64, .inbox_bytes = 65536, .verdict_bytes = 65536,
-                                          .commit_slots = 64, .arrived_slots = 8};
+                                          .parked_slots = 64,
+                                          .commit_slots = 64, .arrived_slots = 8, .answerer_count = 1};
+    capacity.answerers[0] = (struct rmq_answerer_plan){.role = RMQ_ROLE_CONTROL, .inbox_bytes = 65536, .answer_bytes = 65536,
+                                                       .askers = 1u << RMQ_ROLE_HA | 1u << RMQ_ROLE_DISPATCH};
     plane.base = calloc(1, rmq_plane_bytes(&capacity));
     plane.watermarks = calloc(1, sizeof *plane.watermarks);
     fuzz_must(plane.base && plane.watermarks && rmq_plane_format(plane.base, &capacity, 1) == 0, "plane");

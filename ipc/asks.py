@@ -1,0 +1,157 @@
+"""Asks: questions of one role to another, and their answers (native/src/asks.h; layout.h tells the protocol).
+
+An answerer has an `Inbox`. A Python role that asks has an `Asker` for each answerer. Read workers and dispatch
+ask in C.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+
+from ringmq.ipc.plane import NONE, Plane
+from ringmq.native import ffi, lib
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One record of an inbox; `payload` is a copy."""
+
+    type: int
+    """RMQ_INBOX_*."""
+    role: int
+    """Of the asker."""
+    role_generation: int
+    connection: int
+    connection_generation: int
+    pending: int
+    """The asker's token."""
+    frame_length: int
+    peer_host: bytes
+    peer_port: int
+    listener: int
+    received_mono_ns: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What an answerer has told a role without connections."""
+
+    pending: int
+    """The token of the ask."""
+    payload: bytes
+
+
+def _answerer_of(plane: Plane, role: int) -> int:
+    answerer = int(lib.rmq_answerer_find(plane.struct, role))
+    if answerer == NONE:
+        raise KeyError(f"role {role} answers nobody")
+    return answerer
+
+
+class Inbox:
+    """The inbox of the answerer with this role, and its way to answer. KeyError where the role answers nobody."""
+
+    def __init__(self, plane: Plane, role: int = lib.RMQ_ROLE_CONTROL) -> None:
+        self._plane = plane
+        self._answerer = _answerer_of(plane, role)
+        self.row = plane.header.asks.answerer[self._answerer]
+
+    @property
+    def codes(self) -> tuple[int, ...]:
+        """Requests of clients that come here and to no other answerer."""
+        return tuple(self.row.codes[number] for number in range(self.row.code_count))
+
+    def begin(self) -> None:
+        """This process serves from now on: its state is SERVING, and askers wait for it."""
+        lib.rmq_inbox_begin(self._plane.struct, self._answerer)
+
+    def take(self) -> Ask | None:
+        """Copy the next ask out and free its room; None when nothing complete waits. Void asks are passed over."""
+        plane, answerer = self._plane.struct, self._answerer
+        while (record := lib.rmq_inbox_take(plane, answerer)) != ffi.NULL:
+            if lib.rmq_ask_is_void(plane, answerer, record):
+                lib.rmq_inbox_done(plane, answerer, record)
+                continue
+            size = ffi.sizeof("struct rmq_inbox_record")
+            host = bytes(ffi.buffer(record.peer_host)[: 16 if record.peer_v6 else 4])
+            taken = Ask(
+                record.type, record.role, record.role_generation, record.connection, record.connection_generation,
+                record.pending, record.frame_length, host, record.peer_port, record.listener,
+                record.received_mono_ns, bytes(ffi.buffer(ffi.cast("char *", record) + size, record.length - size)),
+            )  # fmt: skip
+            lib.rmq_inbox_done(plane, answerer, record)
+            return taken
+        return None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Something is claimed (complete or not)."""
+        return bool(self.row.inbox.head != self.row.inbox.tail)
+
+    def unblock(self) -> bool:
+        """Free an orphaned claim at the tail, if there is one."""
+        return bool(lib.rmq_inbox_unblock(self._plane.struct, self._answerer))
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Largest payload of one answer to a read worker."""
+        capacity = int(self.row.answers[self._plane.readers[0].role].capacity)
+        return capacity // 4 - int(ffi.sizeof("struct rmq_verdict"))
+
+    def answer(
+        self, role: int, kind: int, connection: tuple[int, int] = (0, 0), pending: int = NONE,
+        generation: int = 0, payload: bytes | memoryview = b"", last: bool = True,
+    ) -> bool:  # fmt: skip
+        """Put one answer, chunked to `chunk_bytes`, for the asker with this role and generation. False: no room now."""
+        head = ffi.new("struct rmq_verdict *")
+        head.type, head.last = kind, int(last)
+        head.connection, head.connection_generation = connection
+        head.pending, head.asker_generation = pending, generation
+        data = ffi.from_buffer(payload)
+        code = int(lib.rmq_verdict_put(self._plane.struct, self._answerer, role, head, data, len(payload)))
+        if code not in (0, -errno.ENOBUFS):
+            raise ValueError(f"an answer of {len(payload)} bytes to role {role}: {os.strerror(-code)}")
+        return code == 0
+
+    def tell(self, ask: Ask, payload: bytes) -> bool:
+        """Answer an ask of a role without connections. False: no room now."""
+        return self.answer(ask.role, lib.RMQ_VERDICT_TOLD, (0, 0), ask.pending, ask.role_generation, payload)
+
+
+class Asker:
+    """A Python role that asks another. Its tokens are its own business, from 0 to NONE - 1."""
+
+    def __init__(self, plane: Plane, role: int, answerer_role: int) -> None:
+        self._plane, self._role = plane, role
+        self._answerer = _answerer_of(plane, answerer_role)
+        self._generation = int(plane.role(role).generation)
+
+    def ask(self, kind: int, pending: int, payload: bytes) -> bool:
+        """Put an ask. False: the inbox is full."""
+        head = ffi.new("struct rmq_inbox_record *")
+        head.type, head.role, head.role_generation = kind, self._role, self._generation
+        head.pending = pending
+        code = int(lib.rmq_inbox_put(self._plane.struct, self._answerer, head, payload, len(payload), ffi.NULL))
+        if code not in (0, -errno.ENOBUFS):
+            raise ValueError(f"an ask of {len(payload)} bytes to answerer {self._answerer}: {os.strerror(-code)}")
+        return code == 0
+
+    def answers(self) -> list[Told]:
+        """What has been told since the last call, without what an older process has asked."""
+        plane, found = self._plane.struct, []
+        while (verdict := lib.rmq_verdict_take(plane, self._answerer, self._role)) != ffi.NULL:
+            if verdict.asker_generation == self._generation and verdict.type == lib.RMQ_VERDICT_TOLD:
+                size = ffi.sizeof("struct rmq_verdict")
+                payload = bytes(ffi.buffer(ffi.cast("char *", verdict) + size, verdict.length - size))
+                found.append(Told(int(verdict.pending), payload))
+            lib.rmq_verdict_done(plane, self._answerer, self._role, verdict)
+        return found
+
+    @property
+    def has_answers(self) -> bool:
+        """An answer waits; to be looked at between arming the bell and waiting."""
+        ring = self._plane.header.asks.answerer[self._answerer].answers[self._role]
+        return bool(ring.head != ring.tail)

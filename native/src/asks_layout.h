@@ -1,0 +1,103 @@
+/* asks_layout.h: questions of one role to another. An answerer has one inbox, into which every asker puts its asks, and a
+ * ring of answers to each role that asks it. A new answerer is a row of the worker table: no other code names it. layout.h
+ * tells the protocol (2 and 9).
+ */
+#ifndef RMQ_ASKS_LAYOUT_H
+#define RMQ_ASKS_LAYOUT_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ports_layout.h"
+#include "roles_layout.h"
+
+/* cdef-begin */
+/* reader -> control: an offset committed by a pull. */
+struct rmq_offset_commit {
+    uint32_t group_id;
+    uint32_t queue_slot;
+    int64_t offset;
+};
+
+/* An ask: a record in the inbox of an answerer (MPSC). Payload follows, the record is padded to 8 bytes.
+ * `length` is claimed negative and stored positive last; a dead writer's claim is unblocked. */
+struct rmq_inbox_record {
+    int32_t length;              /* header + payload, unpadded; < 0: being written; then abs() is the claim */
+    uint16_t type;               /* RMQ_INBOX_*; RMQ_INBOX_PAD fills the end of the ring */
+    uint16_t role;               /* of the asker */
+    uint32_t role_generation;
+    uint32_t connection;
+    uint32_t connection_generation;
+    uint32_t pending;            /* the asker's token, which the answer echoes; RMQ_NONE: nobody waits for an answer */
+    uint32_t frame_length;       /* COLD_FRAME: whole frame; the payload may hold less of it (send bodies) */
+    uint16_t peer_port;
+    uint8_t peer_v6;
+    uint8_t listener;            /* 0 main, 1 VIP port */
+    uint8_t peer_host[16];
+    uint64_t received_mono_ns;   /* when the asker was asked itself; 0: unknown, the ask is never void */
+};
+#define RMQ_INBOX_PAD 0
+#define RMQ_INBOX_COLD_FRAME 1   /* payload: frame from its 4-byte length on */
+#define RMQ_INBOX_CLOSED 2       /* the connection had sent cold frames and is gone */
+#define RMQ_INBOX_DROPPED 3      /* unblocked: its writer died */
+#define RMQ_INBOX_HA 4           /* ha -> control: one JSON object (ha/orders.py) */
+#define RMQ_INBOX_QUEUE 5        /* a slave's dispatch -> control: pending = queue id, payload = topic of a queue that is in no table;
+                                  * frame_length 1: its records hold inner batches */
+#define RMQ_INBOX_JUNK 6         /* payload: at most RMQ_JUNK_BYTES that are no frame; the connection is closed */
+#define RMQ_JUNK_BYTES 16
+
+/* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */
+struct rmq_verdict {
+    uint32_t length;             /* header + payload, unpadded */
+    uint16_t type;               /* RMQ_VERDICT_* */
+    uint16_t last;               /* SEND: 1 = the frame ends with this chunk */
+    uint32_t connection;
+    uint32_t connection_generation;
+    uint32_t pending;            /* of the ask; RMQ_NONE for frames that the answerer sends on its own */
+    uint32_t asker_generation;
+    uint64_t reserved;
+};
+#define RMQ_VERDICT_PAD 0
+#define RMQ_VERDICT_SEND 1       /* payload: bytes for the connection; with last, `pending` is released */
+#define RMQ_VERDICT_REDO 2       /* run the kept frame again: the reason it was cold is gone */
+#define RMQ_VERDICT_DROP 3       /* oneway: release `pending`, nothing to send */
+#define RMQ_VERDICT_CLOSE 4      /* close the connection */
+#define RMQ_VERDICT_TOLD 5       /* to an asker without connections. payload: what both have agreed on */
+
+#define RMQ_ANSWERERS_MAX 8
+#define RMQ_ANSWERER_CODES_MAX 30
+#define RMQ_CONTROL_ANSWERER 0u   /* the first row: it gets what no other row names */
+#define RMQ_ASK_PATIENCE_MS 2000 /* that an ask waits for an answerer which is not serving */
+
+/* A row of the table of answerers. */
+struct rmq_answerer {
+    uint32_t role;               /* supervisor, once */
+    uint32_t code_count;
+    int32_t codes[RMQ_ANSWERER_CODES_MAX]; /* supervisor, once: requests of clients that read workers bring to it */
+    uint64_t begun_at;           /* answerer, at its start: the inbox's tail. Asks before it were its predecessor's */
+    int64_t serving_since_ns;    /* answerer, at its start: an ask whose patience had ended by then is void */
+    uint32_t begun_generation;   /* answerer: of its role, behind the two words */
+    uint8_t pad[44];
+    struct rmq_ring inbox;       /* byte ring of rmq_inbox_record: askers -> answerer */
+    struct rmq_ring answers[RMQ_ROLES_MAX]; /* byte rings of rmq_verdict: answerer -> asker of that role; capacity 0: it never asks */
+};
+
+struct rmq_asks {
+    uint32_t count;              /* rows in use, from the first on */
+    uint8_t pad[60];
+    struct rmq_answerer answerer[RMQ_ANSWERERS_MAX];
+};
+
+/* What the supervisor wants a row to be. */
+struct rmq_answerer_plan {
+    uint32_t role;
+    uint32_t askers;             /* bit r: the role r asks it */
+    uint32_t inbox_bytes, answer_bytes; /* powers of two */
+    uint32_t code_count;
+    int32_t codes[RMQ_ANSWERER_CODES_MAX];
+};
+/* cdef-end */
+
+_Static_assert(sizeof(struct rmq_inbox_record) == 56, "inbox record");
+_Static_assert(sizeof(struct rmq_verdict) == 32, "verdict");
+_Static_assert(sizeof(struct rmq_answerer) % 64 == 0 && offsetof(struct rmq_answerer, inbox) % 64 == 0, "answerer");
+#endif
