@@ -156,6 +156,11 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
     }
     rmq_store(&ports->parked.tail, tail);
     RMQ_CRASH("flush-parked-tail");
+    if (tail != first) {
+        rmq_fence(); /* write looks at these heads between its word and its sleep */
+        if (rmq_load_relaxed(&ports->awaits_parked))
+            rmq_role_wake(c->plane, RMQ_ROLE_WRITE);
+    }
     c->role->counters[RMQ_FLUSH_COMPLETED] += tail - first;
     return tail - first;
 }

@@ -100,6 +100,10 @@
  *   The next flush passes over an entry whose place lies before completed.head: it is answered already. So no answer
  *   comes twice, and none is skipped.
  *
+ *   A port at its cap, or a full `parked`, makes write store awaits_parked, arm its bell and look once more. The completer
+ *   stores parked.tail, fences, looks at awaits_parked and rings write. A dead write leaves the word as it was: the
+ *   completer rings in vain until the next one stores it.
+ *
  * 5. TABLES (plane_tables.c; control writes, dispatch its half of a queue).
  *     add             fill the entry [control-topic-filled, and alike for queue, group, offset]; store the count
  *                     [-counted]; store the cell of the hash [-findable]. Before the count, the next control fills the

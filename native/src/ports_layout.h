@@ -162,7 +162,7 @@ struct rmq_journal {
 
 struct rmq_ports {
     uint32_t count;              /* rows in use, from the first on */
-    uint32_t reserved;
+    uint32_t awaits_parked;      /* write: 1 = it sleeps until requests that wait for disk or replicas are answered */
     uint8_t pad[56];
     struct rmq_ring parked;      /* rmq_parked: write -> flush */
     struct rmq_journal journal;

@@ -330,6 +330,22 @@ static void count_faults(struct rmq_writer *w)
     w->role->counters[RMQ_WRITE_POPULATED_BYTES] = rmq_load_relaxed(&w->window.populated_bytes);
 }
 
+/* The port has less parked than it may, and the ring of parked requests has room. */
+static int may_park(const struct rmq_writer *w, uint32_t p)
+{
+    uint64_t parked = w->next.port[p].parked_count - rmq_load(&w->ports[p].completed.head);
+    return parked < w->ports[p].parked_max && rmq_ring_room(&w->header->ports.parked, w->next.parked_head);
+}
+
+/* What the blocked ports wait for. The completer rings when it has answered; an owner that takes its completions does not. */
+static int awaits_completer(const struct rmq_writer *w)
+{
+    for (uint32_t p = 0; p < w->port_count; p++)
+        if (w->blocked >> p & 1 && may_park(w, p))
+            return 0;
+    return w->blocked != 0;
+}
+
 static int spin(struct rmq_writer *w)
 {
     for (uint32_t i = 0; i < w->header->settings.spin_pauses; i++) {
@@ -345,13 +361,16 @@ static int spin(struct rmq_writer *w)
 
 static void park(struct rmq_writer *w, int64_t left_ns)
 {
-    int64_t limit_ms = w->needs_segment || w->blocked ? SEGMENT_POLL_MS : PARK_MS;
+    uint32_t awaits = (uint32_t)awaits_completer(w);
+    int64_t limit_ms = w->needs_segment || (w->blocked && !awaits) ? SEGMENT_POLL_MS : PARK_MS;
     int64_t left_ms = left_ns / 1000000 + 1;
     int timeout_ms = (int)(left_ms < limit_ms ? left_ms : limit_ms);
     if (!w->needs_segment && spin(w))
         return;
+    if (w->header->ports.awaits_parked != awaits)
+        rmq_store(&w->header->ports.awaits_parked, awaits);
     rmq_role_arm(w->plane, RMQ_ROLE_WRITE);
-    if (!w->needs_segment && has_work(w, w->blocked)) {
+    if ((!w->needs_segment && has_work(w, w->blocked)) || (awaits && !awaits_completer(w))) {
         rmq_role_disarm(w->plane, RMQ_ROLE_WRITE);
         return;
     }

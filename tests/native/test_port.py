@@ -122,6 +122,41 @@ def test_no_more_of_a_port_wait_than_may(tmp_path: Path) -> None:
     assert stored(kit)[-2:] == [6, 7]
 
 
+def test_write_sleeps_at_the_cap_of_a_port_until_the_completer_rings(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE, parked_max=3), sync=True)
+    bell, sleeps = kit.header.roles[lib.RMQ_ROLE_WRITE].bell, kit.header.roles[lib.RMQ_ROLE_WRITE].counters
+    with kit.writer() as write, kit.flusher() as flush:
+        port.submit(requests(kit, topic, list(range(8))), 8)
+        write(250_000_000)
+        assert sleeps[lib.RMQ_WRITE_SLEEPS] <= 4, "of 100 ms"
+        assert kit.header.ports.awaits_parked == 1
+        bell.sleeping = lib.RMQ_BELL_ASLEEP
+        flush()
+        assert bell.sleeping == 0, "rung"
+        while kit.header.ports.port[SERVICE].request.tail < 8:
+            write()
+            flush()
+        write()
+        assert kit.header.ports.awaits_parked == 0
+        kit.request(topic, 0, b"777")
+        write(1)
+        bell.sleeping = lib.RMQ_BELL_ASLEEP
+        flush()
+        assert kit.marks.flushed_offset == kit.marks.append_offset and bell.sleeping == lib.RMQ_BELL_ASLEEP
+
+
+def test_write_looks_often_at_a_port_whose_owner_takes_no_completion(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE), request_slots=8)
+    with kit.writer() as write:
+        for first in (0, 8):
+            assert port.submit(requests(kit, topic, list(range(first, first + 8))), 8) == 8
+            write()
+        before = kit.header.roles[lib.RMQ_ROLE_WRITE].counters[lib.RMQ_WRITE_SLEEPS]
+        write(250_000_000)
+        assert kit.header.roles[lib.RMQ_ROLE_WRITE].counters[lib.RMQ_WRITE_SLEEPS] > before + 5
+        assert kit.header.ports.awaits_parked == 0
+
+
 def test_a_refusal_refuses_what_follows_until_it_is_acknowledged(tmp_path: Path) -> None:
     kit, port, topic = make(tmp_path)
     port.submit(requests(kit, topic, [1]), 1)
