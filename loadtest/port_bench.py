@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ringmq.loadtest import port_pressure
 from ringmq.loadtest.markdown import markdown_table
 from ringmq.loadtest.port_worker import MODULE, ORDER, Order
 from ringmq.loadtest.running import RunningBroker
@@ -76,8 +77,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sync", action="store_true", help="SYNC_FLUSH")
     parser.add_argument("--profile", action="store_true", help="where the worker's time goes; it is slower meanwhile")
     parser.add_argument("--folder", type=Path, default=Path("build/port"))
+    parser.add_argument("--pressure-rounds", type=int, default=5, help="of the second table: beside clients")
+    parser.add_argument("--pressure-seconds", type=float, default=5.0)
+    parser.add_argument("--pressure-records", type=int, default=port_pressure.RECORDS)
     chosen = parser.parse_args(arguments)
-    tools, results = build_tools(), []
+    tools = build_tools()
+    good = [run(chosen, tools) for run in (run_rates, run_pressure)]
+    return 0 if all(good) else 1
+
+
+def run_pressure(chosen: argparse.Namespace, tools: Tools) -> bool:
+    """The second table. False: a round does not count."""
+    rounds = []
+    for number in range(chosen.pressure_rounds):
+        rounds.append(
+            port_pressure.measure_round(
+                chosen.folder.resolve(), tools, seconds=chosen.pressure_seconds, records=chosen.pressure_records,
+                service_first=number % 2 == 1, sync=chosen.sync,
+            )
+        )  # fmt: skip
+        done = rounds[-1]
+        print(
+            f"round {number + 1} of {chosen.pressure_rounds}: clients {done.alone.rate:,.0f}/s, beside the service "
+            f"{done.beside.rate:,.0f}/s, service {done.service_rate:,.0f}/s", flush=True,
+        )  # fmt: skip
+    if rounds:
+        print(port_pressure.pressure_table(rounds))
+    return all(done.ok for done in rounds)
+
+
+def run_rates(chosen: argparse.Namespace, tools: Tools) -> bool:
+    """The first table. False: a round does not count."""
+    results: list[Any] = []
     for _ in range(chosen.rounds):
         results.append(
             measure(
@@ -86,8 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         )  # fmt: skip
         print(results[-1]["profile"], end="")
-    print(table(results))
-    return 0 if all(map(is_whole, results)) else 1
+    if results:
+        print(table(results))
+    return all(map(is_whole, results))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ WATCHED = ("write", "flush", "dispatch")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Republish `source` as `target` for so long, once it has so many records. The result goes into a file."""
+    """Republish `source` as `target`, once it has so many records: for so long, the result goes into a file; with
+    `gate`, while the file of this name is there."""
 
     source: str
     target: str
@@ -37,6 +38,7 @@ class Order:
     seconds: float
     result: str
     profile: bool = False
+    gate: str = ""
 
 
 def serve(spec: Any, plane: Any, stop: Any) -> int:
@@ -51,10 +53,14 @@ def serve(spec: Any, plane: Any, stop: Any) -> int:
     while not stop.is_set:
         role.progress += 1
         source, target = find_place(plane, order.source), find_place(plane, order.target)
-        if source and target and not result.exists() and plane.queue(source.queue_slot).max_offset >= order.records:
+        is_over = bool(order.result) and result.exists()
+        if source and target and not is_over and plane.queue(source.queue_slot).max_offset >= order.records:
             republisher = Republisher(
                 plane, spec.role, lambda reader, lane: 0, lambda text: print(text, flush=True), lanes=PASSES_MAX
             )
+            if order.gate:
+                _serve_gate(spec.role, plane, republisher, order, source.queue_slot, target, stop)
+                break
             part = result.with_suffix(".part")
             part.write_text(json.dumps(_measure(spec.role, plane, republisher, order, source.queue_slot, target)))
             part.rename(result)
@@ -63,11 +69,49 @@ def serve(spec: Any, plane: Any, stop: Any) -> int:
     return EXIT_CLEAN
 
 
+class Passes:
+    """A source that is republished again and again: each pass is a lane, as its offsets begin again."""
+
+    def __init__(self, republisher: Any, source: int, target: Any, records: int) -> None:
+        self._republisher, self._source, self._target, self._records = republisher, source, target, records
+        self._lane = 0
+
+    def turn(self) -> bool:
+        """Publish a batch. False: there was nothing to do."""
+        republisher, lane = self._republisher, self._lane
+        if republisher.collect() and republisher.publish(republisher.read(self._source, lane), self._target, lane):
+            return True
+        if republisher.next_offset(lane) >= self._records and lane + 1 < PASSES_MAX:
+            self._lane += 1  # the source is in memory
+            return True
+        return False
+
+
+def completed(words: Any) -> int:
+    """Records whose copies are stored, from the words of the worker's role block."""
+    from ringmq.services.republisher import PROGRESS
+
+    return sum(max(0, int(word) - 1) for word in words[PROGRESS : PROGRESS + PASSES_MAX])
+
+
+def _serve_gate(
+    number: int, plane: Any, republisher: Any, order: Order, source: int, target: Any, stop: Any
+) -> None:  # fmt: skip
+    role, passes, gate = plane.role(number), Passes(republisher, source, target, order.records), Path(order.gate)
+    while not stop.is_set:
+        role.progress += 1
+        if not gate.exists():
+            republisher.collect()
+            republisher.wait(20)
+        elif not passes.turn():
+            republisher.wait(WAIT_MS)
+
+
 def _measure(number: int, plane: Any, republisher: Any, order: Order, source: int, target: Any) -> dict[str, Any]:
     from ringmq.ipc.workers import WORKERS
     from ringmq.services.republisher import REFUSED, SKIPPED, SUBMITTED
 
-    role, waits, lane = plane.role(number), 0, 0
+    role, waits, passes = plane.role(number), 0, Passes(republisher, source, target, order.records)
     pids = {name: int(plane.role(WORKERS.row(name).role).pid) for name in WATCHED}
     used = {name: cpu_seconds([pid]) for name, pid in pids.items()}
     profile = cProfile.Profile()
@@ -76,10 +120,7 @@ def _measure(number: int, plane: Any, republisher: Any, order: Order, source: in
     began, own = time.monotonic(), time.process_time()
     while time.monotonic() - began < order.seconds:
         role.progress += 1
-        if republisher.collect() and republisher.publish(republisher.read(source, lane), target, lane):
-            continue
-        if republisher.next_offset(lane) >= order.records and lane + 1 < PASSES_MAX:
-            lane += 1  # the source is in memory
+        if passes.turn():
             continue
         waits += 1
         republisher.wait(WAIT_MS)
@@ -91,7 +132,7 @@ def _measure(number: int, plane: Any, republisher: Any, order: Order, source: in
     cpu = {"republish": own, **{name: cpu_seconds([pid]) - used[name] for name, pid in pids.items()}}
     words = {"submitted": SUBMITTED, "refused_copies": SKIPPED, "refused_requests": REFUSED}
     counts = {name: int(republisher.words[word]) for name, word in words.items()}
-    counts["completed"] = sum(republisher.progress(lane) for lane in range(PASSES_MAX))
+    counts["completed"] = completed(republisher.words)
     return {**counts, "seconds": seconds, "cpu_s": cpu, "waits": waits, "profile": text.getvalue()}
 
 

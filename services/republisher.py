@@ -15,6 +15,7 @@ from typing import Any
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port, mark_of, parts_of_mark
 from ringmq.native import ffi, lib
+from ringmq.services.pace import Pace
 from ringmq.services.republish_flow import Refusal, RepublishFlow
 from ringmq.store.native_copies import NativeCopies
 from ringmq.store.queue_reader import DeletedError, NotConfirmedError, NotMappedError, QueueReader, RecordBatch
@@ -95,6 +96,11 @@ class Republisher:
         template = RecordCopy(b"", edits=tuple(edits))
         self._native = NativeCopies([template] * batch, limits, self.port.arena, 0, 0)
         self._aimed: Place | None = None
+        ports = [plane.header.ports.port[number] for number in range(plane.header.ports.count)]
+        self._others = [port for port in ports if port.role != role]
+        clients = sum(int(port.weight) for port in self._others if port.flags & lib.RMQ_PORT_CONNECTIONS)
+        self._pace = Pace(int(self.port.row.weight) / max(1, clients))
+        self._allowance = 0
         self._flow = RepublishFlow(lanes, len(self.port.arena))
         self._stored = ffi.new("uint64_t[]", lanes)
         self._tally = ffi.new("struct rmq_port_tally *")
@@ -112,7 +118,8 @@ class Republisher:
         self._take_completions()
         if not self._flow.may_submit(_now_ms()):
             self._settle()
-        return self._flow.may_submit(_now_ms())
+        self._allowance = self._pace.allowance(_now_ms(), sum(int(port.request.tail) for port in self._others))
+        return self._allowance > 0 and self._flow.may_submit(_now_ms())
 
     def next_offset(self, lane: int = 0) -> int:
         """The source offset that the lane publishes next, while `collect` says True."""
@@ -190,7 +197,7 @@ class Republisher:
         """Publish the first `count` records of `batch`; how many requests that were. Fewer where ring or arena have no
         room: the rest is read again."""
         self._aim(target)
-        count = min(count, self.port.room)
+        count = min(count, self.port.room, self._allowance)
         done = self._copy(count) if count else 0
         following = self.batch.next_offset
         if done < self.batch.count:
@@ -200,6 +207,7 @@ class Republisher:
         self.batch.release()
         self.words[SKIPPED] += done - made
         self.words[SUBMITTED] += made
+        self._pace.published(made)
         end = parts_of_mark(requests[made - 1].token)[2] + 1 if made else None
         self._flow.submitted(lane, following, end, int(self._native.batch.arena_at))
         if made and self.port.submit(requests, made) < made:
