@@ -15,10 +15,9 @@ from collections.abc import Callable
 from itertools import chain
 
 from ringmq.broker.announcements import STOP_CALL_MS, Announcements
+from ringmq.broker.control_parts import handlers_of, limits_of
 from ringmq.broker.control_report import ClientCensus, ControlReport, ReportWriter
 from ringmq.broker.core import Broker
-from ringmq.broker.handlers import client_limits
-from ringmq.broker.handlers.table import tick
 from ringmq.broker.health import fault_text
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.replication import refusals
@@ -95,6 +94,8 @@ class ControlLoop:
         self._failed_requests = LogThrottle(PEER_LINES_PER_MINUTE)
         self._of_settings = LogThrottle(PEER_LINES_PER_MINUTE)
         self._blocked_parks = 0
+        self._handlers = handlers_of(broker)
+        self._limits = limits_of(broker)
         self._census = ClientCensus(broker.consumers, broker.producers)
         self._report = ReportWriter(plane.name)
         self._slow_requests = slow_requests.SlowRequests()
@@ -105,6 +106,7 @@ class ControlLoop:
         self._requests = RequestRunner(
             plane,
             broker,
+            self._handlers,
             self._announcements,
             self._slow_requests,
             lambda text: self._tell(self._failed_requests, text),
@@ -276,7 +278,7 @@ class ControlLoop:
         self._outlets.start_anew(reader, generation)
         if known is None:
             return
-        for connection in self.broker.connections():
+        for connection in self.broker.membership.connections():
             if connection.reader == reader and connection.reader_generation != generation:
                 self._requests.end(connection)
 
@@ -289,7 +291,7 @@ class ControlLoop:
                 self._see_generation(reader.port, generation)
         self._drain_offsets(now_ms)
         self.broker.stats.observe(self._totals())
-        effects = [*self._requests.take_effects(), *tick(self.broker, now_ms)]
+        effects = [*self._requests.take_effects(), *self.broker.on_tick(now_ms), *self._handlers.run_due(now_ms)]
         self._guard("consumer offsets", lambda: self._persistence.save_offsets_if_due(now_ms))
         self._guard("staged writes", lambda: self._staged_writes.save_if_due(now_ms))
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
@@ -316,7 +318,7 @@ class ControlLoop:
         permission = self.broker.config.broker_permission
         sends_from_ms = self.broker.config.start_accept_send_request_time_stamp
         refused = self.broker.refusals.counts()
-        rooms = client_limits.rooms(self.broker)
+        rooms = self._limits.rooms()
         census = self._census
         return ControlReport(permission, states, census.clients, census.left_out, sends_from_ms, refused, rooms)
 

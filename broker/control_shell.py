@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.run_config import read_run_config, store_config, write_run_config
 from ringmq.broker.control import log, now_ms, run_control
-from ringmq.broker.core import Broker, Identity
+from ringmq.broker.control_parts import saved_by, slave_role_of
+from ringmq.broker.core import Broker
 from ringmq.broker.live_settings import show_live
 from ringmq.broker.outside_calls import OutsideCalls
-from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_state
@@ -66,7 +67,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if notice is not None:
         log(notice)
     plane.subscriptions_clear()  # the process before this one published them
-    persistence = Persistence(root, broker)
+    persistence = Persistence(root, saved_by(broker))
     resume_deletions(broker, persistence, store.topics_on_disk())
 
     def take_over(changed: BrokerConfig) -> None:
@@ -94,7 +95,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
             persistence.load_slave_commits()
         except ConfigFileError as error:
             log(f"{error}: the master's offsets count")
-        slave = SlaveRole(broker, persistence, OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)), log)
+        slave = slave_role_of(broker, persistence, OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)), log)
     bound_collections()
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING

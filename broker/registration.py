@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.core import Identity
+from ringmq.broker.config.identity import Identity
 from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode

@@ -10,7 +10,7 @@ from functools import partial
 
 from ringmq.broker.announcements import Announcements
 from ringmq.broker.core import Broker
-from ringmq.broker.handlers.table import CHANGES_TABLES, TOLD_FIRST, begin, effects_of
+from ringmq.broker.handlers.table import CHANGES_TABLES, TOLD_FIRST, HandlerTable
 from ringmq.broker.requests.outlets import BACKLOG_BYTES_LARGE
 from ringmq.broker.requests.request import Answer, Connection, Drop, Effect, Release, Reply, Request, Run, Slices
 from ringmq.broker.requests.slices import SlicedWorks
@@ -32,6 +32,7 @@ class RequestRunner:
         self,
         plane: Plane,
         broker: Broker,
+        handlers: HandlerTable,
         announcements: Announcements,
         slow: SlowRequests,
         tell_failure: Callable[[str], None],
@@ -40,6 +41,7 @@ class RequestRunner:
         backlog_bytes: Callable[[], int],
     ) -> None:
         self.broker = broker
+        self.handlers = handlers
         self.clock = clock
         self.effects: list[Effect] = []
         self._announcements = announcements
@@ -105,7 +107,7 @@ class RequestRunner:
     def complete(self, request: Request, answer: Answer, changes_before: int) -> None:
         """The answer of a request is there. `changes_before`: `table_changes` when it was begun."""
         code = request.command.code
-        effects = effects_of(self.broker, request, answer)
+        effects = self.handlers.effects_of(request, answer)
         verdict = effects[-1] if effects else None
         if isinstance(verdict, Reply):
             self._unsent_bytes += len(verdict.command.body)
@@ -163,7 +165,7 @@ class _RequestWork:
 
     def begin(self) -> Answer | Slices:
         self.changes_before = self.runner.table_changes
-        return begin(self.runner.broker, self.request)
+        return self.runner.handlers.begin(self.request)
 
     def complete(self, answer: Answer) -> None:
         self.runner.complete(self.request, answer, self.changes_before)
@@ -184,7 +186,7 @@ class _EndWork:
         return Slices(self._steps())
 
     def _steps(self) -> Steps[Answer]:
-        yield from self.runner.broker.closing(self.connection)
+        yield from self.runner.broker.membership.closing(self.connection)
         return Drop()
 
     def complete(self, answer: Answer) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ringmq.broker.config.broker_config import (
     RETENTION,
@@ -12,11 +13,13 @@ from ringmq.broker.config.broker_config import (
     nearest_name,
     property_table,
 )
+from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
-from ringmq.broker.core import Broker
 from ringmq.broker.requests.access import may_decide
-from ringmq.broker.requests.request import Answer, Request
+from ringmq.broker.requests.request import Answer, Outbox, Request
+from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import DataVersion
 from ringmq.remoting.json_text import dump_json
 from ringmq.remoting.properties_text import BadProperties, format_properties, parse_properties
 
@@ -29,54 +32,80 @@ BODY_BYTES_MAX, BODY_LINES_MAX = 32_768, 1000
 _ALWAYS_BLACK = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 
 
-def update_config(broker: Broker, request: Request) -> Answer:
-    """25. Stock's properties that mean nothing here are accepted and ignored, with a line in the log; ours are checked,
-    and refused when they take effect at a start only. Each change gets a line that names the peer."""
-    too_much = _too_much(request.command.body)
-    if too_much is not None:
-        return request.reply(ResponseCode.SYSTEM_ERROR, too_much)
-    try:
-        lines = parse_properties(request.command.body.decode("utf-8"))
-    except (BadProperties, UnicodeDecodeError) as error:
-        return request.reply(ResponseCode.SYSTEM_ERROR, f"string2Properties error: {error}")
-    values = {line.name: line.value for line in lines}
-    black = _ALWAYS_BLACK | {name for name in broker.config.config_black_list.split(";") if name}
-    if black & values.keys():
-        return request.reply(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-    table = property_table()
-    for name in values:
-        if name not in table and name not in STOCK_PROPERTY_NAMES:
-            near = nearest_name(name)
-            hint = f"; the nearest known name is {near}" if near else ""
-            return request.reply(ResponseCode.SYSTEM_ERROR, f"{name[:128]} is not a known property{hint}")
-    try:
-        config = changed(broker.config, {name: value for name, value in values.items() if name in table})
-    except ConfigError as error:
-        return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
-    differing = [name for name in values if name in table and _text(config, name) != _text(broker.config, name)]
-    deletes = sorted(RETENTION & set(differing))
-    if deletes and not may_decide(broker.config, request.connection):
-        remark = (
-            f"{deletes[0]} decides which log files are deleted: a running broker takes it from loopback and from "
-            "networks that adminAddresses names; or put it into broker.conf"
-        )
-        return request.reply(ResponseCode.NO_PERMISSION, remark)
-    refused = _why_refused(config, differing, request.now_ms)
-    if refused is not None:
-        return request.reply(ResponseCode.SYSTEM_ERROR, refused)
-    address = request.connection.address
-    ignored = [name for name in values if name not in table]
-    if ignored:
-        more = f" and {len(ignored) - NAMED_MAX} more" if len(ignored) > NAMED_MAX else ""
-        broker.outbox.lines.append(
-            f"request 25 from {address} sets {', '.join(ignored[:NAMED_MAX])}{more}: this does nothing here, and is "
-            "answered 0 as RocketMQ does"
-        )
-    if differing:
-        changes = [f"{name} = {_text(config, name)} (was {_text(broker.config, name)})" for name in differing]
-        broker.outbox.lines.append(f"request 25 from {address} sets {', '.join(changes)}")
-        _apply(broker, config, request.now_ms)
-    return request.reply()
+@dataclass(frozen=True, slots=True)
+class ConfigRequests:
+    """The handlers of configuration, with the parts that they need."""
+
+    live: LiveConfig
+    topics: TopicTable
+    config_version: DataVersion
+    outbox: Outbox
+    apply_config: Callable[[BrokerConfig], None]
+
+    def update_config(self, request: Request) -> Answer:
+        """25. Stock's properties that mean nothing here are accepted and ignored, with a line in the log.
+
+        Ours are checked, and refused when they take effect at a start only. A line names each change and its peer.
+        """
+        too_much = _too_much(request.command.body)
+        if too_much is not None:
+            return request.reply(ResponseCode.SYSTEM_ERROR, too_much)
+        try:
+            lines = parse_properties(request.command.body.decode("utf-8"))
+        except (BadProperties, UnicodeDecodeError) as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"string2Properties error: {error}")
+        values = {line.name: line.value for line in lines}
+        black = _ALWAYS_BLACK | {name for name in self.live.config.config_black_list.split(";") if name}
+        if black & values.keys():
+            return request.reply(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+        table = property_table()
+        for name in values:
+            if name not in table and name not in STOCK_PROPERTY_NAMES:
+                near = nearest_name(name)
+                hint = f"; the nearest known name is {near}" if near else ""
+                return request.reply(ResponseCode.SYSTEM_ERROR, f"{name[:128]} is not a known property{hint}")
+        try:
+            config = changed(self.live.config, {name: value for name, value in values.items() if name in table})
+        except ConfigError as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
+        differing = [name for name in values if name in table and _text(config, name) != _text(self.live.config, name)]
+        deletes = sorted(RETENTION & set(differing))
+        if deletes and not may_decide(self.live.config, request.connection):
+            remark = (
+                f"{deletes[0]} decides which log files are deleted: a running broker takes it from loopback and from "
+                "networks that adminAddresses names; or put it into broker.conf"
+            )
+            return request.reply(ResponseCode.NO_PERMISSION, remark)
+        refused = _why_refused(config, differing, request.now_ms)
+        if refused is not None:
+            return request.reply(ResponseCode.SYSTEM_ERROR, refused)
+        address = request.connection.address
+        ignored = [name for name in values if name not in table]
+        if ignored:
+            more = f" and {len(ignored) - NAMED_MAX} more" if len(ignored) > NAMED_MAX else ""
+            self.outbox.lines.append(
+                f"request 25 from {address} sets {', '.join(ignored[:NAMED_MAX])}{more}: this does nothing here, and "
+                "is answered 0 as RocketMQ does"
+            )
+        if differing:
+            changes = [f"{name} = {_text(config, name)} (was {_text(self.live.config, name)})" for name in differing]
+            self.outbox.lines.append(f"request 25 from {address} sets {', '.join(changes)}")
+            self._apply(config, request.now_ms)
+        return request.reply()
+
+    def _apply(self, config: BrokerConfig, now_ms: int) -> None:
+        old_permission = self.live.config.broker_permission
+        self.apply_config(config)
+        if config.broker_permission != old_permission:
+            self.topics.data_version.next(now_ms)
+            self.topics.dirty = True
+            self.outbox.register = True
+
+    def get_config(self, request: Request) -> Answer:
+        """26."""
+        version = dump_json(self.config_version.to_json()).decode()
+        body = format_properties(self.live.config.as_properties()).encode()
+        return request.reply(ext_fields={"version": version}, body=body)
 
 
 def _too_much(body: bytes) -> str | None:
@@ -104,27 +133,11 @@ def _why_refused(config: BrokerConfig, differing: Sequence[str], now_ms: int) ->
     return None
 
 
-def _apply(broker: Broker, config: BrokerConfig, now_ms: int) -> None:
-    old_permission = broker.config.broker_permission
-    broker.apply_config(config)
-    if config.broker_permission != old_permission:
-        broker.topics.data_version.next(now_ms)
-        broker.topics.dirty = True
-        broker.outbox.register = True
-
-
 def _text(config: BrokerConfig, name: str) -> str:
     attribute, entry = property_table()[name]
     return entry.text(getattr(config, attribute))
 
 
-def get_config(broker: Broker, request: Request) -> Answer:
-    """26."""
-    version = dump_json(broker.config_version.to_json()).decode()
-    body = format_properties(broker.config.as_properties()).encode()
-    return request.reply(ext_fields={"version": version}, body=body)
-
-
-def clean(broker: Broker, request: Request) -> Answer:
+def clean(request: Request) -> Answer:
     """306, 329: retention runs by itself; the commands succeed as stock's do."""
     return request.reply()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from ringmq.broker.core import Broker
+from dataclasses import dataclass
+
 from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.turns import Steps
+from ringmq.broker.tables.client_names import ClientNames
+from ringmq.broker.tables.groups import GroupTable
+from ringmq.broker.tables.offsets import OffsetTable
+from ringmq.broker.tables.shared_body import SharedBody
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
@@ -14,86 +19,88 @@ from ringmq.remoting.config_beans import SubscriptionGroupConfig
 STEP_NAMES = 32
 
 
-def update_group(broker: Broker, request: Request) -> Answer:
-    """200."""
-    value = json_body.read_request(request.command.body, "SubscriptionGroupConfig")
-    config = SubscriptionGroupConfig.from_json(value)
-    names.check_group(config.group_name)
-    _put(broker, config, request.now_ms)
-    return request.reply()
+@dataclass(frozen=True, slots=True)
+class GroupRequests:
+    """The handlers of groups, with the parts that they need."""
 
+    groups: GroupTable
+    offsets: OffsetTable
+    groups_body: SharedBody
+    client_names: ClientNames
 
-def update_groups(broker: Broker, request: Request) -> Slices:
-    """225: all are checked before the first is made."""
-    return Slices(_update_groups(broker, request), is_large=True)
+    def update_group(self, request: Request) -> Answer:
+        """200."""
+        value = json_body.read_request(request.command.body, "SubscriptionGroupConfig")
+        config = SubscriptionGroupConfig.from_json(value)
+        names.check_group(config.group_name)
+        self._put(config, request.now_ms)
+        return request.reply()
 
+    def update_groups(self, request: Request) -> Slices:
+        """225: all are checked before the first is made."""
+        return Slices(self._update_groups(request), is_large=True)
 
-def _update_groups(broker: Broker, request: Request) -> Steps[Answer]:
-    value = json_body.read_request(request.command.body, "SubscriptionGroupList", json_body.REQUEST_LIST_BYTES_MAX)
-    yield
-    configs = []
-    for entry in json_body.objects(value, "groupConfigList"):
-        configs.append(SubscriptionGroupConfig.from_json(entry))
-        names.check_group(configs[-1].group_name)
-        if len(configs) % STEP_NAMES == 0:
-            yield
-    for number, config in enumerate(configs, 1):
-        _put(broker, config, request.now_ms)
-        if number % STEP_NAMES == 0:
-            yield
-    return request.reply()
+    def _update_groups(self, request: Request) -> Steps[Answer]:
+        value = json_body.read_request(request.command.body, "SubscriptionGroupList", json_body.REQUEST_LIST_BYTES_MAX)
+        yield
+        configs = []
+        for entry in json_body.objects(value, "groupConfigList"):
+            configs.append(SubscriptionGroupConfig.from_json(entry))
+            names.check_group(configs[-1].group_name)
+            if len(configs) % STEP_NAMES == 0:
+                yield
+        for number, config in enumerate(configs, 1):
+            self._put(config, request.now_ms)
+            if number % STEP_NAMES == 0:
+                yield
+        return request.reply()
 
+    def _put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
+        """Attributes come with signs (`+key`); stock knows none for groups, kept ones stay."""
+        known = self.groups.get(config.group_name)
+        config.attributes = dict(known.attributes) if known is not None else {}
+        self.groups.put(config, now_ms)
+        self.client_names.give_group(config.group_name)
 
-def _put(broker: Broker, config: SubscriptionGroupConfig, now_ms: int) -> None:
-    """Attributes come with signs (`+key`); stock knows none for groups, kept ones stay."""
-    known = broker.groups.get(config.group_name)
-    config.attributes = dict(known.attributes) if known is not None else {}
-    broker.groups.put(config, now_ms)
-    broker.client_names.give_group(config.group_name)
+    def delete_group(self, request: Request) -> Answer:
+        """207; its offsets go too when asked."""
+        header = headers.DeleteSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
+        self.groups.delete(header.group_name, request.now_ms)
+        if header.clean_offset:
+            self.offsets.forget_group(header.group_name)
+        return request.reply()
 
+    def all_groups(self, request: Request) -> Slices:
+        """201: everything, or the page that the request asks for (stock after 5.3.3)."""
+        header = headers.GetAllSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
+        groups = self.groups
+        names = groups.names()
+        page = page_of(names, groups.data_version, header.group_seq, header.max_group_num, header.data_version)
+        total = None if page is None else {"totalGroupNum": str(len(names))}
 
-def delete_group(broker: Broker, request: Request) -> Answer:
-    """207; its offsets go too when asked."""
-    header = headers.DeleteSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
-    broker.groups.delete(header.group_name, request.now_ms)
-    if header.clean_offset:
-        broker.offsets.forget_group(header.group_name)
-    return request.reply()
+        def steps() -> Steps[Answer]:
+            whole = self.groups_body.steps()
+            body = yield from whole if page is None else groups.body_steps(page)
+            return request.reply(ext_fields=total, body=body)
 
+        return Slices(steps(), is_shared=page is None, is_reading=True)
 
-def all_groups(broker: Broker, request: Request) -> Slices:
-    """201: everything, or the page that the request asks for (stock after 5.3.3)."""
-    header = headers.GetAllSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
-    groups = broker.groups
-    names = groups.names()
-    page = page_of(names, groups.data_version, header.group_seq, header.max_group_num, header.data_version)
-    total = None if page is None else {"totalGroupNum": str(len(names))}
+    def group_config(self, request: Request) -> Answer:
+        """352."""
+        group = headers.GetSubscriptionGroupConfigRequestHeader.decode(request.command.ext_fields).group
+        config = self.groups.get(group)
+        if config is None:
+            remark = f"No group in this broker. group: {group}"
+            return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return request.reply(body=json_body.write_body(config.to_json()))
 
-    def steps() -> Steps[Answer]:
-        whole = broker.groups_body.steps()
-        body = yield from whole if page is None else groups.body_steps(page)
-        return request.reply(ext_fields=total, body=body)
-
-    return Slices(steps(), is_shared=page is None, is_reading=True)
-
-
-def group_config(broker: Broker, request: Request) -> Answer:
-    """352."""
-    group = headers.GetSubscriptionGroupConfigRequestHeader.decode(request.command.ext_fields).group
-    config = broker.groups.get(group)
-    if config is None:
-        remark = f"No group in this broker. group: {group}"
-        return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-    return request.reply(body=json_body.write_body(config.to_json()))
-
-
-def group_forbidden(broker: Broker, request: Request) -> Answer:
-    """353: set (when `readable` is there) and say whether the group may read the topic."""
-    header = headers.UpdateGroupForbiddenRequestHeader.decode(request.command.ext_fields)
-    if header.readable is not None:
-        names.check_group(header.group)
-        names.check_topic(header.topic)
-        broker.groups.set_forbidden(header.group, header.topic, not header.readable, request.now_ms)
-    readable = not broker.groups.is_forbidden(header.group, header.topic)
-    bean = {"group": header.group, "readable": readable, "topic": header.topic}
-    return request.reply(ResponseCode.SUCCESS, "", body=json_body.write_body(bean))
+    def group_forbidden(self, request: Request) -> Answer:
+        """353: set (when `readable` is there) and say whether the group may read the topic."""
+        header = headers.UpdateGroupForbiddenRequestHeader.decode(request.command.ext_fields)
+        if header.readable is not None:
+            names.check_group(header.group)
+            names.check_topic(header.topic)
+            self.groups.set_forbidden(header.group, header.topic, not header.readable, request.now_ms)
+        readable = not self.groups.is_forbidden(header.group, header.topic)
+        bean = {"group": header.group, "readable": readable, "topic": header.topic}
+        return request.reply(ResponseCode.SUCCESS, "", body=json_body.write_body(bean))

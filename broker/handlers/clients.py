@@ -6,11 +6,19 @@ A heartbeat is answered only after the plane shows what it implies, so that a pu
 
 from __future__ import annotations
 
-from ringmq.broker.core import Broker
-from ringmq.broker.handlers.client_limits import check_consumer, check_heartbeat, check_lock, check_producer
+from dataclasses import dataclass
+
+from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.handlers.client_limits import ClientLimits, check_heartbeat
 from ringmq.broker.requests.request import Answer, Connection, Request, Slices
 from ringmq.broker.requests.turns import Steps
-from ringmq.broker.tables.consumers import Member
+from ringmq.broker.tables.consumers import ConsumerTable, Member
+from ringmq.broker.tables.deletions import Deletions
+from ringmq.broker.tables.locks import QueueLocks
+from ringmq.broker.tables.membership import Membership
+from ringmq.broker.tables.new_entries import NewEntries
+from ringmq.broker.tables.producers import ProducerTable
+from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting import heartbeat, json_body, names
 from ringmq.remoting.client_headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from ringmq.remoting.codes import ResponseCode
@@ -25,99 +33,142 @@ SMALL_BODY_BYTES = 32_768
 STEP_NAMES = 64
 
 
-def heart_beat(broker: Broker, request: Request) -> Slices:
-    """Register the client's groups; V2 heartbeats are told whether they must send their subscriptions again."""
-    return Slices(_beat(broker, request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
+@dataclass(frozen=True, slots=True)
+class ClientRequests:
+    """The handlers of requests about clients, with the parts that they need."""
 
+    live: LiveConfig
+    topics: TopicTable
+    consumers: ConsumerTable
+    producers: ProducerTable
+    locks: QueueLocks
+    deletions: Deletions
+    new_entries: NewEntries
+    membership: Membership
+    limits: ClientLimits
 
-def _beat(broker: Broker, request: Request) -> Steps[Answer]:
-    value = heartbeat.read_heartbeat(request.command.body)
-    check_heartbeat(broker.config, value)
-    data = HeartbeatData.without_consumers(value)
-    yield
-    if not _is_known(broker, request.connection):
-        broker.refuse_new(f"client {data.client_id}")
-    sub_change = data.fingerprint == 0
-    member = Member(data.client_id, request.command.language or "JAVA", request.command.version, request.now_ms)
-    for entry in json_body.objects(value, "consumerDataSet"):
-        consumer, order = ConsumerData.without_subscriptions(entry), False
-        for number, subscription in enumerate(json_body.objects(entry, "subscriptionDataSet"), 1):
-            topic = broker.topics.get(consumer.add_subscription(subscription, broker.consumers.subscription).topic)
-            order = order or (topic is not None and topic.order)
+    def heart_beat(self, request: Request) -> Slices:
+        """Register the client's groups; V2 heartbeats are told whether they must send their subscriptions again."""
+        return Slices(self._beat(request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
+
+    def _beat(self, request: Request) -> Steps[Answer]:
+        value = heartbeat.read_heartbeat(request.command.body)
+        check_heartbeat(self.live.config, value)
+        data = HeartbeatData.without_consumers(value)
+        yield
+        if not self._is_known(request.connection):
+            self.new_entries.refuse_when_short(f"client {data.client_id}")
+        sub_change = data.fingerprint == 0
+        member = Member(data.client_id, request.command.language or "JAVA", request.command.version, request.now_ms)
+        for entry in json_body.objects(value, "consumerDataSet"):
+            consumer, order = ConsumerData.without_subscriptions(entry), False
+            for number, subscription in enumerate(json_body.objects(entry, "subscriptionDataSet"), 1):
+                topic = self.topics.get(consumer.add_subscription(subscription, self.consumers.subscription).topic)
+                order = order or (topic is not None and topic.order)
+                if number % STEP_NAMES == 0:
+                    yield
+            is_known = yield from self._register_consumer(request, member, data, consumer, order)
+            yield
+            if not is_known:
+                continue
+            if data.fingerprint and self.consumers.fingerprint_changed(consumer.group_name, data.fingerprint):
+                sub_change = True
+            online = self.consumers.get(consumer.group_name)
+            if data.without_sub and online is not None and not online.subscriptions:
+                sub_change = True
+        for number, group in enumerate(data.producer_groups, 1):
+            self.limits.check_producer(group, request.connection)
+            self.producers.register(group, request.connection, member)
             if number % STEP_NAMES == 0:
                 yield
-        is_known = yield from _register_consumer(broker, request, member, data, consumer, order)
+        ext = HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=sub_change)
+        return request.reply(ext_fields=ext.encode())
+
+    def _is_known(self, connection: Connection) -> bool:
+        """The connection is a member of some group."""
+        return connection in self.consumers.connections() or connection in self.producers.connections()
+
+    def _register_consumer(
+        self, request: Request, member: Member, data: HeartbeatData, consumer: ConsumerData, order: bool
+    ) -> Steps[bool]:
+        """One group; False when it does not exist and may not be made (stock skips it silently).
+
+        `order`: it subscribes to a topic that is consumed in order.
+        """
+        now_ms = request.now_ms
+        config = self.new_entries.find_group(consumer.group_name, now_ms)
+        if config is None:
+            return False
+        sys_flag = int(TopicSysFlag.UNIT_SUB) if consumer.unit_mode else 0
+        retry = names.retry_topic(consumer.group_name)
+        if retry not in self.deletions:  # the next heartbeat makes it: what is on disk now goes
+            self.topics.create_for_group(retry, config.retry_queue_nums, sys_flag, order, now_ms)
+        yield from self.limits.check_consumer(consumer, request.connection)
+        with_subscriptions = not (data.fingerprint and data.without_sub)
+        change = yield from self.consumers.register(
+            request.connection, member, consumer, with_subscriptions=with_subscriptions
+        )
+        yield from self.membership.following(consumer.group_name, change)
+        return True
+
+    def unregister_client(self, request: Request) -> Slices:
+        """The client leaves one producer group, one consumer group or both."""
+        header = UnregisterClientRequestHeader.decode(request.command.ext_fields)
+        return Slices(self._unregister(request, header))
+
+    def _unregister(self, request: Request, header: UnregisterClientRequestHeader) -> Steps[Answer]:
+        if header.producer_group is not None:
+            self.producers.unregister(header.producer_group, request.connection)
+        if header.consumer_group is not None:
+            yield from self.membership.leaving(header.consumer_group, request.connection)
+        return request.reply()
+
+    def consumer_list(self, request: Request) -> Answer:
+        """Client ids of a group's members; an empty list must be an error, or clients give up all their queues."""
+        group = GetConsumerListByGroupRequestHeader.decode(request.command.ext_fields).consumer_group
+        online = self.consumers.get(group)
+        ids = [] if online is None else online.client_ids()
+        if not ids:
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+        return request.reply(body=heartbeat.encode_consumer_ids(ids))
+
+    def lock_queues(self, request: Request) -> Slices:
+        """The queues that the client holds now, newly locked or renewed."""
+        return Slices(self._lock(request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
+
+    def _lock(self, request: Request) -> Steps[Answer]:
+        value = heartbeat.read_lock_batch(request.command.body)
+        batch = LockBatch.without_queues(value)
+        if not self.locks.is_any_live(batch.consumer_group, request.now_ms):
+            self.new_entries.refuse_when_short(f"a lock of group {batch.consumer_group}")
         yield
-        if not is_known:
-            continue
-        if data.fingerprint and broker.consumers.fingerprint_changed(consumer.group_name, data.fingerprint):
-            sub_change = True
-        online = broker.consumers.get(consumer.group_name)
-        if data.without_sub and online is not None and not online.subscriptions:
-            sub_change = True
-    for number, group in enumerate(data.producer_groups, 1):
-        check_producer(broker, group, request.connection)
-        broker.producers.register(group, request.connection, member)
-        if number % STEP_NAMES == 0:
-            yield
-    ext = HeartbeatResponseHeader(is_support_heart_beat_v2=True, is_sub_change=sub_change)
-    return request.reply(ext_fields=ext.encode())
+        held: list[MessageQueue] = []
+        group, client = batch.consumer_group, batch.client_id
+        for number, entry in enumerate(json_body.items(value, "mqSet"), 1):
+            queue = heartbeat.lock_queue(entry)
+            self.limits.check_lock(group, client, queue)
+            if self.locks.lock(group, client, queue, request.now_ms):
+                held.append(queue)
+            if number % STEP_NAMES == 0:
+                yield
+        return request.reply(body=heartbeat.encode_locked(held))
+
+    def unlock_queues(self, request: Request) -> Slices:
+        """Give locks back."""
+        return Slices(self._unlock(request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
+
+    def _unlock(self, request: Request) -> Steps[Answer]:
+        value = heartbeat.read_lock_batch(request.command.body)
+        batch = LockBatch.without_queues(value)
+        yield
+        for number, entry in enumerate(json_body.items(value, "mqSet"), 1):
+            self.locks.unlock(batch.consumer_group, batch.client_id, heartbeat.lock_queue(entry))
+            if number % STEP_NAMES == 0:
+                yield
+        return request.reply()
 
 
-def _is_known(broker: Broker, connection: Connection) -> bool:
-    """The connection is a member of some group."""
-    return connection in broker.consumers.connections() or connection in broker.producers.connections()
-
-
-def _register_consumer(
-    broker: Broker, request: Request, member: Member, data: HeartbeatData, consumer: ConsumerData, order: bool
-) -> Steps[bool]:
-    """One group; False when it does not exist and may not be made (stock skips it silently).
-
-    `order`: it subscribes to a topic that is consumed in order.
-    """
-    now_ms = request.now_ms
-    config = broker.find_group(consumer.group_name, now_ms)
-    if config is None:
-        return False
-    sys_flag = int(TopicSysFlag.UNIT_SUB) if consumer.unit_mode else 0
-    retry = names.retry_topic(consumer.group_name)
-    if retry not in broker.deletions:  # the next heartbeat makes it: what is on disk now goes
-        broker.topics.create_for_group(retry, config.retry_queue_nums, sys_flag, order, now_ms)
-    yield from check_consumer(broker, consumer, request.connection)
-    with_subscriptions = not (data.fingerprint and data.without_sub)
-    change = yield from broker.consumers.register(
-        request.connection, member, consumer, with_subscriptions=with_subscriptions
-    )
-    yield from broker.following(consumer.group_name, change)
-    return True
-
-
-def unregister_client(broker: Broker, request: Request) -> Slices:
-    """The client leaves one producer group, one consumer group or both."""
-    header = UnregisterClientRequestHeader.decode(request.command.ext_fields)
-    return Slices(_unregister(broker, request, header))
-
-
-def _unregister(broker: Broker, request: Request, header: UnregisterClientRequestHeader) -> Steps[Answer]:
-    if header.producer_group is not None:
-        broker.producers.unregister(header.producer_group, request.connection)
-    if header.consumer_group is not None:
-        yield from broker.leaving(header.consumer_group, request.connection)
-    return request.reply()
-
-
-def consumer_list(broker: Broker, request: Request) -> Answer:
-    """Client ids of a group's members; an empty list must be an error, or clients give up all their queues."""
-    group = GetConsumerListByGroupRequestHeader.decode(request.command.ext_fields).consumer_group
-    online = broker.consumers.get(group)
-    ids = [] if online is None else online.client_ids()
-    if not ids:
-        return request.reply(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
-    return request.reply(body=heartbeat.encode_consumer_ids(ids))
-
-
-def check_client_config(broker: Broker, request: Request) -> Answer:
+def check_client_config(request: Request) -> Answer:
     """Whether the broker can filter by the subscription's expression."""
     value = json_body.read_request(request.command.body, "CheckClientRequestBody")
     subscription = json_body.mapping(value, "subscriptionData")
@@ -125,43 +176,4 @@ def check_client_config(broker: Broker, request: Request) -> Answer:
     if kind not in ("", EXPRESSION_TAG):
         remark = f"The broker does not support consumer to filter message by {kind[:32]}"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark)
-    return request.reply()
-
-
-def lock_queues(broker: Broker, request: Request) -> Slices:
-    """The queues that the client holds now, newly locked or renewed."""
-    return Slices(_lock(broker, request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
-
-
-def _lock(broker: Broker, request: Request) -> Steps[Answer]:
-    value = heartbeat.read_lock_batch(request.command.body)
-    batch = LockBatch.without_queues(value)
-    if not broker.locks.is_any_live(batch.consumer_group, request.now_ms):
-        broker.refuse_new(f"a lock of group {batch.consumer_group}")
-    yield
-    held: list[MessageQueue] = []
-    group, client = batch.consumer_group, batch.client_id
-    for number, entry in enumerate(json_body.items(value, "mqSet"), 1):
-        queue = heartbeat.lock_queue(entry)
-        check_lock(broker, group, client, queue)
-        if broker.locks.lock(group, client, queue, request.now_ms):
-            held.append(queue)
-        if number % STEP_NAMES == 0:
-            yield
-    return request.reply(body=heartbeat.encode_locked(held))
-
-
-def unlock_queues(broker: Broker, request: Request) -> Slices:
-    """Give locks back."""
-    return Slices(_unlock(broker, request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
-
-
-def _unlock(broker: Broker, request: Request) -> Steps[Answer]:
-    value = heartbeat.read_lock_batch(request.command.body)
-    batch = LockBatch.without_queues(value)
-    yield
-    for number, entry in enumerate(json_body.items(value, "mqSet"), 1):
-        broker.locks.unlock(batch.consumer_group, batch.client_id, heartbeat.lock_queue(entry))
-        if number % STEP_NAMES == 0:
-            yield
     return request.reply()

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ringmq.broker.core import Broker
+from ringmq.broker.config.identity import Identity as BrokerIdentity
+from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.replication import ha_status, refusals
-from ringmq.broker.replication.state import UndecidedError
+from ringmq.broker.replication.state import Replication, UndecidedError
 from ringmq.broker.requests import access
 from ringmq.broker.requests.request import Answer, Connection, Request, Slices
 from ringmq.broker.requests.turns import Steps
+from ringmq.broker.tables.ports import StorePort
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict
 from ringmq.ha.orders import Identity, OrderError
@@ -23,33 +25,131 @@ CONFIRM = "confirm"
 READ_STEP_BYTES = 64 << 10
 
 
-def shake_hands(broker: Broker, request: Request) -> Answer:
-    """270002: judge a slave's log. ha hears of who it is before the slave hears that it is accepted."""
-    try:
-        claim = handshake.claim_of(request.command.body)
-    except OrderError as error:
-        return request.reply(ResponseCode.INVALID_PARAMETER, str(error))
-    if claim.operation == CONFIRM:
-        return _handshake_answer(broker, request, Verdict(handshake.ACCEPT))
-    if broker.config.broker_role == SLAVE:
-        verdict = Verdict(handshake.REFUSE, reason=f"broker {broker.config.broker_id} is a slave itself")
-        return _handshake_answer(broker, request, verdict)
-    host, replication = request.connection.host, broker.replication
-    claim, lie = judged_by_connection(claim, host, networks(broker.config.ha_allowed_networks))
-    if lie:
-        replication.refusals.add(refusals.ADDRESS, f"slave {claim.broker_id} ({host}) is refused: {lie}")
-        return _handshake_answer(broker, request, Verdict(handshake.REFUSE, reason=lie))
-    own = _own_view(broker, claim, request.connection)
-    verdict = handshake.judge(claim, own, broker.store.log_crc)
-    if verdict.kind == handshake.REFUSE and verdict.reason.startswith(handshake.UNNAMED):
-        text = f"slave {claim.broker_id} ({host}) is refused, sends go on: {verdict.reason}"
-        replication.refusals.add(refusals.UNNAMED, text)
-    if verdict.kind == handshake.HOLD:
-        verdict = replication.prove(claim, verdict, request.now_ms)
-    replication.judged(claim, verdict, is_named=own.is_named)
-    if verdict.kind == handshake.ACCEPT and not broker.replication.view.give(_identity(claim, request)):
-        return request.reply(ResponseCode.SYSTEM_BUSY, "too many orders wait for the HA worker, try again")
-    return _handshake_answer(broker, request, verdict)
+@dataclass(frozen=True, slots=True)
+class HaRequests:
+    """Replication's handlers, with the parts that they need."""
+
+    live: LiveConfig
+    identity: BrokerIdentity
+    store: StorePort
+    replication: Replication
+
+    def shake_hands(self, request: Request) -> Answer:
+        """270002: judge a slave's log. ha hears of who it is before the slave hears that it is accepted."""
+        try:
+            claim = handshake.claim_of(request.command.body)
+        except OrderError as error:
+            return request.reply(ResponseCode.INVALID_PARAMETER, str(error))
+        if claim.operation == CONFIRM:
+            return self._handshake_answer(request, Verdict(handshake.ACCEPT))
+        if self.live.is_slave:
+            verdict = Verdict(handshake.REFUSE, reason=f"broker {self.live.config.broker_id} is a slave itself")
+            return self._handshake_answer(request, verdict)
+        host, replication = request.connection.host, self.replication
+        claim, lie = judged_by_connection(claim, host, networks(self.live.config.ha_allowed_networks))
+        if lie:
+            replication.refusals.add(refusals.ADDRESS, f"slave {claim.broker_id} ({host}) is refused: {lie}")
+            return self._handshake_answer(request, Verdict(handshake.REFUSE, reason=lie))
+        own = self._own_view(claim, request.connection)
+        verdict = handshake.judge(claim, own, self.store.log_crc)
+        if verdict.kind == handshake.REFUSE and verdict.reason.startswith(handshake.UNNAMED):
+            text = f"slave {claim.broker_id} ({host}) is refused, sends go on: {verdict.reason}"
+            replication.refusals.add(refusals.UNNAMED, text)
+        if verdict.kind == handshake.HOLD:
+            verdict = replication.prove(claim, verdict, request.now_ms)
+        replication.judged(claim, verdict, is_named=own.is_named)
+        if verdict.kind == handshake.ACCEPT and not self.replication.view.give(_identity(claim, request)):
+            return request.reply(ResponseCode.SYSTEM_BUSY, "too many orders wait for the HA worker, try again")
+        return self._handshake_answer(request, verdict)
+
+    def _own_view(self, claim: PeerClaim, connection: Connection) -> MasterView:
+        marks, config = self.replication.view.marks(), self.live.config
+        return MasterView(
+            cluster=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            start_id=f"{marks.start_id:x}",
+            min_offset=marks.min_offset,
+            max_offset=marks.append_offset,
+            file_bytes=config.mapped_file_size_commit_log,
+            rule=config.ha_divergence_rule,
+            decided=self.replication.choices_for(claim),
+            from_newest_file=config.ha_start_from_newest_file,
+            allowed=tuple(filter(None, config.ha_allowed_replicas.split(";"))),
+            peer_host=connection.host,
+            is_named=access.is_named_replica(config, connection),
+        )
+
+    def _handshake_answer(self, request: Request, verdict: Verdict) -> Answer:
+        marks = self.replication.view.marks()
+        answer = HandshakeAnswer(
+            verdict=verdict.kind,
+            offset=verdict.offset,
+            reason=verdict.reason,
+            start_id=f"{marks.start_id:x}",
+            min_offset=marks.min_offset,
+            max_offset=marks.append_offset,
+            confirm_offset=marks.confirm_offset,
+            room=self.live.config.ha_room,
+        )
+        return request.reply(body=handshake.body(answer))
+
+    def decide(self, request: Request) -> Answer:
+        """270003: an operator chooses what becomes of a slave's longer or different log."""
+        header = ha_bodies.HaDecideRequestHeader.decode(request.command.ext_fields)
+        if header.choice not in (ha_bodies.ADOPT, ha_bodies.SALVAGE):
+            remark = f"choice = {header.choice[:64]!r} is not known, accepted: {ha_bodies.ADOPT} or {ha_bodies.SALVAGE}"
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+        try:
+            divergence = self.replication.decide(header.broker_id, header.choice, header.address or "")
+        except UndecidedError as error:
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, str(error))
+        except ValueError as error:
+            return request.reply(ResponseCode.INVALID_PARAMETER, str(error))
+        return request.reply(body=json_body.write_body(divergence.to_json()))
+
+    def read_log(self, request: Request) -> Slices:
+        """270004: bytes of the log as they are, for a master that adopts them. Bounded by the log's end and
+        READ_LOG_BYTES_MAX. Pages may come from a slow disk, so each step reads few of them."""
+        return Slices(self._read_log(request), is_large=True, is_reading=True)
+
+    def _read_log(self, request: Request) -> Steps[Answer]:
+        header = ha_bodies.HaReadLogRequestHeader.decode(request.command.ext_fields)
+        end = self.replication.view.marks().append_offset
+        length = min(header.max_bytes, ha_bodies.READ_LOG_BYTES_MAX, end - header.offset)
+        parts: list[bytes] = []
+        at, stop = header.offset, header.offset + length
+        while 0 <= at < stop:
+            part = self.store.log_bytes(at, min(READ_STEP_BYTES, stop - at))
+            if not part:
+                break
+            parts.append(part)
+            at += len(part)
+            yield
+        if not parts:
+            remark = f"offset {header.offset} is not in the log, which ends at {end}"
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+        fields = ha_bodies.HaReadLogResponseHeader(offset=header.offset, max_offset=end).encode()
+        return request.reply(ext_fields=fields, body=b"".join(parts))
+
+    def status(self, request: Request) -> Answer:
+        """270005."""
+        return request.reply(body=ha_status.status(self.live.config, self.replication).encode())
+
+    def runtime_status(self, request: Request) -> Answer:
+        """907."""
+        return request.reply(body=ha_status.runtime_info(self.live.config, self.replication, request.now_ms).encode())
+
+    def exchange(self, request: Request) -> Answer:
+        """906: a master says where it is; what it is told is of stock's acting masters, and has no use here."""
+        header = ha_bodies.ExchangeHaInfoHeader.decode(request.command.ext_fields)
+        if header.master_ha_address is not None or self.live.is_slave:
+            return request.reply()
+        answer = ha_bodies.ExchangeHaInfoHeader(
+            master_ha_address=self.identity.ha_address(self.live.config),
+            master_flush_offset=self.replication.view.marks().flushed_offset,
+            master_address=self.identity.address,
+        )
+        return request.reply(ext_fields=answer.encode())
 
 
 def judged_by_connection(claim: PeerClaim, host: str, allowed: Networks) -> tuple[PeerClaim, str]:
@@ -68,24 +168,6 @@ def judged_by_connection(claim: PeerClaim, host: str, allowed: Networks) -> tupl
     return replace(claim, broker_addr=address), lie
 
 
-def _own_view(broker: Broker, claim: PeerClaim, connection: Connection) -> MasterView:
-    marks, config = broker.replication.view.marks(), broker.config
-    return MasterView(
-        cluster=config.broker_cluster_name,
-        broker_name=config.broker_name,
-        start_id=f"{marks.start_id:x}",
-        min_offset=marks.min_offset,
-        max_offset=marks.append_offset,
-        file_bytes=config.mapped_file_size_commit_log,
-        rule=config.ha_divergence_rule,
-        decided=broker.replication.choices_for(claim),
-        from_newest_file=config.ha_start_from_newest_file,
-        allowed=tuple(filter(None, config.ha_allowed_replicas.split(";"))),
-        peer_host=connection.host,
-        is_named=access.is_named_replica(config, connection),
-    )
-
-
 def _identity(claim: PeerClaim, request: Request) -> Identity:
     """The HA socket of the slave comes from where this request came from."""
     return Identity(
@@ -96,82 +178,3 @@ def _identity(claim: PeerClaim, request: Request) -> Identity:
         level=claim.report_level,
         start_id=claim.start_id,
     )
-
-
-def _handshake_answer(broker: Broker, request: Request, verdict: Verdict) -> Answer:
-    marks = broker.replication.view.marks()
-    answer = HandshakeAnswer(
-        verdict=verdict.kind,
-        offset=verdict.offset,
-        reason=verdict.reason,
-        start_id=f"{marks.start_id:x}",
-        min_offset=marks.min_offset,
-        max_offset=marks.append_offset,
-        confirm_offset=marks.confirm_offset,
-        room=broker.config.ha_room,
-    )
-    return request.reply(body=handshake.body(answer))
-
-
-def decide(broker: Broker, request: Request) -> Answer:
-    """270003: an operator chooses what becomes of a slave's longer or different log."""
-    header = ha_bodies.HaDecideRequestHeader.decode(request.command.ext_fields)
-    if header.choice not in (ha_bodies.ADOPT, ha_bodies.SALVAGE):
-        remark = f"choice = {header.choice[:64]!r} is not known, accepted: {ha_bodies.ADOPT} or {ha_bodies.SALVAGE}"
-        return request.reply(ResponseCode.INVALID_PARAMETER, remark)
-    try:
-        divergence = broker.replication.decide(header.broker_id, header.choice, header.address or "")
-    except UndecidedError as error:
-        return request.reply(ResponseCode.QUERY_NOT_FOUND, str(error))
-    except ValueError as error:
-        return request.reply(ResponseCode.INVALID_PARAMETER, str(error))
-    return request.reply(body=json_body.write_body(divergence.to_json()))
-
-
-def read_log(broker: Broker, request: Request) -> Slices:
-    """270004: bytes of the log as they are, for a master that adopts them. Bounded by the log's end and
-    READ_LOG_BYTES_MAX. Pages may come from a slow disk, so each step reads few of them."""
-    return Slices(_read_log(broker, request), is_large=True, is_reading=True)
-
-
-def _read_log(broker: Broker, request: Request) -> Steps[Answer]:
-    header = ha_bodies.HaReadLogRequestHeader.decode(request.command.ext_fields)
-    end = broker.replication.view.marks().append_offset
-    length = min(header.max_bytes, ha_bodies.READ_LOG_BYTES_MAX, end - header.offset)
-    parts: list[bytes] = []
-    at, stop = header.offset, header.offset + length
-    while 0 <= at < stop:
-        part = broker.store.log_bytes(at, min(READ_STEP_BYTES, stop - at))
-        if not part:
-            break
-        parts.append(part)
-        at += len(part)
-        yield
-    if not parts:
-        remark = f"offset {header.offset} is not in the log, which ends at {end}"
-        return request.reply(ResponseCode.INVALID_PARAMETER, remark)
-    fields = ha_bodies.HaReadLogResponseHeader(offset=header.offset, max_offset=end).encode()
-    return request.reply(ext_fields=fields, body=b"".join(parts))
-
-
-def status(broker: Broker, request: Request) -> Answer:
-    """270005."""
-    return request.reply(body=ha_status.status(broker).encode())
-
-
-def runtime_status(broker: Broker, request: Request) -> Answer:
-    """907."""
-    return request.reply(body=ha_status.runtime_info(broker, request.now_ms).encode())
-
-
-def exchange(broker: Broker, request: Request) -> Answer:
-    """906: a master says where it is; what it is told is of stock's acting masters, and has no use here."""
-    header = ha_bodies.ExchangeHaInfoHeader.decode(request.command.ext_fields)
-    if header.master_ha_address is not None or broker.config.broker_role == SLAVE:
-        return request.reply()
-    answer = ha_bodies.ExchangeHaInfoHeader(
-        master_ha_address=broker.identity.ha_address(broker.config),
-        master_flush_offset=broker.replication.view.marks().flushed_offset,
-        master_address=broker.identity.address,
-    )
-    return request.reply(ext_fields=answer.encode())

@@ -6,12 +6,21 @@ worker; a topic or group that made it cold is fine by then.
 
 from __future__ import annotations
 
-from ringmq.broker.core import Broker
-from ringmq.broker.replication.read_advice import Finding, advise
+from dataclasses import dataclass
+
+from ringmq.broker.config.identity import Identity
+from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.replication.read_advice import Finding, advise, member_of
 from ringmq.broker.requests.request import FAQ, Answer, Redo, Request, Wait
-from ringmq.broker.tables.ports import SUBSCRIPTION_COLD
-from ringmq.broker.tables.publication import subscription_kind
-from ringmq.broker.tables.topics import is_batch_topic
+from ringmq.broker.tables.consumers import ConsumerTable
+from ringmq.broker.tables.group_publication import GroupPublication
+from ringmq.broker.tables.groups import GroupTable
+from ringmq.broker.tables.held_pulls import HeldPulls
+from ringmq.broker.tables.new_entries import NewEntries
+from ringmq.broker.tables.offsets import OffsetTable
+from ringmq.broker.tables.ports import SUBSCRIPTION_COLD, PlanePort, StorePort
+from ringmq.broker.tables.publication import PlaneTables, subscription_kind
+from ringmq.broker.tables.topics import TopicTable, is_batch_topic
 from ringmq.remoting.client_headers import PullMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -34,160 +43,175 @@ _CODE_OF_STATUS = {
 }
 
 
-def pull(broker: Broker, request: Request) -> Answer:
-    """Judge a pull: an error, an answer of control's own, or Redo."""
-    header = PullMessageRequestHeader.decode(request.command.ext_fields)
-    refusal = _check_broker(broker, request)
-    if refusal is not None:
-        return refusal
-    group = broker.find_group(header.consumer_group, request.now_ms)
-    if group is None:
-        remark = f"subscription group [{header.consumer_group}] does not exist, {FAQ}"
-        return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-    if not group.consume_enable:
-        return _forbid(request, FORBIDDEN_GROUP, f"subscription group no permission, {header.consumer_group}")
-    topic = broker.topics.get(header.topic)
-    if topic is None:
-        remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
-        return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
-    if not topic.perm & Perm.READ:
-        return _forbid(request, FORBIDDEN_TOPIC, f"the topic[{header.topic}] pulling message is forbidden")
-    if not 0 <= header.queue_id < topic.read_queue_nums:
-        remark = (
-            f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
-            f"[{topic.read_queue_nums}] consumer:[/{request.connection.address}]"
-        )
-        return request.reply(ResponseCode.INVALID_PARAMETER, remark)
-    subscription = _subscription_of(broker, request, header, group)
-    if isinstance(subscription, RemotingCommand):
+@dataclass(frozen=True, slots=True)
+class PullRequests:
+    """The handler of pulls, with the parts that it needs."""
+
+    live: LiveConfig
+    identity: Identity
+    plane: PlanePort
+    store: StorePort
+    tables: PlaneTables
+    topics: TopicTable
+    groups: GroupTable
+    consumers: ConsumerTable
+    offsets: OffsetTable
+    held_pulls: HeldPulls
+    new_entries: NewEntries
+    publication: GroupPublication
+
+    def pull(self, request: Request) -> Answer:
+        """Judge a pull: an error, an answer of control's own, or Redo."""
+        header = PullMessageRequestHeader.decode(request.command.ext_fields)
+        refusal = self._check_broker(request)
+        if refusal is not None:
+            return refusal
+        group = self.new_entries.find_group(header.consumer_group, request.now_ms)
+        if group is None:
+            remark = f"subscription group [{header.consumer_group}] does not exist, {FAQ}"
+            return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consume_enable:
+            return _forbid(request, FORBIDDEN_GROUP, f"subscription group no permission, {header.consumer_group}")
+        topic = self.topics.get(header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.perm & Perm.READ:
+            return _forbid(request, FORBIDDEN_TOPIC, f"the topic[{header.topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            remark = (
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
+                f"[{topic.read_queue_nums}] consumer:[/{request.connection.address}]"
+            )
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+        subscription = self._subscription_of(request, header, group)
+        if isinstance(subscription, RemotingCommand):
+            return subscription
+        if subscription.expression_type != EXPRESSION_TAG:
+            kind = subscription.expression_type
+            remark = f"The broker does not support consumer to filter message by {kind}"
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        return self._serve(request, header, topic, group, subscription)
+
+    def _check_broker(self, request: Request) -> Answer | None:
+        host = self.identity.host
+        if not self.live.config.broker_permission & Perm.READ:
+            return _forbid(request, FORBIDDEN_BROKER, f"the broker[{host}] pulling message is forbidden")
+        is_lite = request.command.code == RequestCode.LITE_PULL_MESSAGE
+        if is_lite and not self.live.config.lite_pull_message_enable:
+            return _forbid(request, FORBIDDEN_BROKER, f"the broker[{host}] for lite pull consumer is forbidden")
+        return None
+
+    def _subscription_of(
+        self, request: Request, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
+    ) -> SubscriptionData | RemotingCommand:
+        """What the pull is filtered by: the request's own expression, or the heartbeat's."""
+        name = header.consumer_group
+        if header.sys_flag & PullSysFlag.SUBSCRIPTION:
+            try:
+                return build_subscription(header.topic, header.subscription, header.expression_type)
+            except RequestError as error:
+                return request.reply(error.code, f"parse the consumer's subscription failed: {error}")
+        online = self.consumers.get(name)
+        if online is None:
+            remark = f"the consumer's group info not exist{FAQ}"
+            return request.reply(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if online.is_broadcasting and not group.consume_broadcast_enable:
+            remark = f"the consumer group[{name}] can not consume by broadcast way"
+            return _forbid(request, FORBIDDEN_BROADCAST, remark)
+        if self.groups.is_forbidden(name, header.topic):
+            remark = f"the consumer group[{name}] is forbidden for topic[{header.topic}]"
+            return _forbid(request, FORBIDDEN_SUBSCRIPTION, remark)
+        subscription = online.subscriptions.get(header.topic)
+        if subscription is None:
+            remark = f"the consumer's subscription not exist{FAQ}"
+            return request.reply(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if subscription.sub_version < (header.sub_version or 0):
+            return request.reply(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         return subscription
-    if subscription.expression_type != EXPRESSION_TAG:
-        kind = subscription.expression_type
-        remark = f"The broker does not support consumer to filter message by {kind}"
-        return request.reply(ResponseCode.SYSTEM_ERROR, remark)
-    return _serve(broker, request, header, topic, group, subscription)
 
+    def _serve(
+        self,
+        request: Request,
+        header: PullMessageRequestHeader,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        subscription: SubscriptionData,
+    ) -> Answer:
+        state = self.tables.queue(header.topic, header.queue_id)
+        low, high = (0, 0) if state is None else (max(0, state.min_offset), state.max_offset)
+        reset = self.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
+        if reset is not None:
+            self.offsets.put(header.consumer_group, header.topic, header.queue_id, reset, request.now_ms)
+            self.publication.publish(header.consumer_group)
+            return self._answer(request, topic, group, "OFFSET_RESET", reset, low, high)
+        if not is_batch_topic(topic) and subscription_kind(subscription)[0] != SUBSCRIPTION_COLD:
+            return Redo()
+        return self._read(request, header, topic, group, subscription)
 
-def _check_broker(broker: Broker, request: Request) -> Answer | None:
-    host = broker.identity.host
-    if not broker.config.broker_permission & Perm.READ:
-        return _forbid(request, FORBIDDEN_BROKER, f"the broker[{host}] pulling message is forbidden")
-    is_lite = request.command.code == RequestCode.LITE_PULL_MESSAGE
-    if is_lite and not broker.config.lite_pull_message_enable:
-        return _forbid(request, FORBIDDEN_BROKER, f"the broker[{host}] for lite pull consumer is forbidden")
-    return None
+    def _read(
+        self,
+        request: Request,
+        header: PullMessageRequestHeader,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        subscription: SubscriptionData,
+    ) -> Answer:
+        """A pull that control serves itself: BatchCQ, or more tags than the hot path holds."""
+        may_hold = not request.is_again and bool(header.sys_flag & PullSysFlag.SUSPEND)
+        if header.sys_flag & PullSysFlag.COMMIT_OFFSET and not request.is_again:
+            self.offsets.put(header.consumer_group, header.topic, header.queue_id, header.commit_offset, request.now_ms)
+        codes = [] if subscription.is_all or subscription.class_filter_mode else sorted(subscription.code_set)
+        count = max(1, min(header.max_msg_nums, self.live.config.max_transfer_count_on_message_in_memory))
+        found = self.store.batch_pull(header.topic, header.queue_id, header.queue_offset, count, codes)
+        answer = self._answer(
+            request, topic, group,
+            found.status, found.next_begin_offset, found.min_offset, found.max_offset, found.body,
+        )  # fmt: skip
 
+        def has_grown() -> bool:
+            state = self.tables.queue(header.topic, header.queue_id)
+            return state is None or state.max_offset > header.queue_offset
 
-def _subscription_of(
-    broker: Broker, request: Request, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
-) -> SubscriptionData | RemotingCommand:
-    """What the pull is filtered by: the request's own expression, or the heartbeat's."""
-    name = header.consumer_group
-    if header.sys_flag & PullSysFlag.SUBSCRIPTION:
-        try:
-            return build_subscription(header.topic, header.subscription, header.expression_type)
-        except RequestError as error:
-            return request.reply(error.code, f"parse the consumer's subscription failed: {error}")
-    online = broker.consumers.get(name)
-    if online is None:
-        remark = f"the consumer's group info not exist{FAQ}"
-        return request.reply(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-    if online.is_broadcasting and not group.consume_broadcast_enable:
-        remark = f"the consumer group[{name}] can not consume by broadcast way"
-        return _forbid(request, FORBIDDEN_BROADCAST, remark)
-    if broker.groups.is_forbidden(name, header.topic):
-        remark = f"the consumer group[{name}] is forbidden for topic[{header.topic}]"
-        return _forbid(request, FORBIDDEN_SUBSCRIPTION, remark)
-    subscription = online.subscriptions.get(header.topic)
-    if subscription is None:
-        remark = f"the consumer's subscription not exist{FAQ}"
-        return request.reply(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-    if subscription.sub_version < (header.sub_version or 0):
-        return request.reply(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-    return subscription
+        if answer.code == ResponseCode.PULL_NOT_FOUND and may_hold:
+            suspend_ms = header.suspend_timeout_millis
+            if not self.live.config.long_polling_enable:
+                suspend_ms = self.live.config.short_polling_time_mills
+            if self.held_pulls.hold(request, suspend_ms, has_grown):
+                return Wait()
+        return answer
 
-
-def _serve(
-    broker: Broker,
-    request: Request,
-    header: PullMessageRequestHeader,
-    topic: TopicConfig,
-    group: SubscriptionGroupConfig,
-    subscription: SubscriptionData,
-) -> Answer:
-    state = broker.tables.queue(header.topic, header.queue_id)
-    low, high = (0, 0) if state is None else (max(0, state.min_offset), state.max_offset)
-    reset = broker.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)
-    if reset is not None:
-        broker.offsets.put(header.consumer_group, header.topic, header.queue_id, reset, request.now_ms)
-        broker.publish_group(header.consumer_group)
-        return _answer(broker, request, topic, group, "OFFSET_RESET", reset, low, high)
-    if not is_batch_topic(topic) and subscription_kind(subscription)[0] != SUBSCRIPTION_COLD:
-        return Redo()
-    return _read(broker, request, header, topic, group, subscription)
-
-
-def _read(
-    broker: Broker,
-    request: Request,
-    header: PullMessageRequestHeader,
-    topic: TopicConfig,
-    group: SubscriptionGroupConfig,
-    subscription: SubscriptionData,
-) -> Answer:
-    """A pull that control serves itself: BatchCQ, or more tags than the hot path holds."""
-    may_hold = not request.is_again and bool(header.sys_flag & PullSysFlag.SUSPEND)
-    if header.sys_flag & PullSysFlag.COMMIT_OFFSET and not request.is_again:
-        broker.offsets.put(header.consumer_group, header.topic, header.queue_id, header.commit_offset, request.now_ms)
-    codes = [] if subscription.is_all or subscription.class_filter_mode else sorted(subscription.code_set)
-    count = max(1, min(header.max_msg_nums, broker.config.max_transfer_count_on_message_in_memory))
-    found = broker.store.batch_pull(header.topic, header.queue_id, header.queue_offset, count, codes)
-    answer = _answer(
-        broker, request, topic, group,
-        found.status, found.next_begin_offset, found.min_offset, found.max_offset, found.body,
-    )  # fmt: skip
-
-    def has_grown() -> bool:
-        state = broker.tables.queue(header.topic, header.queue_id)
-        return state is None or state.max_offset > header.queue_offset
-
-    if answer.code == ResponseCode.PULL_NOT_FOUND and may_hold:
-        suspend_ms = header.suspend_timeout_millis
-        if not broker.config.long_polling_enable:
-            suspend_ms = broker.config.short_polling_time_mills
-        if broker.held_pulls.hold(request, suspend_ms, has_grown):
-            return Wait()
-    return answer
-
-
-def _answer(
-    broker: Broker,
-    request: Request,
-    topic: TopicConfig,
-    group: SubscriptionGroupConfig,
-    status: str,
-    next_offset: int,
-    min_offset: int,
-    max_offset: int,
-    body: bytes = b"",
-) -> RemotingCommand:
-    code = _CODE_OF_STATUS.get(status)
-    if code is None:  # NO_MATCHED_LOGIC_QUEUE, NO_MESSAGE_IN_QUEUE
-        at_start = request.command.ext_fields.get("queueOffset") == "0"
-        code = ResponseCode.PULL_NOT_FOUND if at_start else ResponseCode.PULL_OFFSET_MOVED
-    asked = int(request.command.ext_fields["queueOffset"])
-    advice = advise(
-        broker.member, Finding(code, asked, next_offset, False), group.which_broker_when_consume_slowly, group.broker_id
-    )
-    ext = PullMessageResponseHeader(
-        suggest_which_broker_id=advice.suggested_broker_id,
-        next_begin_offset=advice.next_offset,
-        min_offset=min_offset,
-        max_offset=max_offset,
-        topic_sys_flag=topic.topic_sys_flag,
-        group_sys_flag=group.group_sys_flag,
-    )
-    return request.reply(advice.code, status, ext.encode(), body)
+    def _answer(
+        self,
+        request: Request,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        status: str,
+        next_offset: int,
+        min_offset: int,
+        max_offset: int,
+        body: bytes = b"",
+    ) -> RemotingCommand:
+        code = _CODE_OF_STATUS.get(status)
+        if code is None:  # NO_MATCHED_LOGIC_QUEUE, NO_MESSAGE_IN_QUEUE
+            at_start = request.command.ext_fields.get("queueOffset") == "0"
+            code = ResponseCode.PULL_NOT_FOUND if at_start else ResponseCode.PULL_OFFSET_MOVED
+        asked = int(request.command.ext_fields["queueOffset"])
+        advice = advise(
+            member_of(self.live.config, self.plane),
+            Finding(code, asked, next_offset, False),
+            group.which_broker_when_consume_slowly,
+            group.broker_id,
+        )
+        ext = PullMessageResponseHeader(
+            suggest_which_broker_id=advice.suggested_broker_id,
+            next_begin_offset=advice.next_offset,
+            min_offset=min_offset,
+            max_offset=max_offset,
+            topic_sys_flag=topic.topic_sys_flag,
+            group_sys_flag=group.group_sys_flag,
+        )
+        return request.reply(advice.code, status, ext.encode(), body)
 
 
 def _forbid(request: Request, kind: int, remark: str) -> RemotingCommand:

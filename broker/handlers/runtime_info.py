@@ -6,10 +6,15 @@ Thread pools and the timer do not exist here: their queues are empty and their w
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
-from ringmq.broker.core import Broker
+from ringmq.broker.config.identity import Identity
+from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.replication import ha_status
+from ringmq.broker.replication.state import Replication
 from ringmq.broker.requests.request import Answer, Request
+from ringmq.broker.tables.ports import StorePort
+from ringmq.broker.tables.stats import BrokerStats
 from ringmq.remoting.admin_bodies import encode_kv_table
 from ringmq.remoting.codes import VERSION_V5_3_3, version_name
 
@@ -44,95 +49,101 @@ _ZERO_KEYS = (
 )
 
 
-def runtime_info(broker: Broker, request: Request) -> Answer:
-    """28."""
-    table = dict.fromkeys(_ZERO_KEYS, "0")
-    table |= {name: str(capacity) for name, capacity in _POOLS.items()}
-    table |= _identity(broker, request.now_ms) | _traffic(broker) | _log(broker)
-    table |= _replication(broker)
-    folder = broker.identity.store_folder
-    return request.reply(ext_fields=None if folder is None else folder.encode(), body=encode_kv_table(table))
+@dataclass(frozen=True, slots=True)
+class RuntimeInfo:
+    """The handler of 28, with the parts that it needs."""
 
+    live: LiveConfig
+    identity: Identity
+    store: StorePort
+    stats: BrokerStats
+    replication: Replication
 
-def _identity(broker: Broker, now_ms: int) -> dict[str, str]:
-    return {
-        "bootTimestamp": str(broker.identity.started_ms),
-        "runtime": format_runtime(now_ms - broker.identity.started_ms),
-        "brokerActive": "true",
-        "brokerVersion": str(VERSION_V5_3_3),
-        "brokerVersionDesc": version_name(VERSION_V5_3_3),
-        "startAcceptSendRequestTimeStamp": str(broker.config.start_accept_send_request_time_stamp),
-        "timerEnqueueTps": "0.0",
-        "timerDequeueTps": "0.0",
-        "remainTransientStoreBufferNumbs": str((1 << 31) - 1),
-    }
+    def runtime_info(self, request: Request) -> Answer:
+        """28."""
+        table = dict.fromkeys(_ZERO_KEYS, "0")
+        table |= {name: str(capacity) for name, capacity in _POOLS.items()}
+        table |= self._identity(request.now_ms) | self._traffic() | self._log()
+        table |= self._replication()
+        folder = self.identity.store_folder
+        return request.reply(ext_fields=None if folder is None else folder.encode(), body=encode_kv_table(table))
 
+    def _identity(self, now_ms: int) -> dict[str, str]:
+        return {
+            "bootTimestamp": str(self.identity.started_ms),
+            "runtime": format_runtime(now_ms - self.identity.started_ms),
+            "brokerActive": "true",
+            "brokerVersion": str(VERSION_V5_3_3),
+            "brokerVersionDesc": version_name(VERSION_V5_3_3),
+            "startAcceptSendRequestTimeStamp": str(self.live.config.start_accept_send_request_time_stamp),
+            "timerEnqueueTps": "0.0",
+            "timerDequeueTps": "0.0",
+            "remainTransientStoreBufferNumbs": str((1 << 31) - 1),
+        }
 
-def _traffic(broker: Broker) -> dict[str, str]:
-    stats = broker.stats
-    totals, today, yesterday = stats.totals, stats.today_morning, stats.yesterday_morning
-    average = totals.put_bytes / totals.put_messages if totals.put_messages else 0.0
-    return {
-        "putTps": stats.tps("put_messages"),
-        "getTransferredTps": stats.tps("got_messages"),
-        "getFoundTps": stats.tps("pulls"),
-        "getMissTps": "0.0 0.0 0.0",
-        "getTotalTps": stats.tps("pulls"),
-        "putMessageTimesTotal": str(totals.put_messages),
-        "putMessageSizeTotal": str(totals.put_bytes),
-        "putMessageFailedTimes": str(totals.put_refused),
-        "putMessageAverageSize": str(average),
-        "putMessageDistributeTime": "null",
-        "putLatency99": "0.00",
-        "putLatency999": "0.00",
-        "msgPutTotalTodayNow": str(totals.put_messages),
-        "msgPutTotalTodayMorning": str(today.put_messages),
-        "msgPutTotalYesterdayMorning": str(yesterday.put_messages),
-        "msgGetTotalTodayNow": str(totals.got_messages),
-        "msgGetTotalTodayMorning": str(today.got_messages),
-        "msgGetTotalYesterdayMorning": str(yesterday.got_messages),
-    }
+    def _traffic(self) -> dict[str, str]:
+        stats = self.stats
+        totals, today, yesterday = stats.totals, stats.today_morning, stats.yesterday_morning
+        average = totals.put_bytes / totals.put_messages if totals.put_messages else 0.0
+        return {
+            "putTps": stats.tps("put_messages"),
+            "getTransferredTps": stats.tps("got_messages"),
+            "getFoundTps": stats.tps("pulls"),
+            "getMissTps": "0.0 0.0 0.0",
+            "getTotalTps": stats.tps("pulls"),
+            "putMessageTimesTotal": str(totals.put_messages),
+            "putMessageSizeTotal": str(totals.put_bytes),
+            "putMessageFailedTimes": str(totals.put_refused),
+            "putMessageAverageSize": str(average),
+            "putMessageDistributeTime": "null",
+            "putLatency99": "0.00",
+            "putLatency999": "0.00",
+            "msgPutTotalTodayNow": str(totals.put_messages),
+            "msgPutTotalTodayMorning": str(today.put_messages),
+            "msgPutTotalYesterdayMorning": str(yesterday.put_messages),
+            "msgGetTotalTodayNow": str(totals.got_messages),
+            "msgGetTotalTodayMorning": str(today.got_messages),
+            "msgGetTotalYesterdayMorning": str(yesterday.got_messages),
+        }
 
+    def _replication(self) -> dict[str, str]:
+        """RingMQ's own keys; stock's tools print what they do not know, too."""
+        now = ha_status.status(self.live.config, self.replication)
+        table = {
+            "haRole": now.role,
+            "haReplicationState": now.replication_state,
+            "haInSyncReplicas": str(now.in_sync_replicas),
+            "haWantedReplicas": str(now.wanted_replicas),
+            "haDegraded": str(now.is_degraded).lower(),
+            "haWriteHold": now.write_hold,
+            "haReplicatedOffset": str(now.replicated_offset),
+            "haSendsRefused": str(self.stats.totals.too_few_replicas),
+            "haSendsSlaveNotAvailable": str(self.stats.totals.slave_not_available),
+            "haSendsFlushSlaveTimeout": str(self.stats.totals.flush_slave_timeout),
+            "haDegradedEntered": str(self.stats.totals.degraded_entered),
+        }
+        for slave in now.slaves:
+            table[f"haSlaveLagBytes_{slave.address}"] = str(slave.lag_bytes)
+        if now.master is not None:
+            table |= {"haMasterState": now.master.state, "haLagBytes": str(now.master.lag_bytes)}
+        return table
 
-def _replication(broker: Broker) -> dict[str, str]:
-    """RingMQ's own keys; stock's tools print what they do not know, too."""
-    now = ha_status.status(broker)
-    table = {
-        "haRole": now.role,
-        "haReplicationState": now.replication_state,
-        "haInSyncReplicas": str(now.in_sync_replicas),
-        "haWantedReplicas": str(now.wanted_replicas),
-        "haDegraded": str(now.is_degraded).lower(),
-        "haWriteHold": now.write_hold,
-        "haReplicatedOffset": str(now.replicated_offset),
-        "haSendsRefused": str(broker.stats.totals.too_few_replicas),
-        "haSendsSlaveNotAvailable": str(broker.stats.totals.slave_not_available),
-        "haSendsFlushSlaveTimeout": str(broker.stats.totals.flush_slave_timeout),
-        "haDegradedEntered": str(broker.stats.totals.degraded_entered),
-    }
-    for slave in now.slaves:
-        table[f"haSlaveLagBytes_{slave.address}"] = str(slave.lag_bytes)
-    if now.master is not None:
-        table |= {"haMasterState": now.master.state, "haLagBytes": str(now.master.lag_bytes)}
-    return table
-
-
-def _log(broker: Broker) -> dict[str, str]:
-    log = broker.store.log_state()
-    ratio = str(round(log.disk_ratio, 2))
-    return {
-        "commitLogMinOffset": str(log.min_offset),
-        "commitLogMaxOffset": str(log.confirm_offset),
-        "dispatchBehindBytes": str(max(0, log.confirm_offset - log.dispatched_offset)),
-        "remainHowManyDataToFlush": format_bytes(max(0, log.append_offset - log.flushed_offset)),
-        "earliestMessageTimeStamp": str(broker.store.earliest_store_time()),
-        "commitLogDiskRatio": ratio,
-        f"commitLogDiskRatio_{log.commit_log_path}": ratio,
-        "consumeQueueDiskRatio": ratio,
-        "commitLogDirCapacity": (
-            f"Total : {format_bytes(log.disk_total_bytes)}, Free : {format_bytes(log.disk_free_bytes)}."
-        ),
-    }
+    def _log(self) -> dict[str, str]:
+        log = self.store.log_state()
+        ratio = str(round(log.disk_ratio, 2))
+        return {
+            "commitLogMinOffset": str(log.min_offset),
+            "commitLogMaxOffset": str(log.confirm_offset),
+            "dispatchBehindBytes": str(max(0, log.confirm_offset - log.dispatched_offset)),
+            "remainHowManyDataToFlush": format_bytes(max(0, log.append_offset - log.flushed_offset)),
+            "earliestMessageTimeStamp": str(self.store.earliest_store_time()),
+            "commitLogDiskRatio": ratio,
+            f"commitLogDiskRatio_{log.commit_log_path}": ratio,
+            "consumeQueueDiskRatio": ratio,
+            "commitLogDirCapacity": (
+                f"Total : {format_bytes(log.disk_total_bytes)}, Free : {format_bytes(log.disk_free_bytes)}."
+            ),
+        }
 
 
 def format_runtime(elapsed_ms: int) -> str:

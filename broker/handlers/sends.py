@@ -7,10 +7,23 @@ order (`SendMessageProcessor.preSend`, `AbstractSendMessageProcessor.msgCheck`).
 
 from __future__ import annotations
 
-from ringmq.broker.core import Broker
-from ringmq.broker.handlers.admin_topics import refuse_while_deleted
+from dataclasses import dataclass
+
+from ringmq.broker.config.identity import Identity
+from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.request import FAQ, Answer, Redo, Request
-from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, describe, is_batch_topic
+from ringmq.broker.tables.deletions import Deletions
+from ringmq.broker.tables.locks import QueueLocks
+from ringmq.broker.tables.new_entries import NewEntries
+from ringmq.broker.tables.topics import (
+    BATCH_QUEUE,
+    CLEANUP_POLICY,
+    COMPACTION,
+    QUEUE_TYPE,
+    TopicTable,
+    describe,
+    is_batch_topic,
+)
 from ringmq.remoting import names, properties
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
@@ -28,174 +41,185 @@ UNIQ_PAIR_BYTES = 66
 _TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
 
-def send(broker: Broker, request: Request) -> Answer:
-    """Judge a send: a refusal, or Redo when the read worker may append it."""
-    header = decode_send_header(request.command)
-    now_ms = request.now_ms
-    if broker.config.broker_role == "SLAVE":
-        return _refuse(broker, request, ResponseCode.SERVICE_NOT_AVAILABLE, ON_SLAVE)
-    if now_ms < broker.config.start_accept_send_request_time_stamp:
-        start = broker.config.start_accept_send_request_time_stamp
-        return _refuse(broker, request, ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")
-    if request.body_length == 0:
-        return request.reply(ResponseCode.SYSTEM_ERROR, "the message body is empty, at least 1 byte is needed")
-    refusal = _check_topic_name(broker, request, header)
-    if refusal is not None:
-        return refusal
-    topic = broker.topics.get(header.topic) or _create_topic(broker, header, now_ms)
-    if topic is None:
-        remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
-        return _refuse(broker, request, ResponseCode.TOPIC_NOT_EXIST, remark)
-    if header.queue_id >= topic.queue_count:
-        remark = (
-            f"request queueId[{header.queue_id}] is illegal, {describe(topic)} Producer: {request.connection.address}"
+@dataclass(frozen=True, slots=True)
+class SendRequests:
+    """The handler of sends, with the parts that it needs."""
+
+    live: LiveConfig
+    identity: Identity
+    topics: TopicTable
+    locks: QueueLocks
+    deletions: Deletions
+    new_entries: NewEntries
+
+    def send(self, request: Request) -> Answer:
+        """Judge a send: a refusal, or Redo when the read worker may append it."""
+        header = decode_send_header(request.command)
+        now_ms = request.now_ms
+        if self.live.is_slave:
+            return self._refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE, ON_SLAVE)
+        if now_ms < self.live.config.start_accept_send_request_time_stamp:
+            start = self.live.config.start_accept_send_request_time_stamp
+            return self._refuse(request, ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")
+        if request.body_length == 0:
+            return request.reply(ResponseCode.SYSTEM_ERROR, "the message body is empty, at least 1 byte is needed")
+        refusal = self._check_topic_name(request, header)
+        if refusal is not None:
+            return refusal
+        topic = self.topics.get(header.topic) or self._create_topic(header, now_ms)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
+            return self._refuse(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+        if header.queue_id >= topic.queue_count:
+            remark = (
+                f"request queueId[{header.queue_id}] is illegal, {describe(topic)} "
+                f"Producer: {request.connection.address}"
+            )
+            return self._refuse(request, ResponseCode.INVALID_PARAMETER, remark)
+        if header.queue_id < 0 and topic.write_queue_nums == 0:
+            remark = f"topic[{header.topic}] has no write queue to choose from"
+            return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
+        refusal = self._check_batch(request, header) if header.batch else self._check_retry(request, header)
+        return refusal or self._check_message(request, header, topic) or Redo()
+
+    def _check_topic_name(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+        known = self.topics.get(header.topic)
+        if not self.live.config.broker_permission & Perm.WRITE and known is not None and known.order:
+            remark = f"the broker[{self.identity.host}] sending message is forbidden"
+            return self._refuse(request, ResponseCode.NO_PERMISSION, remark)
+        try:
+            names.check_topic(header.topic)
+        except names.InvalidName as error:
+            return self._refuse(request, error.code, str(error))
+        if names.is_send_forbidden(header.topic):
+            remark = f"Sending message to topic[{header.topic}] is forbidden."
+            return self._refuse(request, ResponseCode.NO_PERMISSION, remark)
+        return None
+
+    def _create_topic(self, header: SendMessageRequestHeader, now_ms: int) -> TopicConfig | None:
+        self.deletions.check_gone(header.topic)
+        self.new_entries.refuse_when_short(f"topic {header.topic}")
+        sys_flag = 0
+        if header.unit_mode:
+            sys_flag = TopicSysFlag.UNIT_SUB if names.is_retry_topic(header.topic) else TopicSysFlag.UNIT
+        template = header.default_topic
+        if template != names.AUTO_CREATE_TOPIC or self.live.config.auto_create_topic_enable:
+            wanted = header.default_topic_queue_nums
+            made = self.topics.create_for_send(header.topic, template, wanted, int(sys_flag), now_ms)
+            if made is not None:
+                return made
+        if names.is_retry_topic(header.topic):
+            return self.topics.create_for_group(header.topic, 1, int(sys_flag), False, now_ms)
+        return None
+
+    def _check_batch(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+        if len(header.topic) > BATCH_TOPIC_MAX:
+            remark = f"message topic length {len(header.topic)} is over the limit of {BATCH_TOPIC_MAX}"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if names.is_retry_topic(header.topic):
+            remark = f"batch request does not support retry group {header.topic}"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        return None
+
+    def _check_retry(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+        """A direct send to %RETRY%group: the group must exist; giving up to %DLQ% is not built yet."""
+        if not names.is_retry_topic(header.topic):
+            return None
+        name = header.topic.removeprefix(names.RETRY_PREFIX)
+        group = self.new_entries.find_group(name, request.now_ms)
+        if group is None:
+            remark = f"subscription group not exist, {name} {FAQ}"
+            return self._refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        limit = group.retry_max_times
+        if request.command.version >= VERSION_MAX_RECONSUME_TIMES and header.max_reconsume_times is not None:
+            limit = header.max_reconsume_times
+        times = header.reconsume_times or 0
+        if times > limit or self.locks.is_any_live(name, request.now_ms):
+            remark = (
+                f"reconsumeTimes = {times}, limit {limit}: giving up to {names.dlq_topic(name)} is not supported yet"
+            )
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        return None
+
+    def _check_message(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> Answer | None:
+        text = header.properties or ""
+        length = len(text.encode("utf-8", "replace"))
+        limit = self.live.config.max_message_size
+        illegal = (
+            "the message is illegal, maybe msg body or properties length not matched. "
+            f"msg body length limit {limit}B, msg properties length limit 32KB."
         )
-        return _refuse(broker, request, ResponseCode.INVALID_PARAMETER, remark)
-    if header.queue_id < 0 and topic.write_queue_nums == 0:
-        remark = f"topic[{header.topic}] has no write queue to choose from"
-        return _refuse(broker, request, ResponseCode.SYSTEM_ERROR, remark)
-    refusal = _check_batch(broker, request, header) if header.batch else _check_retry(broker, request, header)
-    return refusal or _check_message(broker, request, header, topic) or Redo()
+        if length > MAX_PROPERTIES_BYTES:
+            remark = f"{illegal} properties: {length} bytes, limit {MAX_PROPERTIES_BYTES}"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if request.body_length > limit:
+            remark = f"{illegal} body: {request.body_length} bytes, limit {limit}"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        stored = length + len(self._additions()) + (0 if header.batch else UNIQ_PAIR_BYTES) + 1
+        if stored > MAX_PROPERTIES_BYTES:
+            remark = f"{illegal} properties with the broker's own: {stored} bytes, limit {MAX_PROPERTIES_BYTES}"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if "\0" in text:
+            remark = f"{illegal} properties: they hold a NUL character"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        found = properties.decode_properties(text)
+        if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not found.get(properties.KEYS):
+            remark = "the property KEYS is missing: a message of a compaction topic needs it"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        return self._check_later_features(request, found, topic) or self._check_sys_flag(request, header)
+
+    def _additions(self) -> str:
+        """What the broker adds to the properties of every message."""
+        pairs = {
+            properties.MSG_REGION: self.live.config.region_id,
+            properties.TRACE_ON: str(self.live.config.trace_on).lower(),
+            properties.CLUSTER: self.live.config.broker_cluster_name,
+        }
+        return properties.encode_properties(pairs)
+
+    def _check_sys_flag(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+        """Bits that only transactions and brokers may set."""
+        if header.sys_flag & TRANSACTION_MASK:
+            code = ResponseCode.MESSAGE_ILLEGAL if header.batch else ResponseCode.NO_PERMISSION
+            remark = f"sysFlag = {header.sys_flag}: transaction messages ({properties.TRAN_MSG}) are not supported yet"
+            return self._refuse(request, code, remark)
+        if header.sys_flag & (MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH):
+            remark = f"sysFlag = {header.sys_flag}: inner batches (bits 0x40, 0x80) are not for clients"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        return None
+
+    def _check_later_features(self, request: Request, found: dict[str, str], topic: TopicConfig) -> Answer | None:
+        """What must not be stored as an ordinary message until the broker can treat it as what it is."""
+        if found.get(properties.TRAN_MSG, "").lower() == "true":
+            remark = f"{properties.TRAN_MSG} = true: transaction messages are not supported yet"
+            return self._refuse(request, ResponseCode.NO_PERMISSION, remark)
+        level = found.get(properties.DELAY)
+        if level is not None and _is_positive(level):
+            remark = f"{properties.DELAY} = {level[:32]}: delayed messages are not supported yet, only DELAY = 0"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        for name in _TIMER_NAMES:
+            if name in found:
+                remark = f"{name} = {found[name][:32]}: timer messages are not supported yet"
+                return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if properties.INNER_NUM in found:
+            remark = f"{properties.INNER_NUM} is not for clients: only a broker makes inner batches"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if is_batch_topic(topic):
+            remark = (
+                f"topic {topic.topic_name} has {QUEUE_TYPE} = {BATCH_QUEUE}: writing such topics is not supported yet"
+            )
+            return self._refuse(request, ResponseCode.INVALID_PARAMETER, remark)
+        return None
+
+    def _refuse(self, request: Request, code: int, remark: str) -> RemotingCommand:
+        """Send answers carry the region and the trace switch, refusals too."""
+        trace_on = str(self.live.config.trace_on).lower()
+        return request.reply(code, remark, {"MSG_REGION": self.live.config.region_id, "TRACE_ON": trace_on})
 
 
-def not_yet(broker: Broker, request: Request) -> Answer:
+def not_yet(request: Request) -> Answer:
     """36 and 37: RocketMQ's answer for a code that it does not know, so that clients keep what they hold."""
     return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.command.code} not supported")
-
-
-def _check_topic_name(broker: Broker, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-    known = broker.topics.get(header.topic)
-    if not broker.config.broker_permission & Perm.WRITE and known is not None and known.order:
-        remark = f"the broker[{broker.identity.host}] sending message is forbidden"
-        return _refuse(broker, request, ResponseCode.NO_PERMISSION, remark)
-    try:
-        names.check_topic(header.topic)
-    except names.InvalidName as error:
-        return _refuse(broker, request, error.code, str(error))
-    if names.is_send_forbidden(header.topic):
-        remark = f"Sending message to topic[{header.topic}] is forbidden."
-        return _refuse(broker, request, ResponseCode.NO_PERMISSION, remark)
-    return None
-
-
-def _create_topic(broker: Broker, header: SendMessageRequestHeader, now_ms: int) -> TopicConfig | None:
-    refuse_while_deleted(broker, header.topic)
-    broker.refuse_new(f"topic {header.topic}")
-    sys_flag = 0
-    if header.unit_mode:
-        sys_flag = TopicSysFlag.UNIT_SUB if names.is_retry_topic(header.topic) else TopicSysFlag.UNIT
-    template = header.default_topic
-    if template != names.AUTO_CREATE_TOPIC or broker.config.auto_create_topic_enable:
-        wanted = header.default_topic_queue_nums
-        made = broker.topics.create_for_send(header.topic, template, wanted, int(sys_flag), now_ms)
-        if made is not None:
-            return made
-    if names.is_retry_topic(header.topic):
-        return broker.topics.create_for_group(header.topic, 1, int(sys_flag), False, now_ms)
-    return None
-
-
-def _check_batch(broker: Broker, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-    if len(header.topic) > BATCH_TOPIC_MAX:
-        remark = f"message topic length {len(header.topic)} is over the limit of {BATCH_TOPIC_MAX}"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    if names.is_retry_topic(header.topic):
-        remark = f"batch request does not support retry group {header.topic}"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    return None
-
-
-def _check_retry(broker: Broker, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-    """A direct send to %RETRY%group: the group must exist; giving up to %DLQ% is not built yet."""
-    if not names.is_retry_topic(header.topic):
-        return None
-    name = header.topic.removeprefix(names.RETRY_PREFIX)
-    group = broker.find_group(name, request.now_ms)
-    if group is None:
-        remark = f"subscription group not exist, {name} {FAQ}"
-        return _refuse(broker, request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-    limit = group.retry_max_times
-    if request.command.version >= VERSION_MAX_RECONSUME_TIMES and header.max_reconsume_times is not None:
-        limit = header.max_reconsume_times
-    times = header.reconsume_times or 0
-    if times > limit or broker.locks.is_any_live(name, request.now_ms):
-        remark = f"reconsumeTimes = {times}, limit {limit}: giving up to {names.dlq_topic(name)} is not supported yet"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    return None
-
-
-def _check_message(
-    broker: Broker, request: Request, header: SendMessageRequestHeader, topic: TopicConfig
-) -> Answer | None:
-    text = header.properties or ""
-    length = len(text.encode("utf-8", "replace"))
-    limit = broker.config.max_message_size
-    illegal = (
-        "the message is illegal, maybe msg body or properties length not matched. "
-        f"msg body length limit {limit}B, msg properties length limit 32KB."
-    )
-    if length > MAX_PROPERTIES_BYTES:
-        remark = f"{illegal} properties: {length} bytes, limit {MAX_PROPERTIES_BYTES}"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    if request.body_length > limit:
-        remark = f"{illegal} body: {request.body_length} bytes, limit {limit}"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    stored = length + len(_additions(broker)) + (0 if header.batch else UNIQ_PAIR_BYTES) + 1
-    if stored > MAX_PROPERTIES_BYTES:
-        remark = f"{illegal} properties with the broker's own: {stored} bytes, limit {MAX_PROPERTIES_BYTES}"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    if "\0" in text:
-        remark = f"{illegal} properties: they hold a NUL character"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    found = properties.decode_properties(text)
-    if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not found.get(properties.KEYS):
-        remark = "the property KEYS is missing: a message of a compaction topic needs it"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    return _check_later_features(broker, request, found, topic) or _check_sys_flag(broker, request, header)
-
-
-def _additions(broker: Broker) -> str:
-    """What the broker adds to the properties of every message."""
-    pairs = {
-        properties.MSG_REGION: broker.config.region_id,
-        properties.TRACE_ON: str(broker.config.trace_on).lower(),
-        properties.CLUSTER: broker.config.broker_cluster_name,
-    }
-    return properties.encode_properties(pairs)
-
-
-def _check_sys_flag(broker: Broker, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-    """Bits that only transactions and brokers may set."""
-    if header.sys_flag & TRANSACTION_MASK:
-        code = ResponseCode.MESSAGE_ILLEGAL if header.batch else ResponseCode.NO_PERMISSION
-        remark = f"sysFlag = {header.sys_flag}: transaction messages ({properties.TRAN_MSG}) are not supported yet"
-        return _refuse(broker, request, code, remark)
-    if header.sys_flag & (MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH):
-        remark = f"sysFlag = {header.sys_flag}: inner batches (bits 0x40, 0x80) are not for clients"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    return None
-
-
-def _check_later_features(broker: Broker, request: Request, found: dict[str, str], topic: TopicConfig) -> Answer | None:
-    """What must not be stored as an ordinary message until the broker can treat it as what it is."""
-    if found.get(properties.TRAN_MSG, "").lower() == "true":
-        remark = f"{properties.TRAN_MSG} = true: transaction messages are not supported yet"
-        return _refuse(broker, request, ResponseCode.NO_PERMISSION, remark)
-    level = found.get(properties.DELAY)
-    if level is not None and _is_positive(level):
-        remark = f"{properties.DELAY} = {level[:32]}: delayed messages are not supported yet, only DELAY = 0"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    for name in _TIMER_NAMES:
-        if name in found:
-            remark = f"{name} = {found[name][:32]}: timer messages are not supported yet"
-            return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    if properties.INNER_NUM in found:
-        remark = f"{properties.INNER_NUM} is not for clients: only a broker makes inner batches"
-        return _refuse(broker, request, ResponseCode.MESSAGE_ILLEGAL, remark)
-    if is_batch_topic(topic):
-        remark = f"topic {topic.topic_name} has {QUEUE_TYPE} = {BATCH_QUEUE}: writing such topics is not supported yet"
-        return _refuse(broker, request, ResponseCode.INVALID_PARAMETER, remark)
-    return None
 
 
 def _is_positive(text: str) -> bool:
@@ -204,9 +228,3 @@ def _is_positive(text: str) -> bool:
         return int(text) > 0
     except ValueError:
         return True
-
-
-def _refuse(broker: Broker, request: Request, code: int, remark: str) -> RemotingCommand:
-    """Send answers carry the region and the trace switch, refusals too."""
-    trace_on = str(broker.config.trace_on).lower()
-    return request.reply(code, remark, {"MSG_REGION": broker.config.region_id, "TRACE_ON": trace_on})

@@ -7,9 +7,11 @@ that a slave's passes end well. A delayOffset.json that the store has is handed 
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
-from ringmq.broker.core import Broker
+from ringmq.broker.config.identity import Identity
 from ringmq.broker.requests.request import Answer, Request
+from ringmq.broker.tables.handed_on import HandedOnFile
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion
 
@@ -19,29 +21,33 @@ version, timestamp, counter (the format of the file `timercheck`)."""
 TIMER_PRECISION_MS = 1000
 
 
-def delay_offsets(broker: Broker, request: Request) -> Answer:
-    """45."""
-    text = broker.delay_offsets
-    if text is not None:
-        return request.reply(body=text.encode())
-    return request.reply(body=json_body.write_body({"dataVersion": _version(broker), "offsetTable": {}}))
+@dataclass(frozen=True, slots=True)
+class SlaveRequests:
+    """The handlers of a stock slave's requests, with the parts that they need."""
+
+    identity: Identity
+    delay_file: HandedOnFile
+
+    def delay_offsets(self, request: Request) -> Answer:
+        """45."""
+        text = self.delay_file.text
+        if text is not None:
+            return request.reply(body=text.encode())
+        return request.reply(body=json_body.write_body({"dataVersion": self._version(), "offsetTable": {}}))
+
+    def timer_checkpoint(self, request: Request) -> Answer:
+        """60: a timer that has read up to now and holds nothing."""
+        read_ms = request.now_ms // TIMER_PRECISION_MS * TIMER_PRECISION_MS
+        return request.reply(body=TIMER_CHECKPOINT.pack(read_ms, 0, 0, 0, 0, self.identity.started_ms, 0))
+
+    def timer_metrics(self, request: Request) -> Answer:
+        """61."""
+        return request.reply(body=json_body.write_body({"dataVersion": self._version(), "timingCount": {}}))
+
+    def _version(self) -> dict[str, int]:
+        return DataVersion(0, 0, self.identity.started_ms).to_json()
 
 
-def timer_checkpoint(broker: Broker, request: Request) -> Answer:
-    """60: a timer that has read up to now and holds nothing."""
-    read_ms = request.now_ms // TIMER_PRECISION_MS * TIMER_PRECISION_MS
-    return request.reply(body=TIMER_CHECKPOINT.pack(read_ms, 0, 0, 0, 0, broker.identity.started_ms, 0))
-
-
-def timer_metrics(broker: Broker, request: Request) -> Answer:
-    """61."""
-    return request.reply(body=json_body.write_body({"dataVersion": _version(broker), "timingCount": {}}))
-
-
-def message_request_modes(broker: Broker, request: Request) -> Answer:
+def message_request_modes(request: Request) -> Answer:
     """402."""
     return request.reply(body=json_body.write_body({"messageRequestModeMap": {}}))
-
-
-def _version(broker: Broker) -> dict[str, int]:
-    return DataVersion(0, 0, broker.identity.started_ms).to_json()

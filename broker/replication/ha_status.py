@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ringmq.broker.core import Broker
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.replication.state import Replication
 from ringmq.broker.replication.view import (
     HOLD_WORDS,
     LEVEL_WORDS,
@@ -24,9 +25,9 @@ from ringmq.remoting.ha_bodies import (
 )
 
 
-def status(broker: Broker) -> HaStatus:
+def status(config: BrokerConfig, replication: Replication) -> HaStatus:
     """Everything that is known now."""
-    view, config = broker.replication.view, broker.config
+    view = replication.view
     marks, now = view.marks(), mono_ms()
     is_slave = config.broker_role == "SLAVE"
     wanted = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties())).need
@@ -46,8 +47,8 @@ def status(broker: Broker) -> HaStatus:
         is_degraded=not is_slave and in_sync < wanted,
         write_hold=HOLD_WORDS.get(marks.write_hold, str(marks.write_hold)),
         slaves=tuple(slave_status(peer, marks, now) for peer in view.peers()),
-        master=_master_status(broker, marks, now) if is_slave else None,
-        divergences=tuple(broker.replication.divergences.values()),
+        master=_master_status(replication, marks, now) if is_slave else None,
+        divergences=tuple(replication.divergences.values()),
     )
 
 
@@ -75,8 +76,7 @@ def slave_status(peer: Peer, marks: Marks, now_mono_ms: int) -> SlaveStatus:
     )
 
 
-def _master_status(broker: Broker, marks: Marks, now_mono_ms: int) -> MasterStatus:
-    replication = broker.replication
+def _master_status(replication: Replication, marks: Marks, now_mono_ms: int) -> MasterStatus:
     link, news = replication.view.link(), replication.link_news
     return MasterStatus(
         ha_address=replication.master.ha,
@@ -93,18 +93,18 @@ def _master_status(broker: Broker, marks: Marks, now_mono_ms: int) -> MasterStat
     )
 
 
-def runtime_info(broker: Broker, now_ms: int) -> HaRuntimeInfo:
+def runtime_info(config: BrokerConfig, replication: Replication, now_ms: int) -> HaRuntimeInfo:
     """907, by stock's rules (`DefaultHAService.getRuntimeInfo`)."""
-    view = broker.replication.view
+    view = replication.view
     marks = view.marks()
-    if broker.config.broker_role == "SLAVE":
+    if config.broker_role == "SLAVE":
         link, now = view.link(), mono_ms()
 
         def wall(mono: int) -> int:
             return now_ms - (now - mono) if mono else 0
 
         client = HaClientInfo(
-            master_addr=broker.replication.master.ha or None,
+            master_addr=replication.master.ha or None,
             max_offset=marks.append_offset,
             transferred_bytes_per_second=link.bytes_per_second,
             last_read_ms=wall(link.last_read_mono_ms),

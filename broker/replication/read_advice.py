@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.tables.ports import PlanePort
 from ringmq.remoting.codes import ResponseCode
 
 
@@ -22,6 +24,17 @@ class Member:
     master_known: bool
     slave_read_enable: bool
     offset_check_in_slave: bool
+
+
+def member_of(config: BrokerConfig, plane: PlanePort) -> Member:
+    """This broker's place in its group, as of now."""
+    return Member(
+        config.broker_id,
+        config.broker_role == "SLAVE",
+        bool(plane.header.replication.master_known),
+        config.slave_read_enable,
+        config.offset_check_in_slave,
+    )
 
 
 @dataclass(frozen=True, slots=True)

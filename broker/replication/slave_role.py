@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ringmq.broker.core import Broker
+from ringmq.broker.config.identity import Identity
+from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.replication.master_finder import MasterFinder
-from ringmq.broker.replication.slave_tables import newer_offsets, take_groups, take_offsets, take_topics
+from ringmq.broker.replication.slave_tables import SlaveTables
+from ringmq.broker.replication.state import Replication
 from ringmq.broker.replication.view import TRANSFER
+from ringmq.broker.tables.handed_on import HandedOnFile
 from ringmq.broker.tables.offsets import CommitKey
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha.slave_sync import Ask, ConsumerOffsets, DelayOffsets, SlaveSync
@@ -37,14 +40,25 @@ class SlaveRole:
     """`turn` does what is due; `log` gets lines for the operator."""
 
     def __init__(
-        self, broker: Broker, persistence: Persistence, master_calls: OutsideCalls, log: Callable[[str], None]
+        self,
+        *,
+        identity: Identity,
+        live: LiveConfig,
+        replication: Replication,
+        tables: SlaveTables,
+        delay_offsets: HandedOnFile,
+        persistence: Persistence,
+        master_calls: OutsideCalls,
+        log: Callable[[str], None],
     ) -> None:
-        self._broker = broker
+        self._replication = replication
+        self._tables = tables
+        self._delay_offsets = delay_offsets
         self._persistence = persistence
         self._calls = master_calls
         self._log = log
-        self._finder = MasterFinder(broker.identity.address, broker.config.ha_master_address)
-        self._sync = SlaveSync(broker.config.slave_sync_period)
+        self._finder = MasterFinder(identity.address, live.config.ha_master_address)
+        self._sync = SlaveSync(live.config.slave_sync_period)
         self._ask: Ask | None = None
         self._handing_over: deque[CommitKey] = deque()
         self._ordered_generation: int | None = None
@@ -53,7 +67,7 @@ class SlaveRole:
     @property
     def is_searching(self) -> bool:
         """The name servers should be asked sooner than usual: there is no stream from a master."""
-        return self._broker.replication.view.link().state != TRANSFER
+        return self._replication.view.link().state != TRANSFER
 
     def on_registration(self, outcome: Outcome) -> None:
         """What a name server has answered to our registration, or that it has not."""
@@ -65,7 +79,7 @@ class SlaveRole:
 
     def turn(self, now_ms: int, ha_generation: int) -> None:
         """Tell ha and the readers what is known; go on with the synchronisation."""
-        replication = self._broker.replication
+        replication = self._replication
         replication.master = self._finder.master
         replication.is_master_registered = self._finder.is_registered
         is_known = self._finder.is_registered if self._finder.has_answers else not self.is_searching
@@ -86,7 +100,7 @@ class SlaveRole:
     def _order(self, ha_generation: int) -> None:
         """A worker that was started again has forgotten where the master is."""
         master = self._finder.master
-        if master.ha and ha_generation != self._ordered_generation and self._broker.replication.view.give(master):
+        if master.ha and ha_generation != self._ordered_generation and self._replication.view.give(master):
             self._ordered_generation = ha_generation
 
     # ---- what the master answers ----
@@ -113,18 +127,18 @@ class SlaveRole:
 
     def _take(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> str:
         """Take a table over; a line about what could not be, or nothing."""
-        broker = self._broker
+        tables = self._tables
         try:
             match self._sync.answered(ask, answer, now_ms):
                 case TopicConfigTable() as topics:
-                    return "; ".join(take_topics(broker, topics, now_ms)[:1])
+                    return "; ".join(tables.take_topics(topics, now_ms)[:1])
                 case GroupConfigTable() as groups:
-                    return "; ".join(take_groups(broker, groups, now_ms)[:1])
+                    return "; ".join(tables.take_groups(groups, now_ms)[:1])
                 case ConsumerOffsets() as offsets:
-                    self._hand_over(newer_offsets(broker, offsets))
-                    take_offsets(broker, offsets, now_ms)
-                case DelayOffsets(text=text) if text != broker.delay_offsets:
-                    broker.delay_offsets = text
+                    self._hand_over(tables.newer_offsets(offsets))
+                    tables.take_offsets(offsets, now_ms)
+                case DelayOffsets(text=text) if text != self._delay_offsets.text:
+                    self._delay_offsets.text = text
                     self._persistence.save_delay_offsets()
         except (RemotingError, PlaneFullError, OSError) as error:
             return f"request {ask.code} to the master at {ask.address}: {error}"
@@ -145,7 +159,7 @@ class SlaveRole:
     def _handed_over(self, outcome: Outcome) -> None:
         key = self._handing_over.popleft()
         if outcome.answer is not None:  # taken, or refused for good: the group or topic is gone
-            self._broker.offsets.committed_here.discard(key)
+            self._tables.offsets.committed_here.discard(key)
 
     def _tell(self, trouble: str) -> None:
         """Each trouble once, until it is over."""

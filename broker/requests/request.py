@@ -35,6 +35,13 @@ class Connection(NamedTuple):
 
 
 @dataclass(slots=True)
+class Now:
+    """The time of the request or tick that runs, set where it begins."""
+
+    ms: int
+
+
+@dataclass(slots=True)
 class Request:
     """One cold frame. `body_length` is the whole body's, also where `command.body` was left out (sends)."""
 

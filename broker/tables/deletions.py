@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.errors import RequestError
+
 IN_FLIGHT_MS = 200
 """A request taken before the deletion has been appended by then, unless write stands still."""
 
@@ -40,6 +43,13 @@ class Deletions:
     def topics(self) -> frozenset[str]:
         """Their names."""
         return frozenset(self._topics)
+
+    def check_gone(self, topic: str) -> None:
+        """Raise RequestError while the queues of a deleted topic of that name still stand on disk."""
+        if topic in self._topics:
+            raise RequestError(
+                f"the topic[{topic}] is being deleted, try again", field="topic", code=ResponseCode.SYSTEM_BUSY
+            )
 
     def add(self, topic: str, now_ms: int) -> None:
         """The topic was deleted: no request for it is taken from here on."""

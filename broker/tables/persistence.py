@@ -7,16 +7,20 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from ringmq.broker.core import Broker
+from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.turns import Steps, TurnClock, finish
 from ringmq.broker.tables import client_names, groups, offsets, topics
+from ringmq.broker.tables.client_names import ClientNames
+from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.groups import GroupTable
-from ringmq.broker.tables.offsets import CommitKey
-from ringmq.broker.tables.ports import LogState
+from ringmq.broker.tables.handed_on import HandedOnFile
+from ringmq.broker.tables.offsets import CommitKey, OffsetTable
+from ringmq.broker.tables.ports import LogState, StorePort
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.errors import RequestError
 from ringmq.store import layout
@@ -35,13 +39,38 @@ REMOVE_WITHIN_S = 0.05
 """Of a tick, for the queues of deleted topics: requests wait meanwhile."""
 
 
+class HoldOnWrites(Protocol):
+    """The part of replication's state that has a file (`broker.replication.state`)."""
+
+    dirty: bool
+
+    @property
+    def divergences(self) -> Mapping[Any, Any]:
+        """The slaves that writes are held for; the values are dataclasses with the fields of `HeldFor`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The parts of the broker that have files."""
+
+    live: LiveConfig
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+    client_names: ClientNames
+    deletions: Deletions
+    hold: HoldOnWrites
+    delay_offsets: HandedOnFile
+    store: StorePort
+
+
 class Persistence:
     """Writes `<root>/config`. Every method raises OSError; what could not be written stays dirty."""
 
-    def __init__(self, root: Path, broker: Broker, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, root: Path, saved: Saved, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
-        self._broker = broker
+        self._saved = saved
         self._offsets_saved_ms = 0
         self._slave_commits: list[CommitKey] = []
         self._deletions: frozenset[str] = frozenset()
@@ -59,12 +88,9 @@ class Persistence:
     @property
     def tables_dirty(self) -> bool:
         """Something that `save_tables` writes has changed."""
-        broker = self._broker
+        saved = self._saved
         return (
-            broker.topics.dirty
-            or broker.groups.dirty
-            or broker.replication.dirty
-            or broker.deletions.topics() != self._deletions
+            saved.topics.dirty or saved.groups.dirty or saved.hold.dirty or saved.deletions.topics() != self._deletions
         )
 
     def save_tables(self) -> None:
@@ -73,13 +99,13 @@ class Persistence:
 
     def saving_tables(self) -> Steps[bool]:
         """The same in steps. Tables that change meanwhile are dirty again. Tables that cannot be written stay dirty."""
-        broker = self._broker
-        deleted = broker.deletions.topics()
+        saved = self._saved
+        deleted = saved.deletions.topics()
         self.save_hold()
         self._save_deletions(deleted)  # a topic that no file names would keep its queues for ever
         self._saving_tables = True
         try:
-            for table, file in ((broker.topics, topics.FILE), (broker.groups, groups.FILE)):
+            for table, file in ((saved.topics, topics.FILE), (saved.groups, groups.FILE)):
                 if table.dirty:
                     yield from self._saving_table(table, file)
         finally:
@@ -97,29 +123,29 @@ class Persistence:
 
     def save_hold(self) -> None:
         """Save the slaves that writes are held for, when they changed."""
-        replication = self._broker.replication
-        if replication.dirty:
-            write_hold(self._root, [HeldFor(**asdict(entry)) for entry in replication.divergences.values()])
-            replication.dirty = False
+        hold = self._saved.hold
+        if hold.dirty:
+            write_hold(self._root, [HeldFor(**asdict(entry)) for entry in hold.divergences.values()])
+            hold.dirty = False
 
     def save_delay_offsets(self) -> None:
         """delayOffset.json, as a slave's master has sent it."""
-        if self._broker.delay_offsets is not None:
-            persist_text(self._root, DELAY_OFFSETS_FILE, self._broker.delay_offsets)
+        if self._saved.delay_offsets.text is not None:
+            persist_text(self._root, DELAY_OFFSETS_FILE, self._saved.delay_offsets.text)
 
     def load_delay_offsets(self) -> None:
         """delayOffset.json, if there is one; it is handed on as it is."""
         with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a stock slave would not read it either
-            self._broker.delay_offsets = (self._root / layout.CONFIG / DELAY_OFFSETS_FILE).read_text()
+            self._saved.delay_offsets.text = (self._root / layout.CONFIG / DELAY_OFFSETS_FILE).read_text()
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the queues of deleted topics from disk, when nothing of them is on its way any more. As many as a call
         has time for: the others are due again with the next one."""
-        broker = self._broker
-        if not broker.deletions:
+        saved = self._saved
+        if not saved.deletions:
             return
-        log = broker.store.log_state()
-        due = broker.deletions.due(now_ms, log.append_offset, log.dispatched_offset)
+        log = saved.store.log_state()
+        due = saved.deletions.due(now_ms, log.append_offset, log.dispatched_offset)
         if not due:
             return
         due = self._without_settings(due)
@@ -132,7 +158,7 @@ class Persistence:
         end_s = self._clock() + REMOVE_WITHIN_S
         try:
             for topic in due:
-                broker.store.delete_topic(topic)
+                saved.store.delete_topic(topic)
                 gone.append(topic)
                 if self._clock() >= end_s:
                     break
@@ -141,13 +167,13 @@ class Persistence:
 
     def _without_settings(self, due: list[str]) -> list[str]:
         """Of these deleted topics those that topics.json on disk does not have any more."""
-        if not self._saving_tables and not self._deletions_saved.issuperset(due) and len(self._broker.topics) < SMALL:
+        if not self._saving_tables and not self._deletions_saved.issuperset(due) and len(self._saved.topics) < SMALL:
             self.save_tables()
         return [topic for topic in due if topic in self._deletions_saved]
 
     def _save_births(self, topics: list[str], log: LogState) -> None:
         """What the log holds of the topics is of no later ones. Not on a slave: its log may be ahead of its tables."""
-        if not self._broker.member.is_slave:
+        if not self._saved.live.is_slave:
             births = {**self._births, **dict.fromkeys(topics, log.append_offset)}
             births = within(births, log.min_offset, log.append_offset)
             write_births(self._root, births)
@@ -156,9 +182,9 @@ class Persistence:
     def _free(self, topics: list[str]) -> None:
         """Their queues are gone: no file names them any more, or the next start takes their next lives, too."""
         if topics:
-            self._save_deletions(self._broker.deletions.topics().difference(topics))
+            self._save_deletions(self._saved.deletions.topics().difference(topics))
             for topic in topics:
-                self._broker.deletions.done(topic)
+                self._saved.deletions.done(topic)
 
     def load_deletions(self) -> frozenset[str]:
         """Deleted topics whose queues were there when the run before ended. Raises ConfigFileError, OSError."""
@@ -174,7 +200,7 @@ class Persistence:
 
     def save_offsets_if_due(self, now_ms: int) -> None:
         """Begin to save consumer offsets, every flushConsumerOffsetInterval when they changed; `save_some` goes on."""
-        if now_ms - self._offsets_saved_ms < self._broker.config.flush_consumer_offset_interval:  # it may change
+        if now_ms - self._offsets_saved_ms < self._saved.live.config.flush_consumer_offset_interval:  # it may change
             return
         self._offsets_saved_ms = now_ms
         self._save_client_names()
@@ -207,7 +233,7 @@ class Persistence:
 
     def _erasures_are_saved(self) -> bool:
         """True when the file has no erased offset any more. Otherwise saving goes on, and a later call may be True."""
-        erasures = self._broker.offsets.erasures
+        erasures = self._saved.offsets.erasures
         if self._erasures_saved < erasures:
             if self._saving is not None and self._saving[1] < erasures:
                 self._saving = None
@@ -216,7 +242,7 @@ class Persistence:
         return self._erasures_saved >= erasures
 
     def _begin_saving(self) -> None:
-        offsets = self._broker.offsets
+        offsets = self._saved.offsets
         if self._saving is None and (offsets.dirty or self._unwritten):
             self._saving = offsets.file_text(), offsets.erasures
             self._unwritten = True
@@ -229,23 +255,23 @@ class Persistence:
         self._erasures_saved = erasures
 
     def _save_client_names(self) -> None:
-        if self._broker.client_names.dirty:
-            persist_text(self._root, client_names.FILE, json.dumps(self._broker.client_names.to_json()))
-            self._broker.client_names.dirty = False
+        if self._saved.client_names.dirty:
+            persist_text(self._root, client_names.FILE, json.dumps(self._saved.client_names.to_json()))
+            self._saved.client_names.dirty = False
 
     def _save_slave_commits(self) -> None:
         """Which of a slave's offsets its master does not know yet; a slave that never had any has no file."""
-        keys = sorted(self._broker.offsets.committed_here)
+        keys = sorted(self._saved.offsets.committed_here)
         if keys != self._slave_commits:
             persist_text(self._root, SLAVE_COMMITS_FILE, json.dumps(keys))
             self._slave_commits = keys
 
     def load_client_names(self) -> None:
         """Of the run before. Raises ConfigFileError for a file that cannot be one of ours."""
-        path, broker = self._root / layout.CONFIG / client_names.FILE, self._broker
+        path, saved = self._root / layout.CONFIG / client_names.FILE, self._saved
         with contextlib.suppress(FileNotFoundError):
             try:
-                broker.client_names.load(json.loads(path.read_text()), broker.topics, broker.groups.names())
+                saved.client_names.load(json.loads(path.read_text()), saved.topics, saved.groups.names())
             except (ValueError, AttributeError, RequestError) as error:
                 raise ConfigFileError(f"{path}: {error}") from error
 
@@ -259,5 +285,5 @@ class Persistence:
                 ]
             except (ValueError, TypeError) as error:
                 raise ConfigFileError(f"{path}: {error}") from error
-            self._broker.offsets.committed_here.update(keys)
+            self._saved.offsets.committed_here.update(keys)
             self._slave_commits = sorted(keys)

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.core import Broker, Identity
-from ringmq.broker.handlers.table import handle
+from ringmq.broker.config.identity import Identity
+from ringmq.broker.control_parts import handlers_of
+from ringmq.broker.core import Broker
+from ringmq.broker.handlers.table import HandlerTable
 from ringmq.broker.requests.request import Connection, Effect, Push, Reply, Request
 from ringmq.broker.tables.ports import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState
 from ringmq.ipc.errors import PlaneFullError
@@ -19,6 +21,7 @@ from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerDat
 from ringmq.remoting.subscription import build_subscription
 
 START_MS = 1_700_000_000_000
+IDENTITY = Identity("127.0.0.2", 30911, "127.0.0.1", START_MS)
 LINK_FIELDS = (
     "state", "attempts", "received_bytes", "master_offset", "last_read_mono_ms", "last_write_mono_ms",
     "bytes_per_second", "reported_offset",
@@ -263,10 +266,18 @@ class Lab:
     store: FakeStore
     now_ms: int = START_MS
     pushed: list[Push] = field(default_factory=list)
+    handlers: HandlerTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.handlers = handlers_of(self.broker)
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Everything that is due."""
+        return [*self.broker.on_tick(now_ms), *self.handlers.run_due(now_ms)]
 
     def effects(self, command: RemotingCommand, connection: Connection, body_length: int | None = None) -> list[Effect]:
         length = len(command.body) if body_length is None else body_length
-        return handle(self.broker, Request(command, connection, self.now_ms, 7, length))
+        return self.handlers.handle(Request(command, connection, self.now_ms, 7, length))
 
     def ask(
         self,
@@ -334,12 +345,14 @@ def peer(number: int, *, vip: bool = False, reader: int = 0, reader_generation: 
     return Connection(reader, reader_generation, number, 1, "127.0.0.1", 40_000 + number, vip)
 
 
-def make_lab(settings: dict[str, str] | None = None, *, plane: FakePlane | None = None) -> Lab:
+def make_lab(
+    settings: dict[str, str] | None = None, *, plane: FakePlane | None = None, identity: Identity = IDENTITY
+) -> Lab:
     """A broker `wire-a` of cluster `GoldCluster` that has just started on an empty store."""
     names = {"brokerName": "wire-a", "brokerClusterName": "GoldCluster", "brokerIP1": "127.0.0.2"}
     config = changed(BrokerConfig(), {**names, **(settings or {})})
     plane, store = plane or FakePlane(), FakeStore()
-    broker = Broker(config, Identity("127.0.0.2", 30911, "127.0.0.1", START_MS), plane, store)
+    broker = Broker(config, identity, plane, store)
     broker.prepare(START_MS)
     broker.topics.load({}, config, START_MS)
     broker.groups.load({}, START_MS)

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.handlers.table import HANDLERS
 from ringmq.broker.requests import access
 from ringmq.broker.requests.request import Connection, Release
 from ringmq.remoting.access import BROKER, Access
@@ -50,7 +49,7 @@ def test_loopback_is_no_named_replica_without_a_list() -> None:
     assert not access.is_named_replica(BrokerConfig(), NEAR), "an empty list names none"
 
 
-@pytest.mark.parametrize("code", sorted(HANDLERS))
+@pytest.mark.parametrize("code", sorted(BROKER))
 def test_each_code_is_bounded_by_the_list_of_its_class(code: int) -> None:
     lists = config(adminAddresses="192.0.2.1", haAllowedNetworks="192.0.2.2")
     text = access.refusal(lists, code, FAR)
@@ -90,7 +89,7 @@ def test_a_oneway_question_is_dropped_before_it_costs_anything(monkeypatch: pyte
     assert lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
     questions = [code for code, kind in BROKER.items() if kind is Access.READ_ADMIN]
     for code in questions:
-        monkeypatch.setitem(HANDLERS, code, lambda broker, request: pytest.fail("it ran"))
+        monkeypatch.setitem(lab.handlers.codes, code, lambda request: pytest.fail("it ran"))
         assert isinstance(lab.ask(code, {"topic": "TBW102", "group": "G"}, oneway=True), Release), code
 
 

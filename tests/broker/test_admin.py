@@ -28,7 +28,7 @@ from ringmq.store import fastjson
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import encode_config
 from ringmq.store.markers import BOOT_ID
-from tests.broker.fakes import START_MS, Lab, make_lab, peer
+from tests.broker.fakes import IDENTITY, START_MS, Lab, make_lab, peer
 
 RECORDED_RUNTIME_KEYS = frozenset(
     """msgPutTotalTodayNow brokerActive sendThreadPoolQueueHeadWaitTimeMills putMessageDistributeTime
@@ -547,7 +547,7 @@ def test_runtime_info_says_which_folder_the_store_is(tmp_path: Path) -> None:
     log = tmp_path / "commitlog"
     log.mkdir()
     folder = store_folder(StoreConfig(tmp_path))
-    lab.broker.identity = replace(lab.broker.identity, store_folder=folder)
+    lab = make_lab(identity=replace(IDENTITY, store_folder=folder))
     assert lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).ext_fields == {
         "ringmqStoreRoot": str(tmp_path),
         "ringmqBootId": BOOT_ID.read_text().strip(),

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.broker.control_parts import saved_by
 from ringmq.broker.replication import adopted_tables
 from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.tables.persistence import Persistence
@@ -27,7 +28,7 @@ def made(root: Path, topic: str, group: str, offset: int, queues: int) -> Lab:
         lab.broker.groups.put(SubscriptionGroupConfig(name), START_MS)
         fields = {"consumerGroup": name, "topic": "Both", "queueId": "0", "commitOffset": str(offset)}
         assert lab.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
-    persistence = Persistence(root, lab.broker)
+    persistence = Persistence(root, saved_by(lab.broker))
     persistence.save_tables()
     persistence.save_offsets()
     return lab

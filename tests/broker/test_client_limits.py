@@ -110,7 +110,7 @@ def test_text_of_heartbeats_is_bounded(bean: dict[str, object], field: str) -> N
     lab = make_lab()
     answer = lab.ask(RequestCode.HEART_BEAT, body=write_body({"clientID": "c"} | bean))
     assert (answer.code, field in answer.remark) == (1, True)
-    assert lab.broker.connections() == set()
+    assert lab.broker.membership.connections() == set()
 
 
 def lock(lab: Lab, client: str, queues: range, group: str = "G") -> tuple[int, int, str]:
@@ -164,7 +164,7 @@ def test_silent_clients_are_found_and_ended_some_at_a_time(monkeypatch: pytest.M
         ended.append(len([effect for effect in hangups if isinstance(effect, Hangup)]))
     assert sum(ended) == 7
     assert max(ended) <= 2
-    assert lab.broker.connections() == {peer(0), peer(1), peer(2)}
+    assert lab.broker.membership.connections() == {peer(0), peer(1), peer(2)}
     assert not lab.broker.on_tick(lab.now_ms + 75_000)
 
 

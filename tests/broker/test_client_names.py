@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.broker.control_parts import saved_by
 from ringmq.broker.requests.request import Run
 from ringmq.broker.tables.client_names import FILE
 from ringmq.broker.tables.persistence import Persistence
@@ -73,7 +74,7 @@ def restarted(lab: Lab, root: Path) -> Lab:
         fresh.broker.topics.put(config, fresh.now_ms)
     for group in lab.broker.groups:
         fresh.broker.groups.put(group, fresh.now_ms)
-    Persistence(root, fresh.broker).load_client_names()
+    Persistence(root, saved_by(fresh.broker)).load_client_names()
     return fresh
 
 
@@ -87,7 +88,7 @@ def test_a_start_knows_whose_names_are(tmp_path: Path) -> None:
     lab.broker.deletions.done("T0")
     names = lab.broker.client_names
     assert (names.topics_used, names.groups_used) == (30, 20), "ten retry topics found no room"
-    Persistence(tmp_path, lab.broker).save_offsets()
+    Persistence(tmp_path, saved_by(lab.broker)).save_offsets()
     assert not names.dirty
     again = restarted(lab, tmp_path)
     assert (again.broker.client_names.topics_used, again.broker.client_names.groups_used) == (29, 20)
@@ -103,13 +104,13 @@ def test_a_file_that_is_none_of_ours_is_named(tmp_path: Path, text: str) -> None
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / FILE).write_text(text)
     with pytest.raises(ConfigFileError, match=FILE):
-        Persistence(tmp_path, make_lab().broker).load_client_names()
+        Persistence(tmp_path, saved_by(make_lab().broker)).load_client_names()
 
 
 def test_nothing_is_written_when_nothing_was_made(tmp_path: Path) -> None:
     lab = make_lab()
     lab.make_topic("Own")
-    persistence = Persistence(tmp_path, lab.broker)
+    persistence = Persistence(tmp_path, saved_by(lab.broker))
     persistence.save_offsets()
     assert not (tmp_path / "config" / FILE).exists()
     send(lab, "Theirs")

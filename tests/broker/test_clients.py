@@ -123,7 +123,7 @@ def test_a_closed_connection_leaves_every_group() -> None:
     assert lab.broker.consumers.get("G") is None
     assert not lab.plane.group_flags("G") & HAS_MEMBERS
     assert lab.plane.subscription("G", "T")[0] == SUBSCRIPTION_NONE
-    assert lab.broker.connections() == set()
+    assert lab.broker.membership.connections() == set()
 
 
 @pytest.mark.parametrize("where", ["group", "broker", "model"])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.core import Broker, Identity
-from ringmq.broker.handlers.table import begin
+from ringmq.broker.config.identity import Identity
+from ringmq.broker.core import Broker
 from ringmq.broker.requests.request import Request, Slices
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.ipc.plane import Capacity, Plane
@@ -120,7 +120,7 @@ def test_no_step_of_a_large_heartbeat_is_long(lab: Lab, what: str) -> None:
     for number in range(0 if what != "topics" else 900):
         lab.make_topic(f"T{number}", queues=1)
     body = heartbeat("c", **{"groups": 1, "topics": 0} | {what: 900})
-    begun = begin(lab.broker, Request(RemotingCommand.request(RequestCode.HEART_BEAT, body=body), peer(1), START_MS))
+    begun = lab.handlers.begin(Request(RemotingCommand.request(RequestCode.HEART_BEAT, body=body), peer(1), START_MS))
     assert isinstance(begun, Slices)
     steps: list[int] = []
     answers: list[Any] = []

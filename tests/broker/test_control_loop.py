@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.identity import Identity
 from ringmq.broker.control import PEER_LINES_PER_MINUTE, STORE_LOOK_MS, TICK_MS, ControlLoop
+from ringmq.broker.control_parts import saved_by
 from ringmq.broker.control_report import read_report
-from ringmq.broker.core import Broker, Identity
+from ringmq.broker.core import Broker
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER
 from ringmq.broker.tables.loading import load_into, load_state
@@ -116,7 +118,7 @@ def made_rig(root: Path, capacity: Capacity) -> Iterator[Rig]:
     broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", now()), plane, FakeStore())
     broker.prepare(now())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now(), fresh=False)
-    loop = ControlLoop(plane, broker, Persistence(root, broker), OutsideCalls(lambda: None))
+    loop = ControlLoop(plane, broker, Persistence(root, saved_by(broker)), OutsideCalls(lambda: None))
     yield Rig(plane, loop, root)
     remove_segments(name)
 
@@ -242,7 +244,7 @@ def test_a_restarted_reader_has_none_of_its_connections(rig: Rig) -> None:
     rig.plane.role(lib.RMQ_ROLE_READ).generation = 2
     rig.put(RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}))
     assert [answer.code for answer in rig.answers()] == [1]
-    assert rig.loop.broker.connections() == set()
+    assert rig.loop.broker.membership.connections() == set()
 
 
 def test_records_that_a_dead_reader_left_behind_are_nobodys(rig: Rig) -> None:
@@ -533,7 +535,7 @@ def test_a_made_topic_is_answered_when_the_name_server_knows_it(rig: Rig, tmp_pa
     broker = rig.loop.broker
     broker.config = changed(broker.config, {"namesrvAddr": "ns:1"})
     registrar = ScriptedRegistrar()
-    rig.loop = ControlLoop(rig.plane, broker, Persistence(tmp_path, broker), registrar)  # type: ignore[arg-type]
+    rig.loop = ControlLoop(rig.plane, broker, Persistence(tmp_path, saved_by(broker)), registrar)  # type: ignore[arg-type]
     rig.loop.turn(now())
     assert [kept_only for _, _, kept_only in registrar.calls] == [False]
     registrar.ended.append(Outcome("ns:1", None))
@@ -660,7 +662,7 @@ def test_a_record_whose_writer_stands_still_is_not_spun_on(rig: Rig) -> None:
 def with_name_server(rig: Rig) -> ScriptedRegistrar:
     registrar = ScriptedRegistrar()
     rig.loop.broker.config = changed(rig.loop.broker.config, {"namesrvAddr": "ns:1"})
-    persistence = Persistence(rig.root, rig.loop.broker)
+    persistence = Persistence(rig.root, saved_by(rig.loop.broker))
     rig.loop = ControlLoop(rig.plane, rig.loop.broker, persistence, registrar)  # type: ignore[arg-type]
     rig.loop.turn(now())
     return registrar

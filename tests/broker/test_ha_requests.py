@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.control_parts import saved_by
 from ringmq.broker.control_shell import resume_hold
-from ringmq.broker.handlers.table import HANDLERS
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.state import DIVERGENCES_MAX
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms
@@ -322,7 +322,7 @@ def test_a_hold_for_nobody_ends_when_the_slave_shows_itself(master: Lab) -> None
 
 def test_what_writes_are_held_for_is_kept_until_it_is_over(master: Lab, tmp_path: Path) -> None:
     def saved() -> tuple[HeldFor, ...]:
-        Persistence(tmp_path, master.broker).save_tables()
+        Persistence(tmp_path, saved_by(master.broker)).save_tables()
         return read_hold(tmp_path)
 
     assert saved() == ()
@@ -350,7 +350,7 @@ def test_a_hold_of_the_run_before_goes_on_and_is_decided_without_the_slave(maste
     assert "SENDS ARE REFUSED: slave 1 (10.0.0.9:10911)" in master.broker.replication.said[0]
     assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "salvage"}).code == 0
     assert master.plane.watermarks.write_hold == HOLD_NONE
-    Persistence(tmp_path, master.broker).save_tables()
+    Persistence(tmp_path, saved_by(master.broker)).save_tables()
     assert read_hold(tmp_path) == ()
 
 
@@ -366,7 +366,7 @@ def test_a_file_that_was_damaged_meanwhile_lifts_no_hold(master: Lab, tmp_path: 
 def test_a_broker_that_follows_another_one_holds_for_nobody(tmp_path: Path) -> None:
     write_hold(tmp_path, [HeldFor(1, "10.0.0.9:10911", 8000, 9000, 12_000)])
     slave = make_lab({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "2"})
-    persistence = Persistence(tmp_path, slave.broker)
+    persistence = Persistence(tmp_path, saved_by(slave.broker))
     persistence.save_tables()
     assert read_hold(tmp_path), "nobody to follow yet"
     slave.broker.replication.take_news(LinkNews("10.0.0.1:10912", "transfer"))
@@ -406,7 +406,7 @@ def test_a_step_reads_little_of_the_log(master: Lab, monkeypatch: pytest.MonkeyP
     )
     master.plane.watermarks.append_offset = 1 << 20
     command = RemotingCommand.request(RequestCode.HA_READ_LOG, {"offset": "100", "maxBytes": str(1 << 20)})
-    begun = HANDLERS[RequestCode.HA_READ_LOG](master.broker, Request(command, peer(1), 0))
+    begun = master.handlers.codes[RequestCode.HA_READ_LOG](Request(command, peer(1), 0))
     assert isinstance(begun, Slices)
     assert (begun.is_large, begun.is_reading, read) == (True, True, [])
     for number, _ in enumerate(begun.steps, 1):
@@ -533,12 +533,12 @@ def test_topics_and_groups_are_changed_on_the_master_alone(code: int) -> None:
 
 def test_a_stock_slaves_pass_ends_well(master: Lab) -> None:
     for code in (21, 43, 45, 201, 402, 61, 60):
-        assert code in HANDLERS
+        assert code in master.handlers.codes
         answer = master.ask(code, connection=peer(1, vip=True))
         assert answer.code == 0, (code, answer.remark)
     assert len(master.ask(RequestCode.GET_TIMER_CHECK_POINT).body) == 56
     assert read_object(master.ask(RequestCode.GET_ALL_DELAY_OFFSET).body, "x")["offsetTable"] == {}
-    master.broker.delay_offsets = '{"offsetTable":{3:5}}'
+    master.broker.delay_offsets.text = '{"offsetTable":{3:5}}'
     assert master.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{3:5}}'
 
 
@@ -581,7 +581,7 @@ def test_a_longer_log_of_a_network_that_is_not_named_changes_nothing(rule: str, 
     assert (replication.divergences, replication.restart, replication.said) == ({}, None, [])
     assert replication.refusals.take_counts() == {refusals.UNNAMED: 2}
     assert all("sends go on" in line for line in replication.refusals.take_lines())
-    Persistence(tmp_path, lab.broker).save_tables()
+    Persistence(tmp_path, saved_by(lab.broker)).save_tables()
     assert read_hold(tmp_path) == ()
 
 

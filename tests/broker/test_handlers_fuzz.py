@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ringmq.broker.handlers.table import HANDLERS
 from ringmq.broker.requests.request import Hangup, Push, Release, Reply, Run
+from ringmq.remoting.access import BROKER
 from ringmq.remoting.command import FLAG_ONEWAY, RemotingCommand, encode_frame
 from ringmq.remoting.headers import wire_names
 from ringmq.remoting.json_text import dump_json
@@ -52,7 +52,7 @@ LAB = lab_in_use()
 
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    code=st.sampled_from(sorted(HANDLERS)) | st.integers(-5, 2000),
+    code=st.sampled_from(sorted(BROKER)) | st.integers(-5, 2000),
     ext=st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=14),
     properties=PROPERTIES,
     body=BODIES,

@@ -99,9 +99,9 @@ def test_members_that_leave_one_by_one_are_not_worth_a_square_of_notices() -> No
         lab.join("G", {"T": "*"}, peer(number), f"c{number}")
     sent = 0
     for number in range(count):
-        lab.broker.now_ms += 1
+        lab.broker.now.ms += 1
         lab.broker.on_close(peer(number))
-        lab.broker.notices.turn(lab.broker.now_ms)
+        lab.broker.notices.turn(lab.broker.now.ms)
         effects: list[Any] = lab.broker.outbox.take()
         sent += sum(effect.command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED for effect in effects)
     assert sent <= notices.AT_ONCE + notices.PER_MS * count

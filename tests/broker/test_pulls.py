@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.handlers.table import tick
 from ringmq.broker.requests.request import Reply, Request, Run
 from ringmq.broker.tables.ports import BatchPull
 from ringmq.remoting.codes import RequestCode
@@ -111,7 +110,7 @@ def test_a_reset_sends_the_next_pull_there_once() -> None:
     lab = lab_with_member()
     lab.plane.set_bounds("T", 0, 0, 10)
     lab.broker.offsets.set_reset("G", "T", 0, 4, START_MS)
-    lab.broker.publish_group("G")
+    lab.broker.publication.publish("G")
     assert lab.plane.group_flags("G") & 0x20
     answer = pull(lab, queueOffset=9)
     assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (21, "4")
@@ -138,13 +137,13 @@ def test_an_empty_batch_pull_is_held_until_it_grows_or_its_time_is_over() -> Non
     lab.store.batch = BatchPull("OFFSET_OVERFLOW_ONE", 9, 0, 9)
     lab.plane.set_bounds("B", 0, 0, 9)
     assert pull(lab, topic="B", sysFlag=2, queueOffset=9) is None
-    assert tick(lab.broker, START_MS + 999) == []
-    effects = tick(lab.broker, START_MS + 1000)
+    assert lab.tick(START_MS + 999) == []
+    effects = lab.tick(START_MS + 1000)
     assert [effect.command.code for effect in effects if isinstance(effect, Reply)] == [19]
     assert pull(lab, topic="B", sysFlag=2, queueOffset=9) is None
     lab.plane.set_bounds("B", 0, 0, 10)
     lab.store.batch = BatchPull("FOUND", 10, 0, 10, b"x")
-    effects = tick(lab.broker, START_MS + 10)
+    effects = lab.tick(START_MS + 10)
     assert [effect.command.code for effect in effects if isinstance(effect, Reply)] == [0]
     assert pull(lab, topic="B", sysFlag=2, queueOffset=9).code == 0
 

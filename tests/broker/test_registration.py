@@ -11,7 +11,7 @@ import pytest
 
 from ringmq.broker.announcements import Announcements
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.core import Identity
+from ringmq.broker.config.identity import Identity
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
 from ringmq.broker.registration import (
     SINGLE_TOPICS_MAX,

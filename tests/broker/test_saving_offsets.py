@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.broker.control_parts import saved_by
 from ringmq.broker.tables.offsets import STEP_KEYS
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.remoting.codes import RequestCode
@@ -33,7 +34,7 @@ class Patient(Persistence):
     """One step at a time."""
 
     def __init__(self, root: Path, lab: Lab) -> None:
-        super().__init__(root, lab.broker)
+        super().__init__(root, saved_by(lab.broker))
         self._turn_clock.advance = lambda steps, limit_ms: step(steps)  # type: ignore[method-assign,assignment,return-value]
 
 
@@ -85,7 +86,7 @@ def test_a_stop_saves_all_at_once(tmp_path: Path, lab: Lab) -> None:
 
 def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path, lab: Lab) -> None:
     (tmp_path / "config").write_text("in the way")
-    persistence = Persistence(tmp_path, lab.broker)
+    persistence = Persistence(tmp_path, saved_by(lab.broker))
     with pytest.raises(OSError, match="File exists"):
         persistence.save_offsets()
     (tmp_path / "config").unlink()

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.broker.control_parts import saved_by, slave_role_of, slave_tables_of
 from ringmq.broker.core import Broker
 from ringmq.broker.outside_calls import Outcome
 from ringmq.broker.replication.master_finder import MasterFinder
-from ringmq.broker.replication.slave_role import SlaveRole
-from ringmq.broker.replication.slave_tables import take_topics
 from ringmq.broker.replication.view import FREE, READY, TRANSFER
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha.orders import Master
@@ -50,8 +49,8 @@ class Pair:
         self.calls = ScriptedCalls()
         self.said: list[str] = []
         self.root = root
-        persistence = Persistence(root, self.broker)
-        self.role = SlaveRole(self.broker, persistence, self.calls, self.said.append)  # type: ignore[arg-type]
+        persistence = Persistence(root, saved_by(self.broker))
+        self.role = slave_role_of(self.broker, persistence, self.calls, self.said.append)  # type: ignore[arg-type]
         self.now_ms = START_MS
         self.link_is(TRANSFER)
 
@@ -198,8 +197,8 @@ def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
     assert pair.broker.offsets.get("G", "T", 0) == 11
     assert pair.broker.topics.data_version == pair.master.broker.topics.data_version
     assert pair.broker.groups.data_version == pair.master.broker.groups.data_version
-    assert (pair.root / "config" / "delayOffset.json").read_text() == pair.broker.delay_offsets
-    Persistence(pair.root, pair.broker).save_tables()
+    assert (pair.root / "config" / "delayOffset.json").read_text() == pair.broker.delay_offsets.text
+    Persistence(pair.root, saved_by(pair.broker)).save_tables()
     assert "T" in load_config(pair.root, "topics.json")["topicConfigTable"]
     assert pair.said == [f"the master is {MASTER}, its log comes from {MASTER_HA}"]
 
@@ -266,7 +265,9 @@ def test_a_topic_that_goes_on_the_master_goes_on_the_slave_and_may_come_back(pai
 def test_own_system_topics_stay_and_what_has_no_room_is_told(pair: Pair) -> None:
     before = {topic.topic_name for topic in pair.broker.topics}
     impossible = TopicConfig("Wide", 70_000, 70_000)
-    lines = take_topics(pair.broker, TopicConfigTable({"Wide": impossible}, DataVersion(1, 0, 1)), START_MS)
+    lines = slave_tables_of(pair.broker).take_topics(
+        TopicConfigTable({"Wide": impossible}, DataVersion(1, 0, 1)), START_MS
+    )
     assert {topic.topic_name for topic in pair.broker.topics} == before
     (line,) = lines
     assert "Wide" in line
@@ -290,9 +291,9 @@ def test_what_is_to_be_handed_over_is_known_after_a_restart_of_the_slave(pair: P
     pair.registered()
     pair.answer_all()
     pair.commit(pair.slave, "T", 25)
-    Persistence(pair.root, pair.broker).save_offsets()
+    Persistence(pair.root, saved_by(pair.broker)).save_offsets()
     pair.broker.offsets.committed_here.clear()  # the next run reads the file
-    again = Persistence(pair.root, pair.broker)
+    again = Persistence(pair.root, saved_by(pair.broker))
     again.load_slave_commits()
     assert RequestCode.UPDATE_CONSUMER_OFFSET in pair.sync()
     assert pair.master.broker.offsets.get("G", "T", 0) == 25
@@ -306,7 +307,7 @@ def test_a_file_of_commits_that_is_none_is_named(pair: Pair, junk: str) -> None:
     (pair.root / "config").mkdir(exist_ok=True)
     (pair.root / "config" / "ringmqSlaveCommits.json").write_text(junk)
     with pytest.raises(ConfigFileError, match=r"ringmqSlaveCommits\.json"):
-        Persistence(pair.root, pair.broker).load_slave_commits()
+        Persistence(pair.root, saved_by(pair.broker)).load_slave_commits()
 
 
 def test_an_offset_that_the_master_has_passed_already_is_not_handed_over(pair: Pair) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.control_parts import saved_by, slave_tables_of
 from ringmq.broker.control_shell import resume_deletions
-from ringmq.broker.replication.slave_tables import take_topics
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.offsets import OffsetKey
@@ -252,7 +252,7 @@ def test_a_deletion_outlives_the_control_that_began_it(tmp_path: Path) -> None:
 
 def test_tables_are_saved_before_answers_and_deleted_queues_later(tmp_path: Path) -> None:
     lab = make_lab()
-    persistence = Persistence(tmp_path, lab.broker)
+    persistence = Persistence(tmp_path, saved_by(lab.broker))
     lab.make_topic("T")
     persistence.save_tables()
     assert "T" in load_config(tmp_path, "topics.json")["topicConfigTable"]
@@ -267,7 +267,7 @@ def test_tables_are_saved_before_answers_and_deleted_queues_later(tmp_path: Path
 
 def test_a_deletion_is_on_disk_until_its_queues_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = make_lab()
-    persistence = Persistence(tmp_path, lab.broker)
+    persistence = Persistence(tmp_path, saved_by(lab.broker))
     lab.make_topic("T")
     persistence.save_tables()
     lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
@@ -293,7 +293,7 @@ def test_where_a_new_topic_of_a_deleted_name_would_begin_is_on_disk_before_the_n
     write_births(tmp_path, {"Earlier": 50, "Overtaken": 7})
     lab = make_lab()
     lab.store.log_begin, lab.store.appended, lab.store.dispatched = 10, 100, 100
-    persistence = Persistence(tmp_path, lab.broker)
+    persistence = Persistence(tmp_path, saved_by(lab.broker))
     persistence.load_deletions()
     lab.make_topic("T")
     lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
@@ -315,7 +315,7 @@ def test_many_deletions_take_a_part_of_each_tick_and_few_writes(
     lab.store.on_disk, lab.store.appended, lab.store.dispatched = set(topics), 100, 100
     lab.ask(RequestCode.CLEAN_UNUSED_TOPIC)
     clock_s = [0.0]
-    persistence = Persistence(tmp_path, lab.broker, lambda: clock_s[0])
+    persistence = Persistence(tmp_path, saved_by(lab.broker), lambda: clock_s[0])
     written: list[tuple[str, int]] = []
     for name, write in (("write_births", write_births), ("write_deletions", write_deletions)):
 
@@ -366,9 +366,9 @@ def test_many_deletions_walk_over_no_other_offsets(tmp_path: Path, monkeypatch: 
         lab.ask(RequestCode.CLEAN_UNUSED_TOPIC)
     elif by == "a start":
         write_deletions(tmp_path, topics)
-        resume_deletions(broker, Persistence(tmp_path, broker), set(topics))
+        resume_deletions(broker, Persistence(tmp_path, saved_by(broker)), set(topics))
     else:
-        take_topics(broker, TopicConfigTable({}, DataVersion(1, 0, 1)), START_MS)
+        slave_tables_of(broker).take_topics(TopicConfigTable({}, DataVersion(1, 0, 1)), START_MS)
     assert broker.deletions.topics() == set(topics)
     assert walks == [0]
     assert table() == {("TBW102", "G"): {0: 3}}
@@ -380,7 +380,7 @@ def test_topics_whose_queues_are_gone_are_free_although_another_one_s_will_not_g
     lab = make_lab()
     lab.make_topic("A")
     lab.make_topic("B")
-    persistence = Persistence(tmp_path, lab.broker)
+    persistence = Persistence(tmp_path, saved_by(lab.broker))
     for topic in ("A", "B"):
         lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
 
@@ -403,7 +403,7 @@ def test_a_start_goes_on_with_deletions_but_not_with_topics_that_exist(tmp_path:
     lab = make_lab(plane=plane)
     broker = lab.broker
     load_state(tmp_path, config, broker.topics, broker.groups, broker.offsets, START_MS, fresh=False)
-    persistence = Persistence(tmp_path, broker)
+    persistence = Persistence(tmp_path, saved_by(broker))
     resume_deletions(broker, persistence, {"Gone", "T"})
     assert broker.deletions.topics() == {"Gone"}
     assert plane.topic_find("Gone") is None
@@ -421,14 +421,14 @@ def test_a_file_that_names_no_deletions_is_told_and_passed_over(
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "ringmqDeletions.json").write_text(junk)
     lab = make_lab()
-    resume_deletions(lab.broker, Persistence(tmp_path, lab.broker), set())
+    resume_deletions(lab.broker, Persistence(tmp_path, saved_by(lab.broker)), set())
     assert "ringmqDeletions.json" in capsys.readouterr().err
     assert not lab.broker.deletions
 
 
 def test_offsets_are_saved_every_5_s_when_they_changed(tmp_path: Path) -> None:
     lab = make_lab()
-    persistence = Persistence(tmp_path, lab.broker)
+    persistence = Persistence(tmp_path, saved_by(lab.broker))
     file = tmp_path / "config" / "consumerOffset.json"
     lab.broker.offsets.put("G", "TBW102", 0, 3, START_MS)
     persistence.save_offsets_if_due(START_MS)
@@ -445,7 +445,7 @@ def test_offsets_are_saved_every_5_s_when_they_changed(tmp_path: Path) -> None:
 
 def test_a_shorter_interval_counts_from_the_last_save_on(tmp_path: Path) -> None:
     lab = make_lab({"flushConsumerOffsetInterval": "86400000"})
-    persistence = Persistence(tmp_path, lab.broker)
+    persistence = Persistence(tmp_path, saved_by(lab.broker))
     persistence.save_offsets_if_due(START_MS)
     lab.broker.offsets.put("G", "TBW102", 0, 4, START_MS)
     persistence.save_offsets_if_due(START_MS + 9000)
@@ -493,7 +493,7 @@ def test_topics_json_is_stocks_text_after_every_change(tmp_path: Path) -> None:
 
 def test_config_files_are_json(tmp_path: Path) -> None:
     lab = make_lab()
-    Persistence(tmp_path, lab.broker).save_tables()
+    Persistence(tmp_path, saved_by(lab.broker)).save_tables()
     assert json.loads((tmp_path / "config" / "topics.json").read_text())["topicConfigTable"]["TBW102"]["perm"] == 7
 
 
@@ -527,7 +527,7 @@ def test_what_requests_may_forbid_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_large_tables_are_written_in_steps(tmp_path: Path) -> None:
     lab = make_lab()
-    persistence = Persistence(tmp_path, lab.broker)
+    persistence = Persistence(tmp_path, saved_by(lab.broker))
     for number in range(150):
         lab.broker.topics.put(TopicConfig(f"T{number}", 1, 1), START_MS)
         lab.broker.groups.put(SubscriptionGroupConfig(f"G{number}"), START_MS)

@@ -1,0 +1,32 @@
+"""The addresses and the start time under which clients, name servers and other brokers know this broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How this broker is known; `host` and `ha_host` are the addresses in routes (brokerIP1, brokerIP2)."""
+
+    host: str
+    port: int
+    ha_host: str
+    started_ms: int
+    store_path: str = ""
+    memory_window_bytes: int = 1 << 62
+    """What counts as still in memory, back from the end of the log."""
+    store_folder: GetBrokerRuntimeInfoResponseHeader | None = None
+    """Which folder the store is, for readers on this host; None when `store_path` holds no commit log."""
+
+    @property
+    def address(self) -> str:
+        """ip:port of the main listener."""
+        return f"{self.host}:{self.port}"
+
+    def ha_address(self, config: BrokerConfig) -> str:
+        """ip:port where slaves connect; a slave announces one too, as stock does."""
+        return f"{self.ha_host}:{config.ha_listen_port}"

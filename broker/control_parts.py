@@ -1,0 +1,318 @@
+"""Control's handlers and files, made of the parts of its `Broker`: the one place that shows which gets which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ringmq.broker.core import Broker
+from ringmq.broker.handlers import (
+    admin_clients,
+    admin_config,
+    admin_groups,
+    admin_stats,
+    admin_topics,
+    clients,
+    ha,
+    offsets,
+    pulls,
+    queries,
+    runtime_info,
+    sends,
+    slaves,
+)
+from ringmq.broker.handlers.client_limits import ClientLimits
+from ringmq.broker.handlers.table import Handler, HandlerTable
+from ringmq.broker.outside_calls import OutsideCalls
+from ringmq.broker.replication.slave_role import SlaveRole
+from ringmq.broker.replication.slave_tables import SlaveTables
+from ringmq.broker.staged import requests as staged_requests
+from ringmq.broker.tables.persistence import Persistence, Saved
+from ringmq.remoting.codes import RequestCode
+
+
+def handlers_of(broker: Broker) -> HandlerTable:
+    """The handlers of all requests that control answers."""
+    codes: dict[int, Handler] = {
+        **_handlers_of_messages(broker),
+        **_handlers_of_positions(broker),
+        **_handlers_of_clients(broker),
+        **_handlers_of_topics(broker),
+        **_handlers_of_groups(broker),
+        **_handlers_of_statistics(broker),
+        **_handlers_of_the_broker(broker),
+        **_handlers_of_replicas(broker),
+        RequestCode.STAGED_WRITES: partial(staged_requests.staged, broker),
+    }
+    return HandlerTable(
+        codes=codes,
+        live=broker.live,
+        now=broker.now,
+        outbox=broker.outbox,
+        refusals=broker.refusals,
+        forwards=broker.forwards,
+        held_pulls=broker.held_pulls,
+    )
+
+
+def limits_of(broker: Broker) -> ClientLimits:
+    """The limits of the entries that clients make control keep."""
+    return ClientLimits(
+        live=broker.live,
+        consumers=broker.consumers,
+        producers=broker.producers,
+        locks=broker.locks,
+        offsets=broker.offsets,
+        forwards=broker.forwards,
+        held_pulls=broker.held_pulls,
+        client_names=broker.client_names,
+    )
+
+
+def saved_by(broker: Broker) -> Saved:
+    """The parts with files."""
+    return Saved(
+        live=broker.live,
+        topics=broker.topics,
+        groups=broker.groups,
+        offsets=broker.offsets,
+        client_names=broker.client_names,
+        deletions=broker.deletions,
+        hold=broker.replication,
+        delay_offsets=broker.delay_offsets,
+        store=broker.store,
+    )
+
+
+def slave_tables_of(broker: Broker) -> SlaveTables:
+    """The tables that follow a slave's master."""
+    return SlaveTables(topics=broker.topics, groups=broker.groups, offsets=broker.offsets, deletions=broker.deletions)
+
+
+def slave_role_of(
+    broker: Broker, persistence: Persistence, master_calls: OutsideCalls, log: Callable[[str], None]
+) -> SlaveRole:
+    """A slave's part of control."""
+    return SlaveRole(
+        identity=broker.identity,
+        live=broker.live,
+        replication=broker.replication,
+        tables=slave_tables_of(broker),
+        delay_offsets=broker.delay_offsets,
+        persistence=persistence,
+        master_calls=master_calls,
+        log=log,
+    )
+
+
+def _handlers_of_messages(broker: Broker) -> dict[int, Handler]:
+    sending = sends.SendRequests(
+        live=broker.live,
+        identity=broker.identity,
+        topics=broker.topics,
+        locks=broker.locks,
+        deletions=broker.deletions,
+        new_entries=broker.new_entries,
+    )
+    pulling = pulls.PullRequests(
+        live=broker.live,
+        identity=broker.identity,
+        plane=broker.plane,
+        store=broker.store,
+        tables=broker.tables,
+        topics=broker.topics,
+        groups=broker.groups,
+        consumers=broker.consumers,
+        offsets=broker.offsets,
+        held_pulls=broker.held_pulls,
+        new_entries=broker.new_entries,
+        publication=broker.publication,
+    )
+    querying = queries.QueryRequests(
+        live=broker.live,
+        store=broker.store,
+    )
+    return {
+        RequestCode.SEND_MESSAGE: sending.send,
+        RequestCode.SEND_MESSAGE_V2: sending.send,
+        RequestCode.SEND_BATCH_MESSAGE: sending.send,
+        RequestCode.CONSUMER_SEND_MSG_BACK: sends.not_yet,
+        RequestCode.END_TRANSACTION: sends.not_yet,
+        RequestCode.PULL_MESSAGE: pulling.pull,
+        RequestCode.LITE_PULL_MESSAGE: pulling.pull,
+        RequestCode.QUERY_MESSAGE: querying.query_message,
+        RequestCode.VIEW_MESSAGE_BY_ID: querying.view_message,
+    }
+
+
+def _handlers_of_positions(broker: Broker) -> dict[int, Handler]:
+    positions = offsets.OffsetRequests(
+        live=broker.live,
+        identity=broker.identity,
+        plane=broker.plane,
+        store=broker.store,
+        tables=broker.tables,
+        topics=broker.topics,
+        groups=broker.groups,
+        offsets=broker.offsets,
+        offsets_body=broker.offsets_body,
+        publication=broker.publication,
+    )
+    return {
+        RequestCode.QUERY_CONSUMER_OFFSET: positions.query_consumer_offset,
+        RequestCode.UPDATE_CONSUMER_OFFSET: positions.update_consumer_offset,
+        RequestCode.GET_ALL_CONSUMER_OFFSET: positions.all_consumer_offsets,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: positions.offset_by_time,
+        RequestCode.GET_MAX_OFFSET: positions.max_offset,
+        RequestCode.GET_MIN_OFFSET: positions.min_offset,
+        RequestCode.GET_EARLIEST_MSG_STORETIME: positions.earliest_store_time,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: positions.reset_offset,
+    }
+
+
+def _handlers_of_clients(broker: Broker) -> dict[int, Handler]:
+    client = clients.ClientRequests(
+        live=broker.live,
+        topics=broker.topics,
+        consumers=broker.consumers,
+        producers=broker.producers,
+        locks=broker.locks,
+        deletions=broker.deletions,
+        new_entries=broker.new_entries,
+        membership=broker.membership,
+        limits=limits_of(broker),
+    )
+    return {
+        RequestCode.HEART_BEAT: client.heart_beat,
+        RequestCode.UNREGISTER_CLIENT: client.unregister_client,
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP: client.consumer_list,
+        RequestCode.CHECK_CLIENT_CONFIG: clients.check_client_config,
+        RequestCode.LOCK_BATCH_MQ: client.lock_queues,
+        RequestCode.UNLOCK_BATCH_MQ: client.unlock_queues,
+    }
+
+
+def _handlers_of_topics(broker: Broker) -> dict[int, Handler]:
+    topic = admin_topics.TopicRequests(
+        live=broker.live,
+        store=broker.store,
+        tables=broker.tables,
+        topics=broker.topics,
+        offsets=broker.offsets,
+        topics_body=broker.topics_body,
+        deletions=broker.deletions,
+        client_names=broker.client_names,
+        publication=broker.publication,
+    )
+    return {
+        RequestCode.UPDATE_AND_CREATE_TOPIC: topic.update_topic,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: topic.update_topics,
+        RequestCode.DELETE_TOPIC_IN_BROKER: topic.delete_topic,
+        RequestCode.GET_ALL_TOPIC_CONFIG: topic.all_topics,
+        RequestCode.GET_TOPIC_CONFIG: topic.topic_config,
+        RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topic.system_topics,
+        RequestCode.CLEAN_UNUSED_TOPIC: topic.clean_unused,
+    }
+
+
+def _handlers_of_groups(broker: Broker) -> dict[int, Handler]:
+    group = admin_groups.GroupRequests(
+        groups=broker.groups,
+        offsets=broker.offsets,
+        groups_body=broker.groups_body,
+        client_names=broker.client_names,
+    )
+    return {
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update_group,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: group.update_groups,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP: group.delete_group,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group.all_groups,
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: group.group_config,
+        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: group.group_forbidden,
+    }
+
+
+def _handlers_of_statistics(broker: Broker) -> dict[int, Handler]:
+    stats = admin_stats.StatsRequests(
+        live=broker.live,
+        identity=broker.identity,
+        store=broker.store,
+        tables=broker.tables,
+        topics=broker.topics,
+        consumers=broker.consumers,
+        producers=broker.producers,
+        offsets=broker.offsets,
+        producers_body=broker.producers_body,
+        stats=broker.stats,
+    )
+    return {
+        RequestCode.GET_TOPIC_STATS_INFO: stats.topic_stats,
+        RequestCode.GET_CONSUME_STATS: stats.consume_stats,
+        RequestCode.QUERY_CONSUME_TIME_SPAN: stats.consume_time_span,
+        RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: stats.groups_of_topic,
+        RequestCode.QUERY_TOPICS_BY_CONSUMER: stats.topics_of_group,
+        RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: stats.subscription_of_group,
+        RequestCode.GET_CONSUMER_CONNECTION_LIST: stats.consumer_connections,
+        RequestCode.GET_PRODUCER_CONNECTION_LIST: stats.producer_connections,
+        RequestCode.GET_ALL_PRODUCER_INFO: stats.all_producers,
+    }
+
+
+def _handlers_of_the_broker(broker: Broker) -> dict[int, Handler]:
+    configuration = admin_config.ConfigRequests(
+        live=broker.live,
+        topics=broker.topics,
+        config_version=broker.config_version,
+        outbox=broker.outbox,
+        apply_config=broker.apply_config,
+    )
+    info = runtime_info.RuntimeInfo(
+        live=broker.live,
+        identity=broker.identity,
+        store=broker.store,
+        stats=broker.stats,
+        replication=broker.replication,
+    )
+    forwarded = admin_clients.ForwardedRequests(
+        live=broker.live,
+        store=broker.store,
+        topics=broker.topics,
+        groups=broker.groups,
+        consumers=broker.consumers,
+        forwards=broker.forwards,
+        outbox=broker.outbox,
+    )
+    return {
+        RequestCode.UPDATE_BROKER_CONFIG: configuration.update_config,
+        RequestCode.GET_BROKER_CONFIG: configuration.get_config,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: admin_config.clean,
+        RequestCode.DELETE_EXPIRED_COMMITLOG: admin_config.clean,
+        RequestCode.GET_BROKER_RUNTIME_INFO: info.runtime_info,
+        RequestCode.GET_CONSUMER_RUNNING_INFO: forwarded.consumer_running_info,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY: forwarded.consume_directly,
+    }
+
+
+def _handlers_of_replicas(broker: Broker) -> dict[int, Handler]:
+    slave = slaves.SlaveRequests(
+        identity=broker.identity,
+        delay_file=broker.delay_offsets,
+    )
+    replication = ha.HaRequests(
+        live=broker.live,
+        identity=broker.identity,
+        store=broker.store,
+        replication=broker.replication,
+    )
+    return {
+        RequestCode.GET_ALL_DELAY_OFFSET: slave.delay_offsets,
+        RequestCode.GET_TIMER_CHECK_POINT: slave.timer_checkpoint,
+        RequestCode.GET_TIMER_METRICS: slave.timer_metrics,
+        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: slaves.message_request_modes,
+        RequestCode.EXCHANGE_BROKER_HA_INFO: replication.exchange,
+        RequestCode.GET_BROKER_HA_STATUS: replication.runtime_status,
+        RequestCode.HA_HANDSHAKE: replication.shake_hands,
+        RequestCode.HA_DECIDE: replication.decide,
+        RequestCode.HA_READ_LOG: replication.read_log,
+        RequestCode.HA_STATUS: replication.status,
+    }

@@ -1,0 +1,94 @@
+"""Consumer groups as the hot path sees them: configuration, members, forbidden topics and resets become one entry."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ringmq.broker.requests.turns import Steps, finish
+from ringmq.broker.tables.consumers import ConsumerTable
+from ringmq.broker.tables.groups import GroupTable
+from ringmq.broker.tables.offsets import OffsetTable
+from ringmq.broker.tables.publication import PlaneTables, group_flags
+from ringmq.broker.tables.topics import TopicTable
+from ringmq.remoting.subscription import SubscriptionData
+
+STEP_SUBSCRIPTIONS = 32
+
+
+class GroupPublication:
+    """Publishes groups and the subscriptions of those that have members."""
+
+    def __init__(
+        self,
+        *,
+        tables: PlaneTables,
+        topics: TopicTable,
+        groups: GroupTable,
+        consumers: ConsumerTable,
+        offsets: OffsetTable,
+    ) -> None:
+        self._tables = tables
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._published: dict[str, dict[str, SubscriptionData]] = {}
+
+    def publish(self, group: str) -> None:
+        """Show the hot path what a group is and wants, as of now."""
+        finish(self.publishing(group))
+
+    def publishing(self, group: str) -> Steps[None]:
+        """The same in steps. The group may change in between: each subscription is shown as it is at its step."""
+        online = self._consumers.get(group)
+        wanted = () if online is None else online.subscriptions
+        # A group of a thousand topics changes one at a time, each in a heartbeat of its own.
+        for number, topic in enumerate(dict.fromkeys([*self._published.get(group, ()), *wanted])):
+            self._show_subscription(group, topic)
+            if number % STEP_SUBSCRIPTIONS == STEP_SUBSCRIPTIONS - 1:
+                yield
+        self._publish_flags(group)
+
+    def topic_changed(self, topic: str) -> None:
+        """The topic has a new entry: publish it anew in the groups that it concerns."""
+        for group in self._consumers.groups_on(topic):
+            self._published.get(group, {}).pop(topic, None)
+            self._show_subscription(group, topic)
+            self._publish_flags(group)
+        for group in self._offsets.groups_to_reset(topic):
+            self._publish_flags(group)
+
+    def _show_subscription(self, group: str, topic: str) -> None:
+        wanted = self._consumers.subscription(group, topic)
+        shown = self._published.get(group, {})
+        if shown.get(topic) is wanted:
+            return
+        self._tables.publish_subscription(group, topic, wanted)
+        if wanted is not None:
+            self._published.setdefault(group, {})[topic] = wanted
+        else:
+            del shown[topic]
+            if not shown:
+                del self._published[group]
+
+    def _publish_flags(self, group: str) -> None:
+        online = self._consumers.get(group)
+        subscriptions = {} if online is None else online.subscriptions
+        cold = self._groups.has_forbidden(group) or self._may_take_reset(group, subscriptions)
+        flags = group_flags(
+            self._groups.get(group),
+            members=online is not None,
+            broadcasting=online is not None and online.is_broadcasting,
+            cold=cold,
+        )
+        self._tables.publish_group(group, flags)
+
+    def _may_take_reset(self, group: str, subscriptions: Collection[str]) -> bool:
+        """True if a pull may come for a reset that waits. A reset that no pull takes would keep the group cold."""
+        for topic, queue_ids in self._offsets.resets_of(group).items():
+            config = self._topics.get(topic)
+            if config is None or (subscriptions and topic not in subscriptions):
+                continue
+            if min(queue_ids) < config.read_queue_nums:
+                return True
+        return False

@@ -1,0 +1,12 @@
+"""Files of the store that this broker does not read: it hands them on to slaves as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class HandedOnFile:
+    """The text of delayOffset.json; None without the file."""
+
+    text: str | None = None
