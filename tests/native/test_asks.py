@@ -1,0 +1,279 @@
+"""Asks of an answerer beside control: read workers find it by the code, wait for its start, and lose nothing."""
+
+import os
+import random
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plane_kit import Kit
+from reader_kit import ReaderKit, connected, request
+from waiting import wait_until
+
+from ringmq.ipc.answerers import AnswererPlan
+from ringmq.native import ffi, lib
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.command import RemotingCommand, encode_frame
+
+ROLE, ANSWERER = 25, 1
+CODE, OTHER = 270_099, 105
+PATIENCE_NS = lib.RMQ_ASK_PATIENCE_MS * 1_000_000
+INBOX_BYTES = 1 << 16
+MARGIN_NS = 20_000_000
+"""A process is forked within it."""
+PLAN = AnswererPlan(ROLE, frozenset({lib.RMQ_ROLE_READ, lib.RMQ_ROLE_READ + 1}), INBOX_BYTES, INBOX_BYTES, (CODE,))
+
+
+class AnswererKit(ReaderKit):
+    """A read worker that may ask the answerer ROLE; the test is the answerer."""
+
+    @property
+    def row(self) -> Any:
+        return self.header.asks.answerer[ANSWERER]
+
+    def begin(self) -> None:
+        """A process of the answerer starts."""
+        self.header.roles[ROLE].generation += 1
+        lib.rmq_inbox_begin(self.plane, ANSWERER)
+
+    def die(self) -> None:
+        """As the supervisor leaves the block of a dead worker."""
+        self.header.roles[ROLE].state = 0
+        self.header.roles[ROLE].claim_position = 2**64 - 1
+
+    def ask_waits(self) -> bool:
+        """The reader has put an ask that nobody has taken."""
+        return bool(self.row.inbox.head != self.row.inbox.tail)
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Any:
+    made = AnswererKit(tmp_path / "store", answerers=(PLAN,), inbox_bytes=INBOX_BYTES)
+    made.header.roles[ROLE].name = b"echo"
+    made.start("read")
+    yield made
+    made.close()
+
+
+def answer_frame(opaque: int, remark: str = "") -> bytes:
+    return encode_frame(RemotingCommand(code=0, opaque=opaque, flag=1, remark=remark or None))
+
+
+def ask(kit: AnswererKit, opaque: int = 1) -> bytes:
+    return request(CODE, {}, b"what", opaque=opaque)
+
+
+def test_each_code_goes_to_its_answerer_and_its_answer_comes_back(kit: AnswererKit) -> None:
+    kit.begin()
+    with connected(kit) as client:
+        client.send(ask(kit, 1), request(OTHER, {}, opaque=2))
+        mine, payload = kit.take(ANSWERER)
+        others, _ = kit.take()
+        assert (mine.type, mine.role, payload) == (lib.RMQ_INBOX_COLD_FRAME, lib.RMQ_ROLE_READ, ask(kit, 1))
+        kit.verdict(others, lib.RMQ_VERDICT_SEND, answer_frame(2, "control"))
+        assert client.answer().remark == "control", "one does not wait for the other"
+        kit.verdict(mine, lib.RMQ_VERDICT_SEND, answer_frame(1, "echo"), answerer=ANSWERER)
+        assert client.answer().remark == "echo"
+
+
+def test_an_answer_of_another_answerer_is_nobodys(kit: AnswererKit) -> None:
+    kit.begin()
+    with connected(kit) as client:
+        client.send(ask(kit))
+        record, _ = kit.take(ANSWERER)
+        kit.verdict(record, lib.RMQ_VERDICT_SEND, answer_frame(1, "forged"))
+        wait_until(lambda: kit.header.asks.answerer[0].answers[lib.RMQ_ROLE_READ].tail != 0, "it is read")
+        kit.verdict(record, lib.RMQ_VERDICT_SEND, answer_frame(1, "own frame"), pending=lib.RMQ_NONE, answerer=ANSWERER)
+        kit.verdict(record, lib.RMQ_VERDICT_SEND, answer_frame(1, "right"), answerer=ANSWERER)
+        assert client.answer().remark == "right"
+
+
+def test_the_first_ask_wants_the_worker_and_waits_for_it(kit: AnswererKit) -> None:
+    with connected(kit) as client:
+        client.send(ask(kit))
+        wait_until(lambda: kit.header.roles[ROLE].wanted == 1, "the supervisor is told")
+        assert client.is_quiet(0.2)
+        kit.begin()
+        record, _ = kit.take(ANSWERER)
+        assert not lib.rmq_ask_is_void(kit.plane, ANSWERER, record)
+        kit.verdict(record, lib.RMQ_VERDICT_SEND, answer_frame(1, "awake"), answerer=ANSWERER)
+        assert client.answer().remark == "awake"
+
+
+def test_an_ask_that_no_start_has_met_in_time_is_refused_and_void(kit: AnswererKit) -> None:
+    with connected(kit) as client:
+        began = time.monotonic()
+        client.send(ask(kit))
+        answer = client.answer()
+        assert (answer.code, answer.remark) == (
+            ResponseCode.SYSTEM_BUSY,
+            "[OVERLOAD]the broker's echo process has not started in time, try again",
+        )
+        assert time.monotonic() - began > lib.RMQ_ASK_PATIENCE_MS / 1000 - 0.1
+        kit.begin()
+        record = lib.rmq_inbox_take(kit.plane, ANSWERER)
+        assert lib.rmq_ask_is_void(kit.plane, ANSWERER, record), "the late process does nothing for it"
+
+
+def test_what_a_dead_answerer_had_taken_is_refused_and_the_rest_is_its_successors(kit: AnswererKit) -> None:
+    kit.begin()
+    with connected(kit) as client:
+        client.send(ask(kit, 1))
+        taken, _ = kit.take(ANSWERER)
+        client.send(ask(kit, 2))
+        wait_until(kit.ask_waits, "the second ask")
+        kit.die()
+        assert client.is_quiet(0.2), "nothing is known before the successor begins"
+        kit.begin()
+        gone = client.answer()
+        assert (gone.opaque, gone.code) == (1, ResponseCode.SYSTEM_BUSY)
+        assert gone.remark == "[OVERLOAD]the broker's echo process restarted, try again"
+        kit.verdict(taken, lib.RMQ_VERDICT_SEND, answer_frame(1, "from the grave"), answerer=ANSWERER)
+        record, _ = kit.take(ANSWERER)
+        kit.verdict(record, lib.RMQ_VERDICT_SEND, answer_frame(2, "served"), answerer=ANSWERER)
+        assert client.answer().remark == "served"
+
+
+def test_control_starting_anew_leaves_the_asks_of_others_alone(kit: AnswererKit) -> None:
+    kit.begin()
+    with connected(kit) as client:
+        client.send(ask(kit, 1), request(OTHER, {}, opaque=2))
+        record, _ = kit.take(ANSWERER)
+        kit.take()
+        kit.header.roles[lib.RMQ_ROLE_CONTROL].generation += 1
+        assert client.answer().opaque == 2
+        kit.verdict(record, lib.RMQ_VERDICT_SEND, answer_frame(1), answerer=ANSWERER)
+        assert client.answer().opaque == 1
+
+
+def test_a_full_inbox_refuses_and_takes_again(kit: AnswererKit) -> None:
+    kit.begin()
+    with connected(kit) as client:
+        large = request(CODE, {}, b"x" * (INBOX_BYTES // 4), opaque=7)
+        client.send(*[large] * 4)
+        refused = client.answer()
+        assert (refused.code, refused.remark) == (
+            ResponseCode.SYSTEM_BUSY,
+            "[OVERLOAD]the broker's echo process cannot take more requests now, try again later",
+        )
+        kit.take(ANSWERER)
+        client.send(ask(kit, 8))
+        while kit.take(ANSWERER)[1] != ask(kit, 8):
+            pass
+
+
+def test_a_slow_answerer_leaves_places_for_control(tmp_path: Path) -> None:
+    kit = AnswererKit(tmp_path / "slow", answerers=(PLAN,), request_slots=64, inbox_bytes=1 << 20)
+    kit.start("read")
+    kit.begin()
+    try:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(connected(kit)) for _ in range(24)]
+            for client in clients:
+                client.send(ask(kit))
+            taken = [kit.take(ANSWERER) for _ in range(64 * 2 // 8)]
+            refused = sum(not client.is_quiet(0.02) for client in clients)
+            assert refused == len(clients) - len(taken), "an eighth of the pending entries"
+            other = stack.enter_context(connected(kit))
+            other.send(request(OTHER, {}, opaque=3))
+            kit.verdict(kit.take()[0], lib.RMQ_VERDICT_SEND, answer_frame(3))
+            assert other.answer().opaque == 3
+    finally:
+        kit.close()
+
+
+def test_the_end_of_a_connection_is_told_to_those_who_serve(kit: AnswererKit) -> None:
+    kit.begin()
+    for serves in (True, False):
+        with connected(kit) as client:
+            client.send(ask(kit, 1), request(OTHER, {}, opaque=2))
+            kit.take(ANSWERER)
+            kit.take()
+            if not serves:
+                kit.die()
+        assert kit.take()[0].type == lib.RMQ_INBOX_CLOSED
+        if serves:
+            assert kit.take(ANSWERER)[0].type == lib.RMQ_INBOX_CLOSED
+        else:
+            assert not kit.ask_waits()
+
+
+# --- the plane alone ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Any:
+    return Kit(tmp_path / "store", answerers=(PLAN,), inbox_bytes=INBOX_BYTES)
+
+
+def put(kit: Kit, token: int, role: int = lib.RMQ_ROLE_READ, answerer: int = ANSWERER, received_ns: int = 0) -> int:
+    """An ask; where it stands in the inbox, or an error."""
+    head = ffi.new("struct rmq_inbox_record *")
+    head.type, head.role, head.pending, head.received_mono_ns = lib.RMQ_INBOX_COLD_FRAME, role, token, received_ns
+    position = ffi.new("uint64_t *")
+    code = int(lib.rmq_inbox_put(kit.plane, answerer, head, b"", 0, position))
+    return code or int(position[0])
+
+
+def test_a_role_that_is_no_asker_is_refused(plane: Kit) -> None:
+    assert put(plane, 1, role=lib.RMQ_ROLE_FLUSH) == -22
+    assert put(plane, 1, answerer=2) == -22
+    assert put(plane, 1, role=lib.RMQ_ROLE_DISPATCH, answerer=0) == 0
+
+
+def test_an_orphan_in_one_inbox_is_freed_while_its_neighbour_is_claimed(plane: Kit) -> None:
+    roles, asks = plane.header.roles, plane.header.asks
+    first = asks.answerer[0].inbox
+    first.head = 64  # somebody has claimed 64 bytes of control's inbox and died before the mark
+    roles[lib.RMQ_ROLE_DISPATCH].claim_position = (ANSWERER << 56) | 0  # alive, in the other inbox, at a lower place
+    assert lib.rmq_inbox_unblock(plane.plane, 0) == 1
+    roles[lib.RMQ_ROLE_DISPATCH].claim_position = 0
+    asks.answerer[ANSWERER].inbox.head = 64
+    assert lib.rmq_inbox_unblock(plane.plane, ANSWERER) == 1, "claims in control's inbox are not in this one"
+
+
+def test_an_ask_is_given_up_or_done_and_never_both(plane: Kit) -> None:
+    """The start of the answerer and the end of the ask's patience meet, in two processes, again and again."""
+    chance, role = random.Random(27), plane.header.roles[ROLE]
+    outcomes = {"done": 0, "given up": 0}
+    for number in range(200):
+        role.state = 0
+        role.generation += 1
+        received_ns = time.monotonic_ns() - PATIENCE_NS + MARGIN_NS
+        position = put(plane, number, received_ns=received_ns)
+        begin_at_ns = received_ns + PATIENCE_NS + chance.randrange(-1_500_000, 300_000)
+
+        def answer(at_ns: int = begin_at_ns) -> int:
+            while time.monotonic_ns() < at_ns:
+                pass
+            lib.rmq_inbox_begin(plane.plane, ANSWERER)
+            record = lib.rmq_inbox_take(plane.plane, ANSWERER)
+            return int(lib.rmq_ask_is_void(plane.plane, ANSWERER, record))
+
+        pid = os.fork()
+        if not pid:
+            os._exit(answer())
+        begun, given_up = False, False
+        while not given_up and not begun:
+            begun = plane.header.asks.answerer[ANSWERER].begun_generation == role.generation
+            now_ns = time.monotonic_ns()
+            given_up = bool(lib.rmq_ask_is_lost(plane.plane, ANSWERER, position, received_ns, now_ns))
+        is_void = bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        assert is_void == given_up, f"round {number}: void for the answerer {is_void}, given up by the asker {given_up}"
+        outcomes["given up" if given_up else "done"] += 1
+        lib.rmq_inbox_done(plane.plane, ANSWERER, lib.rmq_inbox_take(plane.plane, ANSWERER))
+    assert min(outcomes.values()) > 20, outcomes
+
+
+def test_told_answers_reach_a_role_without_connections(plane: Kit) -> None:
+    head = ffi.new("struct rmq_verdict *")
+    head.type, head.pending, head.asker_generation = lib.RMQ_VERDICT_TOLD, 7, 3
+    asker = lib.RMQ_ROLE_DISPATCH
+    for turn in range(3000):  # round the ring many times
+        assert lib.rmq_verdict_put(plane.plane, 0, asker, head, b"yes" * (turn % 50), 3 * (turn % 50)) == 0
+        told = lib.rmq_verdict_take(plane.plane, 0, asker)
+        assert (told.pending, told.length) == (7, ffi.sizeof("struct rmq_verdict") + 3 * (turn % 50))
+        lib.rmq_verdict_done(plane.plane, 0, asker, told)
+        assert lib.rmq_verdict_take(plane.plane, 0, asker) == ffi.NULL
