@@ -26,24 +26,24 @@ class Verdict(IntEnum):
     ASK = lib.RMQ_ADMIT_ASK
 
 
-class Ask(IntEnum):
+class Reason(IntEnum):
     """Why control is asked. FIELDS, ESCAPES and SYSTEM_TOPIC are found outside of this core."""
 
-    NOTHING = lib.RMQ_ASK_NOTHING
-    FIELDS = lib.RMQ_ASK_FIELDS
-    SYS_FLAG = lib.RMQ_ASK_SYS_FLAG
-    BODY = lib.RMQ_ASK_BODY
-    TOPIC = lib.RMQ_ASK_TOPIC
-    TOPIC_COLD = lib.RMQ_ASK_TOPIC_COLD
-    WRITE_QUEUES = lib.RMQ_ASK_WRITE_QUEUES
-    BATCH_TOPIC = lib.RMQ_ASK_BATCH_TOPIC
-    QUEUE = lib.RMQ_ASK_QUEUE
-    ESCAPES = lib.RMQ_ASK_ESCAPES
-    NUL = lib.RMQ_ASK_NUL
-    PAIR = lib.RMQ_ASK_PAIR
-    VALUE = lib.RMQ_ASK_VALUE
-    PROPERTIES = lib.RMQ_ASK_PROPERTIES
-    SYSTEM_TOPIC = lib.RMQ_ASK_SYSTEM_TOPIC
+    NOTHING = lib.RMQ_REASON_NOTHING
+    FIELDS = lib.RMQ_REASON_FIELDS
+    SYS_FLAG = lib.RMQ_REASON_SYS_FLAG
+    BODY = lib.RMQ_REASON_BODY
+    TOPIC = lib.RMQ_REASON_TOPIC
+    TOPIC_COLD = lib.RMQ_REASON_TOPIC_COLD
+    WRITE_QUEUES = lib.RMQ_REASON_WRITE_QUEUES
+    BATCH_TOPIC = lib.RMQ_REASON_BATCH_TOPIC
+    QUEUE = lib.RMQ_REASON_QUEUE
+    ESCAPES = lib.RMQ_REASON_ESCAPES
+    NUL = lib.RMQ_REASON_NUL
+    PAIR = lib.RMQ_REASON_PAIR
+    VALUE = lib.RMQ_REASON_VALUE
+    PROPERTIES = lib.RMQ_REASON_PROPERTIES
+    SYSTEM_TOPIC = lib.RMQ_REASON_SYSTEM_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Admitted:
     """struct rmq_admitted, and the queue of the topic that the client named."""
 
     verdict: Verdict
-    reason: Ask = Ask.NOTHING
+    reason: Reason = Reason.NOTHING
     rule: int = 0
     queue_id: int = 0
     level: int = 0
@@ -97,10 +97,10 @@ def admit(
         return Admitted(Verdict.ASK, reason)
     queue_id = send.queue_id if send.queue_id >= 0 else turn % topic.write_queues
     if queue_id >= max(topic.read_queues, topic.write_queues):
-        return Admitted(Verdict.ASK, Ask.QUEUE)
+        return Admitted(Verdict.ASK, Reason.QUEUE)
     pairs = _scan(send.properties)
     if pairs is None:
-        return Admitted(Verdict.ASK, Ask.NUL)
+        return Admitted(Verdict.ASK, Reason.NUL)
     key = next((value for name, value in reversed(pairs) if name == b"UNIQ_KEY"), None)
     key_length = limits.made_key_length - KEY_PAIR_BYTES if key is None else len(key)
     added = 0 if send.batch or key is not None else limits.made_key_length
@@ -108,7 +108,7 @@ def admit(
     admitted, of_rule = _choose(send, rules, approved, reserved, queue_id, key_length)
     length = len(send.properties) + 1 + added + of_rule + limits.additions_length
     if admitted.verdict in (Verdict.PLAIN, Verdict.REDIRECT) and length > PROPERTIES_MAX:
-        return Admitted(Verdict.ASK, Ask.PROPERTIES)
+        return Admitted(Verdict.ASK, Reason.PROPERTIES)
     return admitted
 
 
@@ -120,20 +120,20 @@ def is_reserved(name: bytes) -> bool:
     )  # fmt: skip
 
 
-def _head(send: Send, limits: Limits, rules: tuple[Rule, ...]) -> Ask:
+def _head(send: Send, limits: Limits, rules: tuple[Rule, ...]) -> Reason:
     if send.sys_flag & (INNER_BATCH_FLAGS | (0 if rules else TRANSACTION_MASK)):
-        return Ask.SYS_FLAG
-    return Ask.NOTHING if 0 < send.body_length <= limits.message_bytes_max else Ask.BODY
+        return Reason.SYS_FLAG
+    return Reason.NOTHING if 0 < send.body_length <= limits.message_bytes_max else Reason.BODY
 
 
-def _target(send: Send, topic: TopicState, approved: bool) -> Ask:
+def _target(send: Send, topic: TopicState, approved: bool) -> Reason:
     if not topic.live:
-        return Ask.TOPIC
+        return Reason.TOPIC
     if topic.send_cold and not approved:
-        return Ask.TOPIC_COLD
+        return Reason.TOPIC_COLD
     if not topic.write_queues:
-        return Ask.WRITE_QUEUES
-    return Ask.BATCH_TOPIC if send.batch and len(send.topic) > BATCH_TOPIC_MAX else Ask.NOTHING
+        return Reason.WRITE_QUEUES
+    return Reason.BATCH_TOPIC if send.batch and len(send.topic) > BATCH_TOPIC_MAX else Reason.NOTHING
 
 
 def _scan(properties: bytes) -> list[tuple[bytes, bytes]] | None:
@@ -152,7 +152,7 @@ def _choose(
     seen, names = reserved[: lib.RMQ_RESERVED_PAIRS_MAX], {rule.name for rule in rules}
     strange = len(reserved) > len(seen) or any(name not in names for name, _ in seen)
     if not approved and reserved and (send.batch or strange):
-        return Admitted(Verdict.ASK, Ask.PAIR), 0
+        return Admitted(Verdict.ASK, Reason.PAIR), 0
     for number, rule in enumerate(() if send.batch or not (reserved or send.sys_flag & TRANSACTION_MASK) else rules):
         value = dict(seen).get(rule.name)
         if rule.transaction not in (ANY_TRANSACTION, send.sys_flag & TRANSACTION_MASK) or (rule.name and value is None):
@@ -162,7 +162,7 @@ def _choose(
             if not _NUMBER.fullmatch(value) or not -_INT32 <= int(value) < _INT32:
                 if approved:
                     continue
-                return Admitted(Verdict.ASK, Ask.VALUE), 0
+                return Admitted(Verdict.ASK, Reason.VALUE), 0
             level = int(value)
         if rule.name and value is not None and not _holds(rule, value, level):
             continue
@@ -170,7 +170,7 @@ def _choose(
             return Admitted(Verdict.REFUSE, rule=number), 0
         return _redirect(rule, number, send, queue_id, min(level, rule.queue_id), key_length)
     if send.sys_flag & TRANSACTION_MASK:
-        return Admitted(Verdict.ASK, Ask.SYS_FLAG), 0
+        return Admitted(Verdict.ASK, Reason.SYS_FLAG), 0
     return Admitted(Verdict.PLAIN), 0
 
 
@@ -183,7 +183,7 @@ def _holds(rule: Rule, value: bytes, level: int) -> bool:
 def _redirect(rule: Rule, number: int, send: Send, queue_id: int, level: int, key_length: int) -> tuple[Admitted, int]:
     pairs = added_pairs(rule, send.topic, queue_id, level, b"k" * key_length)
     if any(pair.value_from == ValueFrom.UNIQ_KEY for pair in rule.pairs) and key_length > lib.RMQ_RULE_KEY_MAX:
-        return Admitted(Verdict.ASK, Ask.VALUE), 0
+        return Admitted(Verdict.ASK, Reason.VALUE), 0
     queues = {QueueFrom.FIXED: rule.queue_id, QueueFrom.LEVEL: level - 1, QueueFrom.ORIGINAL: queue_id}
     return Admitted(Verdict.REDIRECT, rule=number, queue_id=queues[rule.queue_from], level=level), len(pairs)
 

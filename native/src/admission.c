@@ -13,24 +13,24 @@
 uint32_t rmq_admit_head(const struct rmq_send *s, uint32_t body_length, const struct rmq_admission_limits *limits, int has_rules)
 {
     if (s->sys_flag & (has_rules ? BROKER_SYS_FLAGS : BROKER_SYS_FLAGS | RMQ_SYS_TRANSACTION_MASK))
-        return RMQ_ASK_SYS_FLAG;
-    return !body_length || body_length > limits->message_bytes_max ? RMQ_ASK_BODY : RMQ_ASK_NOTHING;
+        return RMQ_REASON_SYS_FLAG;
+    return !body_length || body_length > limits->message_bytes_max ? RMQ_REASON_BODY : RMQ_REASON_NOTHING;
 }
 
 uint32_t rmq_admit_target(struct rmq_send *s, uint64_t config, uint32_t turn, int approved)
 {
     uint32_t flags = (uint32_t)(config >> 40), reads = config >> 8 & 0xffff, writes = config >> 24 & 0xffff;
     if (!(flags & RMQ_TOPIC_LIVE))
-        return RMQ_ASK_TOPIC;
+        return RMQ_REASON_TOPIC;
     if (flags & RMQ_TOPIC_SEND_COLD && !approved)
-        return RMQ_ASK_TOPIC_COLD;
+        return RMQ_REASON_TOPIC_COLD;
     if (!writes)
-        return RMQ_ASK_WRITE_QUEUES;
+        return RMQ_REASON_WRITE_QUEUES;
     if (s->batch && s->topic_length > BATCH_TOPIC_MAX)
-        return RMQ_ASK_BATCH_TOPIC;
+        return RMQ_REASON_BATCH_TOPIC;
     if (s->queue_id < 0)
         s->queue_id = (int32_t)(turn % writes);
-    return (uint32_t)s->queue_id >= (reads > writes ? reads : writes) ? RMQ_ASK_QUEUE : RMQ_ASK_NOTHING;
+    return (uint32_t)s->queue_id >= (reads > writes ? reads : writes) ? RMQ_REASON_QUEUE : RMQ_REASON_NOTHING;
 }
 
 /* --- rules ---------------------------------------------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ static uint32_t apply(const struct rmq_admission_rule *rule, uint32_t number, co
                     : rule->queue_from == RMQ_QUEUE_ORIGINAL ? (uint32_t)s->queue_id : rule->queue_id;
     bytes = added_bytes(rule, s, key_length, level, &unfit);
     if (unfit)
-        ask(out, RMQ_ASK_VALUE);
+        ask(out, RMQ_REASON_VALUE);
     return bytes;
 }
 
@@ -159,7 +159,7 @@ static uint32_t choose(const struct rmq_send *s, const struct rmq_admission_rule
 {
     int32_t value;
     if (!approved && (!rules || s->batch ? s->reserved_count > 0 : !all_are_named(s, rules))) {
-        ask(out, RMQ_ASK_PAIR);
+        ask(out, RMQ_REASON_PAIR);
         return 0;
     }
     for (uint32_t i = 0; rules && !s->batch && i < rules->count; i++) {
@@ -167,12 +167,12 @@ static uint32_t choose(const struct rmq_send *s, const struct rmq_admission_rule
         if (answer == YES)
             return apply(&rules->rules[i], i, s, value, key_length, out);
         if (answer == UNCLEAR && !approved) {
-            ask(out, RMQ_ASK_VALUE);
+            ask(out, RMQ_REASON_VALUE);
             return 0;
         }
     }
     if (s->sys_flag & RMQ_SYS_TRANSACTION_MASK)
-        ask(out, RMQ_ASK_SYS_FLAG);
+        ask(out, RMQ_REASON_SYS_FLAG);
     return 0;
 }
 
@@ -187,5 +187,5 @@ void rmq_admit_pairs(const struct rmq_send *s, const struct rmq_admission_limits
     }
     if (out->verdict <= RMQ_ADMIT_REDIRECT &&
         s->properties_length + 1 + added + limits->additions_length > RMQ_PROPERTIES_BYTES_MAX)
-        ask(out, RMQ_ASK_PROPERTIES);
+        ask(out, RMQ_REASON_PROPERTIES);
 }

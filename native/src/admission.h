@@ -13,23 +13,23 @@
 #define RMQ_ADMIT_PLAIN 0        /* stored as it is */
 #define RMQ_ADMIT_REDIRECT 1     /* stored in a system topic, with other pairs */
 #define RMQ_ADMIT_REFUSE 2       /* answered with the rule's code and remark */
-#define RMQ_ADMIT_ASK 3          /* control decides; RMQ_ASK_* says why */
+#define RMQ_ADMIT_ASK 3          /* control decides; RMQ_REASON_* says why */
 
-#define RMQ_ASK_NOTHING 0
-#define RMQ_ASK_FIELDS 1         /* a field is missing or not of its type */
-#define RMQ_ASK_SYS_FLAG 2       /* bits of transactions, or of inner batches */
-#define RMQ_ASK_BODY 3           /* empty, or larger than maxMessageSize */
-#define RMQ_ASK_TOPIC 4          /* not in the tables, deleted, or its name is too long */
-#define RMQ_ASK_TOPIC_COLD 5     /* control looks at every send to it */
-#define RMQ_ASK_WRITE_QUEUES 6   /* it has none */
-#define RMQ_ASK_BATCH_TOPIC 7    /* its name is too long for a batch */
-#define RMQ_ASK_QUEUE 8          /* the topic has no such queue */
-#define RMQ_ASK_ESCAPES 9        /* JSON escapes that are not well formed, or too many */
-#define RMQ_ASK_NUL 10           /* in the properties */
-#define RMQ_ASK_PAIR 11          /* a reserved pair that no rule names */
-#define RMQ_ASK_VALUE 12         /* a value that its rule cannot use */
-#define RMQ_ASK_PROPERTIES 13    /* they are too long, with all that is added */
-#define RMQ_ASK_SYSTEM_TOPIC 14  /* the rule's topic or queue is gone */
+#define RMQ_REASON_NOTHING 0
+#define RMQ_REASON_FIELDS 1         /* a field is missing or not of its type */
+#define RMQ_REASON_SYS_FLAG 2       /* bits of transactions, or of inner batches */
+#define RMQ_REASON_BODY 3           /* empty, or larger than maxMessageSize */
+#define RMQ_REASON_TOPIC 4          /* not in the tables, deleted, or its name is too long */
+#define RMQ_REASON_TOPIC_COLD 5     /* control looks at every send to it */
+#define RMQ_REASON_WRITE_QUEUES 6   /* it has none */
+#define RMQ_REASON_BATCH_TOPIC 7    /* its name is too long for a batch */
+#define RMQ_REASON_QUEUE 8          /* the topic has no such queue */
+#define RMQ_REASON_ESCAPES 9        /* JSON escapes that are not well formed, or too many */
+#define RMQ_REASON_NUL 10           /* in the properties */
+#define RMQ_REASON_PAIR 11          /* a reserved pair that no rule names */
+#define RMQ_REASON_VALUE 12         /* a value that its rule cannot use */
+#define RMQ_REASON_PROPERTIES 13    /* they are too long, with all that is added */
+#define RMQ_REASON_SYSTEM_TOPIC 14  /* the rule's topic or queue is gone */
 
 struct rmq_admission_limits {
     uint32_t message_bytes_max;
@@ -39,16 +39,16 @@ struct rmq_admission_limits {
 
 struct rmq_admitted {
     uint32_t verdict;            /* RMQ_ADMIT_* */
-    uint32_t reason;             /* RMQ_ASK_*, of ASK */
+    uint32_t reason;             /* RMQ_REASON_*, of ASK */
     uint32_t rule;               /* its number, of REDIRECT and REFUSE */
     uint32_t queue_id;           /* REDIRECT: of the system topic */
     uint32_t level;              /* REDIRECT: for RMQ_ADD_LEVEL */
 };
 
-/* Fields and body. `has_rules`: transaction bits are left to rmq_admit_pairs. RMQ_ASK_*. */
+/* Fields and body. `has_rules`: transaction bits are left to rmq_admit_pairs. RMQ_REASON_*. */
 uint32_t rmq_admit_head(const struct rmq_send *s, uint32_t body_length, const struct rmq_admission_limits *limits, int has_rules);
 /* Topic and queue; `config` of the topic, 0 = unknown. Queue -1 becomes the `turn`-th write queue. `approved`: control has
- * looked at the send, and what only asks for its look is passed over. RMQ_ASK_*. */
+ * looked at the send, and what only asks for its look is passed over. RMQ_REASON_*. */
 uint32_t rmq_admit_target(struct rmq_send *s, uint64_t config, uint32_t turn, int approved);
 /* Scanned properties; rules may be NULL. */
 void rmq_admit_pairs(const struct rmq_send *s, const struct rmq_admission_limits *limits, const struct rmq_admission_rules *rules,

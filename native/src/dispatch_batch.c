@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "bytes.h"
+#include "port.h"
 #include "ring.h"
+#include "worker_want.h"
 
 /* --- which queue ------------------------------------------------------------------------------------------ */
 
@@ -389,8 +391,15 @@ static int hears_arrivals(const struct rmq_dispatcher *d, const struct rmq_port 
            (!(port->flags & RMQ_PORT_CONNECTIONS) || rmq_load(&d->header->settings.long_polling_enable));
 }
 
+/* A dormant owner has no process that would take arrivals. They start it. */
+static int is_dormant(const struct rmq_dispatcher *d, const struct rmq_port *port)
+{
+    return (rmq_load(&d->header->roles[port->role].flags) & RMQ_ROLE_DORMANT) != 0;
+}
+
 static void tell_port(struct rmq_dispatcher *d, uint32_t number)
 {
+    int dormant = is_dormant(d, rmq_port_at(d->plane, number)), flagged = 0;
     struct rmq_port *port = &d->header->ports.port[number];
     const uint8_t *flags = (uint8_t *)d->plane->base + port->parked_flags_at;
     struct rmq_ring *ring = &port->arrived;
@@ -399,11 +408,16 @@ static void tell_port(struct rmq_dispatcher *d, uint32_t number)
         uint32_t slot = d->touched[i];
         if (!rmq_load_relaxed(&flags[slot]))
             continue;
+        flagged = 1;
+        if (dormant)
+            break;
         if (rmq_ring_room(ring, head))
             *(uint32_t *)rmq_ring_slot(d->plane->base, ring, head++) = slot;
         else
             keep_unsent(d, number, slot);
     }
+    if (flagged && !(port->flags & RMQ_PORT_CONNECTIONS))
+        rmq_worker_want(d->plane, port->role); /* behind max_offset: it may be about to rest */
     if (head == ring->head)
         return;
     RMQ_CRASH("dispatch-arrival");
@@ -418,6 +432,10 @@ void rmq_dispatch_resend(struct rmq_dispatcher *d)
     for (uint32_t p = 0; p < d->header->ports.count; p++) {
         struct rmq_ring *ring = &d->header->ports.port[p].arrived;
         uint64_t head = ring->head;
+        if (d->unsent_count[p] && is_dormant(d, &d->header->ports.port[p])) {
+            memset(d->unsent[p], 0, d->header->tables.queue_capacity); /* its next process looks at its queues first */
+            d->unsent_count[p] = 0;
+        }
         for (uint32_t slot = 0; d->unsent_count[p] && slot < d->header->tables.queue_count; slot++) {
             if (!d->unsent[p][slot] || !rmq_ring_room(ring, head))
                 continue;

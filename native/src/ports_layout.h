@@ -124,8 +124,8 @@ struct rmq_port {
     struct rmq_ring slow;        /* rmq_slow_request: owner -> control; full: not told */
 };
 #define RMQ_PORT_ORDERED 1       /* a refusal refuses everything behind it until its owner has acknowledged it */
-#define RMQ_PORT_ARRIVALS 2      /* dispatch tells it which of the flagged queues have grown. An owner that ends for good clears its
-                                  * flags: dispatch tries each ms to put what did not fit into `arrived` */
+#define RMQ_PORT_ARRIVALS 2      /* dispatch tells it which of the flagged queues have grown. They start a dormant owner, which
+                                  * looks at its queues first: what has come meanwhile is not told. No flags: nothing starts it */
 #define RMQ_PORT_CONNECTIONS 4   /* a read worker's */
 
 /* What the supervisor wants a row to be. */

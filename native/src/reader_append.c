@@ -102,9 +102,9 @@ static void read_properties(struct rmq_reader *r, struct rmq_send *s, const stru
                             struct rmq_admitted *a)
 {
     if (s->properties_escaped && !rmq_send_unescape(s, r->unescaped)) {
-        *a = (struct rmq_admitted){.verdict = RMQ_ADMIT_ASK, .reason = RMQ_ASK_ESCAPES};
+        *a = (struct rmq_admitted){.verdict = RMQ_ADMIT_ASK, .reason = RMQ_REASON_ESCAPES};
     } else if (!rmq_send_scan(s)) {
-        *a = (struct rmq_admitted){.verdict = RMQ_ADMIT_ASK, .reason = RMQ_ASK_NUL};
+        *a = (struct rmq_admitted){.verdict = RMQ_ADMIT_ASK, .reason = RMQ_REASON_NUL};
     } else {
         if (asks_for_rules(s))
             rmq_rules_take(r->plane, r->rules, &r->rules_version);
@@ -285,7 +285,7 @@ enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, c
     struct target target = {0};
     struct rmq_admission_limits limits = limits_of(r);
     if (!rmq_send_decode(h, &s))
-        return RMQ_FATE_COLD; /* RMQ_ASK_FIELDS */
+        return RMQ_FATE_COLD; /* RMQ_REASON_FIELDS */
     if (asks_for_rules(&s))
         rmq_rules_take(r->plane, r->rules, &r->rules_version);
     if (rmq_admit_head(&s, length - 8 - h->header_length, &limits, r->rules->count > 0) || !resolve(r, c, &s, approved))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reader_kit import request
 
 from ringmq.ipc.admission import ANY_TRANSACTION, QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When, rules_struct
-from ringmq.ipc.admission_twin import Admitted, Ask, Limits, Send, TopicState, Verdict, added_pairs, admit
+from ringmq.ipc.admission_twin import Admitted, Limits, Reason, Send, TopicState, Verdict, added_pairs, admit
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import SerializeType
 
@@ -46,13 +46,13 @@ def in_c(
     reason = lib.rmq_admit_head(s, send.body_length, bounds, bool(rules))
     reason = reason or lib.rmq_admit_target(s, config, turn, approved)
     if reason:
-        return Admitted(Verdict.ASK, Ask(reason))
+        return Admitted(Verdict.ASK, Reason(reason))
     assert not s.properties_escaped or lib.rmq_send_unescape(s, home)
     if not lib.rmq_send_scan(s):
-        return Admitted(Verdict.ASK, Ask.NUL)
+        return Admitted(Verdict.ASK, Reason.NUL)
     out = ffi.new("struct rmq_admitted *")
     lib.rmq_admit_pairs(s, bounds, rules_struct(rules) if rules else ffi.NULL, approved, out)
-    return Admitted(Verdict(out.verdict), Ask(out.reason), out.rule, out.queue_id, out.level)
+    return Admitted(Verdict(out.verdict), Reason(out.reason), out.rule, out.queue_id, out.level)
 
 
 def both(send: Send, rules: tuple[Rule, ...] = RULES, topic: TopicState = TOPIC, **more: Any) -> Admitted:
@@ -71,40 +71,40 @@ def sent(properties: bytes = b"", **fields: Any) -> Send:
 @pytest.mark.parametrize(
     ("send", "reason"),
     [
-        (sent(), Ask.NOTHING), (sent(sys_flag=0x80), Ask.SYS_FLAG), (sent(sys_flag=0x40), Ask.SYS_FLAG),
-        (sent(sys_flag=8), Ask.SYS_FLAG), (sent(body_length=0), Ask.BODY), (sent(body_length=1001), Ask.BODY),
-        (sent(queue_id=8), Ask.QUEUE), (sent(queue_id=7), Ask.NOTHING), (sent(queue_id=-1), Ask.NOTHING),
-        (sent(batch=True, topic=b"t" * 128), Ask.BATCH_TOPIC), (sent(b"a\x01b\0\x02"), Ask.NUL),
-        (sent(b"POP_CK\x01x\x02"), Ask.PAIR), (sent(b"INNER_NUM\x01x\x02"), Ask.PAIR),
-        (sent(b"DELAY\x01x\x02"), Ask.VALUE), (sent(b"DELAY\x01" + b"0" * 20 + b"\x02"), Ask.VALUE),
-        (sent(b"DELAY\x010\x02"), Ask.NOTHING),
-        (sent(b"DELAY\x01\x02"), Ask.NOTHING),
-        (sent(b"DELAY\x013\x02", batch=True), Ask.PAIR), (sent(b"k\x01" + b"v" * 32672), Ask.NOTHING),
-        (sent(b"k\x01" + b"v" * 32673), Ask.PROPERTIES),
+        (sent(), Reason.NOTHING), (sent(sys_flag=0x80), Reason.SYS_FLAG), (sent(sys_flag=0x40), Reason.SYS_FLAG),
+        (sent(sys_flag=8), Reason.SYS_FLAG), (sent(body_length=0), Reason.BODY), (sent(body_length=1001), Reason.BODY),
+        (sent(queue_id=8), Reason.QUEUE), (sent(queue_id=7), Reason.NOTHING), (sent(queue_id=-1), Reason.NOTHING),
+        (sent(batch=True, topic=b"t" * 128), Reason.BATCH_TOPIC), (sent(b"a\x01b\0\x02"), Reason.NUL),
+        (sent(b"POP_CK\x01x\x02"), Reason.PAIR), (sent(b"INNER_NUM\x01x\x02"), Reason.PAIR),
+        (sent(b"DELAY\x01x\x02"), Reason.VALUE), (sent(b"DELAY\x01" + b"0" * 20 + b"\x02"), Reason.VALUE),
+        (sent(b"DELAY\x010\x02"), Reason.NOTHING),
+        (sent(b"DELAY\x01\x02"), Reason.NOTHING),
+        (sent(b"DELAY\x013\x02", batch=True), Reason.PAIR), (sent(b"k\x01" + b"v" * 32672), Reason.NOTHING),
+        (sent(b"k\x01" + b"v" * 32673), Reason.PROPERTIES),
     ],
 )  # fmt: skip
-def test_why_control_is_asked(send: Send, reason: Ask) -> None:
+def test_why_control_is_asked(send: Send, reason: Reason) -> None:
     assert both(send) == Admitted(Verdict.ASK if reason else Verdict.PLAIN, reason)
 
 
 @pytest.mark.parametrize(
     ("topic", "reason"),
     [
-        (TopicState(False, False, 4, 4), Ask.TOPIC), (TopicState(True, True, 4, 4), Ask.TOPIC_COLD),
-        (TopicState(True, False, 4, 0), Ask.WRITE_QUEUES), (TopicState(True, False, 1, 1), Ask.QUEUE),
+        (TopicState(False, False, 4, 4), Reason.TOPIC), (TopicState(True, True, 4, 4), Reason.TOPIC_COLD),
+        (TopicState(True, False, 4, 0), Reason.WRITE_QUEUES), (TopicState(True, False, 1, 1), Reason.QUEUE),
     ],
 )  # fmt: skip
-def test_topics_that_control_has_to_look_at(topic: TopicState, reason: Ask) -> None:
+def test_topics_that_control_has_to_look_at(topic: TopicState, reason: Reason) -> None:
     assert both(sent(), topic=topic) == Admitted(Verdict.ASK, reason)
-    assert both(sent(), topic=topic, approved=True).verdict == (reason != Ask.TOPIC_COLD) * Verdict.ASK
+    assert both(sent(), topic=topic, approved=True).verdict == (reason != Reason.TOPIC_COLD) * Verdict.ASK
 
 
 def test_without_rules_reserved_pairs_go_to_control_and_are_stored_once_it_approves() -> None:
     for pair in (b"DELAY\x013\x02", b"TRAN_MSG\x01true\x02", b"TIMER_DELAY_MS\x011\x02", b"POP_CK\x01x\x02"):
-        assert both(sent(pair), ()) == Admitted(Verdict.ASK, Ask.PAIR)
+        assert both(sent(pair), ()) == Admitted(Verdict.ASK, Reason.PAIR)
         assert both(sent(pair), (), approved=True) == Admitted(Verdict.PLAIN)
-    assert both(sent(sys_flag=4), ()) == Admitted(Verdict.ASK, Ask.SYS_FLAG)
-    assert both(sent(sys_flag=4), (), approved=True) == Admitted(Verdict.ASK, Ask.SYS_FLAG)
+    assert both(sent(sys_flag=4), ()) == Admitted(Verdict.ASK, Reason.SYS_FLAG)
+    assert both(sent(sys_flag=4), (), approved=True) == Admitted(Verdict.ASK, Reason.SYS_FLAG)
 
 
 def test_redirects() -> None:
@@ -114,10 +114,10 @@ def test_redirects() -> None:
     assert both(sent(b"TRAN_MSG\x01True\x02", sys_flag=4)) == Admitted(Verdict.REDIRECT, rule=0)
     assert both(sent(b"TRAN_MSG\x01true\x02")) == Admitted(Verdict.REDIRECT, rule=0)
     assert both(sent(b"TRAN_MSG\x01true\x02"), (dataclasses.replace(HALF, transaction=4),)).verdict == Verdict.PLAIN
-    assert both(sent(b"TRAN_MSG\x01no\x02", sys_flag=4)) == Admitted(Verdict.ASK, Ask.SYS_FLAG)
+    assert both(sent(b"TRAN_MSG\x01no\x02", sys_flag=4)) == Admitted(Verdict.ASK, Reason.SYS_FLAG)
     assert both(sent(b"TIMER_DELAY_MS\x011\x02")) == Admitted(Verdict.REFUSE, rule=2)
     long_key = b"TRAN_MSG\x01true\x02UNIQ_KEY\x01" + b"k" * 65 + b"\x02"
-    assert both(sent(long_key, sys_flag=4)) == Admitted(Verdict.ASK, Ask.VALUE)
+    assert both(sent(long_key, sys_flag=4)) == Admitted(Verdict.ASK, Reason.VALUE)
 
 
 def test_redirected_properties_have_the_same_limit() -> None:

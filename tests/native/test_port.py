@@ -306,6 +306,40 @@ def test_a_port_without_connections_hears_arrivals(tmp_path: Path) -> None:
     assert [kit.slot("uint32_t *", ring, at)[0] for at in range(ring.tail, ring.head)] == [slot]
 
 
+def test_arrivals_start_a_dormant_owner_and_fill_no_ring(tmp_path: Path) -> None:
+    """More arrivals than the ring takes, then the owner goes to sleep: nothing is kept for it, and it is wanted."""
+    kit, port, topic = make(tmp_path, PortPlan(ROLE, flags=lib.RMQ_PORT_ARRIVALS))
+    ring, role = port.row.arrived, kit.header.roles[ROLE]
+    topics = [kit.topic(b"T%d" % number) for number in range(2 * ring.capacity)]
+    flags = kit.plane.base + port.row.parked_flags_at
+    for other in topics:
+        flags[kit.queue_slot(other, 0)] = b"\x01"
+    with kit.writer() as write, kit.dispatcher() as dispatch:
+
+        def arrive(token: int, *to: int) -> None:
+            for number, other in enumerate(to):
+                port.submit(requests(kit, other, [token + number]), 1)
+                write()
+            while kit.marks.dispatched_offset < kit.marks.append_offset:
+                dispatch()
+
+        arrive(1, *topics)
+        assert ring.head - ring.tail == ring.capacity
+        assert role.wanted == 1, "it may be about to rest"
+        role.wanted, role.flags = 0, lib.RMQ_ROLE_DORMANT
+        arrive(100, topic)
+        assert role.wanted == 0, "the queue is not flagged"
+        arrive(200, topics[0])
+        assert role.wanted == 1
+        ring.tail = ring.head  # its next process has taken what there was
+        told = ring.head
+        role.flags = 0
+        dispatch()
+        assert ring.head == told, "what did not fit was not kept"
+        arrive(300, topics[1])
+        assert ring.head == told + 1
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_rule_of_order_agrees_with_its_twin(tmp_path: Path, seed: int) -> None:
     """Random holds, submissions and acknowledgements: each answer is what the twin says, and no n is missing."""
