@@ -109,6 +109,7 @@ def _handlers_of_messages(broker: Broker) -> dict[int, Handler]:
     sending = sends.SendRequests(
         live=broker.live,
         identity=broker.identity,
+        plane=broker.plane,
         topics=broker.topics,
         locks=broker.locks,
         deletions=broker.deletions,

@@ -1,4 +1,7 @@
-"""native/src/admission.c in Python: what becomes of a decoded send. Tests compare the two; simulations use this one."""
+"""native/src/admission.c in Python: what becomes of a decoded send. Tests compare the two.
+
+Control asks this one about sends that it has to look at.
+"""
 
 import re
 from dataclasses import dataclass

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringmq.ipc.admission import Rule, published_rules
 from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.ports import PARKED_SLOTS, PortPlan, Reader, fill_port_plans, readers_of
@@ -208,6 +209,10 @@ class Plane:
     def subscriptions_clear(self) -> None:
         """Withdraw all entries; readers leave pulls to control until a heartbeat publishes them again."""
         lib.rmq_subscriptions_clear(self.struct)
+
+    def admission_rules(self) -> tuple[Rule, ...]:
+        """The rules that read workers follow."""
+        return published_rules(self.struct)
 
     def offset_get(self, group_id: int, queue_slot: int) -> int:
         """Committed offset, -1 = none."""

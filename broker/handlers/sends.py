@@ -15,6 +15,7 @@ from ringmq.broker.requests.request import FAQ, Answer, Redo, Request
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.new_entries import NewEntries
+from ringmq.broker.tables.ports import PlanePort
 from ringmq.broker.tables.topics import (
     BATCH_QUEUE,
     CLEANUP_POLICY,
@@ -24,6 +25,7 @@ from ringmq.broker.tables.topics import (
     describe,
     is_batch_topic,
 )
+from ringmq.ipc.admission_twin import Limits, Send, TopicState, Verdict, admit
 from ringmq.remoting import names, properties
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
@@ -47,6 +49,7 @@ class SendRequests:
 
     live: LiveConfig
     identity: Identity
+    plane: PlanePort
     topics: TopicTable
     locks: QueueLocks
     deletions: Deletions
@@ -166,7 +169,7 @@ class SendRequests:
         if topic.attributes.get(CLEANUP_POLICY) == COMPACTION and not found.get(properties.KEYS):
             remark = "the property KEYS is missing: a message of a compaction topic needs it"
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
-        return self._check_later_features(request, found, topic) or self._check_sys_flag(request, header)
+        return self._check_later_features(request, header, found, topic)
 
     def _additions(self) -> str:
         """What the broker adds to the properties of every message."""
@@ -177,19 +180,54 @@ class SendRequests:
         }
         return properties.encode_properties(pairs)
 
-    def _check_sys_flag(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-        """Bits that only transactions and brokers may set."""
+    def _check_later_features(
+        self, request: Request, header: SendMessageRequestHeader, found: dict[str, str], topic: TopicConfig
+    ) -> Answer | None:
+        """What must not be stored as an ordinary message, unless a published rule says what becomes of it."""
+        pairs, transaction = self._check_pairs(request, found), self._check_transaction(request, header)
+        if (pairs or transaction) and self._has_rule(request, header, topic):
+            pairs = transaction = None
+        return pairs or self._check_batch_queues(request, topic) or transaction or self._check_inner(request, header)
+
+    def _has_rule(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> bool:
+        """True if the read worker follows a rule for this send, now that its topic is in the tables."""
+        rules = self.plane.admission_rules()
+        if not rules:
+            return False
+        admitted = admit(
+            Send(
+                topic=header.topic.encode(),
+                queue_id=header.queue_id,
+                sys_flag=header.sys_flag,
+                batch=bool(header.batch),
+                body_length=request.body_length,
+                properties=(header.properties or "").encode("utf-8", "replace"),
+            ),
+            Limits(self.live.config.max_message_size, len(self._additions().encode()), UNIQ_PAIR_BYTES),
+            TopicState(
+                live=True, send_cold=False, read_queues=topic.read_queue_nums, write_queues=topic.write_queue_nums
+            ),
+            rules,
+        )
+        return admitted.verdict in (Verdict.REDIRECT, Verdict.REFUSE)
+
+    def _check_transaction(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+        """Bits that only transactions may set."""
         if header.sys_flag & TRANSACTION_MASK:
             code = ResponseCode.MESSAGE_ILLEGAL if header.batch else ResponseCode.NO_PERMISSION
             remark = f"sysFlag = {header.sys_flag}: transaction messages ({properties.TRAN_MSG}) are not supported yet"
             return self._refuse(request, code, remark)
+        return None
+
+    def _check_inner(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
+        """Bits that only brokers may set."""
         if header.sys_flag & (MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH):
             remark = f"sysFlag = {header.sys_flag}: inner batches (bits 0x40, 0x80) are not for clients"
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
 
-    def _check_later_features(self, request: Request, found: dict[str, str], topic: TopicConfig) -> Answer | None:
-        """What must not be stored as an ordinary message until the broker can treat it as what it is."""
+    def _check_pairs(self, request: Request, found: dict[str, str]) -> Answer | None:
+        """Pairs of features that are not built yet."""
         if found.get(properties.TRAN_MSG, "").lower() == "true":
             remark = f"{properties.TRAN_MSG} = true: transaction messages are not supported yet"
             return self._refuse(request, ResponseCode.NO_PERMISSION, remark)
@@ -204,6 +242,9 @@ class SendRequests:
         if properties.INNER_NUM in found:
             remark = f"{properties.INNER_NUM} is not for clients: only a broker makes inner batches"
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        return None
+
+    def _check_batch_queues(self, request: Request, topic: TopicConfig) -> Answer | None:
         if is_batch_topic(topic):
             remark = (
                 f"topic {topic.topic_name} has {QUEUE_TYPE} = {BATCH_QUEUE}: writing such topics is not supported yet"

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ringmq.ipc.admission import Rule
+
 TOPIC_LIVE = 0x1
 TOPIC_SEND_COLD = 0x2
 TOPIC_PULL_COLD = 0x4
@@ -63,6 +65,7 @@ class PlanePort(Protocol):
     def offset_drain(self) -> int: ...
     def offset_keys(self, first: int, count_max: int | None = None) -> list[tuple[int, int]]: ...
     def confirm_offset(self) -> int: ...
+    def admission_rules(self) -> tuple[Rule, ...]: ...
     def ha_order_put(self, json: bytes) -> bool: ...
 
 

@@ -14,6 +14,7 @@ from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import HandlerTable
 from ringmq.broker.requests.request import Connection, Effect, Push, Reply, Request
 from ringmq.broker.tables.ports import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState
+from ringmq.ipc.admission import Rule
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -62,6 +63,7 @@ class FakePlane:
         self.pulled_table: dict[tuple[int, int], int] = {}
         self.commits: list[tuple[int, int, int]] = []
         self.confirm = 1 << 40
+        self.rules: tuple[Rule, ...] = ()
 
     def topic_find(self, name: str) -> int | None:
         for topic_id, entry in self.topics.items():
@@ -154,6 +156,9 @@ class FakePlane:
 
     def confirm_offset(self) -> int:
         return self.confirm
+
+    def admission_rules(self) -> tuple[Rule, ...]:
+        return self.rules
 
     # ---- for tests ----
 

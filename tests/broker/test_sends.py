@@ -4,6 +4,7 @@ import pytest
 
 from ringmq.broker.requests.request import Release, Run
 from ringmq.broker.tables.topics import QUEUE_TYPE
+from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -91,6 +92,92 @@ def test_messages_of_later_features_are_refused_by_name(properties: dict[str, st
     assert answer.code == code  # type: ignore[attr-defined]
     assert name in answer.remark  # type: ignore[attr-defined]
     assert answer.ext_fields == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # type: ignore[attr-defined]
+
+
+DELAYED = Rule(
+    RuleKind.REDIRECT,
+    b"DELAY",
+    When.POSITIVE,
+    topic_id=1,
+    queue_from=QueueFrom.LEVEL,
+    queue_id=18,
+    pairs=(RulePair(b"REAL_TOPIC", ValueFrom.TOPIC), RulePair(b"DELAY", ValueFrom.LEVEL)),
+)
+HALF = Rule(RuleKind.REDIRECT, transaction=4, topic_id=1)
+NO_TIMERS = Rule(RuleKind.REFUSE, b"TIMER_DELAY_SEC", code=1, remark="no timers here")
+
+
+@pytest.mark.parametrize(
+    ("rules", "fields"),
+    [
+        ((DELAYED,), {"properties": {"DELAY": "3"}}),
+        ((HALF, DELAYED), {"properties": {"DELAY": "3"}}),
+        ((HALF, DELAYED), {"sys_flag": 4}),
+        ((NO_TIMERS,), {"properties": {"TIMER_DELAY_SEC": "3"}}),
+    ],
+)
+def test_a_send_with_a_published_rule_goes_on(rules: tuple[Rule, ...], fields: dict[str, object]) -> None:
+    """Its topic may be new: the read worker applies the rule once control has made the topic."""
+    lab = make_lab()
+    assert ask(lab, "Fresh", **fields).code in (13, 16)  # type: ignore[attr-defined,arg-type]
+    lab.plane.rules = rules
+    assert isinstance(ask(lab, "Fresh", **fields), Run)  # type: ignore[arg-type]
+    assert isinstance(ask(lab, "Newer", **fields), Run)  # type: ignore[arg-type]
+    lab.plane.rules = ()
+    assert ask(lab, "Newer", **fields).code in (13, 16)  # type: ignore[attr-defined,arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "name"),
+    [
+        ({"properties": {"DELAY": "x"}}, 13, "DELAY"),
+        ({"properties": {"DELAY": "3", "TIMER_DELAY_MS": "9"}}, 13, "DELAY"),
+        ({"properties": {"DELAY": "0", "TRAN_MSG": "true"}}, 16, "TRAN_MSG"),
+        ({"properties": {"DELAY": "3"}, "batch": True}, 13, "DELAY"),
+        ({"properties": {"DELAY": "3"}, "sys_flag": 0x80}, 13, "DELAY"),
+        ({"properties": {"DELAY": "3"}, "sys_flag": 4}, 13, "DELAY"),
+    ],
+)
+def test_a_send_that_no_rule_covers_is_refused_as_without_rules(
+    fields: dict[str, object], code: int, name: str
+) -> None:
+    lab = make_lab()
+    lab.make_topic("T")
+    lab.plane.rules = (DELAYED,)
+    answer = ask(lab, **fields)  # type: ignore[arg-type]
+    assert (answer.code, name in answer.remark) == (code, True)  # type: ignore[attr-defined]
+
+
+def test_the_pairs_that_a_rule_adds_must_fit() -> None:
+    """The read worker would send the frame to control again, as often as a frame may run again."""
+    lab = make_lab()
+    lab.make_topic("T")
+    lab.plane.rules = (DELAYED,)
+
+    def goes_on(level: str, size: int) -> bool:
+        return isinstance(ask(lab, properties={"DELAY": level, "k": "v" * size}), Run)
+
+    longest = max(size for size in range(32_500, 32_767) if goes_on("0", size))
+    added = len(b"REAL_TOPIC\x01T\x02DELAY\x013\x02")
+    assert not goes_on("3", longest - added + 1)
+    assert goes_on("3", longest - added)
+
+
+def test_rules_are_read_only_for_a_send_that_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = make_lab()
+    read: list[int] = []
+    monkeypatch.setattr(lab.plane, "admission_rules", lambda: read.append(1) or ())
+    assert isinstance(ask(lab, "Fresh", properties={"KEYS": "a", "DELAY": "0"}), Run)
+    assert not read
+    assert ask(lab, "Fresh", properties={"DELAY": "1"}).code == 13  # type: ignore[attr-defined]
+    assert read
+
+
+def test_a_rule_does_not_open_a_topic_of_batches() -> None:
+    lab = make_lab()
+    lab.broker.topics.put(TopicConfig("Inner", 1, 1, attributes={QUEUE_TYPE: "BatchCQ"}), START_MS)
+    lab.plane.rules = (DELAYED,)
+    assert ask(lab, "Inner", properties={"DELAY": "3"}).code == 29  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("properties", [{"DELAY": "0"}, {"TRAN_MSG": "false"}, {"KEYS": "a b", "WAIT": "false"}])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.ipc.admission import Rule, RuleKind, publish_rules
 from ringmq.ipc.answerers import AnswererPlan
 from ringmq.ipc.asks import Inbox
 from ringmq.ipc.plane import Capacity, Plane, PlaneFullError, topic_config_word
@@ -167,6 +168,16 @@ def test_a_reader_never_sees_the_subscription_of_another_pair(plane: Plane) -> N
         ended.set()
         reader.join()
     assert seen and all(version == pair[0] * 100 + pair[1] for pair, version in seen)
+
+
+def test_control_reads_the_rules_that_it_has_published(plane: Plane) -> None:
+    assert plane.admission_rules() == ()
+    rules = (
+        Rule(RuleKind.REFUSE, b"TIMER_DELAY_SEC", code=1, remark="none"),
+        Rule(RuleKind.REDIRECT, transaction=4, topic_id=1),
+    )
+    publish_rules(plane.struct, rules)
+    assert plane.admission_rules() == rules
 
 
 def test_offsets_of_pulls_are_drained_in_order(plane: Plane) -> None:
