@@ -29,7 +29,6 @@ from ringmq.broker.requests.outlets import Outlets
 from ringmq.broker.requests.records import connection_of, request_of
 from ringmq.broker.requests.request import Effect, Hangup
 from ringmq.broker.requests.turns import INTAKE_MS, TurnClock
-from ringmq.broker.staged.writes import StagedWrites
 from ringmq.broker.table_saves import TableSaves
 from ringmq.broker.tables import notices
 from ringmq.broker.tables.persistence import Persistence
@@ -40,7 +39,9 @@ from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.memory import MemoryReturn
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
-from ringmq.remoting.errors import RemotingError
+from ringmq.remoting import json_body
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.errors import RemotingError, RequestError
 from ringmq.remoting.junk import describe
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.store.record_values import is_topic_name
@@ -82,7 +83,6 @@ class ControlLoop:
         self._announcements = Announcements(broker, name_servers, slave, log, self._clock)
         self._inbox = Inbox(plane)
         self._outlets = Outlets(plane.readers, self._inbox)
-        self._staged_writes = StagedWrites(plane, broker, log)
         self._generations: dict[int, int] = {}
         self._ports = {reader.role: reader.port for reader in plane.readers}
         self._next_tick_ms = 0
@@ -125,7 +125,6 @@ class ControlLoop:
         taken = self._take_records(now_ms)
         self._requests.turn()
         effects = self._requests.take_effects()
-        staged = self._staged_writes.turn(now_ms)
         self.broker.notices.turn(now_ms)
         effects += self.broker.outbox.take()
         if now_ms >= self._next_tick_ms:
@@ -151,7 +150,7 @@ class ControlLoop:
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         self._blocked_parks = 0 if taken else self._blocked_parks
         is_saving = self._persistence.is_saving or self._saves.is_saving or self._announcements.is_busy
-        return taken > 0 or staged or self._requests.is_busy or is_saving
+        return taken > 0 or self._requests.is_busy or is_saving
 
     def _take_records(self, now_ms: int) -> int:
         """Take records out of the inbox while the turn has time for them; how many."""
@@ -176,9 +175,6 @@ class ControlLoop:
             timeout_ms = BACKLOG_RETRY_MS
         role = lib.RMQ_ROLE_CONTROL
         self._plane.arm(role)
-        if self._staged_writes.has_news:
-            self._plane.disarm(role)
-            return
         if self._inbox.is_blocked:
             # Something came just now; or the record at the front is incomplete: its writer is at it, is stopped, or has
             # died, and then the record is freed here.
@@ -200,7 +196,6 @@ class ControlLoop:
         """A clean stop: answer what is in the inbox, save everything, say goodbye to the name servers."""
         while self.turn(now_ms) or self._requests.has_work:
             self._requests.finish()
-        self._staged_writes.close()
         self._outlets.perform(self.broker.outbox.take())
         self._outlets.perform(self._announcements.release_all())
         self._drain_offsets(now_ms)
@@ -216,6 +211,9 @@ class ControlLoop:
     def _on_record(self, record: Ask, now_ms: int) -> None:
         if record.type == lib.RMQ_INBOX_QUEUE:
             self._guard("queues of records from the master", lambda: self._make_queue(record))
+            return
+        if record.type == lib.RMQ_INBOX_TOPICS:
+            self._guard("topics that a service asks for", lambda: self._make_topics(record, now_ms))
             return
         if record.type == lib.RMQ_INBOX_HA:
             self._take_news(record.payload)
@@ -263,6 +261,18 @@ class ControlLoop:
             return
         self._inbox.tell(record, b"")
 
+    def _make_topics(self, record: Ask, now_ms: int) -> None:
+        """A service needs topics of the system. The answer says that they are in the plane, or why not."""
+        remark = ""
+        try:
+            for value in json_body.items(json_body.read_object(record.payload, "topics"), "topics"):
+                config = TopicConfig.from_json(value)
+                if config.topic_name not in self.broker.topics:
+                    self.broker.topics.put(config, now_ms)
+        except (RequestError, PlaneFullError) as error:
+            remark = str(error)
+        self._inbox.tell(record, remark.encode())
+
     def _take_news(self, payload: bytes) -> None:
         try:
             self.broker.replication.take_news(news_of(payload))
@@ -293,7 +303,6 @@ class ControlLoop:
         self.broker.stats.observe(self._totals())
         effects = [*self._requests.take_effects(), *self.broker.on_tick(now_ms), *self._handlers.run_due(now_ms)]
         self._guard("consumer offsets", lambda: self._persistence.save_offsets_if_due(now_ms))
-        self._guard("staged writes", lambda: self._staged_writes.save_if_due(now_ms))
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
         if now_ms >= self._next_store_look_ms:
             self._next_store_look_ms = now_ms + STORE_LOOK_MS

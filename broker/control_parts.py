@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import (
@@ -26,7 +25,6 @@ from ringmq.broker.handlers.table import Handler, HandlerTable
 from ringmq.broker.outside_calls import OutsideCalls
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.slave_tables import SlaveTables
-from ringmq.broker.staged import requests as staged_requests
 from ringmq.broker.tables.persistence import Persistence, Saved
 from ringmq.remoting.codes import RequestCode
 
@@ -42,7 +40,7 @@ def handlers_of(broker: Broker) -> HandlerTable:
         **_handlers_of_statistics(broker),
         **_handlers_of_the_broker(broker),
         **_handlers_of_replicas(broker),
-        RequestCode.STAGED_WRITES: partial(staged_requests.staged, broker),
+        RequestCode.STAGED_WRITES: slaves.staged_writes,
     }
     return HandlerTable(
         codes=codes,

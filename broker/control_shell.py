@@ -52,7 +52,6 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         store_folder=store_folder(store_config(config)),
     )
     store = StoreView(plane, MessageStore(store_config(config)))
-    plane.map_arena(plane.port_of(lib.RMQ_ROLE_CONTROL))
     broker = Broker(config, identity, plane, store)
     if config.broker_role != "SLAVE":  # a slave takes no requests that could be under way
         broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)

@@ -6,7 +6,6 @@ to be done outside comes out as effects (`request.Outbox`) and dirty flags (`per
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -16,8 +15,6 @@ from ringmq.broker.replication.state import Replication
 from ringmq.broker.requests.access import Refusals
 from ringmq.broker.requests.request import Connection, Effect, Hangup, Now, Outbox
 from ringmq.broker.requests.turns import finish
-from ringmq.broker.staged.commits import StagedCommits
-from ringmq.broker.staged.events import Asked
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.deletions import Deletions
@@ -79,8 +76,6 @@ class Broker:
         self.refusals = Refusals()
         self.replication = Replication.over(plane)
         self.delay_offsets = HandedOnFile()
-        self.staged_commits = StagedCommits()
-        self.staged_asked: deque[Asked] = deque()
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.new_entries = NewEntries(self.live, plane, self.groups)
         self.publication = GroupPublication(

@@ -241,7 +241,7 @@ WORKERS = WorkerTable(
         ),
         WorkerRow(
             "control", lib.RMQ_ROLE_CONTROL, _BROKER_MODULE, StopPhase.CONTROL, CpuClass.CONTROL, AtStop.REPLACEMENT,
-            port=PortRow("ringmq.broker.appends:arena_bytes"), answers=AnswerRow(),
+            answers=AnswerRow(),
         ),
         WorkerRow(
             "dispatch", lib.RMQ_ROLE_DISPATCH, _BROKER_MODULE, StopPhase.DISPATCH, CpuClass.DISPATCH, AtStop.FINISHER,
@@ -255,6 +255,12 @@ WORKERS = WorkerTable(
         WorkerRow(
             "ha-slave", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT, of="slave",
             asks=("control",),
+        ),
+        WorkerRow(
+            "services", lib.RMQ_ROLE_SERVICES, "ringmq.services.worker", StopPhase.CONTROL, CpuClass.SERVICE,
+            start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
+            answers=AnswerRow(codes=(270001,)), port=PortRow("ringmq.services.appends:arena_bytes", weight=1),
+            needed_at_once="ringmq.services.open_work:has_open_work",
         ),
         WorkerRow(
             "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.GUEST,

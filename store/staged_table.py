@@ -3,8 +3,8 @@
     {"version": 1, "replayFrom": 12, "record": [commit log offset, bytes, CRC-32], "queries":
      [[query id, batch id, commit log offset behind what was stored for it, chunks that were lost], ...]}
 
-Control owns it (broker/staged). The store knows it because it is true of one history of the log alone: whoever cuts the
-log says so first, and `record`, the newest that the snapshot knows, shows a log that was changed by others.
+The worker `services` owns it (services/staged). The store knows it because it is true of one history of the log alone:
+whoever cuts the log says so first, and `record`, the newest that the snapshot knows, shows a log that others changed.
 """
 
 import json

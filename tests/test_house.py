@@ -39,7 +39,6 @@ ROOMS = {
         "requests": {"config"},
         "tables": {"config", "requests"},
         "replication": {"config", "tables", "requests"},
-        "staged": {"tables", "requests"},
         "handlers": {"config", "requests", "tables", "replication"},
         "exporter": {"config", "requests", "replication"},
     },
@@ -146,13 +145,19 @@ def broker_imports() -> dict[str, set[str]]:
 def test_the_broker_has_no_import_circles() -> None:
     """Handlers and tables are given what they need, so none of them imports the core that is made of them."""
     imports = broker_imports()
-    imports["staged"].discard("core")  # its loop is part of control
     assert "handlers" in imports["control_parts"]
     assert not [place for place in ROOMS["broker"] if imports[place] & {"core", "control", "control_parts"}]
     while leaves := [place for place, targets in imports.items() if not targets & imports.keys()]:
         for place in leaves:
             del imports[place]
     assert not imports, "each of these imports another of them"
+
+
+def test_services_see_of_the_broker_its_settings_and_its_requests_alone() -> None:
+    seen = set()
+    for path in (ROOT / "services").rglob("*.py"):
+        seen |= set(re.findall(r"(?:from|import) ringmq\.broker\.?(\w*)", path.read_text()))
+    assert seen == {"config", "requests"}
 
 
 @pytest.mark.parametrize("folder", ROOMS)

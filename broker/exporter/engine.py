@@ -34,6 +34,7 @@ STAGES = (
     ("replicated", lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_LATENCY_REPLICATED),
     ("answered", lib.RMQ_ROLE_READ, lib.RMQ_READ_LATENCY_ANSWERED),
     ("control", lib.RMQ_ROLE_CONTROL, lib.RMQ_CONTROL_LATENCY_ANSWERED),
+    ("services", lib.RMQ_ROLE_SERVICES, lib.RMQ_SERVICES_LATENCY_ANSWERED),
 )
 STAGE_BOUNDS = tuple(f"{(1 << number) / 1e6:g}" for number in range(lib.RMQ_LATENCY_BUCKETS - 1))
 READ_COUNTERS = {
@@ -103,7 +104,8 @@ def add_requests(page: Page, plane: Plane) -> None:
         histograms.append(({"stage": stage}, counts, sum(int(word.sum_ns) for word in words) / 1e9))
     page.add_histograms("ringmq_request_seconds", STAGE_BOUNDS, histograms)
     in_full_rings = sum(int(row.slow_untold) for row in rows)
-    over_the_rate = int(plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER])
+    answerers = (lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_SERVICES)
+    over_the_rate = sum(int(plane.role(role).counters[UNTOLD_COUNTER]) for role in answerers)
     page.add("ringmq_slow_requests_untold_total", in_full_rings + over_the_rate)
     page.add("ringmq_junk_untold_total", sum(int(row.junk_untold) for row in rows))
     counters = {read_name(reader.number): plane.role(reader.role).counters for reader in readers}

@@ -66,8 +66,8 @@ METRICS = {
         Metric(
             "ringmq_request_seconds",
             HISTOGRAM,
-            "Time of sends since they were received until the stage was reached; stage control: requests that control "
-            "answers",
+            "Time of sends since they were received until the stage was reached; stages control and services: requests "
+            "that these workers answer",
             ("stage",),
         ),
         Metric("ringmq_slow_requests_untold_total", COUNTER, "Slow requests that got no line in the log"),

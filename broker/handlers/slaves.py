@@ -13,12 +13,14 @@ from ringmq.broker.config.identity import Identity
 from ringmq.broker.requests.request import Answer, Request
 from ringmq.broker.tables.handed_on import HandedOnFile
 from ringmq.remoting import json_body
+from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion
 
 TIMER_CHECKPOINT = struct.Struct(">7q")
 """lastReadTimeMs, lastTimerLogFlushPos, lastTimerQueueOffset, masterTimerQueueOffset, then the data version: state
 version, timestamp, counter (the format of the file `timercheck`)."""
 TIMER_PRECISION_MS = 1000
+ON_SLAVE = "service not available now: staged writes are put to the slave, its master takes them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +53,8 @@ class SlaveRequests:
 def message_request_modes(request: Request) -> Answer:
     """402."""
     return request.reply(body=json_body.write_body({"messageRequestModeMap": {}}))
+
+
+def staged_writes(request: Request) -> Answer:
+    """270001 on a slave. A master's read workers bring it to the worker `services`, which slaves do not have."""
+    return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, ON_SLAVE)

@@ -23,7 +23,7 @@ OWN_MAX = lib.RMQ_SLOW_SLOTS
 """Slow requests of control's own between two ticks that may get a line."""
 _NAMES = {code.value: code.name for code in RequestCode}
 UNTOLD_COUNTER = 0
-"""Of control's role: what was slow and got no line, beside what found a reader's ring full."""
+"""Of the role of control, or of `services`: what was slow and got no line, beside what found a reader's ring full."""
 
 
 class Slow(Protocol):

@@ -43,6 +43,8 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_QUEUE 5        /* a slave's dispatch -> control: pending = queue id, payload = topic of a queue that is in no table;
                                   * frame_length 1: its records hold inner batches */
 #define RMQ_INBOX_JUNK 6         /* payload: at most RMQ_JUNK_BYTES that are no frame; the connection is closed */
+#define RMQ_INBOX_TOPICS 7       /* a service -> control: {"topics": [...]}, to be made where they are not there. Told: empty when the
+                                  * plane has them, else why not */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */

@@ -24,7 +24,7 @@ from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ipc.answerers import AnswererPlan
-from ringmq.ipc.asks import Inbox
+from ringmq.ipc.asks import Asker, Inbox
 from ringmq.ipc.plane import NONE, Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
@@ -32,13 +32,13 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
-from ringmq.remoting.json_body import read_object
+from ringmq.remoting.json_body import read_object, write_body
 from ringmq.remoting.route import BrokerData, TopicRouteData
 from ringmq.remoting.subscription import SubscriptionData
 from tests.broker.fakes import FakeStore
 
 READER = 0
-ASKERS = frozenset({lib.RMQ_ROLE_READ, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_HA})
+ASKERS = frozenset({lib.RMQ_ROLE_READ, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_HA, lib.RMQ_ROLE_SERVICES})
 
 
 @dataclass
@@ -697,3 +697,29 @@ def test_a_fault_is_told_in_words(rig: Rig, capsys: pytest.CaptureFixture[str]) 
     assert "the next log file cannot be made" in said[0] and "No space left" in said[0]
     assert "fsync" in said[1] and "docs/operating.md" in said[1]
     assert said[2].endswith("the store takes writes again")
+
+
+def told_topics(rig: Rig, body: bytes) -> str:
+    """What control tells a service that asks for topics."""
+    asker = Asker(rig.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL)
+    assert asker.ask(lib.RMQ_INBOX_TOPICS, 7, body)
+    rig.loop.turn(10_000)
+    (told,) = asker.answers()
+    assert told.pending == 7
+    return told.payload.decode()
+
+
+def test_topics_that_a_service_asks_for_are_made_where_they_are_not_there(rig: Rig) -> None:
+    topics = rig.loop.broker.topics
+    topics.put(TopicConfig("There", 8, 8), 10_000)
+    wanted = [TopicConfig("rmq_sys_one", 4, 4, 2), TopicConfig("There", 1, 1)]
+    assert told_topics(rig, write_body({"topics": [config.to_json() for config in wanted]})) == ""
+    assert rig.plane.topic_find("rmq_sys_one") is not None, "the answer comes behind the entry in the plane"
+    there = topics.get("There")
+    assert there is not None and there.read_queue_nums == 8, "an operator's settings stay"
+
+
+def test_topics_that_cannot_be_made_are_told_with_the_cause(rig: Rig) -> None:
+    too_many = write_body({"topics": [TopicConfig("One", 70_000, 4).to_json()]})
+    assert "readQueueNums = 70000 is outside" in told_topics(rig, too_many)
+    assert told_topics(rig, b"not json") and rig.plane.topic_find("One") is None

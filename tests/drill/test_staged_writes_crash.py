@@ -1,4 +1,4 @@
-"""Every micro-batch exactly once, whoever dies and wherever: crash points, kill -9 of control and of everybody."""
+"""Every micro-batch exactly once: crash points, kill -9 of `services`, of control and of everybody."""
 
 import random
 import re
@@ -25,7 +25,10 @@ pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
 SOURCES = Path(__file__).resolve().parents[2] / "native" / "src"
 NAME_BYTES = 64
 TOPIC, QUEUES, CHUNKS, ROWS = "Exactly", 2, 12, 7
-ROLES = (lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ)
+ROLES = (
+    lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ,
+    lib.RMQ_ROLE_SERVICES,
+)  # fmt: skip
 COMMON_POINTS = ["write-element", "write-record", "write-journal-entry", "write-journal", "write-append-offset"]
 POINTS = {
     "ASYNC_FLUSH": ["write-request-tail", "write-completion-head"],
@@ -37,8 +40,8 @@ ELSEWHERE = {"port-claimed", "port-acknowledged"}
 """Of a start, test_crash_points.py; of an ordered port, tests/native/port_crash_cases.py."""
 
 
-def control_points() -> list[str]:
-    """Points that control passes when it submits chunks and takes their completions."""
+def service_points() -> list[str]:
+    """Points that `services` passes when it submits chunks and takes their completions."""
     text = (SOURCES / "port.c").read_text()
     return sorted(set(re.findall(r'RMQ_CRASH\("([a-z-]+)"\)', text)) - ELSEWHERE)
 
@@ -88,8 +91,8 @@ def test_at_every_crash_point(tmp_path: Path, policy: str) -> None:
     switch.write_bytes(bytes(NAME_BYTES))
     environment = {"RINGMQ_NATIVE": str(crash_build()), "RINGMQ_CRASH_FILE": str(switch)}
     settings = {**SMALL_STORE, "flushDiskType": policy}
-    points = [*control_points(), *COMMON_POINTS, *POINTS[policy]]
-    assert len(control_points()) >= 3
+    points = [*service_points(), *COMMON_POINTS, *POINTS[policy]]
+    assert len(service_points()) >= 3
 
     def arm(name: str) -> None:
         with switch.open("r+b", buffering=0) as file:
@@ -112,21 +115,25 @@ def test_at_every_crash_point(tmp_path: Path, policy: str) -> None:
         assert broker.stop() == 0
 
 
-def test_kill_of_control_at_any_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("victims", [("services",), ("control",), ("services", "control"), ("services", "write")])
+def test_kill_of_workers_at_any_time(tmp_path: Path, victims: tuple[str, ...]) -> None:
     chance, batches = random.Random(7), 12
     with RunningBroker(tmp_path / "store", SMALL_STORE) as broker:
         make_topic(broker.address, TOPIC, QUEUES)
 
-        def kill_control() -> None:
+        def kill() -> None:
             time.sleep(chance.random() * 0.02)  # a span before the blow, drawn from the seed
-            broker.signal_worker("control", signal.SIGKILL)
+            for victim in victims:
+                broker.signal_worker(victim, signal.SIGKILL)
 
         with Stager(broker, 60_000) as stager:
             for batch in range(batches):
-                commit_and_again(stager, batch, kill_control)
+                commit_and_again(stager, batch, kill)
                 wait_for_all(broker)
         wait_until(lambda: len(bodies_of(broker.address, TOPIC, QUEUES)) >= len(expected(batches)), "all is readable")
         assert bodies_of(broker.address, TOPIC, QUEUES) == expected(batches)
+        plane = Plane.open(plane_name(broker.store))
+        assert plane.role(lib.RMQ_ROLE_SERVICES).deaths == (batches if "services" in victims else 0)
 
 
 def test_kill_of_everybody_at_any_time(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from ringmq.broker.staged.bodies import StagedBodies
-from ringmq.broker.staged.events import Unsound
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.client.errors import BrokerError
 from ringmq.client.producing.staged_writes import CommitRequest, StagedChunk
 from ringmq.client.topics import is_user_topic
@@ -20,6 +19,8 @@ from ringmq.loadtest.running import RunningBroker
 from ringmq.remoting import staged_writes
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC
+from ringmq.services.staged.bodies import StagedBodies
+from ringmq.services.staged.events import Unsound
 from ringmq.store import markers, staged_table
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import load_config, persist_config
@@ -350,8 +351,8 @@ def test_a_decision_that_was_cut_out_of_the_log_is_none(tmp_path: Path, cut_log:
 def test_a_chunk_that_replicas_do_not_have_yet_is_waited_for(confirmed: int, appended: int, code: int) -> None:
     """Where a send is answered when fewer have it than must have what is readable."""
     log = SimpleNamespace(min_offset=0, confirm_offset=confirmed, append_offset=appended)
-    store = SimpleNamespace(log_state=lambda: log, raw_record=lambda _: None)
-    bodies = StagedBodies(cast(Any, SimpleNamespace(store=store)), 1 << 30)
+    view = SimpleNamespace(bounds=lambda: log, record=lambda _: None)
+    bodies = StagedBodies(cast(Any, view), cast(Any, None), BrokerConfig, None)
     request = CommitRequest("q", 0, (StagedChunk(3, 0, 0, 1000, 100, 1),))
     found = bodies.inspect(request, request.chunks[0])
     assert isinstance(found, Unsound) and found.code == code
@@ -360,8 +361,8 @@ def test_a_chunk_that_replicas_do_not_have_yet_is_waited_for(confirmed: int, app
 def test_a_chunk_that_retention_has_taken_is_named() -> None:
     """The state of a log whose first files are gone, without the hours that it takes."""
     log = SimpleNamespace(min_offset=1 << 20, append_offset=1 << 21)
-    store = SimpleNamespace(log_state=lambda: log, raw_record=lambda _: None)
-    bodies = StagedBodies(cast(Any, SimpleNamespace(store=store)), 1 << 30)
+    view = SimpleNamespace(bounds=lambda: log, record=lambda _: None)
+    bodies = StagedBodies(cast(Any, view), cast(Any, None), BrokerConfig, None)
     request = CommitRequest("q", 0, (StagedChunk(3, 0, 0, 4096, 10, 1),))
     found = bodies.inspect(request, request.chunks[0])
     assert isinstance(found, Unsound) and found.code == ResponseCode.INVALID_PARAMETER

@@ -5,23 +5,21 @@ Everything that could make write refuse a piece later is looked at here, before 
 
 from __future__ import annotations
 
-import ipaddress
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ringmq.broker.appends import Origin
-from ringmq.broker.core import Broker
-from ringmq.broker.plane_setup import additions_of
-from ringmq.broker.staged.commit_records import Piece
-from ringmq.broker.staged.events import Unsound
-from ringmq.broker.tables.topics import CLEANUP_POLICY, COMPACTION, describe, is_batch_topic
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import ffi, lib
-from ringmq.remoting import names, staged_writes
+from ringmq.remoting import staged_writes
 from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.config_beans import TopicConfig
-from ringmq.remoting.flags import Perm
 from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
+from ringmq.services.appends import Origin
+from ringmq.services.log_view import LogView
+from ringmq.services.staged.commit_records import Piece
+from ringmq.services.staged.events import Unsound
+from ringmq.services.topics import Topics
 
 QUEUE_DIGITS_MAX = 9
 SYS_BORN_HOST_V6 = lib.RMQ_SYS_BORN_HOST_V6
@@ -42,11 +40,13 @@ class StagedBody:
 
 
 class StagedBodies:
-    """Reads the log through the broker's store."""
+    """Reads the log. `settings`: struct rmq_settings of the plane, by which write judges."""
 
-    def __init__(self, broker: Broker, segment_bytes: int) -> None:
-        self._broker = broker
-        self._segment_bytes = segment_bytes
+    def __init__(self, log: LogView, topics: Topics, config: Callable[[], BrokerConfig], settings: Any) -> None:
+        self._log = log
+        self._topics = topics
+        self._config = config
+        self._settings = settings
         self._view = ffi.new("struct rmq_record_view *")
 
     def inspect(self, request: CommitRequest, chunk: StagedChunk) -> Piece | Unsound:
@@ -75,7 +75,7 @@ class StagedBodies:
     def body(self, commit_log_offset: int, skip: int = 0) -> StagedBody | None:
         """The chunk at a place where an inspected one was, without its first `skip` messages; None when retention has
         taken it since."""
-        raw = self._broker.store.raw_record(commit_log_offset)
+        raw = self._log.record(commit_log_offset)
         if raw is None or not self._parse(raw, check_crc=False):
             return None
         view = self._view
@@ -92,10 +92,10 @@ class StagedBodies:
     def _properties(self, chunk: StagedChunk) -> tuple[memoryview, dict[str, str]] | str:
         """(body, properties) of the staged message, or what is wrong with it."""
         offset = chunk.commit_log_offset
-        state = self._broker.store.log_state()
+        state = self._log.bounds()
         if offset < state.min_offset:
             return f"commitLogOffset = {offset} is below {state.min_offset}: retention has taken the staged message"
-        raw = self._broker.store.raw_record(offset)
+        raw = self._log.record(offset)
         if raw is None or not self._parse(raw, check_crc=True) or self._view.physical_offset != offset:
             return f"commitLogOffset = {offset}: no readable message begins there"
         view = self._view
@@ -112,57 +112,39 @@ class StagedBodies:
 
     def _is_unconfirmed(self, chunk: StagedChunk) -> bool:
         """Its message may be in the log, but not readable yet: a send can be answered when fewer replicas have it."""
-        offset, state = chunk.commit_log_offset, self._broker.store.log_state()
+        offset, state = chunk.commit_log_offset, self._log.bounds()
         end_max = offset + chunk.body_bytes + lib.RMQ_RECORD_OVERHEAD_MAX
         if not state.min_offset <= offset < state.append_offset:
             return False
-        return (
-            state.confirm_offset < min(end_max, state.append_offset) and self._broker.store.raw_record(offset) is None
-        )
+        return state.confirm_offset < min(end_max, state.append_offset) and self._log.record(offset) is None
 
     def _target(self, topic: str, queue_id: int) -> Unsound | None:
         """Why messages may not be written to this queue."""
-        config = self._broker.topics.get(topic)
-        if config is None:
+        found = self._topics.find(topic)
+        if found is None:
             return Unsound(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:127]}] not exist, apply first please!")
-        if not config.perm & self._broker.config.broker_permission & Perm.WRITE or self._is_reserved(config):
+        if not self._topics.is_writable(found, self._config().broker_permission):
             return Unsound(ResponseCode.NO_PERMISSION, f"sending message to topic[{topic}] is forbidden")
-        if queue_id >= config.write_queue_nums:
-            return Unsound(
-                ResponseCode.INVALID_PARAMETER, f"request queueId[{queue_id}] is illegal, {describe(config)}"
-            )
+        if queue_id >= found.write_queues:
+            return Unsound(ResponseCode.INVALID_PARAMETER, f"request queueId[{queue_id}] is illegal, {found}")
         return None
-
-    def _is_reserved(self, config: TopicConfig) -> bool:
-        name = config.topic_name
-        return (
-            self._broker.topics.is_system(name)
-            or names.is_send_forbidden(name)
-            or names.is_retry_topic(name)
-            or names.is_dlq_topic(name)
-            or is_batch_topic(config)
-            or config.attributes.get(CLEANUP_POLICY) == COMPACTION
-        )
 
     def _measure(self, body: memoryview, topic: str) -> Unsound | int:
         """The number of messages, or why write would refuse the body."""
-        config = self._broker.config
-        if len(body) > config.max_message_size:
-            return Unsound(
-                ResponseCode.MESSAGE_ILLEGAL, f"{len(body)} bytes are over maxMessageSize {config.max_message_size}"
-            )
+        settings = self._settings
+        bytes_max = int(settings.message_bytes_max)
+        if len(body) > bytes_max:
+            return Unsound(ResponseCode.MESSAGE_ILLEGAL, f"{len(body)} bytes are over maxMessageSize {bytes_max}")
         record, size = ffi.new("struct rmq_record_in *"), ffi.new("struct rmq_batch_size *")
-        name, additions = (
-            ffi.from_buffer("uint8_t[]", topic.encode()),
-            ffi.from_buffer("uint8_t[]", additions_of(config)),
-        )
+        name = ffi.from_buffer("uint8_t[]", topic.encode())
         record.topic, record.topic_length = name, len(name)
-        record.properties[1], record.properties_length[1] = additions, len(additions)
-        record.sys_flag = SYS_BORN_HOST_V6 | _store_host_flag(config.broker_ip1)
-        limit = config.max_message_size + lib.RMQ_RECORD_OVERHEAD_MAX
+        record.properties[1] = ffi.cast("uint8_t *", settings.additions)
+        record.properties_length[1] = settings.additions_length
+        record.sys_flag = SYS_BORN_HOST_V6 | (lib.RMQ_SYS_STORE_HOST_V6 if settings.store_host_bytes == 16 else 0)
+        limit = bytes_max + lib.RMQ_RECORD_OVERHEAD_MAX
         data: Any = ffi.from_buffer("uint8_t *", body)
         cause = lib.rmq_batch_measure(data, len(body), limit, record, size)
-        if not cause and size.bytes + lib.RMQ_BLANK_BYTES > self._segment_bytes:
+        if not cause and size.bytes + lib.RMQ_BLANK_BYTES > settings.segment_bytes:
             cause = lib.RMQ_CAUSE_MESSAGE_SIZE
         if not cause:
             return int(size.messages)
@@ -176,12 +158,3 @@ def _size_of_messages(body: memoryview, count: int) -> int:
         at += 20 + int.from_bytes(body[at + 16 : at + 20], "big")
         at += 2 + int.from_bytes(body[at : at + 2], "big")
     return at
-
-
-def _store_host_flag(host: str) -> int:
-    """Sizes count with the larger of what the records may need."""
-    try:
-        is_v6 = ipaddress.ip_address(host).version == 6
-    except ValueError:
-        is_v6 = True
-    return int(lib.RMQ_SYS_STORE_HOST_V6) if is_v6 else 0

@@ -1,4 +1,4 @@
-"""What the log says about commits of staged writes, read in small steps when control starts.
+"""What the log says about commits of staged writes, read in small steps when the worker starts.
 
 The table of queries comes from a snapshot file and the records of `COMMITS_TOPIC` behind it; which pieces of a commit
 without done record are published say the marks in the log from that commit on.
@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.core import Broker
-from ringmq.broker.staged.commit_records import decode_record
-from ringmq.broker.staged.commits import StagedCommits
-from ringmq.broker.tables.ports import StorePort
-from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
+from ringmq.services.log_view import LogView
+from ringmq.services.staged.commit_records import decode_record
+from ringmq.services.staged.commits import StagedCommits
+from ringmq.services.topics import Topics
 from ringmq.store import record as records
 from ringmq.store.config_files import ConfigFileError, load_config, persist_text
 from ringmq.store.staged_table import FILE
@@ -28,7 +27,7 @@ SCAN_STEP_BYTES = 32 << 20
 MARKS_PER_STEP = 4096
 
 
-def load_snapshot(root: Path, core: StagedCommits, store: StorePort, log_end: int) -> tuple[int, str | None]:
+def load_snapshot(root: Path, core: StagedCommits, log: LogView, log_end: int) -> tuple[int, str | None]:
     """(number of the first record to replay, why the file could not be used). Without a file all there are.
 
     Of a file that is of another history than the log only that is believed which the log has no more.
@@ -37,8 +36,8 @@ def load_snapshot(root: Path, core: StagedCommits, store: StorePort, log_end: in
     core.dirty = True  # written anew even so: an old file might be believed when retention has taken what betrays it
     try:
         value = load_config(root, FILE)
-        min_offset = store.log_state().min_offset
-        if _is_of_this_log(value, store, min_offset, log_end):
+        min_offset = log.bounds().min_offset
+        if is_of_this_log(value, log, min_offset, log_end):
             first, core.dirty = core.load(value, log_end), False
             return first, None
         core.load({"queries": value.get("queries", ())}, min_offset)
@@ -48,43 +47,40 @@ def load_snapshot(root: Path, core: StagedCommits, store: StorePort, log_end: in
     return 0, record and f"{FILE}: the log has something else at {record[0]} than when it was written, {rebuilt}"
 
 
-def _is_of_this_log(value: dict[str, Any], store: StorePort, min_offset: int, log_end: int) -> bool:
+def is_of_this_log(value: dict[str, Any], log: LogView, min_offset: int, log_end: int) -> bool:
     """The newest record that the snapshot knows is where it was, or retention has taken it."""
     if "record" not in value:
         return False
     offset, size, crc = map(int, value["record"])
-    return offset < min_offset or (0 < size <= log_end - offset and store.log_crc(offset, size) == crc)
+    return offset < min_offset or (0 < size <= log_end - offset and log.crc(offset, size) == crc)
 
 
-def save_snapshot(root: Path, store: StorePort, value: dict[str, Any]) -> None:
+def save_snapshot(root: Path, log: LogView, value: dict[str, Any]) -> None:
     """Write the table. Raises OSError."""
     if "record" in value:
         offset, size = value["record"]
-        value = {**value, "record": [offset, size, store.log_crc(offset, size) or 0]}
+        value = {**value, "record": [offset, size, log.crc(offset, size) or 0]}
     persist_text(root, FILE, json.dumps(value, separators=(",", ":")))
 
 
-def replay(broker: Broker, plane: Plane, core: StagedCommits, first: int) -> Iterator[bool]:
+def replay(log: LogView, topics: Topics, core: StagedCommits, first: int) -> Iterator[bool]:
     """Feed the core every record of `COMMITS_TOPIC` from number `first` on."""
-    topic_id = plane.topic_find(COMMITS_TOPIC)
-    slot = None if topic_id is None else plane.queue_find(topic_id, 0)
-    if slot is None:
+    bounds = topics.queue_bounds(COMMITS_TOPIC, 0)
+    if bounds is None:
         return
-    queue = plane.queue(slot)
-    number, end = max(first, int(queue.min_offset)), int(queue.max_offset)
-    if first > end:  # the log was lost behind the snapshot
-        number = int(queue.min_offset)
+    begin, end = bounds
+    number = begin if first > end else max(first, begin)  # first > end: the log was lost behind the snapshot
     while number < end:
         count = min(RECORDS_PER_STEP, end - number)
-        units = broker.store.queue_units(COMMITS_TOPIC, 0, number, count)
-        for commit_log_offset, size, _ in units:  # fewer than asked for when retention takes the queue's first file
-            _replay_one(broker.store, core, range(number, number + count), commit_log_offset, size)
+        units = log.units(COMMITS_TOPIC, 0, number, count)
+        for commit_log_offset, size in units:  # fewer than asked for when retention takes the queue's first file
+            _replay_one(log, core, range(number, number + count), commit_log_offset, size)
         number += count
         yield True
 
 
-def _replay_one(store: StorePort, core: StagedCommits, numbers: range, commit_log_offset: int, size: int) -> None:
-    raw = store.raw_record(commit_log_offset)
+def _replay_one(log: LogView, core: StagedCommits, numbers: range, commit_log_offset: int, size: int) -> None:
+    raw = log.record(commit_log_offset)
     if raw is None or len(raw) != size:
         return  # retention has taken it
     _, record = records.parse_record(raw, commit_log_offset)
@@ -96,15 +92,13 @@ def _replay_one(store: StorePort, core: StagedCommits, numbers: range, commit_lo
         return  # not ours: an operator with a topic of this name
 
 
-def see_published(
-    store: StorePort, core: StagedCommits, since: int, log_end: int, segment_bytes: int
-) -> Iterator[bool]:
+def see_published(log: LogView, core: StagedCommits, since: int, log_end: int, segment_bytes: int) -> Iterator[bool]:
     """Feed the core the marks of all records in [since, log_end)."""
     marks, messages = ffi.new("uint64_t[]", MARKS_PER_STEP), ffi.new("uint32_t[]", MARKS_PER_STEP)
     at = ffi.new("uint64_t *")
     offset = since
     while offset < log_end:
-        found = store.log_file(offset)
+        found = log.file(offset)
         if found is None:  # retention has taken it
             offset += segment_bytes - offset % segment_bytes
             continue

@@ -1,4 +1,4 @@
-"""Staged writes in control: what `staged_commits` decides, done with the log (docs/staged-writes.md).
+"""Staged writes: what `commits` decides, done with the log (docs/staged-writes.md).
 
 A turn takes what write has answered and what clients have asked, and does what follows; nothing waits. Inspections run
 once per turn, so that a large commit does not keep other requests waiting.
@@ -7,17 +7,25 @@ once per turn, so that a large commit does not keep other requests waiting.
 from __future__ import annotations
 
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.appends import Answered, Appends
-from ringmq.broker.core import Broker
-from ringmq.broker.requests.request import Request
-from ringmq.broker.staged.bodies import StagedBodies
-from ringmq.broker.staged.commit_records import mark_of
-from ringmq.broker.staged.events import (
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.requests.request import Answer as RequestAnswer
+from ringmq.broker.requests.request import Outbox, Request
+from ringmq.ipc.plane import Plane
+from ringmq.native import lib
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.staged_writes import COMMITS_TOPIC
+from ringmq.services.appends import Answered, Appends
+from ringmq.services.log_view import LogView
+from ringmq.services.staged.bodies import StagedBodies
+from ringmq.services.staged.commit_records import mark_of
+from ringmq.services.staged.commits import StagedCommits
+from ringmq.services.staged.events import (
     Answer,
     AppendCommit,
     AppendDone,
@@ -32,11 +40,10 @@ from ringmq.broker.staged.events import (
     Tick,
     Unsound,
 )
-from ringmq.broker.staged.recovery import load_snapshot, replay, save_snapshot, see_published
-from ringmq.ipc.plane import Plane
-from ringmq.native import lib
-from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.staged_writes import COMMITS_TOPIC
+from ringmq.services.staged.recovery import load_snapshot, replay, save_snapshot, see_published
+from ringmq.services.staged.requests import StagedRequests
+from ringmq.services.topic_maker import TopicMaker
+from ringmq.services.topics import Topics
 
 WORK_MS = 5
 """Recovery and inspections of one turn stop after this long."""
@@ -60,40 +67,74 @@ PASSING = (lib.RMQ_CAUSE_SEGMENT_LATE, lib.RMQ_CAUSE_IN_SYNC_REPLICAS)
 
 
 class StagedWrites:
-    """Owns control's way into the log. Does nothing until the first client asks for it (`COMMITS_TOPIC` exists)."""
+    """The guest. It looks at the log when `COMMITS_TOPIC` exists, so not before the first client has asked for it."""
 
-    def __init__(self, plane: Plane, broker: Broker, tell: Callable[[str], None]) -> None:
+    name = "staged writes"
+    codes = frozenset({int(RequestCode.STAGED_WRITES)})
+
+    def __init__(
+        self,
+        *,
+        plane: Plane,
+        log: LogView,
+        topics: Topics,
+        config: Callable[[], BrokerConfig],
+        appends: Appends[Effect],
+        maker: TopicMaker,
+        outbox: Outbox,
+        tell: Callable[[str], None],
+        core: StagedCommits | None = None,
+    ) -> None:
         self._plane = plane
-        self._broker = broker
+        self._log = log
+        self._topics = topics
+        self._config = config
+        self._appends = appends
+        self._outbox = outbox
         self._tell = tell
-        self._root = Path(broker.config.store_path_root_dir)
-        self._core = broker.staged_commits
-        self._bodies = StagedBodies(broker, int(plane.header.settings.segment_bytes))
-        self._appends: Appends[Effect] | None = None
+        self._root = Path(config().store_path_root_dir)
+        self._core = StagedCommits() if core is None else core
+        self._requests = StagedRequests(config, topics, maker, outbox, self._core.overload)
+        self._bodies = StagedBodies(log, topics, config, plane.header.settings)
         self._recovery: Iterator[bool] | None = None
+        self._is_open = False
         self._events: deque[Event] = deque()
         self._unsaved: tuple[dict[str, Any], int] | None = None
         self._saved_ms = 0
 
+    def on_request(self, request: Request) -> RequestAnswer:
+        """See Guest."""
+        return self._requests.on_request(request)
+
     @property
     def has_news(self) -> bool:
-        """Write has answered, or there is work left: control must not sleep."""
-        if self._appends is None:
+        """See Guest."""
+        return self._is_open and (bool(self._events) or self._appends.has_answers)
+
+    @property
+    def is_polling(self) -> bool:
+        """See Guest."""
+        return self._recovery is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """See Guest."""
+        if not self._requests.is_idle:
             return False
-        return bool(self._events) or self._appends.has_answers
+        is_saved = self._unsaved is None and not self._core.dirty
+        return is_saved and not self._events and self._core.is_idle if self._is_open else not self._requests.has_topics
 
     def turn(self, now_ms: int) -> bool:
-        """Do what there is; whether more may follow at once."""
-        asked = self._broker.staged_asked
-        if self._appends is None:
-            if COMMITS_TOPIC not in self._broker.topics or self._broker.config.broker_role == "SLAVE":
-                return False  # a slave has nobody who would append
-            self._appends = Appends(self._plane)
-            self._recovery = self._recover(self._appends)
+        """See Guest."""
+        if not self._is_open:
+            if not self._requests.has_topics:
+                return False
+            self._is_open = True
+            self._recovery = self._recover()
         worked = self._recover_some()
         events: list[Event] = [self._event_of(answered) for answered in self._appends.answers()]
-        while asked:
-            events.append(asked.popleft())
+        while self._requests.asked:
+            events.append(self._requests.asked.popleft())
         if self._events:
             events.append(self._events.popleft())
         worked = worked or bool(events)
@@ -103,20 +144,20 @@ class StagedWrites:
         return worked
 
     def close(self) -> None:
-        """Control stops: nobody is left without an answer."""
+        """See Guest."""
         for effect in self._core.abandon("the broker is shutting down, the commit goes on when it is back"):
             self._perform(effect)
 
     def save_if_due(self, now_ms: int) -> None:
         """Write the table of queries when it changed, once the log that it speaks of is on disk. Raises OSError."""
-        is_due = now_ms - self._saved_ms >= self._broker.config.flush_consumer_offset_interval
+        is_due = now_ms - self._saved_ms >= self._config().flush_consumer_offset_interval
         if self._unsaved is None and self._core.dirty and not self._core.recovering and is_due:
             self._unsaved = self._core.snapshot()
         if self._unsaved is None or not is_due:
             return
         if int(self._plane.watermarks.flushed_offset) >= self._unsaved[1]:
             self._saved_ms = now_ms
-            save_snapshot(self._root, self._broker.store, self._unsaved[0])
+            save_snapshot(self._root, self._log, self._unsaved[0])
             self._unsaved = None
 
     # ---- recovery ----
@@ -134,31 +175,28 @@ class StagedWrites:
         self._recovery = None
         return True
 
-    def _recover(self, appends: Appends[Effect]) -> Iterator[bool]:
+    def _recover(self) -> Iterator[bool]:
         """Yields True between steps, False when others have to move first."""
-        while (log_end := appends.settled()) is None:
+        while (log_end := self._appends.settled()) is None:
             yield False
         while int(self._plane.watermarks.dispatched_offset) < log_end:
             yield False
-        first, problem = load_snapshot(self._root, self._core, self._broker.store, log_end)
+        first, problem = load_snapshot(self._root, self._core, self._log, log_end)
         if problem is not None:
             self._tell(problem)
-        yield from replay(self._broker, self._plane, self._core, first)
+        yield from replay(self._log, self._topics, self._core, first)
         since = self._core.open_since()
         if since is not None:
             segment_bytes = int(self._plane.header.settings.segment_bytes)
-            yield from see_published(self._broker.store, self._core, since, log_end, segment_bytes)
+            yield from see_published(self._log, self._core, since, log_end, segment_bytes)
         self._core.finish_recovery()
 
     # ---- out ----
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case Inspect(request, chunks):
-                found = [self._bodies.inspect(request, chunk) for chunk in chunks]
-                unsound = next((one for one in found if isinstance(one, Unsound)), None)
-                pieces = tuple(one for one in found if not isinstance(one, Unsound))
-                self._events.append(unsound or Inspected(pieces))
+            case Inspect():
+                self._events.append(self._inspect(effect))
             case AppendCommit(record):
                 self._append_record(effect, b"TAGS\x01COMMIT\x02", record.encode())
             case AppendDone(record):
@@ -170,9 +208,17 @@ class StagedWrites:
             case Tell(text):
                 self._tell(text)
 
+    def _inspect(self, effect: Inspect) -> Inspected | Unsound:
+        try:
+            found = [self._bodies.inspect(effect.request, chunk) for chunk in effect.chunks]
+        except Exception as error:  # a defect that a client's bytes have met: it costs one commit
+            self._tell(f"a staged message could not be inspected:\n{traceback.format_exc()}")
+            return Unsound(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        unsound = next((one for one in found if isinstance(one, Unsound)), None)
+        return unsound or Inspected(tuple(one for one in found if not isinstance(one, Unsound)))
+
     def _append_record(self, effect: Effect, properties: bytes, body: bytes) -> None:
-        assert self._appends is not None
-        queue = self._queue(COMMITS_TOPIC, 0)
+        queue = self._topics.queue(COMMITS_TOPIC, 0)
         if queue is None or len(body) > self._appends.body_bytes_max:
             remark = f"a record of {len(body)} bytes for topic {COMMITS_TOPIC} cannot be appended"
             self._events.append(NotStored(effect, ResponseCode.SYSTEM_ERROR, remark))
@@ -180,29 +226,23 @@ class StagedWrites:
             self._events.append(NotStored(effect, ResponseCode.SYSTEM_BUSY, NO_ROOM))
 
     def _publish(self, effect: Publish) -> None:
-        assert self._appends is not None
         piece = effect.piece
-        queue = self._queue(piece.topic, piece.queue_id)
+        queue = self._topics.queue(piece.topic, piece.queue_id)
         staged = self._bodies.body(piece.commit_log_offset, effect.skip)
         if queue is None or staged is None:
             remark = GONE if queue is None else LOST
             self._events.append(NotStored(effect, ResponseCode.SYSTEM_ERROR, remark, final=True))
             return
         if len(staged.body) > self._appends.body_bytes_max:
-            remark = f"{len(staged.body)} bytes are over maxMessageSize {self._broker.config.max_message_size}"
+            remark = f"{len(staged.body)} bytes are over maxMessageSize {self._config().max_message_size}"
             self._events.append(NotStored(effect, ResponseCode.MESSAGE_ILLEGAL, remark, final=True))
             return
         mark = mark_of(effect.number, effect.chunk)
         if not self._appends.submit(effect, queue, staged.body, b"", staged.origin, mark):
             self._events.append(NotStored(effect, ResponseCode.SYSTEM_BUSY, NO_ROOM))
 
-    def _queue(self, topic: str, queue_id: int) -> tuple[int, int, int] | None:
-        topic_id = self._plane.topic_find(topic)
-        slot = None if topic_id is None else self._plane.queue_find(topic_id, queue_id)
-        return None if topic_id is None or slot is None else (topic_id, slot, queue_id)
-
     def _answer(self, request: Request, code: int, remark: str) -> None:
-        self._broker.outbox.reply(request, request.reply(code, remark or None))
+        self._outbox.reply(request, request.reply(code, remark or None))
 
     # ---- in ----
 

@@ -1,20 +1,19 @@
-"""Staged writes in control when there is no room: nothing is refused for good that only has to wait."""
+"""Staged writes when there is no room: nothing is refused for good that only has to wait."""
 
-from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from ringmq.broker.appends import Answered
-from ringmq.broker.staged import writes as staged_writes
-from ringmq.broker.staged.commit_records import CommitRecord
-from ringmq.broker.staged.events import AppendCommit, Effect, Event, NotStored
-from ringmq.broker.staged.writes import StagedWrites
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.staged_writes import COMMITS_TOPIC
+from ringmq.services.appends import Answered
+from ringmq.services.staged import writes as staged_writes
+from ringmq.services.staged.commit_records import CommitRecord
+from ringmq.services.staged.events import AppendCommit, Effect, Event, NotStored
+from ringmq.services.staged.writes import StagedWrites
 
 
 class Core:
@@ -23,6 +22,9 @@ class Core:
     def __init__(self, effects: list[Effect]) -> None:
         self.effects, self.heard = effects, list[Event]()
         self.dirty, self.recovering = True, False
+
+    def overload(self, coming: int) -> str:
+        return ""
 
     def step(self, event: Event, now_ms: int, confirm_offset: int) -> list[Effect]:
         self.heard.append(event)
@@ -40,7 +42,7 @@ class Refusing:
     body_bytes_max = 1000
     code, cause = 0, 0
 
-    def __init__(self, plane: Any) -> None:
+    def __init__(self) -> None:
         self.taken = list[Any]()
 
     def settled(self) -> None:
@@ -63,9 +65,6 @@ class Full:
 
     body_bytes_max = 1000
 
-    def __init__(self, plane: Any) -> None:
-        self.plane = plane
-
     def settled(self) -> None:
         return None
 
@@ -79,31 +78,26 @@ class Full:
         return False
 
 
-def shell(core: Core, root: Path, flushed_offset: int = 100) -> StagedWrites:
+def shell(core: Core, root: Path, appends: Any = None, flushed_offset: int = 100) -> StagedWrites:
     plane = SimpleNamespace(
         header=SimpleNamespace(settings=SimpleNamespace(segment_bytes=4096)),
         watermarks=SimpleNamespace(flushed_offset=flushed_offset),
-        topic_find=lambda _: 1,
-        queue_find=lambda _, __: 1,
         confirm_offset=lambda: 100,
     )
-    config = SimpleNamespace(
-        broker_role="ASYNC_MASTER", store_path_root_dir=str(root), flush_consumer_offset_interval=5000
-    )
-    broker = SimpleNamespace(
-        config=config, staged_commits=core, staged_asked=deque(), topics={COMMITS_TOPIC}, store=None
-    )
-    return StagedWrites(cast(Any, plane), cast(Any, broker), print)
+    config = BrokerConfig(store_path_root_dir=str(root), flush_consumer_offset_interval=5000)
+    topics = SimpleNamespace(find=lambda name: name, queue=lambda name, queue_id: (1, 1, queue_id))
+    none = cast(Any, None)
+    return StagedWrites(
+        plane=cast(Any, plane), log=none, topics=cast(Any, topics), config=lambda: config, appends=appends, maker=none,
+        outbox=none, tell=print, core=cast(Any, core),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("query", "code"), [("q", ResponseCode.SYSTEM_BUSY), ("q" * 1000, ResponseCode.SYSTEM_ERROR)])
-def test_a_decision_without_room_is_to_be_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, code: int
-) -> None:
-    monkeypatch.setattr(staged_writes, "Appends", Full)
+def test_a_decision_without_room_is_to_be_asked_for_again(tmp_path: Path, query: str, code: int) -> None:
     effect = AppendCommit(CommitRecord(query, 0, ()))
     core = Core([effect])
-    made = shell(core, tmp_path)
+    made = shell(core, tmp_path, Full())
     made.turn(0)
     made.turn(0)
     made.turn(1)
@@ -121,14 +115,11 @@ def test_a_decision_without_room_is_to_be_asked_for_again(
         (ResponseCode.MESSAGE_ILLEGAL, lib.RMQ_CAUSE_MESSAGE_SIZE, ResponseCode.MESSAGE_ILLEGAL, True),
     ],
 )
-def test_what_passes_is_to_be_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, cause: int, told: int, final: bool
-) -> None:
-    monkeypatch.setattr(Refusing, "code", code)
-    monkeypatch.setattr(Refusing, "cause", cause)
-    monkeypatch.setattr(staged_writes, "Appends", Refusing)
+def test_what_passes_is_to_be_asked_for_again(tmp_path: Path, code: int, cause: int, told: int, final: bool) -> None:
+    appends = Refusing()
+    appends.code, appends.cause = code, cause
     core = Core([AppendCommit(CommitRecord("q", 0, ()))])
-    made = shell(core, tmp_path)
+    made = shell(core, tmp_path, appends)
     made.turn(0)
     made.turn(1)
     (refused,) = [event for event in core.heard if isinstance(event, NotStored)]

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.staged.commit_records import (
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.names import MAX_TOPIC_CHARS
+from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
+from ringmq.services.staged.commit_records import (
     CommitRecord,
     DoneRecord,
     Piece,
@@ -16,7 +19,7 @@ from ringmq.broker.staged.commit_records import (
     piece_of_mark,
     pieces_max,
 )
-from ringmq.broker.staged.commits import (
+from ringmq.services.staged.commits import (
     ANSWER_WITHIN_MS,
     ASKED_MAX,
     IN_FLIGHT_MAX,
@@ -26,7 +29,7 @@ from ringmq.broker.staged.commits import (
     RETRY_MS,
     StagedCommits,
 )
-from ringmq.broker.staged.events import (
+from ringmq.services.staged.events import (
     Answer,
     AppendCommit,
     AppendDone,
@@ -41,10 +44,6 @@ from ringmq.broker.staged.events import (
     Tick,
     Unsound,
 )
-from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.remoting.names import MAX_TOPIC_CHARS
-from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
-from tests.broker.fakes import make_lab
 
 NOW = 1_000_000
 EVERYTHING = 1 << 60
@@ -347,16 +346,6 @@ def test_more_requests_than_may_wait_are_refused() -> None:
     assert [(effect.token, effect.code) for effect in effects if isinstance(effect, Answer)] == [
         (ASKED_MAX, ResponseCode.SYSTEM_BUSY)
     ]
-
-
-def test_one_request_more_than_may_wait_is_refused_unread() -> None:
-    lab, malformed = make_lab(), b"not read"
-    for number in range(ASKED_MAX):
-        body = request(number, 1).encode()
-        assert lab.ask(RequestCode.STAGED_WRITES, {"operation": "commit"}, body) is None, "it waits"
-    assert lab.ask(RequestCode.STAGED_WRITES, {"operation": "commit"}, malformed).code == ResponseCode.SYSTEM_BUSY
-    lab.broker.staged_asked.clear()
-    assert lab.ask(RequestCode.STAGED_WRITES, {"operation": "commit"}, malformed).code != ResponseCode.SYSTEM_BUSY
 
 
 @pytest.mark.parametrize("record_bytes", [2048, 65_536, 4 << 20])

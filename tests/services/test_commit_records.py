@@ -2,8 +2,8 @@
 
 import pytest
 
-from ringmq.broker.staged.commit_records import decode_record
 from ringmq.remoting.errors import RequestError
+from ringmq.services.staged.commit_records import decode_record
 
 HEAD = b'{"kind":"commit","queryId":"q","batchId":1,"topics":["T"],"chunks":[['
 

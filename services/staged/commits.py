@@ -12,8 +12,9 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringmq.broker.staged.commit_records import CommitRecord, DoneRecord, Piece, piece_of_mark
-from ringmq.broker.staged.events import (
+from ringmq.remoting.codes import ResponseCode
+from ringmq.services.staged.commit_records import CommitRecord, DoneRecord, Piece, piece_of_mark
+from ringmq.services.staged.events import (
     Answer,
     AppendCommit,
     AppendDone,
@@ -28,7 +29,6 @@ from ringmq.broker.staged.events import (
     Tell,
     Unsound,
 )
-from ringmq.remoting.codes import ResponseCode
 
 IN_FLIGHT_MAX = 4
 """Pieces that write has at a time, of all commits together."""
@@ -105,6 +105,11 @@ class StagedCommits:
         self._in_flight = 0
         self._effects: list[Effect] = []
 
+    @property
+    def is_idle(self) -> bool:
+        """No commit is under way, and no request waits for one."""
+        return not (self.recovering or self._asked or self._candidate or self._open)
+
     # ---- events ----
 
     def step(self, event: Event, now_ms: int, confirm_offset: int) -> list[Effect]:
@@ -128,7 +133,7 @@ class StagedCommits:
         return effects
 
     def abandon(self, remark: str) -> list[Effect]:
-        """Control stops: everybody who waits is told; the next start goes on where the log ends."""
+        """The worker stops: everybody who waits is told; the next start goes on where the log ends."""
         waiting = [*self._asked, *(asked for commit in self._open.values() for asked in commit.asked)]
         if self._candidate is not None:
             waiting.append(self._candidate.asked)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ringmq.broker.staged.commit_records import CommitRecord, DoneRecord, Piece
 from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
+from ringmq.services.staged.commit_records import CommitRecord, DoneRecord, Piece
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Control's port: an arena cut into slots, requests out, answers in (ipc/ports.py)."""
+"""The port of `services`: an arena cut into slots, requests out, answers in (ipc/ports.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
 
 SLOTS = 6
-"""Appends under way at a time: what `staged_commits` has in flight, a decision and a done record."""
+"""Appends under way at a time: what staged writes have in flight, a decision and a done record."""
 PAGE_BYTES = 4096
 PROPERTIES_BYTES = 4096
 """Of a slot, behind the body."""
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def arena_bytes(config: BrokerConfig) -> int:
-    """Size of control's arena: each slot takes the largest body. Sparse until used."""
+    """Size of the arena: each slot takes the largest body. Sparse until used."""
     slot = config.max_message_size + PROPERTIES_BYTES
     return SLOTS * (slot + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1))
 
@@ -49,11 +49,11 @@ class Answered(Generic[T]):
 
 
 class Appends(Generic[T]):
-    """The way from control to write. `what` of an append comes back with its answer."""
+    """The way from a service to write. `what` of an append comes back with its answer."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: Plane, port: int) -> None:
         self._plane = plane
-        self._port = Port(plane, plane.port_of(lib.RMQ_ROLE_CONTROL))
+        self._port = Port(plane, port)
         self._port.claim()
         self._arena = self._port.arena
         self._slot_bytes = len(self._arena) // SLOTS

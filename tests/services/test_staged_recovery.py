@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from ringmq.broker.staged.commit_records import CommitRecord, Piece, mark_of
-from ringmq.broker.staged.commits import StagedCommits
-from ringmq.broker.staged.events import Publish, Tick
-from ringmq.broker.staged.recovery import SCAN_STEP_BYTES, load_snapshot, replay, see_published
 from ringmq.native import ffi, lib
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
+from ringmq.services.staged.commit_records import CommitRecord, Piece, mark_of
+from ringmq.services.staged.commits import StagedCommits
+from ringmq.services.staged.events import Publish, Tick
+from ringmq.services.staged.recovery import SCAN_STEP_BYTES, load_snapshot, replay, see_published
 from ringmq.store.staged_table import FILE
 from tests.spark_bridge.made_store import Fields, record_bytes
 
@@ -51,8 +51,8 @@ def left(files: dict[int, bytes], log_end: int, file_bytes: int = FILE_BYTES) ->
 
     core = StagedCommits()
     core.replay(0, CommitRecord("q", 0, tuple(Piece(0, "T", queue, MESSAGES) for queue in range(PIECES))), 0, 1)
-    store = cast(Any, SimpleNamespace(log_file=log_file))
-    for moved in see_published(store, core, 0, log_end, file_bytes):
+    log = cast(Any, SimpleNamespace(file=log_file))
+    for moved in see_published(log, core, 0, log_end, file_bytes):
         assert moved
     core.finish_recovery()
     effects = core.step(Tick(), 0, 1 << 60)
@@ -105,12 +105,12 @@ def loaded(root: Path, crc: int | None = 7, min_offset: int = 0, **changed: Any)
     value = {"replayFrom": 4, "record": RECORD, "queries": [["old", 1, 100], ["new", 2, 540]], **changed}
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / FILE).write_text(json.dumps({name: part for name, part in value.items() if part is not None}))
-    store = SimpleNamespace(
-        log_state=lambda: SimpleNamespace(min_offset=min_offset),
-        log_crc=lambda offset, size: crc if [offset, size] == RECORD[:2] else None,
+    log = SimpleNamespace(
+        bounds=lambda: SimpleNamespace(min_offset=min_offset),
+        crc=lambda offset, size: crc if [offset, size] == RECORD[:2] else None,
     )
     core = StagedCommits()
-    first, told = load_snapshot(root, core, cast(Any, store), END)
+    first, told = load_snapshot(root, core, cast(Any, log), END)
     assert core.dirty == (first == 0)
     return first, told or "", [entry[0] for entry in core.snapshot()[0]["queries"]]
 
@@ -135,22 +135,18 @@ def test_a_table_with_a_malformed_record_is_built_again(tmp_path: Path, record: 
 def test_units_that_retention_takes_meanwhile_hide_no_decision_behind_them(tmp_path: Path) -> None:
     """The queue's first file goes between the look at its bounds and the reading: only units behind it are there."""
     taken, numbers = 1, range(4)
-    log: dict[int, bytes] = {}
-    units: dict[int, tuple[int, int, int]] = {}
+    records: dict[int, bytes] = {}
+    units: dict[int, tuple[int, int]] = {}
     for number in numbers:
         body = CommitRecord(f"q{number}", 0, ()).encode()
         raw = record_bytes(Fields(topic=COMMITS_TOPIC, body=body), number, 1000 * number)
-        log[1000 * number], units[number] = raw, (1000 * number, len(raw), 0)
-    store = SimpleNamespace(
-        queue_units=lambda _, __, first, count: [units[at] for at in range(max(first, taken), first + count)],
-        raw_record=lambda offset: memoryview(log[offset]),
+        records[1000 * number], units[number] = raw, (1000 * number, len(raw))
+    log = SimpleNamespace(
+        units=lambda _, __, first, count: [units[at] for at in range(max(first, taken), first + count)],
+        record=lambda offset: memoryview(records[offset]),
     )
-    plane = SimpleNamespace(
-        topic_find=lambda _: 1,
-        queue_find=lambda _, __: 1,
-        queue=lambda _: SimpleNamespace(min_offset=0, max_offset=len(numbers)),
-    )
+    topics = SimpleNamespace(queue_bounds=lambda _, __: (0, len(numbers)))
     core = StagedCommits()
-    for moved in replay(cast(Any, SimpleNamespace(store=store)), cast(Any, plane), core, 0):
+    for moved in replay(cast(Any, log), cast(Any, topics), core, 0):
         assert moved
     assert [entry[0] for entry in core.snapshot()[0]["queries"]] == ["q1", "q2", "q3"]

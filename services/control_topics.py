@@ -1,0 +1,73 @@
+"""Asks control for topics that services need (`TopicMaker`). Control answers when the plane has them, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ringmq.ipc.asks import Told
+from ringmq.native import lib
+from ringmq.remoting import json_body
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.errors import RequestError
+from ringmq.services.topic_maker import Then
+
+PATIENCE_MS = 2000
+LATE = "[OVERLOAD]the broker's control process does not make topics now, try again later"
+TOKENS = 1 << 31
+
+
+class ControlAsker(Protocol):
+    """The methods of `ringmq.ipc.asks.Asker` that are used."""
+
+    @property
+    def has_answers(self) -> bool: ...
+    def ask(self, kind: int, pending: int, payload: bytes) -> bool: ...
+    def answers(self) -> list[Told]: ...
+
+
+class ControlTopics:
+    """`turn` takes what control has told; an ask that is not answered in PATIENCE_MS is refused as busy."""
+
+    def __init__(self, asker: ControlAsker) -> None:
+        self._asker = asker
+        self._token = 0
+        self._waiting: dict[int, tuple[int, Then]] = {}
+        """Token -> (when it is refused, whom to tell)."""
+
+    @property
+    def has_news(self) -> bool:
+        """Control has told something."""
+        return self._asker.has_answers
+
+    @property
+    def is_waiting(self) -> bool:
+        """Some ask has no answer yet."""
+        return bool(self._waiting)
+
+    def make(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
+        """See TopicMaker."""
+        self._token = (self._token + 1) % TOKENS
+        payload = json_body.write_body({"topics": [topic.to_json() for topic in topics]})
+        if self._asker.ask(lib.RMQ_INBOX_TOPICS, self._token, payload):
+            self._waiting[self._token] = now_ms + PATIENCE_MS, then
+        else:
+            then(_refusal(ResponseCode.SYSTEM_BUSY, LATE))
+
+    def turn(self, now_ms: int) -> bool:
+        """Pass on what control has told, and what it has not told in time. True if there was any."""
+        told = self._asker.answers()
+        for answer in told:
+            _, then = self._waiting.pop(answer.pending, (0, None))
+            if then is not None:
+                remark = answer.payload.decode(errors="replace")
+                then(_refusal(ResponseCode.SYSTEM_ERROR, remark) if remark else None)
+        late = [token for token, (due_ms, _) in self._waiting.items() if now_ms >= due_ms]
+        for token in late:
+            self._waiting.pop(token)[1](_refusal(ResponseCode.SYSTEM_BUSY, LATE))
+        return bool(told or late)
+
+
+def _refusal(code: int, remark: str) -> RequestError:
+    return RequestError(remark, field="", code=code)

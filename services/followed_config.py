@@ -1,0 +1,33 @@
+"""The broker's configuration as control has it now: control replaces the file beside the plane when a key changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.run_config import read_run_config
+
+
+class FollowedConfig:
+    """Reads the file again when it has been replaced. One look costs a system call."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = _version(path)
+        self._config = read_run_config(path)
+
+    def __call__(self) -> BrokerConfig:
+        """The configuration as of now; the last one that could be read when the file cannot."""
+        try:
+            version = _version(self._path)
+            if version != self._seen:
+                self._config, self._seen = read_run_config(self._path), version
+        except (OSError, ValueError):  # the broker ends, or the next look finds it whole
+            pass
+        return self._config
+
+
+def _version(path: Path) -> tuple[int, int]:
+    status = os.stat(path)  # noqa: PTH116 (at every request)
+    return status.st_ino, status.st_mtime_ns

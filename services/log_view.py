@@ -1,0 +1,57 @@
+"""The log and its queues as services read them: bounded by the live confirm offset, which is taken anew each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ringmq.ipc.plane import Plane
+from ringmq.store.message_store import MessageStore
+from ringmq.store.tail_checksums import window_crc
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Positions in the log."""
+
+    min_offset: int
+    append_offset: int
+    confirm_offset: int
+
+
+class LogView:
+    """Reads a store beside its owner. Bytes are borrowed from the mapped log."""
+
+    def __init__(self, plane: Plane, store: MessageStore) -> None:
+        self._plane = plane
+        self._store = store
+
+    def bounds(self) -> LogBounds:
+        """As of now."""
+        marks = self._plane.watermarks
+        return LogBounds(int(marks.min_offset), int(marks.append_offset), self._plane.confirm_offset())
+
+    def record(self, commit_log_offset: int) -> memoryview | None:
+        """The bytes at an offset, as many as their first four say, unchecked; None when they are not readable."""
+        return self._store.commit_log.raw_at(commit_log_offset, self._plane.confirm_offset())
+
+    def file(self, commit_log_offset: int) -> tuple[int, Any] | None:
+        """(first offset, mapping) of the log file that holds this offset."""
+        return self._store.commit_log.files.find(commit_log_offset)
+
+    def crc(self, offset: int, length: int) -> int | None:
+        """CRC-32 of a range of the log, None when a byte of it is not there."""
+        return window_crc(self._store.commit_log, offset, length)
+
+    def units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int]]:
+        """(commit-log offset, size) of the readable records of a queue from `queue_offset` on, at most `count`."""
+        queue = self._store.queue(topic, queue_id)
+        if queue is None:
+            return []
+        confirm_offset = self._plane.confirm_offset()
+        found = (queue.unit(offset) for offset in range(queue_offset, queue_offset + count))
+        return [(unit.commit_log_offset, unit.size) for unit in found if unit and unit.end <= confirm_offset]
+
+    def look_again(self) -> None:
+        """Let go of files that retention has unlinked. Called some times a minute."""
+        self._store.look_again()

@@ -1,0 +1,115 @@
+"""`STAGED_WRITES`: where writers may stage their chunks (describe), and which of them become messages (commit)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
+from ringmq.remoting import json_body, staged_writes
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.errors import RequestError
+from ringmq.remoting.flags import Perm
+from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC, CommitRequest
+from ringmq.services.staged.commit_records import pieces_max
+from ringmq.services.staged.events import Asked
+from ringmq.services.topic_maker import TopicMaker
+from ringmq.services.topics import Topics
+
+STAGED_QUEUES = 4
+SEGMENT_SHARE = 8
+"""A chunk takes at most this part of a log file: its messages need several times its bytes when they are small."""
+OWN_TOPICS = (
+    TopicConfig(STAGED_TOPIC, STAGED_QUEUES, STAGED_QUEUES, int(Perm.WRITE)),
+    TopicConfig(COMMITS_TOPIC, 1, 1, int(Perm.READ)),
+)
+"""Hidden from consumers by their permission; only the broker writes decisions."""
+
+
+class StagedRequests:
+    """Reads requests. `asked`: commits for the core, in order. `overload`: why a commit behind so many cannot wait."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        topics: Topics,
+        maker: TopicMaker,
+        outbox: Outbox,
+        overload: Callable[[int], str],
+    ) -> None:
+        self.asked: deque[Asked] = deque()
+        self._config = config
+        self._topics = topics
+        self._maker = maker
+        self._outbox = outbox
+        self._overload = overload
+        self._waiting: list[tuple[Request, Callable[[], Answer]]] = []
+        """Requests that wait until control has made the topics, and what answers them then."""
+
+    @property
+    def has_topics(self) -> bool:
+        """Both topics are there."""
+        return all(self._topics.find(topic.topic_name) is not None for topic in OWN_TOPICS)
+
+    @property
+    def is_idle(self) -> bool:
+        """No request waits in here."""
+        return not (self.asked or self._waiting)
+
+    def on_request(self, request: Request) -> Answer:
+        """Both operations; the first of them has the two topics made. Raises RequestError."""
+        config = self._config()
+        if not config.broker_permission & Perm.WRITE:
+            remark = f"the broker[{config.broker_ip1}] sending message is forbidden"
+            return request.reply(ResponseCode.NO_PERMISSION, remark)
+        operation = (request.command.ext_fields or {}).get(staged_writes.OPERATION, "")
+        match operation:
+            case staged_writes.DESCRIBE:
+                return self._behind_topics(request, lambda: request.reply(body=json_body.write_body(_place(config))))
+            case staged_writes.COMMIT:
+                if remark := self._overload(len(self.asked) + len(self._waiting)):
+                    return request.reply(ResponseCode.SYSTEM_BUSY, remark)  # unread: a large one takes long to decode
+                commit = CommitRequest.decode(request.command.body, chunks_max=_chunks_max(config))
+                return self._behind_topics(request, lambda: self._ask(request, commit))
+        remark = f"{staged_writes.OPERATION} = {operation[:64]!r} is not known, accepted: describe, commit"
+        return request.reply(ResponseCode.INVALID_PARAMETER, remark)
+
+    def _ask(self, request: Request, commit: CommitRequest) -> Answer:
+        self.asked.append(Asked(request, commit, request.now_ms))
+        return Wait()
+
+    def _behind_topics(self, request: Request, answer: Callable[[], Answer]) -> Answer:
+        """The answer, at once or when control has made the topics."""
+        if self.has_topics:
+            return answer()
+        self._waiting.append((request, answer))
+        if len(self._waiting) == 1:
+            self._maker.make(OWN_TOPICS, request.now_ms, self._on_made)
+        return Wait()
+
+    def _on_made(self, refusal: RequestError | None) -> None:
+        waiting, self._waiting = self._waiting, []
+        for request, answer in waiting:
+            made = answer() if refusal is None else request.reply(refusal.code, str(refusal))
+            if isinstance(made, RemotingCommand):
+                self._outbox.reply(request, made)
+
+
+def _place(config: BrokerConfig) -> dict[str, object]:
+    share = config.mapped_file_size_commit_log // SEGMENT_SHARE
+    return {
+        "brokerName": config.broker_name,
+        "topic": STAGED_TOPIC,
+        "queues": STAGED_QUEUES,
+        "chunkBytesMax": min(staged_writes.CHUNK_BYTES, config.max_message_size, share),
+        "elementBytesMax": min(config.max_message_size, share),
+        "chunksMax": _chunks_max(config),
+    }
+
+
+def _chunks_max(config: BrokerConfig) -> int:
+    """Chunks of one commit: its decision has to fit into one message."""
+    return min(staged_writes.CHUNKS_MAX, pieces_max(config.max_message_size))

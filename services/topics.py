@@ -1,0 +1,86 @@
+"""Topics as services see them: what control has published in the plane."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from ringmq.native import lib
+from ringmq.remoting import names
+from ringmq.remoting.flags import Perm
+
+_CLIENTS_DO_NOT_SEE = lib.RMQ_TOPIC_RECOVERED
+_CLOSED = lib.RMQ_TOPIC_RESERVED | lib.RMQ_TOPIC_BATCH_QUEUE
+
+
+class TopicPlane(Protocol):
+    """The methods of `ringmq.ipc.plane.Plane` that topics are looked up with."""
+
+    def topic_find(self, name: str) -> int | None: ...
+    def topic(self, topic_id: int) -> Any: ...
+    def queue_find(self, topic_id: int, queue_id: int) -> int | None: ...
+    def queue(self, queue_slot: int) -> Any: ...
+
+
+class Topic(NamedTuple):
+    """A topic that clients may know: its word in the plane (struct rmq_topic), taken apart."""
+
+    name: str
+    topic_id: int
+    perm: int
+    read_queues: int
+    write_queues: int
+    flags: int
+
+    @property
+    def is_reserved(self) -> bool:
+        """Services publish no client's messages to it."""
+        return bool(self.flags & _CLOSED) or (
+            names.is_system_topic(self.name)
+            or names.is_send_forbidden(self.name)
+            or names.is_retry_topic(self.name)
+            or names.is_dlq_topic(self.name)
+        )
+
+    def __str__(self) -> str:
+        """As stock prints a topic in remarks, as far as the plane knows it."""
+        perm = "".join(letter if self.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+        return (
+            f"TopicConfig [topicName={self.name}, readQueueNums={self.read_queues}, "
+            f"writeQueueNums={self.write_queues}, perm={perm}]"
+        )
+
+
+class Topics:
+    """Looks topics and queues up, each time anew: control may change them at any time."""
+
+    def __init__(self, plane: TopicPlane) -> None:
+        self._plane = plane
+
+    def find(self, name: str) -> Topic | None:
+        """The topic; None when clients know none of this name."""
+        topic_id = self._plane.topic_find(name)
+        if topic_id is None:
+            return None
+        word = int(self._plane.topic(topic_id).config)
+        flags = word >> 40
+        if not flags & lib.RMQ_TOPIC_LIVE or flags & _CLIENTS_DO_NOT_SEE:
+            return None
+        return Topic(name, topic_id, word & 0xFF, word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, flags)
+
+    def is_writable(self, topic: Topic, broker_permission: int) -> bool:
+        """Clients may send to it, and services publish their messages."""
+        return bool(topic.perm & broker_permission & Perm.WRITE) and not topic.is_reserved
+
+    def queue(self, name: str, queue_id: int) -> tuple[int, int, int] | None:
+        """(topic id, queue slot, queue id) of a queue that write takes requests for; None when there is none."""
+        topic_id = self._plane.topic_find(name)
+        slot = None if topic_id is None else self._plane.queue_find(topic_id, queue_id)
+        return None if topic_id is None or slot is None else (topic_id, slot, queue_id)
+
+    def queue_bounds(self, name: str, queue_id: int) -> tuple[int, int] | None:
+        """(minimum, maximum) queue offset as dispatch has published them; None when there is no such queue."""
+        found = self.queue(name, queue_id)
+        if found is None:
+            return None
+        entry = self._plane.queue(found[1])
+        return int(entry.min_offset), int(entry.max_offset)

@@ -1,0 +1,85 @@
+"""Entry point of the worker `services`: `python -m ringmq.services.worker NAME SPEC`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from ringmq.broker.config.run_config import store_config
+from ringmq.broker.requests.request import Outbox
+from ringmq.ipc.asks import Asker, Inbox
+from ringmq.ipc.collector import bound_collections
+from ringmq.ipc.exit_status import EXIT_CLEAN
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.role_loop import run_worker
+from ringmq.ipc.worker import STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.native import lib
+from ringmq.services.appends import Appends
+from ringmq.services.control_topics import ControlTopics
+from ringmq.services.followed_config import FollowedConfig
+from ringmq.services.log_view import LogView
+from ringmq.services.loop import ServiceLoop
+from ringmq.services.staged.events import Effect
+from ringmq.services.staged.writes import StagedWrites
+from ringmq.services.topics import Topics
+from ringmq.store.message_store import MessageStore
+
+REST_AFTER_MS = 30_000
+"""Without any work for so long, the worker ends. Its next start takes some 0.2 s."""
+
+
+def log(text: str) -> None:
+    """One line for the operator."""
+    print(f"ringmq: services: {text}", file=sys.stderr, flush=True)
+
+
+def now_ms() -> int:
+    """Wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox]:
+    """The loop with all guests, and the worker's inbox. A new guest is made here."""
+    config = FollowedConfig(Path(spec.config_path))
+    port = plane.port_of(spec.role)
+    plane.map_arena(port)
+    log_view = LogView(plane, MessageStore(store_config(config())))
+    outbox, inbox = Outbox(), Inbox(plane, spec.role)
+    maker = ControlTopics(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
+    appends: Appends[Effect] = Appends(plane, port)
+    staged = StagedWrites(
+        plane=plane,
+        log=log_view,
+        topics=Topics(plane),
+        config=config,
+        appends=appends,
+        maker=maker,
+        outbox=outbox,
+        tell=log,
+    )
+    loop = ServiceLoop(
+        plane, spec.role, inbox, [staged], maker, outbox, config, log_view, log, rest_after_ms=REST_AFTER_MS
+    )
+    return loop, inbox
+
+
+def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
+    """Run until SIGTERM, or until there has been no work for a while."""
+    role = plane.role(spec.role)
+    loop, inbox = make_loop(spec, plane)
+    bound_collections()
+    inbox.begin()
+    while not stop.is_set:
+        if loop.turn(now_ms()):
+            continue
+        if loop.may_rest(now_ms()):
+            break
+        loop.park(now_ms())
+    role.state = STATE_STOPPING
+    loop.close(now_ms())
+    return EXIT_CLEAN
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(sys.argv[1:], serve))
