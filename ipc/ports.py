@@ -68,6 +68,18 @@ class PortRow:
         return PortPlan(role, arena_bytes, self.flags, self.weight, self.parked_max, self.request_slots)
 
 
+def tie(requests: Any, first: int, count: int) -> None:
+    """Make one chain of `count` requests (struct rmq_request *): write stores all of them or none.
+
+    ValueError where write would refuse every such chain.
+    """
+    if not 1 <= count <= lib.RMQ_CHAIN_MAX:
+        raise ValueError(f"a chain has 1 to {lib.RMQ_CHAIN_MAX} requests, not {count}")
+    for at in range(first, first + count - 1):
+        requests[at].flags |= lib.RMQ_APPEND_FLAG_WITH_NEXT
+    requests[first + count - 1].flags &= ~lib.RMQ_APPEND_FLAG_WITH_NEXT
+
+
 def readers_of(header: Any) -> tuple[Reader, ...]:
     """The read workers of a plane (its struct rmq_plane_header)."""
     ports = header.ports
@@ -152,7 +164,10 @@ class Port:
         lib.rmq_port_claim(self._plane, self.number)
 
     def submit(self, requests: Any, count: int = 1) -> int:
-        """Put `count` requests (struct rmq_request *) into the ring in order; the number that found room."""
+        """Put `count` requests (struct rmq_request *) into the ring in order; the number that found room.
+
+        A chain (`tie`) goes into the ring with its end or not at all.
+        """
         return int(lib.rmq_port_submit(self._plane, self.number, requests, count))
 
     def peek(self, ring: int, out: Any, room: int) -> int:

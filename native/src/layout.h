@@ -61,8 +61,8 @@
  *               void are given up, the others wait. The role is not serving: the clock is read first, then the state, and
  *               asks whose patience is over are given up. The answerer reads its own clock later, so they are void.
  *
- * 3. A REQUEST'S WAY THROUGH ITS PORT (port.c, writer.c, write_batch.c). A death of the actor behind a step leaves what
- *   stands beside it.
+ * 3. A REQUEST'S WAY THROUGH ITS PORT (port.c, writer.c, write_plan.c, write_batch.c). A death of the actor behind a
+ *   step leaves what stands beside it.
  *
  *     owner  bytes into the arena             bytes that nobody points at                   [reader-properties-ready]
  *            slots behind request.head        slots that nobody has seen                    [..-request-filled]
@@ -87,6 +87,22 @@
  *   that dies in its redo has moved a part of the words. A slave has no write: its ha commits whole records by the same
  *   generation, and wipes the rest (ha_receiver.c) [receive-intent, receive-bytes, receive-journal,
  *   receive-append-offset, receive-wiped].
+ *
+ *   TIED REQUESTS. RMQ_APPEND_FLAG_WITH_NEXT ties a request to its successor in the ring. A chain is one unit: one store
+ *   of request.head publishes it, one batch takes it, and so one generation of the journal commits it, with the
+ *   completions of all its requests. A death of write or of the owner leaves the whole chain or none of it.
+ *     place     a chain that begins within its port's share of a batch is taken whole. What it has beyond the share, the
+ *               port's next shares lack. It rolls into the next file once; all of it waits for a file that is not there.
+ *     room      it waits until rings and parked_max have room for all of its requests. While it waits for room in
+ *               `parked`, the other ports leave free what it needs.
+ *     refusal   a request at fault refuses the chain: it has its own cause, the others have its code and CHAIN_REFUSED.
+ *               In an ordered port refused_at is then the position behind the chain's last request.
+ *     bytes     at most maxMessageSize + 64 KiB + RMQ_BATCH_BYTES, and the size of a file: CHAIN_BYTES.
+ *     broken    more than RMQ_CHAIN_MAX requests, more than parked_max, or no end before request.head or before the next
+ *               generation: write never waits for an end. The first has CHAIN_BROKEN. The others are refused one by one,
+ *               in as many batches as it takes: refused_at, also that of a port without order, says how far.
+ *     drop      a chain of an older generation: its requests leave the ring one by one, as nothing is stored of them.
+ *   The generation of the journal lies in shared memory. A power cut or a lost master may part a chain: section 7.
  *
  * 4. PARKED -> COMPLETED (completer.c, a part of flush). A request that waits for the disk or for replicas gets an
  *   entry in `parked` instead of a completion. Its answer has a fixed place in the port's `completed`:

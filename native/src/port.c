@@ -21,11 +21,19 @@ void rmq_port_claim(struct rmq_plane *plane, uint32_t port)
     rmq_role_wake(plane, RMQ_ROLE_WRITE); /* what it drops must not stay in the ring until the next request */
 }
 
+/* Requests up to the last end of a chain. */
+static uint32_t whole_chains(const struct rmq_request *requests, uint32_t count)
+{
+    while (count && requests[count - 1].flags & RMQ_APPEND_FLAG_WITH_NEXT)
+        count--;
+    return count;
+}
+
 uint32_t rmq_port_submit(struct rmq_plane *plane, uint32_t port, const struct rmq_request *requests, uint32_t count)
 {
     struct rmq_port *p = rmq_port_at(plane, port);
     uint64_t head = rmq_load_relaxed(&p->request.head), room = rmq_ring_room(&p->request, head);
-    count = count < room ? count : (uint32_t)room;
+    count = whole_chains(requests, count < room ? count : (uint32_t)room);
     if (!count)
         return 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -67,7 +75,7 @@ uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32
         uint64_t lane = found->token >> RMQ_MARK_LANE_SHIFT & (RMQ_MARK_LANES_MAX - 1);
         uint64_t behind = (found->token & (((uint64_t)1 << RMQ_MARK_LANE_SHIFT) - 1)) + 1;
         tally->inherited += found->generation != p->generation;
-        if (!found->bytes && !tally->refused++)
+        if (!found->bytes && (!tally->refused++ || tally->first.cause == RMQ_CAUSE_CHAIN_REFUSED))
             tally->first = *found;
         if (found->bytes && lane < lanes && stored[lane] < behind)
             stored[lane] = behind;

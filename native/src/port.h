@@ -20,7 +20,7 @@ struct rmq_port *rmq_port_at(struct rmq_plane *plane, uint32_t port);
 void rmq_port_claim(struct rmq_plane *plane, uint32_t port);
 
 /* Puts up to `count` requests into the ring in their order, with the port's generation, publishes them by one store and
- * wakes write. The number that found room. */
+ * wakes write. The number that found room. A chain (RMQ_APPEND_FLAG_WITH_NEXT) is published with its end or not at all. */
 uint32_t rmq_port_submit(struct rmq_plane *plane, uint32_t port, const struct rmq_request *requests, uint32_t count);
 
 /* Copies up to `room` completions that wait in one of the two rings, oldest first, of any generation. Their number. */
@@ -31,7 +31,7 @@ uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct 
 struct rmq_port_tally {
     uint64_t refused;            /* nothing was stored */
     uint64_t inherited;          /* requests of a dead predecessor */
-    struct rmq_completion first; /* of the refused ones, if refused was 0 before */
+    struct rmq_completion first; /* of the refused ones, if refused was 0 before; of a chain the one that has the cause */
 };
 uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32_t room, uint64_t *stored, uint32_t lanes,
                         struct rmq_port_tally *tally);
@@ -49,7 +49,8 @@ int64_t rmq_port_settled(struct rmq_plane *plane, uint32_t port);
 int rmq_port_answered(struct rmq_plane *plane, uint32_t port);
 
 /* The owner of an ordered port has seen a refusal: what it submits from now on is taken again. Once for each refusal with
- * another cause than BEHIND_REFUSED, before it submits anything again: a second time may cover a refusal that it has not seen. */
+ * another cause than BEHIND_REFUSED and CHAIN_REFUSED, before it submits anything again: a second time may cover a refusal that it
+ * has not seen. */
 void rmq_port_acknowledge(struct rmq_plane *plane, uint32_t port);
 /* cdef-end */
 

@@ -46,6 +46,8 @@ struct rmq_request {
 #define RMQ_APPEND_FLAG_NO_WAIT 1   /* WAIT=false: answered at append under every policy */
 #define RMQ_APPEND_FLAG_BORN_V6 2
 #define RMQ_APPEND_FLAG_COPY 4      /* the copy of a record: nothing is added to its properties */
+#define RMQ_APPEND_FLAG_WITH_NEXT 8 /* tied to its successor in the ring: a chain is stored as a whole or not at all. layout.h, 3 */
+#define RMQ_CHAIN_MAX 64            /* requests of a chain; no more than parked_max of its port */
 
 /* The answer to one request, 48 bytes. */
 struct rmq_completion {
@@ -72,6 +74,9 @@ struct rmq_completion {
 #define RMQ_CAUSE_SLAVE_TIMEOUT 73 /* appended; no report in slaveTimeout */
 #define RMQ_CAUSE_HELD 74          /* write_hold */
 #define RMQ_CAUSE_BEHIND_REFUSED 75 /* an ordered port has not acknowledged the refusal of an earlier request */
+#define RMQ_CAUSE_CHAIN_REFUSED 76 /* another request of its chain was refused, and has the cause */
+#define RMQ_CAUSE_CHAIN_BROKEN 77  /* first of a chain that is too long, or whose end was not published with it */
+#define RMQ_CAUSE_CHAIN_BYTES 78   /* the request with which a chain has more bytes than a chain may have */
 
 /* A parked request: answered by the completer when flushed_offset (sync_flush) and replicated_offset (sync_replication)
  * have reached the end of its records, or when its time for one of the two is over. 80 bytes. layout.h, 4. */
@@ -141,7 +146,8 @@ struct rmq_journal_port {
     uint64_t request_tail;
     uint64_t completion_head;
     uint64_t parked_count;       /* entries ever parked: the next completed_position */
-    uint64_t refused_at;         /* of an ordered port: position + 1 of a refusal that its owner has to acknowledge; 0 = none */
+    uint64_t refused_at;         /* of an ordered port: position + 1 of a refusal that its owner has to acknowledge; 0 = none.
+                                  * Of another port: position behind the last broken chain, all of which is refused */
 };
 struct rmq_journal_entry {
     uint64_t generation;

@@ -1,14 +1,14 @@
-/* write_batch.h: the write role's private state and the three steps of a batch. C only. */
+/* write_batch.h: the write role's private state and the three steps of a batch: plan (write_plan.c), encode, answer
+ * (write_batch.c). C only. */
 #ifndef RMQ_WRITE_BATCH_H
 #define RMQ_WRITE_BATCH_H
 
 #include "append_window.h"
 #include "plane.h"
 #include "record.h"
+#include "writer.h"
 
 enum {
-    RMQ_BATCH_REQUESTS = 512,
-    RMQ_BATCH_BYTES = 2 << 20, /* at least one request, whatever its size */
     RMQ_TAIL_BYTES_MAX = 3 * RMQ_PROPERTIES_BYTES_MAX,
 };
 
@@ -23,7 +23,8 @@ struct rmq_write_plan {
     int32_t cause_errno;
     int16_t code;
     uint16_t cause;
-    uint32_t stale; /* of a dead owner of its port: neither appended nor answered */
+    uint16_t stale; /* of a dead owner of its port: neither appended nor answered */
+    uint16_t tied;  /* requests of its chain before it */
 };
 
 struct rmq_writer {
@@ -38,12 +39,16 @@ struct rmq_writer {
     struct rmq_port *ports;         /* the table */
     uint32_t port_count;
     uint32_t first_port;            /* goes first in the next batch */
+    uint32_t overdrawn[RMQ_PORTS_MAX]; /* requests that its last chain has had beyond its share: its next shares are less */
+    uint64_t parked_kept;           /* entries of `parked` that a chain waits for: the other ports leave them free */
+    uint32_t kept_for;              /* its port */
 
     struct rmq_write_plan plan[RMQ_BATCH_REQUESTS];
     uint32_t plans;
     uint64_t plan_end;              /* append position after the batch as planned */
     int needs_segment;              /* a request waits for the file behind the append position */
     uint32_t blocked;               /* bit p: requests of port p wait for room for their answers, or below its cap */
+    uint32_t waits_for_owner;       /* of these: its owner has to take completions first */
     int segment_late;
     int64_t waiting_since_ms;
 
@@ -60,7 +65,7 @@ struct rmq_writer {
 
 /* Takes note of queues that control has added. */
 void rmq_writer_queues_learn(struct rmq_writer *writer);
-/* Fills plan, plans, plan_end, needs_segment, blocked. Stores nothing anywhere. */
+/* Fills plan, plans, plan_end, needs_segment, blocked, waits_for_owner. Stores nothing in shared memory. */
 void rmq_writer_plan(struct rmq_writer *writer);
 /* Writes records and blanks; moves next.append_offset, next.port[].request_tail and refused_at, and the queue offsets. When a request has
  * changed under its feet (the owner of its port died) the batch ends before it. */

@@ -310,12 +310,7 @@ static int has_work(struct rmq_writer *w, uint32_t but)
 /* In a stop. The owners of ports have ended: a port without room for answers will not get any. */
 static int has_work_left(struct rmq_writer *w)
 {
-    uint32_t full = 0;
-    for (uint32_t p = 0; p < w->port_count; p++)
-        if (!rmq_ring_room(&w->ports[p].appended, w->next.port[p].completion_head) ||
-            !rmq_ring_room(&w->ports[p].completed, w->next.port[p].parked_count))
-            full |= 1u << p;
-    return has_work(w, full);
+    return has_work(w, w->waits_for_owner);
 }
 
 static void count_faults(struct rmq_writer *w)

@@ -25,6 +25,10 @@
 #define RMQ_WRITE_TOO_FEW_REPLICAS 12  /* of those refused: nothing was appended because replicas were lacking */
 #define RMQ_WRITE_DISPATCH_WAITS 13    /* batches after which dispatch was too far behind to go on at once */
 
+/* of one batch. A chain or a request that begins below the bytes is taken whole. */
+#define RMQ_BATCH_REQUESTS 512
+#define RMQ_BATCH_BYTES 0x200000
+
 struct rmq_writer;
 
 /* Repairs what a dead predecessor left: redo of the journal, zeroes [append_offset, intent_high), queue offsets. The

@@ -14,6 +14,7 @@ CASES = (
     Path(__file__).with_name("ha_crash_cases.py"),
     Path(__file__).with_name("port_crash_cases.py"),
     Path(__file__).with_name("ask_crash_cases.py"),
+    Path(__file__).with_name("chain_crash_cases.py"),
     ROOT / "tests" / "ha" / "receiver_crash_cases.py",
 )
 BUILD = ROOT / "build" / "crash"
