@@ -174,8 +174,7 @@ def chain_at(ring: list[Asked], at: int) -> list[Asked]:
 
 def causes_of_chain(chain: list[Asked], bytes_max: int) -> Iterator[int]:
     """All 0, or that of the request at fault, and CHAIN_REFUSED for the others."""
-    total, fault = 0, -1
-    causes = []
+    total, causes = 0, []
     for asked in chain:
         total += asked.size
         causes.append(asked.fault or (lib.RMQ_CAUSE_CHAIN_BYTES if total > bytes_max else 0))

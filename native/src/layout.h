@@ -102,7 +102,8 @@
  *               generation: write never waits for an end. The first has CHAIN_BROKEN. The others are refused one by one,
  *               in as many batches as it takes: refused_at, also that of a port without order, says how far.
  *     drop      a chain of an older generation: its requests leave the ring one by one, as nothing is stored of them.
- *   The generation of the journal lies in shared memory. A power cut or a lost master may part a chain: section 7.
+ *   The generation of the journal lies in shared memory. A power cut or a lost master may part a chain:
+ *   services/chains.py finds and completes it.
  *
  * 4. PARKED -> COMPLETED (completer.c, a part of flush). A request that waits for the disk or for replicas gets an
  *   entry in `parked` instead of a completion. Its answer has a fixed place in the port's `completed`:

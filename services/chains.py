@@ -1,0 +1,113 @@
+"""Chains that a power cut or a failover has parted, and what completes them.
+
+`write` stores tied requests as a whole over deaths of processes (native/src/layout.h, 3). A power cut, or a master that
+is lost with the tail of its log, may leave the first records of a chain without the others. So each record before the
+last carries the pair CHAIN_PAIR, which names the last one by its mark. A mark (native/src/published_marks.h) says which
+source record the chain comes from; the service makes the records that are missing from that source again.
+
+A service that uses chains follows these rules:
+
+- Every record of a chain has a prepared transaction offset that is not 0: its mark, or the place of its half message.
+  Read workers store 0 there, so a client that sends CHAIN_PAIR begins no chain.
+- The last record has the chain's mark and not the pair.
+- Every request of a chain is a single message. The records of a batch have the pair in common, so a part of a batch
+  cannot be told from the whole.
+- A starting service waits until its port is answered. Then it feeds a scan with the records from its checkpoint on, up
+  to the end of the log, submits `missing` as chains, and feeds the scan with new records until no chain is open.
+- A checkpoint is never behind `scan_from`.
+
+The pair is a property of a stored message, so consumers see it, as they see the pairs of a delayed message.
+"""
+
+import re
+from dataclasses import dataclass
+
+from ringmq.native import lib
+
+CHAIN_PAIR = "RINGMQ_CHAIN"
+CHAIN_MAX: int = lib.RMQ_CHAIN_MAX
+PAIR_BYTES_MAX = len(CHAIN_PAIR) + len("63/64/0123456789abcdef") + 2
+"""Bytes that the pair adds to the properties of a record, separators included."""
+_VALUE = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9a-f]{16})")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The place of a record in its chain: `index` of `length` requests, and the mark of the last one."""
+
+    index: int
+    length: int
+    mark: int
+
+    @property
+    def value(self) -> str:
+        """The value of CHAIN_PAIR."""
+        return f"{self.index}/{self.length}/{self.mark:016x}"
+
+
+def links(mark: int, length: int, first: int = 0) -> list[Link | None]:
+    """The links of the requests `first` .. `length` - 1; the last request has none.
+
+    ValueError when a chain cannot have this length or this mark.
+    """
+    if not 0 <= first < length <= CHAIN_MAX or not 0 < mark < 1 << 63:
+        raise ValueError(f"no chain has the requests {first} to {length - 1} and the mark {mark}")
+    return [*(Link(index, length, mark) for index in range(first, length - 1)), None]
+
+
+def link_of(value: str | None) -> Link | None:
+    """The link that a value of CHAIN_PAIR names, None without one."""
+    found = _VALUE.fullmatch(value) if value else None
+    if not found:
+        return None
+    link = Link(int(found[1]), int(found[2]), int(found[3], 16))
+    return link if link.index + 1 < link.length <= CHAIN_MAX and 0 < link.mark < 1 << 63 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A chain without its end: the service has to submit the requests `following` .. `length` - 1, tied."""
+
+    mark: int
+    following: int
+    length: int
+
+
+@dataclass(slots=True)
+class _Open:
+    position: int
+    following: int
+    length: int
+
+
+class ChainScan:
+    """The chains of one service that lack their end, from the records of the log in their order."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, _Open] = {}
+        self._end = 0
+        self.unsound = 0
+        """Links that do not follow the ones before: the log has lost records in its middle, or has one twice."""
+
+    def feed(self, position: int, end: int, prepared_transaction_offset: int, value: str | None) -> None:
+        """The record at [position, end) of the log; `value`: of its CHAIN_PAIR."""
+        self._end = end
+        link = link_of(value)
+        if not prepared_transaction_offset:
+            return
+        if not link:
+            self._open.pop(prepared_transaction_offset, None)
+            return
+        chain = self._open.setdefault(link.mark, _Open(position, 0, link.length))
+        self.unsound += link.index != chain.following or link.length != chain.length
+        chain.following = max(chain.following, link.index + 1)
+
+    @property
+    def missing(self) -> list[Parted]:
+        """What has to be submitted, in the order of the log."""
+        return [Parted(mark, chain.following, chain.length) for mark, chain in self._open.items()]
+
+    @property
+    def scan_from(self) -> int:
+        """Where the next start has to begin: at the first record of the oldest open chain, or behind everything fed."""
+        return min((chain.position for chain in self._open.values()), default=self._end)
