@@ -16,6 +16,7 @@ CASES = (
     Path(__file__).with_name("ask_crash_cases.py"),
     Path(__file__).with_name("chain_crash_cases.py"),
     ROOT / "tests" / "ha" / "receiver_crash_cases.py",
+    ROOT / "tests" / "services" / "republish_crash_cases.py",
 )
 BUILD = ROOT / "build" / "crash"
 

@@ -1,6 +1,7 @@
-"""plane_kit for the tests of services."""
+"""plane_kit and kit_plane for the tests of services."""
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "native"), str(Path(__file__).parents[1])]
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "native"), str(HERE.parent)]

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kit_plane import ROLE, KitPlane
 from plane_kit import ARENA_BYTES, Kit
 
 from ringmq.ipc.ports import Port, PortPlan, mark_of
@@ -13,31 +14,9 @@ from ringmq.store.queue_reader import QueueReader
 from ringmq.store.record_copy import EditKind, PairEdit
 from tests.store.copy_kit import parsed
 
-ROLE = 24
-PORT = 3
 EDITS = (PairEdit(EditKind.REMOVE, b"DELAY"), PairEdit(EditKind.ADD, b"TIMES", 1))
 BATCHES = 60
 SLICE_NS = 1_000_000
-
-
-class KitPlane:
-    """What a republisher uses of `ringmq.ipc.plane.Plane`. `arena_bytes` cuts the arena of its port."""
-
-    def __init__(self, kit: Kit, arena_bytes: int) -> None:
-        self.kit, self.struct, self.header, self.watermarks = kit, kit.plane, kit.header, kit.marks
-        self._arena_bytes = arena_bytes
-
-    def role(self, role: int) -> Any:
-        return self.header.roles[role]
-
-    def port_of(self, role: int) -> int:
-        return int(lib.rmq_port_find(self.struct, role))
-
-    def map_arena(self, port: int) -> None:
-        self.struct.arena_bytes[port] = self._arena_bytes
-
-    def queue(self, slot: int) -> Any:
-        return lib.rmq_queue_at(self.struct, slot)
 
 
 class Bench:
