@@ -46,7 +46,8 @@ class Plane:
         self.name = name
         self._base = base
         self._watermarks = watermarks
-        self._arenas: list[mmap.mmap] = []
+        self._arenas: dict[int, mmap.mmap] = {}
+        """By port."""
         self.struct: Any = ffi.new("struct rmq_plane *")
         self.struct.base = ffi.from_buffer("char *", base, require_writable=True)
         page = ffi.from_buffer("char *", watermarks, require_writable=True)
@@ -114,9 +115,13 @@ class Plane:
             self.map_arena(port)
 
     def _map_arena(self, port: int, area: mmap.mmap) -> None:
-        self._arenas.append(area)
+        self._arenas[port] = area
         self.struct.arenas[port] = ffi.from_buffer("char *", area, require_writable=True)
         self.struct.arena_bytes[port] = len(area)
+
+    def free_arena(self, port: int) -> None:
+        """Give the memory of a mapped arena back: it is zeros then. For a port whose requests are all answered."""
+        self._arenas[port].madvise(mmap.MADV_REMOVE)
 
     def set_event_fds(self, event_fds: dict[int, int]) -> None:
         """Tell the C side each role's eventfd."""

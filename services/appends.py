@@ -74,6 +74,11 @@ class Appends(Generic[T]):
         """An answer waits."""
         return self._port.has_answers
 
+    def rest(self) -> None:
+        """Give the arena's memory back. No append may be under way."""
+        assert not self._waiting, "an append is under way"
+        self._plane.free_arena(self._port.number)
+
     def own_origin(self) -> Origin:
         """Of messages that the broker makes itself."""
         settings = self._plane.header.settings

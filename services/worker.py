@@ -39,8 +39,8 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox]:
-    """The loop with all guests, and the worker's inbox. A new guest is made here."""
+def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appends[Effect]]:
+    """The loop with all guests, the worker's inbox, and its way to write. A new guest is made here."""
     config = FollowedConfig(Path(spec.config_path))
     port = plane.port_of(spec.role)
     plane.map_arena(port)
@@ -61,19 +61,20 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox]:
     loop = ServiceLoop(
         plane, spec.role, inbox, [staged], maker, outbox, config, log_view, log, rest_after_ms=REST_AFTER_MS
     )
-    return loop, inbox
+    return loop, inbox, appends
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """Run until SIGTERM, or until there has been no work for a while."""
     role = plane.role(spec.role)
-    loop, inbox = make_loop(spec, plane)
+    loop, inbox, appends = make_loop(spec, plane)
     bound_collections()
     inbox.begin()
     while not stop.is_set:
         if loop.turn(now_ms()):
             continue
         if loop.may_rest(now_ms()):
+            appends.rest()
             break
         loop.park(now_ms())
     role.state = STATE_STOPPING

@@ -15,7 +15,7 @@ import pytest
 from ringmq.client.errors import BrokerError
 from ringmq.client.producing.staged_writes import describe_staging
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.segment import plane_name
+from ringmq.ipc.segment import plane_name, segment_path
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import lib
@@ -61,16 +61,17 @@ def test_a_broker_without_staged_writes_has_no_such_process(tmp_path: Path) -> N
         with RawClient(broker.address) as client:
             assert client.send("T", b"ordinary").code == 0
         assert "services" not in broker.worker_pids() and state_of(broker) == "dormant"
-        arena = Path(f"/dev/shm/{plane_name(broker.store)}-arena{port_of(broker)}").stat()
-        assert arena.st_blocks == 0 < arena.st_size, "its arena is sparse"
+        assert arena_blocks(broker) == 0
         assert describe_staging(broker.address) is not None
         wait_until(lambda: is_serving(broker), "the first request starts it")
         assert state_of(broker) == "running"
         assert broker.stop() == 0
 
 
-def port_of(broker: RunningBroker) -> int:
-    return Plane.open(plane_name(broker.store)).port_of(ROLE)
+def arena_blocks(broker: RunningBroker) -> int:
+    """Memory that the arena of its port takes."""
+    plane = Plane.open(plane_name(broker.store))
+    return segment_path(plane.name, f"arena{plane.port_of(ROLE)}").stat().st_blocks
 
 
 def test_it_rests_and_the_next_request_finds_what_was_committed(tmp_path: Path) -> None:
@@ -78,7 +79,9 @@ def test_it_rests_and_the_next_request_finds_what_was_committed(tmp_path: Path) 
         make_topic(broker.address, "T", 1)
         for batch in range(3):
             commit(broker, batch, [b"%d" % batch])
+            assert arena_blocks(broker) > 0
             wait_until(lambda: "services" not in broker.worker_pids(), "it has nothing to do and ends")
+            assert arena_blocks(broker) == 0, "what rests holds no memory"
             commit(broker, batch, [b"again"])
         wait_until(lambda: len(bodies_of(broker.address, "T", 1)) == 3, "all is readable")
         assert bodies_of(broker.address, "T", 1) == [b"0", b"1", b"2"]
@@ -112,7 +115,9 @@ def test_requests_that_meet_its_end_are_answered(tmp_path: Path) -> None:
         assert answered[0] >= 8 and plane.role(ROLE).deaths == 0
 
 
-def test_it_starts_with_the_broker_when_the_log_holds_an_open_commit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_table", [True, False])
+def test_it_starts_with_the_broker_when_the_log_holds_an_open_commit(tmp_path: Path, *, has_table: bool) -> None:
+    """Without the table: as on a slave that is made master, which has the log alone."""
     store = tmp_path / "store"
     with RunningBroker(store, FAST) as broker:
         make_topic(broker.address, "T", 1)
@@ -121,6 +126,8 @@ def test_it_starts_with_the_broker_when_the_log_holds_an_open_commit(tmp_path: P
         wait_until(lambda: len(messages_of(broker.address, "T", 1)) == 2, "both chunks are readable")
         cut = messages_of(broker.address, "T", 1)[1].commit_log_offset
         broker.kill_all()
+    for name in () if has_table else ("ringmqStagedWrites.json", "ringmqStagedWrites.json.bak"):
+        (store / "config" / name).unlink(missing_ok=True)
     log = store / "commitlog" / f"{0:020d}"
     log.write_bytes(log.read_bytes()[:cut].ljust(FAST["mappedFileSizeCommitLog"], b"\0"))
     with RunningBroker(store, FAST) as broker:
