@@ -95,7 +95,12 @@ def rules_struct(rules: Iterable[Rule]) -> Any:
 
 
 def publish_rules(plane: Any, rules: Iterable[Rule]) -> None:
-    """Replace the whole set in `plane` (struct rmq_plane). ValueError when no read worker could follow one of them."""
+    """Replace the whole set in `plane` (struct rmq_plane). ValueError when no read worker could follow one of them.
+
+    Control passes a cold send that a rule covers, and the read worker looks the rule up when it runs the send again. If
+    the rule is gone by then, the send is stored as an ordinary message. A rule to be withdrawn is first replaced by a
+    REFUSE of the same pair, which stays until such sends have run.
+    """
     found = tuple(rules)
     if lib.rmq_rules_publish(plane, rules_struct(found)) < 0:
         raise ValueError(f"an admission rule is malformed, the published ones stay: {found}")
