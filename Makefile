@@ -82,7 +82,7 @@ bench-versions: ## this checkout beside another by the rule of speed; OLD=CHECKO
 	@.ci/stage "versions" $(BIN)/python -m ringmq.loadtest.versions --old "$(OLD)" $(VERSIONS_ARGS)
 
 .PHONY: bench-port
-bench-port: ## records a second that a service republishes through its port, with its profile; PORT_BENCH_ARGS="--profile"
+bench-port: ## records a second that a service republishes, and what clients keep beside it; PORT_BENCH_ARGS="--profile"
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "port" $(BIN)/python -m ringmq.loadtest.port_bench $(PORT_BENCH_ARGS)
 
