@@ -48,6 +48,7 @@ struct rmq_writer {
     uint64_t plan_end;              /* append position after the batch as planned */
     int needs_segment;              /* a request waits for the file behind the append position */
     uint32_t blocked;               /* bit p: requests of port p wait for room for their answers, or below its cap */
+    uint32_t room_wanted[RMQ_PORTS_MAX]; /* of a blocked port: requests that have to find room together */
     uint32_t waits_for_owner;       /* of these: its owner has to take completions first */
     int segment_late;
     int64_t waiting_since_ms;

@@ -221,6 +221,7 @@ static void wait_for_room(struct rmq_writer *w, uint32_t number, uint64_t length
     const struct rmq_port *port = &w->ports[number];
     const struct rmq_journal_port *next = &w->next.port[number];
     w->blocked |= 1u << number;
+    w->room_wanted[number] = (uint32_t)length;
     if (rmq_ring_room(&port->appended, next->completion_head) < length || rmq_ring_room(&port->completed, next->parked_count) < length)
         w->waits_for_owner |= 1u << number;
     if (kept && rmq_ring_room(&w->header->ports.parked, w->next.parked_head) < w->plans + kept) {

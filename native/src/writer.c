@@ -325,11 +325,11 @@ static void count_faults(struct rmq_writer *w)
     w->role->counters[RMQ_WRITE_POPULATED_BYTES] = rmq_load_relaxed(&w->window.populated_bytes);
 }
 
-/* The port has less parked than it may, and the ring of parked requests has room. */
+/* The port may have as many more parked as its next request or chain needs, and the ring of parked requests has room for them. */
 static int may_park(const struct rmq_writer *w, uint32_t p)
 {
-    uint64_t parked = w->next.port[p].parked_count - rmq_load(&w->ports[p].completed.head);
-    return parked < w->ports[p].parked_max && rmq_ring_room(&w->header->ports.parked, w->next.parked_head);
+    uint64_t parked = w->next.port[p].parked_count - rmq_load(&w->ports[p].completed.head), wanted = w->room_wanted[p];
+    return parked + wanted <= w->ports[p].parked_max && rmq_ring_room(&w->header->ports.parked, w->next.parked_head) >= wanted;
 }
 
 /* What the blocked ports wait for. The completer rings when it has answered; an owner that takes its completions does not. */

@@ -363,6 +363,21 @@ def test_a_chain_waits_until_the_cap_on_parked_requests_lets_it_in(tmp_path: Pat
     assert stored(kit)[5:] == [11, 12]
 
 
+def test_write_sleeps_at_the_cap_until_the_completer_makes_room_for_a_chain(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE, parked_max=4), sync=True)
+    bell, counters = kit.header.roles[lib.RMQ_ROLE_WRITE].bell, kit.header.roles[lib.RMQ_ROLE_WRITE].counters
+    assert port.submit(requests(kit, topic, [2, 3]), 5) == 5
+    with kit.writer() as write, kit.flusher() as flush:
+        write(250_000_000)
+        assert counters[lib.RMQ_WRITE_SLEEPS] <= 4, "of 100 ms"
+        assert kit.header.ports.awaits_parked == 1, "two may be parked, and three have to be"
+        bell.sleeping = lib.RMQ_BELL_ASLEEP
+        flush()
+        assert bell.sleeping == 0, "rung"
+        write()
+    assert stored(kit) == [1, 2, 3, 4, 5]
+
+
 def test_a_chain_gets_its_places_where_parked_is_short(tmp_path: Path) -> None:
     """Requests of two readers take each place that comes free, one at a time; the chain needs 24 of 32."""
     kit, port, topic = make(tmp_path, PortPlan(ROLE, weight=1), sync=True, request_slots=32)
