@@ -1,4 +1,7 @@
-"""Whether the store holds work for the worker `services`: its row names `has_open_work` as `needed_at_once`."""
+"""Whether the store holds work for the worker `services`: its row names `has_open_work` as `needed_at_once`.
+
+Every start of a broker asks. So a store that has nothing of a guest costs a look into the plane, and no imports.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,20 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
-from ringmq.services.log_view import LogView
-from ringmq.services.staged.open_commits import has_open_commits
+from ringmq.remoting.names import COMMITS_TOPIC
 from ringmq.services.topics import Topics
-from ringmq.store.message_store import MessageStore
 
 
 def has_open_work(config: BrokerConfig, root: Path) -> bool:
     """Ask each guest. The store is recovered and the plane is filled; no worker runs yet. Raises OSError."""
     plane = Plane.open(plane_name(root))
-    log = LogView(plane, MessageStore(store_config(config)))
-    return has_open_commits(root, plane, log, Topics(plane))
+    topics = Topics(plane)
+    return topics.find(COMMITS_TOPIC) is not None and _has_open_commits(config, root, plane, topics)
+
+
+def _has_open_commits(config: BrokerConfig, root: Path, plane: Plane, topics: Topics) -> bool:
+    from ringmq.services.log_view import LogView
+    from ringmq.services.staged.open_commits import has_open_commits
+    from ringmq.store.message_store import MessageStore
+
+    return has_open_commits(root, plane, LogView(plane, MessageStore(store_config(config))), topics)
