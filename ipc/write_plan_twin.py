@@ -166,7 +166,7 @@ def chain_at(ring: list[Asked], at: int) -> list[Asked]:
     """The requests that are tied to one another from `at` on. The last one is tied, too, where the end is missing."""
     chain = [ring[at]]
     for asked in ring[at + 1 :]:
-        if not chain[-1].tied or asked.generation != chain[0].generation:
+        if not chain[-1].tied:
             break
         chain.append(asked)
     return chain

@@ -98,9 +98,9 @@
  *     refusal   a request at fault refuses the chain: it has its own cause, the others have its code and CHAIN_REFUSED.
  *               In an ordered port refused_at is then the position behind the chain's last request.
  *     bytes     at most maxMessageSize + 64 KiB + RMQ_BATCH_BYTES, and the size of a file: CHAIN_BYTES.
- *     broken    more than RMQ_CHAIN_MAX requests, more than parked_max, or no end before request.head or before the next
- *               generation: write never waits for an end. The first has CHAIN_BROKEN. The others are refused one by one,
- *               in as many batches as it takes: refused_at, also that of a port without order, says how far.
+ *     broken    more than RMQ_CHAIN_MAX requests, more than parked_max, or no end before request.head: write never
+ *               waits for an end. The first has CHAIN_BROKEN. The others are refused one by one, in as many batches as
+ *               it takes: refused_at, also that of a port without order, says how far.
  *     drop      a chain of an older generation: its requests leave the ring one by one, as nothing is stored of them.
  *   The generation of the journal lies in shared memory. A power cut or a lost master may part a chain:
  *   services/chains.py finds and completes it.

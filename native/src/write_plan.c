@@ -147,19 +147,18 @@ static int refuse_by_order(struct rmq_write_plan *plan, const struct rmq_port *p
 
 /* --- chains -------------------------------------------------------------------------------------------- */
 
-/* Position behind the requests that are tied to one another from `at` on, as far as one owner has published them up to `head`;
- * 1 in `whole` when the last of them ends the chain. */
+/* Position behind the requests that are tied to one another from `at` on, as far as they are published up to `head`; 1 in `whole`
+ * when the last of them ends the chain. All are of one generation: behind a request of the port's own there is no other. */
 static uint64_t chain_reach(struct rmq_writer *w, const struct rmq_ring *ring, uint64_t at, uint64_t head, int *whole)
 {
     const struct rmq_request *request = rmq_ring_slot(w->plane->base, ring, at);
-    uint32_t generation = request->generation;
     *whole = 1;
     while (request->flags & RMQ_APPEND_FLAG_WITH_NEXT) {
-        request = ++at < head ? rmq_ring_slot(w->plane->base, ring, at) : NULL;
-        if (!request || request->generation != generation) {
+        if (++at == head) {
             *whole = 0;
             return at;
         }
+        request = rmq_ring_slot(w->plane->base, ring, at);
     }
     return at + 1;
 }

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from crash_cases import flush_all, in_child, points
-from plane_kit import NO_WAIT, SLICE_NS, Kit
+from plane_kit import NO_WAIT, SLICE_NS, Kit, element
 from test_chains import requests
 from test_port import ORDERED, ROLE, SERVICE, PlaneOfKit
 
 from ringmq.ipc.ports import Port, PortPlan
+from ringmq.native import lib
 
+BATCH = lib.RMQ_APPEND_BATCH
 LENGTHS = [18, 1, 5, 12, 2]
 BEFORE = 50
 """Requests that move the ring's head close to its end."""
@@ -84,7 +86,7 @@ def is_whole(counts: list[int]) -> bool:
 
 @pytest.mark.parametrize("waits_for_disk", [False, True])
 @pytest.mark.parametrize("plan", [PortPlan(ROLE), ORDERED], ids=["plain", "ordered"])
-@pytest.mark.parametrize("point", [p for p in points("write-") if not p.startswith("write-element")])
+@pytest.mark.parametrize("point", points("write-"))
 def test_each_chain_is_stored_and_answered_as_a_whole(
     tmp_path: Path, point: str, plan: PortPlan, waits_for_disk: bool
 ) -> None:
@@ -95,7 +97,11 @@ def test_each_chain_is_stored_and_answered_as_a_whole(
         for number in range(10):
             kit.request(topic, 1, b"%d" % OTHERS, producer=number % 2, flags=NO_WAIT)
         count = sum(LENGTHS)
-        assert port.submit(requests(kit, topic, LENGTHS), count) == count
+        asked = requests(kit, topic, LENGTHS)
+        for at in (2, LENGTHS[0] + 2):
+            body = element(b"%d" % asked[at].token)
+            asked[at].kind, asked[at].body_at, asked[at].body_length = BATCH, kit.keep(SERVICE, body), len(body)
+        assert port.submit(asked, count) == count
         assert head < kit.header.ports.port[SERVICE].request.capacity < head + LENGTHS[0], "it crosses the ring's end"
         many = chance.randrange(1, 40) if point in ("write-record", "write-answer") else chance.randrange(1, 4)
         killed = in_child(lambda: write_all(kit), f"{point}:{1 if repeat == 0 else many}")  # noqa: B023
