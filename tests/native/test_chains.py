@@ -105,6 +105,29 @@ def test_a_chain_goes_over_its_ports_share_and_pays_for_it(tmp_path: Path) -> No
     assert early == list(range(1, 65)), "64 of 2048: 4 batches with a share of 8, and one chain"
 
 
+def test_a_chain_without_place_in_the_batch_leaves_it_to_the_next_port(tmp_path: Path) -> None:
+    """Of five ports with a share of 102, three have chains of 50: behind 102 + 150 + 150 + 100 none fits."""
+    plans = tuple(PortPlan(ROLE + number) for number in range(4))
+    kit = Kit(tmp_path, ports=plans, request_slots=256, segment_bytes=1 << 20)
+    topic = kit.topic(b"T")
+    for producer in (0, SERVICE + 3):
+        for _ in range(200):
+            kit.request(topic, flag=producer, producer=producer)
+    for number in range(3):
+        kit.header.roles[ROLE + number].generation = 1
+        port = Port(PlaneOfKit(kit), SERVICE + number)
+        port.claim()
+        made = requests(kit, topic, [50] * 4)
+        for request in made:
+            request.flag = 1000 + number
+        assert port.submit(made, 200) == 200
+    with kit.writer() as write:
+        while batches(kit) < 3:
+            write(1)
+    first = [view.flag for _, _, view in kit.records()[:512]]
+    assert [first.count(flag) for flag in (0, 1000, 1001, 1002, SERVICE + 3)] == [102, 150, 150, 100, 10]
+
+
 def test_a_chain_rolls_into_the_next_file_once(tmp_path: Path) -> None:
     kit, port, topic = make(tmp_path, PLAIN, segment_bytes=4096)
     kit.create_segment(4096)
