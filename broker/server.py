@@ -43,7 +43,13 @@ from ringmq.broker.take_over import TakeOverError, take_over_notices
 from ringmq.broker.worker_specs import dormant_at_start, open_listeners, worker_specs
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError
-from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_ENGINE_REFUSED, EXIT_STORE_REFUSED, EXIT_UNCLEAN_STOP
+from ringmq.ipc.exit_status import (
+    EXIT_CLEAN,
+    EXIT_ENGINE_REFUSED,
+    EXIT_STORE_REFUSED,
+    EXIT_UNCLEAN_STOP,
+    EXIT_WORKER_KEEPS_DYING,
+)
 from ringmq.ipc.kept_sockets import KeptSockets
 from ringmq.ipc.notify import service_manager
 from ringmq.ipc.placement import Placement, place
@@ -65,6 +71,8 @@ from ringmq.store.store_lock import StoreLock
 from ringmq.store.write_hold import read_hold
 
 SHM_FREE_MIN_BYTES = 4 << 20
+BROKEN_PLANES_MAX, BROKEN_PLANES_MS = 3, 60_000
+"""The broker ends when so many planes were broken within this time."""
 """Twice what an empty store touches at its start."""
 
 
@@ -490,7 +498,15 @@ def serve(options: ServeOptions) -> int:
         (waiting.pop() if waiting else log)(text)
 
     house, supervisor, status = run_store(house, report, announce, None)
+    broken_ms: list[int] = []
     while supervisor.restart_wanted:
+        if supervisor.is_abandoned:
+            now_ms = time.monotonic_ns() // 1_000_000
+            broken_ms = [then_ms for then_ms in broken_ms if now_ms - then_ms < BROKEN_PLANES_MS] + [now_ms]
+        if len(broken_ms) >= BROKEN_PLANES_MAX:
+            log(f"{BROKEN_PLANES_MAX} planes were broken within {BROKEN_PLANES_MS // 1000} s: the broker ends")
+            status = EXIT_WORKER_KEEPS_DYING
+            break
         house, supervisor, status = run_store(house, report, announce, supervisor)
     house.lock.close()
     return status

@@ -6,6 +6,8 @@ EXIT_WORKER_KEEPS_DYING = 70
 EXIT_RESTART_STORE = 72
 EXIT_DEAF_READER = 73
 """A read worker has received nothing for 5 s while bytes waited on its sockets: it is replaced."""
+EXIT_IMPOSSIBLE = 79
+"""A worker has met a state that cannot be (native/src/must.h, RMQ_EXIT_IMPOSSIBLE); its last line says which."""
 EXIT_USAGE = 64
 EXIT_STORE_REFUSED = 65
 """It is another's, newer, of other sizes, or damaged in a way that a start does not repair."""

@@ -108,8 +108,13 @@ class Supervisor:
 
     @property
     def restart_wanted(self) -> bool:
-        """After `run`: a worker has left an order for the closed store, which is to be opened again then."""
+        """After `run`: the store is to be opened again. A worker has left an order for it, or the plane is broken."""
         return self._core.restart_wanted and not self._stop_asked
+
+    @property
+    def is_abandoned(self) -> bool:
+        """After `run`: the plane is broken, and the workers were killed."""
+        return self._core.is_abandoned
 
     def close(self) -> None:
         """After `run`, when another supervisor follows in this process: give the pipes back."""
@@ -165,8 +170,9 @@ class Supervisor:
                 self._serving.add(name)
                 self._perform(self._core.step(Serving(name), now_ms))
             if status is not None:
+                line = int(self._plane.role(self._specs[name].role).impossible_line)
                 self._bury(name)
-                self._perform(self._core.step(Exited(name, status), now_ms))
+                self._perform(self._core.step(Exited(name, status, line), now_ms))
         if self._stop_asked and not self._core.stopping:
             self._perform(self._core.step(Stop(), now_ms))
         for name in self._wanted():

@@ -20,6 +20,11 @@ answered, appended, flushed and dispatched. A worker that is down then and has t
 started for that: it comes up, finishes the work and ends. A dormant worker stays dormant, also when it is wanted.
 A phase that does not end in `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
 
+A worker that meets a state that cannot be (native/src/must.h) is started again, as after any death. The same line of
+the sources twice within IMPOSSIBLE_AGAIN_MS means that the plane itself is broken, whichever worker it was, an optional
+one too. A clean stop would work on that plane, so all workers are killed, and `restart_wanted` says that the store is
+to be opened again.
+
 A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_order.py): all workers
 are stopped in the same way, and `restart_wanted` says that the store is to be opened again.
 """
@@ -32,6 +37,7 @@ from signal import SIGTERM
 from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
     EXIT_DEAF_READER,
+    EXIT_IMPOSSIBLE,
     EXIT_NOT_RESTARTABLE,
     EXIT_RESTART_STORE,
     EXIT_UNCLEAN_STOP,
@@ -48,6 +54,8 @@ SOON_DEATHS_FREE = 3
 KEEPS_DYING_DEATHS = 3
 KEEPS_DYING_MS = 60_000
 """A worker that has died so often within this time counts as one that keeps dying."""
+IMPOSSIBLE_AGAIN_MS = 10_000
+"""A state that cannot be and comes back within it is in the plane, not in the process that met it."""
 SILENT_MS = 20_000
 """An optional worker that stands still for longer is killed, and so replaced. The service manager's watchdog follows
 the other workers alone: an optional worker never ends the broker."""
@@ -68,6 +76,8 @@ class Exited:
 
     worker: str
     status: int
+    line: int = 0
+    """With EXIT_IMPOSSIBLE: the number of the line of the sources at which it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +213,12 @@ class SupervisorCore:
     _phase_started_ms: int = 0
     _exit_status: int = EXIT_CLEAN
     _finished: bool = False
+    _impossible_ms: dict[int, int] = field(default_factory=dict)
+    """Lines at which workers have met a state that cannot be -> when they did last."""
+    is_abandoned: bool = False
+    """The plane is broken: the workers were killed."""
     restart_wanted: bool = False
-    """A worker has left an order for the closed store."""
+    """A worker has left an order for the closed store, or the plane is broken."""
 
     def start(self) -> list[Effect]:
         """First start of every worker that is not dormant."""
@@ -281,6 +295,8 @@ class SupervisorCore:
         if status == EXIT_RESTART_STORE:
             worker.state, self.restart_wanted = State.ENDED, True
             return [Log(f"worker {row.name} asks for the store to be opened again"), *self._next_phase(now_ms)]
+        if status == EXIT_IMPOSSIBLE and self._comes_back(event.line, now_ms):
+            return self._abandon(worker, now_ms)
         if status == EXIT_CLEAN and row.rests:
             worker.rests(now_ms)
             return []
@@ -302,10 +318,33 @@ class SupervisorCore:
         worker.state = State.ENDED
         effects: list[Effect] = []
         self.restart_wanted |= event.status == EXIT_RESTART_STORE
-        if event.status not in (EXIT_CLEAN, EXIT_RESTART_STORE) and not may_be_killed:
+        if event.status not in (EXIT_CLEAN, EXIT_RESTART_STORE) and not may_be_killed and not self.is_abandoned:
             self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
             effects.append(Log(f"worker {worker.row.name} ended with status {event.status} while stopping"))
         return effects + (self._next_phase(now_ms) if self._phase_done() else [])
+
+    # -- states that cannot be ---------------------------------------------------------------------------
+
+    def _comes_back(self, line: int, now_ms: int) -> bool:
+        last_ms = self._impossible_ms.get(line)
+        self._impossible_ms[line] = now_ms
+        return last_ms is not None and now_ms - last_ms < IMPOSSIBLE_AGAIN_MS
+
+    def _abandon(self, worker: _Worker, now_ms: int) -> list[Effect]:
+        """Kill all and end: what is acknowledged is in the files, and a recovery finds it there."""
+        self.is_abandoned = self.restart_wanted = True
+        self._exit_status = EXIT_UNCLEAN_STOP
+        self._phase, self._phase_started_ms = self.table.last_phase, now_ms
+        worker.state = State.ENDED
+        text = f"worker {worker.row.name} has met the same state that cannot be twice within "
+        text += f"{IMPOSSIBLE_AGAIN_MS // 1000} s: all workers are killed, and the store is opened with a new plane"
+        effects: list[Effect] = [Log(text)]
+        for other in self._workers.values():
+            if other.state in (State.STARTING, State.SERVING):
+                effects.append(Kill(other.row.name))
+            else:
+                other.state = State.ENDED
+        return effects if not self._phase_done() else [*effects, *self._next_phase(now_ms)]
 
     # -- all workers -------------------------------------------------------------------------------------
 
@@ -332,7 +371,9 @@ class SupervisorCore:
         ]
 
     def _members(self) -> list[_Worker]:
-        return [worker for worker in self._workers.values() if worker.row.stop_phase == self._phase]
+        return [
+            worker for worker in self._workers.values() if worker.row.stop_phase == self._phase or self.is_abandoned
+        ]
 
     def _phase_done(self) -> bool:
         return all(worker.state is State.ENDED for worker in self._members())
@@ -388,6 +429,8 @@ TRANSITIONS: dict[tuple[State, type[Event]], tuple[_Cell, _Cell]] = {
 def _end_text(status: int) -> str:
     if status == EXIT_DEAF_READER:
         return "received nothing for 5 s while bytes waited on its sockets"
+    if status == EXIT_IMPOSSIBLE:
+        return "has met a state that cannot be (the line before says which)"
     return f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
 
 

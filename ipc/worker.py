@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from ringmq.ipc.plane import Plane
+from ringmq.native import lib
 
 STATE_STARTING, STATE_SERVING, STATE_STOPPING = 1, 2, 3
 _PR_SET_PDEATHSIG = 1
@@ -87,4 +88,5 @@ def open_worker(spec: WorkerSpec) -> tuple[Plane, StopFlag]:
     plane = Plane.open(spec.plane_name)
     plane.set_event_fds(spec.event_fds)
     plane.role(spec.role).state = STATE_STARTING
+    lib.rmq_must_arm(plane.struct, spec.role)
     return plane, stop

@@ -28,6 +28,8 @@ class Worker:
     progress: int
     flags: int
     deaths: int
+    impossible: int
+    """States that cannot be which its processes have met."""
 
     @property
     def is_optional(self) -> bool:
@@ -66,7 +68,15 @@ def workers(plane: Plane) -> Iterator[Worker]:
     for role in range(lib.RMQ_ROLES_MAX):
         block = plane.role(role)
         if name := ffi.string(block.name).decode():
-            words = block.pid, block.generation, block.state, block.progress, block.flags, block.deaths
+            words = (
+                block.pid,
+                block.generation,
+                block.state,
+                block.progress,
+                block.flags,
+                block.deaths,
+                block.impossible_count,
+            )
             yield Worker(name, role, *(int(word) for word in words))
 
 

@@ -276,6 +276,9 @@ def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], read
     page.add("ringmq_worker_starts_total", [({"worker": worker.name}, worker.generation) for worker in known])
     page.add("ringmq_worker_deaths_total", [({"worker": worker.name}, worker.deaths) for worker in known])
     page.add(
+        "ringmq_worker_impossible_states_total", [({"worker": worker.name}, worker.impossible) for worker in known]
+    )
+    page.add(
         "ringmq_worker_silent_seconds",
         [({"worker": worker.name}, ages_ms.get(worker.name, 0) / 1000) for worker in started],
     )

@@ -143,6 +143,9 @@ METRICS = {
         Metric("ringmq_worker_up", GAUGE, "1: the worker runs", ("worker",)),
         Metric("ringmq_worker_starts_total", COUNTER, "Starts of the worker", ("worker",)),
         Metric("ringmq_worker_deaths_total", COUNTER, "Ends of the worker that nothing asked for", ("worker",)),
+        Metric(
+            "ringmq_worker_impossible_states_total", COUNTER, "Of these ends, at a state that cannot be", ("worker",)
+        ),
         Metric("ringmq_worker_silent_seconds", GAUGE, "Since the worker's loop was seen to turn", ("worker",)),
         Metric("ringmq_worker_cpu_seconds_total", COUNTER, "Processor time of the running process", ("worker",)),
         Metric("ringmq_worker_resident_bytes", GAUGE, "Resident memory, shared pages included", ("worker",)),

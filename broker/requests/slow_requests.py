@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ringmq.broker.requests.request import Request
+from ringmq.ipc.must import must
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode
@@ -137,6 +138,8 @@ def take(plane: Plane) -> Iterator[SlowRequest]:
     for reader in plane.readers:
         ring = plane.header.ports.port[reader.port].slow
         slots = ffi.cast("struct rmq_slow_request *", plane.struct.base + ring.slots_at)
+        waiting = int(ring.head - ring.tail)
+        must(0 <= waiting <= lib.RMQ_SLOW_SLOTS, "head - tail <= RMQ_SLOW_SLOTS", waiting=waiting, port=reader.port)
         head = ring.head  # what comes meanwhile is for the next time: readers may be faster than this
         while ring.tail < head:
             request = _request(plane, slots[ring.tail & (lib.RMQ_SLOW_SLOTS - 1)])

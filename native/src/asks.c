@@ -108,11 +108,17 @@ struct rmq_inbox_record *rmq_inbox_take(struct rmq_plane *plane, uint32_t answer
     struct rmq_ring *r = &rmq_answerer_at(plane, answerer)->inbox;
     char *base = plane->base + r->slots_at;
     for (;;) {
-        if (r->tail == rmq_load(&r->head))
+        uint64_t waiting = rmq_ring_waiting(r, r->tail);
+        if (!waiting)
             return NULL;
-        struct rmq_inbox_record *record = (struct rmq_inbox_record *)(base + (r->tail & (r->capacity - 1)));
-        if (rmq_load(&record->length) <= 0)
+        uint32_t at = (uint32_t)(r->tail & (r->capacity - 1)), to_end = r->capacity - at;
+        struct rmq_inbox_record *record = (struct rmq_inbox_record *)(base + at);
+        int32_t length = rmq_load(&record->length);
+        if (length <= 0)
             return NULL; /* claimed and not yet committed */
+        uint64_t most = waiting < to_end ? waiting : to_end;
+        RMQ_MUST(RMQ_ALIGN8((uint32_t)length) <= most, length, at, waiting, answerer);
+        RMQ_MUST(record->type == RMQ_INBOX_PAD || length >= (int32_t)sizeof *record, length, record->type, at, answerer);
         if (record->type != RMQ_INBOX_PAD)
             return record;
         rmq_inbox_done(plane, answerer, record);
@@ -211,8 +217,10 @@ const struct rmq_verdict *rmq_verdict_take(struct rmq_plane *plane, uint32_t ans
 {
     struct rmq_ring *r = &rmq_header(plane)->asks.answerer[answerer].answers[asker];
     const char *base = plane->base + r->slots_at;
-    while (r->tail < rmq_load(&r->head)) {
-        const struct rmq_verdict *verdict = (const struct rmq_verdict *)(base + (r->tail & (r->capacity - 1)));
+    while (rmq_ring_waiting(r, r->tail)) {
+        uint32_t at = (uint32_t)(r->tail & (r->capacity - 1));
+        const struct rmq_verdict *verdict = (const struct rmq_verdict *)(base + at);
+        RMQ_MUST(rmq_verdict_is_whole(verdict, r->head - r->tail, r->capacity - at), verdict->length, verdict->type, at);
         if (verdict->type != RMQ_VERDICT_PAD)
             return verdict;
         rmq_verdict_done(plane, answerer, asker, verdict);

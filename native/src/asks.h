@@ -37,4 +37,11 @@ int rmq_verdict_put(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, 
 const struct rmq_verdict *rmq_verdict_take(struct rmq_plane *plane, uint32_t answerer, uint32_t asker);
 void rmq_verdict_done(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, const struct rmq_verdict *verdict);
 /* cdef-end */
+
+/* An answer's record lies within what is published and does not go over the ring's end. */
+static inline int rmq_verdict_is_whole(const struct rmq_verdict *v, uint64_t published, uint32_t to_end)
+{
+    uint64_t bytes = ((uint64_t)v->length + 7) & ~7ull, least = v->type == RMQ_VERDICT_PAD ? 8 : sizeof *v;
+    return v->length >= least && bytes <= published && bytes <= to_end;
+}
 #endif

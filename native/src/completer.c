@@ -11,7 +11,6 @@ enum {
     CODE_FLUSH_SLAVE_TIMEOUT = 12,
     CODE_SERVICE_NOT_AVAILABLE = 14,
     GOES_ON = -1,
-    BLOCKED_MS = 1, /* an owner's ring is full: it is being taken from, or its process starts anew */
 };
 
 void rmq_completer_open(struct rmq_completer *c, struct rmq_plane *plane)
@@ -98,7 +97,7 @@ static void fill_answer(struct rmq_completer *c, struct rmq_completion *out, con
 static void count_times(struct rmq_completer *c, uint64_t *seen, uint64_t mark, int place, int64_t now_ns)
 {
     const struct rmq_ring *parked = &c->header->ports.parked;
-    uint64_t head = rmq_load(&parked->head), at = *seen < parked->tail ? parked->tail : *seen;
+    uint64_t head = parked->tail + rmq_ring_waiting(parked, parked->tail), at = *seen < parked->tail ? parked->tail : *seen;
     struct rmq_latency *latency = &c->header->latency[RMQ_ROLE_FLUSH][place];
     struct rmq_latency_run run = {0, 0};
     for (; at < head; at++) {
@@ -116,9 +115,8 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
 {
     struct rmq_plane_header *h = c->header;
     struct rmq_ports *ports = &h->ports;
-    uint64_t tail = ports->parked.tail, first = tail, parked = rmq_load(&ports->parked.head);
+    uint64_t tail = ports->parked.tail, first = tail, parked = tail + rmq_ring_waiting(&ports->parked, tail);
     uint64_t heads[RMQ_PORTS_MAX];
-    c->blocked = 0;
     if (tail == parked)
         return 0;
     int64_t now_ns = rmq_mono_ns(), now_ms = now_ns / 1000000;
@@ -131,15 +129,15 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
     for (; tail < parked; tail++) {
         const struct rmq_parked *entry = rmq_ring_slot(c->plane->base, &ports->parked, tail);
         uint32_t p = entry->port;
-        if (p >= ports->count || entry->completed_position < heads[p])
+        RMQ_MUST(p < ports->count, p, ports->count, tail);
+        if (entry->completed_position < heads[p])
             continue;
+        RMQ_MUST(entry->completed_position == heads[p], entry->completed_position, heads[p], p);
         int code = verdict(c, entry, now_ms);
         if (code == GOES_ON)
             break;
-        if (!rmq_ring_room(&ports->port[p].completed, heads[p])) {
-            c->blocked = 1;
-            break;
-        }
+        uint64_t room = rmq_ring_room(&ports->port[p].completed, heads[p]); /* write has seen to it */
+        RMQ_MUST(room > 0, p, heads[p]);
         struct rmq_completion *answer = rmq_ring_slot(c->plane->base, &ports->port[p].completed, heads[p]);
         fill_answer(c, answer, entry, code);
         answer->kept_us = entry->received_mono_ns ? rmq_latency_us(now_ns - entry->received_mono_ns) : 0;
@@ -176,7 +174,7 @@ static int64_t patience_ms(struct rmq_completer *c, struct missing missing)
 static const struct rmq_parked *oldest(struct rmq_completer *c)
 {
     const struct rmq_ring *parked = &c->header->ports.parked;
-    return parked->tail == rmq_load(&parked->head) ? NULL : rmq_ring_slot(c->plane->base, parked, parked->tail);
+    return !rmq_ring_waiting(parked, parked->tail) ? NULL : rmq_ring_slot(c->plane->base, parked, parked->tail);
 }
 
 /* All wait for the same, so the head is due first. Nobody rings when something is parked for replicas alone: what comes
@@ -186,8 +184,6 @@ int rmq_completer_wait_ms(struct rmq_completer *c, int limit_ms)
     const struct rmq_settings *settings = &c->header->settings;
     if (settings->sync_replication && settings->slave_timeout_ms < (uint32_t)limit_ms)
         limit_ms = (int)settings->slave_timeout_ms;
-    if (c->blocked)
-        return BLOCKED_MS;
     const struct rmq_parked *entry = oldest(c);
     if (!entry)
         return limit_ms;
@@ -198,7 +194,7 @@ int rmq_completer_wait_ms(struct rmq_completer *c, int limit_ms)
 int rmq_completer_has_work(struct rmq_completer *c)
 {
     const struct rmq_parked *entry = oldest(c);
-    return entry && !c->blocked && verdict(c, entry, rmq_mono_ms()) != GOES_ON;
+    return entry && verdict(c, entry, rmq_mono_ms()) != GOES_ON;
 }
 
 /* With sync_flush the oldest decides: what it lacks on disk, all behind it lack, and what comes now, too. */

@@ -16,7 +16,6 @@ struct rmq_completer {
     struct rmq_plane_header *header;
     struct rmq_watermarks *marks;
     struct rmq_role *role;
-    int blocked; /* answers wait for room */
     uint64_t flushed_seen, replicated_seen; /* positions in the parked ring: the time of those below has been counted */
 };
 

@@ -208,8 +208,10 @@ static int may_work(struct rmq_dispatcher *d)
 /* Bytes dispatched; 0 when there is nothing to do or nothing can be done. */
 static int64_t step(struct rmq_dispatcher *d)
 {
-    uint64_t end = rmq_confirm_offset(d->marks);
-    if (end <= d->marks->dispatched_offset || !may_work(d))
+    uint64_t end = rmq_confirm_offset(d->marks), done = d->marks->dispatched_offset, low = rmq_load(&d->marks->min_offset);
+    uint64_t appended = rmq_load(&d->marks->append_offset); /* read last: it only grows, and the others follow it */
+    RMQ_MUST(done <= end && end <= appended && low <= appended, done, end, appended, low);
+    if (end <= done || !may_work(d))
         return 0;
     int64_t bytes = rmq_dispatch_read(d, end);
     int rc = bytes < 0 ? (int)bytes : rmq_dispatch_write_units(d);

@@ -100,12 +100,14 @@ static void publish(struct rmq_ha_sender *s)
         return;
     uint64_t replicated = rmq_ha_watermark(&s->answer, s->header->replication.peers, s->append_offset);
     uint64_t confirmed = rmq_ha_watermark(&s->confirm, s->header->replication.peers, s->append_offset);
+    uint64_t had = s->marks->replicated_offset; /* of an append_offset that has been, which only grows */
+    RMQ_MUST(had <= s->append_offset && replicated <= s->append_offset, had, replicated, s->append_offset);
     int shows = s->marks->confirm_policy & RMQ_CONFIRM_LIMITED && confirmed > s->marks->confirm_limit;
     if (shows) { /* first: who is answered may ask for the confirm offset at once */
         rmq_store(&s->marks->confirm_limit, confirmed);
         RMQ_CRASH("ha-confirmed");
     }
-    if (replicated > s->marks->replicated_offset) {
+    if (replicated > had) {
         rmq_store(&s->marks->replicated_offset, replicated);
         RMQ_CRASH("ha-replicated");
         if (rmq_ring_used(&s->header->ports.parked))

@@ -210,10 +210,11 @@ int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length)
 int rmq_ha_order_take(struct rmq_plane *plane, char *out)
 {
     struct rmq_ring *ring = &rmq_header(plane)->replication.orders;
-    if (!rmq_ring_used(ring))
+    if (!rmq_ring_waiting(ring, ring->tail))
         return 0;
     const struct rmq_ha_order *order = rmq_ring_slot(plane->base, ring, ring->tail);
-    int length = order->length <= sizeof order->json ? (int)order->length : -EPROTO;
+    RMQ_MUST(order->length <= sizeof order->json, order->length, ring->tail);
+    int length = (int)order->length;
     if (length > 0)
         memcpy(out, order->json, (size_t)length);
     rmq_store(&ring->tail, ring->tail + 1);

@@ -352,9 +352,11 @@ int rmq_offset_drain(struct rmq_plane *plane)
     int changes = 0, failed = 0;
     for (uint32_t p = 0; p < h->ports.count; p++) {
         struct rmq_ring *ring = &h->ports.port[p].commit;
-        uint64_t tail = ring->tail, head = rmq_load(&ring->head);
+        uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
         for (; tail < head; tail++) {
             struct rmq_offset_commit *c = rmq_ring_slot(plane->base, ring, tail);
+            RMQ_MUST(c->group_id <= h->tables.group_capacity, c->group_id, h->tables.group_capacity, p);
+            RMQ_MUST(c->queue_slot < h->tables.queue_capacity, c->queue_slot, h->tables.queue_capacity, p);
             int rc = rmq_offset_put(plane, c->group_id, c->queue_slot, c->offset);
             if (rc < 0)
                 failed = rc; /* lost: what stays in the ring would be stored once more over later offsets */

@@ -56,7 +56,7 @@ static struct rmq_ring *completions(struct rmq_port *port, int ring)
 uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct rmq_completion *out, uint32_t room)
 {
     const struct rmq_ring *from = completions(rmq_port_at(plane, port), ring);
-    uint64_t tail = rmq_load_relaxed(&from->tail), waiting = rmq_load(&from->head) - tail;
+    uint64_t tail = rmq_load_relaxed(&from->tail), waiting = rmq_ring_waiting(from, tail);
     uint32_t count = waiting < room ? (uint32_t)waiting : room;
     for (uint32_t i = 0; i < count; i++)
         out[i] = *(struct rmq_completion *)rmq_ring_slot(plane->base, from, tail + i);
@@ -68,7 +68,7 @@ uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32
 {
     struct rmq_port *p = rmq_port_at(plane, port);
     const struct rmq_ring *from = completions(p, ring);
-    uint64_t tail = rmq_load_relaxed(&from->tail), waiting = rmq_load(&from->head) - tail;
+    uint64_t tail = rmq_load_relaxed(&from->tail), waiting = rmq_ring_waiting(from, tail);
     uint32_t count = waiting < room ? (uint32_t)waiting : room;
     for (uint32_t i = 0; i < count; i++) {
         const struct rmq_completion *found = rmq_ring_slot(plane->base, from, tail + i);

@@ -137,15 +137,16 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
     struct rmq_latency *latency = &r->header->latency[r->role_number][RMQ_READ_LATENCY_ANSWERED];
     struct rmq_latency_run run = {0, 0};
     int64_t slow_ns = (int64_t)rmq_load_relaxed(&r->settings->slow_request_ms) * 1000000;
-    uint64_t tail = ring->tail, head = rmq_load(&ring->head);
+    uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
     uint32_t count = (uint32_t)(head - tail);
     for (; tail < head; tail++) {
         const struct rmq_completion *done = rmq_ring_slot(r->plane->base, ring, tail);
-        struct rmq_pending *p = done->generation == r->generation ? rmq_pending_find(r, (uint32_t)done->token) : NULL;
-        if (!p || p->kind != RMQ_PENDING_APPEND) {
+        if (done->generation != r->generation) { /* of a predecessor's request */
             r->counters[RMQ_READ_STALE]++;
             continue;
         }
+        struct rmq_pending *p = rmq_pending_find(r, (uint32_t)done->token); /* nothing but its completion releases it */
+        RMQ_MUST(p && p->kind == RMQ_PENDING_APPEND, done->token, tail, done->generation);
         struct rmq_connection *c = p->oneway ? NULL : rmq_connection_get(r, p->connection, p->connection_generation);
         if (c)
             answer(r, c, p, done);

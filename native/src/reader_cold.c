@@ -299,10 +299,12 @@ static uint32_t drain(struct rmq_reader *r, uint32_t answerer)
 {
     struct rmq_ring *ring = &r->header->asks.answerer[answerer].answers[r->role_number];
     const char *base = r->plane->base + ring->slots_at;
-    uint64_t tail = ring->tail, head = rmq_load(&ring->head);
+    uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
     uint32_t count = 0;
     while (tail < head) {
-        const struct rmq_verdict *v = (const struct rmq_verdict *)(base + (tail & (ring->capacity - 1)));
+        uint32_t at = (uint32_t)(tail & (ring->capacity - 1));
+        const struct rmq_verdict *v = (const struct rmq_verdict *)(base + at);
+        RMQ_MUST(rmq_verdict_is_whole(v, head - tail, ring->capacity - at), v->length, v->type, at, answerer);
         if (v->type != RMQ_VERDICT_PAD) {
             judge(r, v, answerer);
             count++;

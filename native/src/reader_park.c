@@ -172,7 +172,7 @@ static void run_slot(struct rmq_reader *r, uint32_t slot)
 uint32_t rmq_arrivals_drain(struct rmq_reader *r)
 {
     struct rmq_ring *ring = &r->port->arrived;
-    uint64_t tail = ring->tail, head = rmq_load(&ring->head);
+    uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
     uint32_t count = (uint32_t)(head - tail);
     if (!count)
         return 0;
@@ -180,7 +180,8 @@ uint32_t rmq_arrivals_drain(struct rmq_reader *r)
         r->scan_next_ms = r->now_ms; /* some may not have fitted */
     for (; tail < head; tail++) {
         uint32_t slot = *(const uint32_t *)rmq_ring_slot(r->plane->base, ring, tail);
-        if (slot < r->header->tables.queue_capacity && r->parked_slots[slot])
+        RMQ_MUST(slot < r->header->tables.queue_capacity, slot, r->header->tables.queue_capacity, tail);
+        if (r->parked_slots[slot])
             run_slot(r, slot);
     }
     RMQ_CRASH("reader-arrivals-run");

@@ -7,8 +7,8 @@
 static void commit_offset(struct rmq_reader *r, const struct rmq_pull *p)
 {
     struct rmq_ring *ring = &r->port->commit;
-    uint64_t head = ring->head, used = head - rmq_load(&ring->tail);
-    if (p->commit_offset < 0 || used >= ring->capacity)
+    uint64_t head = ring->head, room = rmq_ring_room(ring, head), used = ring->capacity - room;
+    if (p->commit_offset < 0 || !room)
         return;
     if (!used && rmq_offset_get(r->plane, p->group_id, p->queue_slot) == p->commit_offset)
         return;
@@ -134,8 +134,8 @@ int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fram
 {
     struct rmq_frame_header h;
     struct rmq_pull p;
-    if (rmq_frame_header_parse(frame, length, &h) < 0)
-        return 1; /* cannot be: it has been parsed before */
+    int parsed = rmq_frame_header_parse(frame, length, &h);
+    RMQ_MUST(parsed == 0, parsed, length); /* it has been parsed before, and the copy is this process's own */
     if (rmq_pull_decode(r, c, &h, &p, 0) == RMQ_FATE_COLD) {
         struct rmq_hold none = {RMQ_NONE, RMQ_NONE, 0};
         return rmq_cold_frame(r, c, &h, frame, length, &none, 0) != RMQ_FATE_STALL;

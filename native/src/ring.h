@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "layout.h"
+#include "must.h"
 
 #define rmq_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define rmq_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
@@ -46,12 +47,27 @@ static inline int64_t rmq_wall_ms(void)
 
 /* --- SPSC ------------------------------------------------------------------------------------------- */
 
+/* What lies between head and tail. Anybody may ask; to the consumer and the producer the two below say it exactly. */
 static inline uint64_t rmq_ring_used(const struct rmq_ring *r) { return rmq_load(&r->head) - rmq_load(&r->tail); }
+
+/* tail <= head <= tail + capacity, of every ring at any time. The consumer has its own tail, and reads the head; the producer
+ * has its own head, which may be ahead of what is published, and reads the tail. Each sees the other's word at a moment that
+ * has been, so for both it holds.
+ *
+ * Slots that wait for the consumer, whose own tail is `tail`. */
+static inline uint64_t rmq_ring_waiting(const struct rmq_ring *r, uint64_t tail)
+{
+    uint64_t waiting = rmq_load(&r->head) - tail;
+    RMQ_MUST(waiting <= r->capacity, waiting, tail, r->capacity);
+    return waiting;
+}
 
 /* Slots the producer may still fill when `head` of them (published or not) are in use up to it. */
 static inline uint64_t rmq_ring_room(const struct rmq_ring *r, uint64_t head)
 {
-    return r->capacity - (head - rmq_load(&r->tail));
+    uint64_t used = head - rmq_load(&r->tail);
+    RMQ_MUST(used <= r->capacity, used, head, r->capacity);
+    return r->capacity - used;
 }
 
 static inline void *rmq_ring_slot(void *plane, const struct rmq_ring *r, uint64_t position)

@@ -40,7 +40,9 @@ struct rmq_role {
     char name[24];            /*  96 supervisor: its worker in the table (ipc/workers.py), NUL-terminated, empty = none */
     uint32_t flags;           /* 120 supervisor: RMQ_ROLE_OPTIONAL, ... */
     uint32_t wanted;          /* 124 1 = its worker is to be started */
-    uint64_t counters[55];    /* 128 role: meaning in each role's header */
+    uint64_t counters[54];    /* 128 role: meaning in each role's header */
+    uint32_t impossible_line; /* 560 role: the line of the sources at which a process of it met a state that cannot be (must.c) */
+    uint32_t impossible_count; /* 564 role: how often that was */
     uint32_t deaths;          /* 568 supervisor: ends of its worker that nothing asked for */
     uint32_t reserved;        /* 572 */
 };

@@ -341,7 +341,7 @@ void rmq_writer_plan(struct rmq_writer *w)
     w->needs_segment = 0;
     w->blocked = w->waits_for_owner = 0;
     for (uint32_t p = 0; p < w->port_count; p++) {
-        waiting[p] = rmq_load(&w->ports[p].request.head) - w->next.port[p].request_tail;
+        waiting[p] = rmq_ring_waiting(&w->ports[p].request, w->next.port[p].request_tail);
         weights += waiting[p] ? w->ports[p].weight : 0;
     }
     if (!weights)

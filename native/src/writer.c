@@ -50,6 +50,7 @@ static void commit(struct rmq_writer *w)
 {
     struct rmq_journal *journal = &w->header->ports.journal;
     uint64_t generation = journal->generation + 1;
+    RMQ_MUST(w->next.append_offset <= journal->intent_high, w->next.append_offset, journal->intent_high);
     struct rmq_journal_entry *entry = &journal->entry[generation & 1];
     w->next.generation = generation;
     __atomic_thread_fence(__ATOMIC_RELEASE); /* journal_of (port.c) may read the entry: it has to see that its number is old */
@@ -67,8 +68,7 @@ static int load_journal(struct rmq_writer *w)
     uint64_t generation = rmq_load(&h->ports.journal.generation);
     if (generation) {
         struct rmq_journal_entry *entry = &h->ports.journal.entry[generation & 1];
-        if (entry->generation != generation)
-            return -EPROTO;
+        RMQ_MUST(entry->generation == generation, entry->generation, generation);
         redo(w, entry);
         w->next = *entry;
         return 0;

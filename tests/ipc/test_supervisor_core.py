@@ -6,6 +6,7 @@ from ringmq.ipc.exit_status import (
     EXIT_BAD_CONFIG,
     EXIT_CLEAN,
     EXIT_DEAF_READER,
+    EXIT_IMPOSSIBLE,
     EXIT_RESTART_STORE,
     EXIT_UNCLEAN_STOP,
     EXIT_USAGE,
@@ -13,6 +14,7 @@ from ringmq.ipc.exit_status import (
 )
 from ringmq.ipc.supervisor_core import (
     BACK_OFF_MAX_MS,
+    IMPOSSIBLE_AGAIN_MS,
     KEEPS_DYING_MS,
     SOON_DEATHS_FREE,
     SOON_MS,
@@ -412,3 +414,51 @@ def test_a_service_stops_in_the_phase_of_its_row() -> None:
     assert core.step(Wanted("timer"), 4) == [], "wanted in a stop"
     assert core.step(Exited("timer", 0), 5) == [Terminate("write")]
     assert core.step(Exited("write", 0), 6) == [Finished(0)]
+
+
+def test_a_state_that_cannot_be_is_a_death_like_any_other() -> None:
+    core = serving_core()
+    effects = core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 20)
+    assert without_logs(effects) == [Spawn("flush")]
+    (told,) = (effect.text for effect in effects if isinstance(effect, Log))
+    assert told == (
+        "worker flush has met a state that cannot be (the line before says which); starting it again (death 1)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("worker", "line", "after_ms", "reopens"),
+    [
+        ("flush", 7, IMPOSSIBLE_AGAIN_MS - 1, True),
+        ("write", 7, 5, True),  # the state is in the plane, whoever meets it
+        ("flush", 8, 5, False),
+        ("flush", 7, IMPOSSIBLE_AGAIN_MS, False),
+    ],
+)
+def test_the_same_line_soon_again_kills_all_and_opens_the_store_anew(
+    worker: str, line: int, after_ms: int, reopens: bool
+) -> None:
+    core = serving_core()
+    core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 1000)
+    core.step(Serving("flush"), 1001)
+    effects = without_logs(core.step(Exited(worker, EXIT_IMPOSSIBLE, line=line), 1000 + after_ms))
+    assert core.is_abandoned == core.restart_wanted == core.stopping == reopens
+    if not reopens:
+        assert effects == [Spawn(worker)]
+        return
+    others = [name for name in NAMES if name != worker]
+    assert effects == [Kill(name) for name in others]
+    assert core.step(Tick(), 1000 + after_ms + 9_999) == []
+    late = core.step(Tick(), 1000 + after_ms + 10_000)
+    assert [effect for effect in late if isinstance(effect, Kill)] == [Kill(name) for name in others], "once more"
+    ends = [core.step(Exited(name, -9), 13_000 + after_ms) for name in others]
+    assert ends == [[]] * (len(others) - 1) + [[Finished(EXIT_UNCLEAN_STOP)]]
+
+
+def test_workers_without_a_process_do_not_hold_a_broken_plane() -> None:
+    core = SupervisorCore(["flush", "metrics", "ha"], dormant=frozenset({"metrics"}))
+    core.start()
+    core.step(Exited("ha", 1), 5)  # waits for its next start
+    core.step(Serving("flush"), 10)
+    core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 20)
+    assert core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 30)[1:] == [Finished(EXIT_UNCLEAN_STOP)]

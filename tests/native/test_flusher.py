@@ -155,17 +155,6 @@ def test_failed_sync_is_never_repeated(kit: Kit) -> None:
     assert kit.marks.flushed_offset == 0
 
 
-def test_full_answer_ring_blocks_and_goes_on(kit: Kit) -> None:
-    for position in range(64 + 5):
-        park(kit, 10, position=position, pending=position)
-    kit.marks.append_offset = 10
-    with kit.flusher() as flush:
-        flush()
-        assert [c.token for c in kit.completions(0, "completed")] == list(range(64))
-        flush()
-    assert [c.token for c in kit.completions(0, "completed")] == list(range(64, 69))
-
-
 def test_async_policy_flushes_by_interval(tmp_path: Path) -> None:
     kit = Kit(tmp_path / "store")
     topic = kit.topic(b"T")

@@ -1,0 +1,92 @@
+#include "must.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plane.h"
+#include "ring.h"
+
+static struct rmq_role *armed;
+
+/* A line of text, made without library calls that take locks or memory. */
+struct text {
+    char bytes[768];
+    size_t length;
+};
+
+static void put(struct text *to, const char *text)
+{
+    for (; *text && to->length < sizeof to->bytes; text++)
+        to->bytes[to->length++] = *text;
+}
+
+static void put_number(struct text *to, int64_t value)
+{
+    char digits[24];
+    int at = sizeof digits - 1;
+    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    digits[at] = 0;
+    do {
+        digits[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left);
+    if (value < 0)
+        digits[--at] = '-';
+    put(to, digits + at);
+}
+
+static const char *base_of(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    return slash ? slash + 1 : file;
+}
+
+/* Names a line of the sources in 32 bits, never 0. */
+static uint32_t number_of(const char *file, uint32_t line)
+{
+    uint32_t hash = 2166136261u;
+    for (; *file; file++)
+        hash = (hash ^ (uint8_t)*file) * 16777619u;
+    return (hash ^ hash >> 16) << 16 | (line & 0xffff ? line & 0xffff : 1);
+}
+
+void rmq_must_arm(struct rmq_plane *plane, uint32_t role) { armed = &rmq_header(plane)->roles[role]; }
+
+void rmq_must_tell(const char *file, uint32_t line, const char *condition, const char *names, const int64_t *values, uint32_t count)
+{
+    struct text text = {.length = 0};
+    file = base_of(file);
+    put(&text, "ringmq: worker ");
+    put(&text, armed ? armed->name : "(none)");
+    put(&text, ": a state that cannot be, ");
+    put(&text, file);
+    put(&text, ":");
+    put_number(&text, line);
+    put(&text, ": not ");
+    put(&text, condition);
+    put(&text, "; ");
+    put(&text, names);
+    put(&text, " = ");
+    for (uint32_t i = 0; i < count && i < RMQ_MUST_VALUES_MAX; i++) {
+        put(&text, i ? ", " : "");
+        put_number(&text, values[i]);
+    }
+    if (text.length == sizeof text.bytes)
+        text.length--;
+    text.bytes[text.length++] = '\n';
+    ssize_t written = write(STDERR_FILENO, text.bytes, text.length);
+    (void)written;
+    if (armed) {
+        rmq_store(&armed->impossible_line, number_of(file, line));
+        rmq_store(&armed->impossible_count, armed->impossible_count + 1);
+    }
+}
+
+void rmq_impossible(const char *file, uint32_t line, const char *condition, const char *names, const int64_t *values, uint32_t count)
+{
+    rmq_must_tell(file, line, condition, names, values, count);
+    if (!armed)
+        abort();
+    _exit(RMQ_EXIT_IMPOSSIBLE);
+}
