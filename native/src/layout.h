@@ -155,6 +155,9 @@
  *                                             death everything behind it is dispatched again.
  *     min_offset         flush                the log's first byte; only grows
  *
+ *   Each of these relations, and tail <= head <= tail + capacity of each ring, is checked by the role that uses it, once a
+ *   batch (must.h): the word that only grows is read last. What does not hold ends the process.
+ *
  * 7. GENERATIONS AND REPLACEMENTS. The supervisor adds 1 to role.generation and clears the bell before it starts the
  *   process. Requests, completions, asks and answers carry a generation. worker_want.h has the start of a
  *   dormant worker. When the supervisor dies, all workers end.

@@ -9,6 +9,7 @@ import pytest
 
 from ringmq.ipc.answerers import AnswerRow
 from ringmq.ipc.workers import WORKERS, CpuClass, StopPhase, WorkerRow, WorkerRowError, WorkerTable
+from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from tests.broker.answer_worker import ANSWERER, CODE, HOLD
 from tests.broker.test_worker_table import OTHERS, READ, Probed, folder, probed
@@ -63,7 +64,7 @@ def test_a_death_refuses_what_it_had_in_its_hand_and_nothing_else(folder: Path) 
         RawClient(broker.broker.address) as client,
     ):
         assert echoed(held, b"awake") == b"awake"
-        row = broker.plane.header.asks.answerer[1]
+        row = broker.plane.header.asks.answerer[lib.rmq_answerer_find(broker.plane.struct, ANSWERER.role)]
         before = int(row.inbox.tail)
         answers: list[tuple[int, str | None]] = []
         waiting = threading.Thread(target=lambda: answers.append(_outcome(held, HOLD)))

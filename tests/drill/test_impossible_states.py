@@ -12,6 +12,7 @@ import pytest
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
+from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.running import RunningBroker
 from ringmq.native import ffi, lib
 from tests.broker.exporter_kit import value
@@ -97,7 +98,7 @@ HEALING: dict[str, tuple[int, Callable[[Plane], None], Callable[[Plane], None], 
 
 
 def _add(plane: Plane, number: int) -> None:
-    port(plane, lib.RMQ_ROLE_CONTROL).request.head += number
+    port(plane, WORKERS.row("services").role).request.head += number  # it sleeps, and submits nothing
     plane.wake(lib.RMQ_ROLE_WRITE)
 
 

@@ -32,6 +32,7 @@ class FakePlane:
 
     def __init__(self) -> None:
         self.words = SimpleNamespace(
+            impossible_line=0,
             state=0,
             pid=0,
             generation=0,

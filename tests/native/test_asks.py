@@ -13,11 +13,13 @@ from reader_kit import ReaderKit, connected, request
 from waiting import wait_until
 
 from ringmq.ipc.answerers import AnswererPlan
+from ringmq.ipc.workers import WORKERS, answerer_plans
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 
-ROLE, ANSWERER = 25, 1
+ROLE, ANSWERER = 25, len(answerer_plans(WORKERS.rows(2, slave=False)))
+"""Its row of the table is the last."""
 CODE, OTHER = 270_099, 105
 PATIENCE_NS = lib.RMQ_ASK_PATIENCE_MS * 1_000_000
 INBOX_BYTES = 1 << 16
@@ -219,7 +221,7 @@ def put(kit: Kit, token: int, role: int = lib.RMQ_ROLE_READ, answerer: int = ANS
 
 def test_a_role_that_is_no_asker_is_refused(plane: Kit) -> None:
     assert put(plane, 1, role=lib.RMQ_ROLE_FLUSH) == -22
-    assert put(plane, 1, answerer=2) == -22
+    assert put(plane, 1, answerer=ANSWERER + 1) == -22
     assert put(plane, 1, role=lib.RMQ_ROLE_DISPATCH, answerer=0) == 0
 
 

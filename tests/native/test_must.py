@@ -261,7 +261,7 @@ def test_consumers_look_at_positions_of_rings_by_the_checked_functions_alone() -
         "reader.c",
         "writer.c",
         "reader_append.c",
-        "write_batch.c",
+        "write_plan.c",
         "reader_park.c",
     }
     bare = re.compile(r"rmq_load(_relaxed)?\(&[^()]*[.>]head\)")
