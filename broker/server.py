@@ -72,7 +72,7 @@ from ringmq.store.write_hold import read_hold
 
 SHM_FREE_MIN_BYTES = 4 << 20
 BROKEN_PLANES_MAX, BROKEN_PLANES_MS = 3, 60_000
-"""The broker ends when so many planes were broken within this time."""
+"""The broker ends when so many planes in a row were broken within this time of their start."""
 """Twice what an empty store touches at its start."""
 
 
@@ -449,6 +449,8 @@ def run_store(
         plane, specs = open_store(house, report.recovering)
     report.watch(plane)
     supervisor = Supervisor(plane, specs, (house.lock.descriptor,), log)
+    if before is not None:
+        supervisor.replaced_only = before.replaced_only
     boot_mark, memory = BootMark(plane, house.root), MemoryWatch(plane, house.config, log)
     readers = ReaderWatch(plane, house.config, log)
     announcer = Announcer(f"ready: {house.place}, store {house.root}", announce)
@@ -498,13 +500,12 @@ def serve(options: ServeOptions) -> int:
         (waiting.pop() if waiting else log)(text)
 
     house, supervisor, status = run_store(house, report, announce, None)
-    broken_ms: list[int] = []
+    broken = 0
     while supervisor.restart_wanted:
-        if supervisor.is_abandoned:
-            now_ms = time.monotonic_ns() // 1_000_000
-            broken_ms = [then_ms for then_ms in broken_ms if now_ms - then_ms < BROKEN_PLANES_MS] + [now_ms]
-        if len(broken_ms) >= BROKEN_PLANES_MAX:
-            log(f"{BROKEN_PLANES_MAX} planes were broken within {BROKEN_PLANES_MS // 1000} s: the broker ends")
+        is_soon = supervisor.is_abandoned and supervisor.ran_ms < BROKEN_PLANES_MS
+        broken = (broken if is_soon else 0) + supervisor.is_abandoned
+        if broken >= BROKEN_PLANES_MAX:
+            log(f"{broken} planes in a row were broken within {BROKEN_PLANES_MS // 1000} s each: the broker ends")
             status = EXIT_WORKER_KEEPS_DYING
             break
         house, supervisor, status = run_store(house, report, announce, supervisor)

@@ -69,11 +69,14 @@ class Supervisor:
         self._not_started: list[str] = []
         self._exit_status: int | None = None
         self._stop_asked = False
+        self.ran_ms = 0
+        """How long `run` took."""
         self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def run(self, on_tick: Callable[[bool], None]) -> int:
         """Serve until SIGTERM/SIGINT; `on_tick(all_serving)` is called some times a second."""
+        began_ms = _now_ms()
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop_signal)
@@ -95,6 +98,7 @@ class Supervisor:
                         os.read(key.fd, 4096)
                 self._look_around()
                 on_tick(self._core.all_serving() and not self._core.stopping)
+        self.ran_ms = _now_ms() - began_ms
         return self._exit_status
 
     def stop(self) -> None:
@@ -115,6 +119,15 @@ class Supervisor:
     def is_abandoned(self) -> bool:
         """After `run`: the plane is broken, and the workers were killed."""
         return self._core.is_abandoned
+
+    @property
+    def replaced_only(self) -> str:
+        """An optional worker that has had its new plane; empty without one."""
+        return self._core.replaced_only
+
+    @replaced_only.setter
+    def replaced_only(self, worker: str) -> None:
+        self._core.replaced_only = worker
 
     def close(self) -> None:
         """After `run`, when another supervisor follows in this process: give the pipes back."""

@@ -217,6 +217,8 @@ class SupervisorCore:
     """Lines at which workers have met a state that cannot be -> when they did last."""
     is_abandoned: bool = False
     """The plane is broken: the workers were killed."""
+    replaced_only: str = ""
+    """An optional worker that has had its new plane. What it meets again is in the store: it is only replaced then."""
     restart_wanted: bool = False
     """A worker has left an order for the closed store, or the plane is broken."""
 
@@ -295,7 +297,7 @@ class SupervisorCore:
         if status == EXIT_RESTART_STORE:
             worker.state, self.restart_wanted = State.ENDED, True
             return [Log(f"worker {row.name} asks for the store to be opened again"), *self._next_phase(now_ms)]
-        if status == EXIT_IMPOSSIBLE and self._comes_back(event.line, now_ms):
+        if status == EXIT_IMPOSSIBLE and self._comes_back(event.line, now_ms) and row.name != self.replaced_only:
             return self._abandon(worker, now_ms)
         if status == EXIT_CLEAN and row.rests:
             worker.rests(now_ms)
@@ -331,7 +333,10 @@ class SupervisorCore:
         return last_ms is not None and now_ms - last_ms < IMPOSSIBLE_AGAIN_MS
 
     def _abandon(self, worker: _Worker, now_ms: int) -> list[Effect]:
-        """Kill all and end: what is acknowledged is in the files, and a recovery finds it there."""
+        """Kill all and end: messages that are acknowledged are in the files, and a recovery finds them there. Consumer
+        offsets go back to what control has saved last, as when all processes are killed."""
+        if worker.row.is_optional:
+            self.replaced_only = worker.row.name
         self.is_abandoned = self.restart_wanted = True
         self._exit_status = EXIT_UNCLEAN_STOP
         self._phase, self._phase_started_ms = self.table.last_phase, now_ms

@@ -58,7 +58,7 @@ static inline uint64_t rmq_ring_used(const struct rmq_ring *r) { return rmq_load
 static inline uint64_t rmq_ring_waiting(const struct rmq_ring *r, uint64_t tail)
 {
     uint64_t waiting = rmq_load(&r->head) - tail;
-    RMQ_MUST(waiting <= r->capacity, waiting, tail, r->capacity);
+    RMQ_MUST(waiting <= r->capacity, waiting, tail, r->capacity, r->slots_at); /* slots_at: which ring */
     return waiting;
 }
 
@@ -66,7 +66,7 @@ static inline uint64_t rmq_ring_waiting(const struct rmq_ring *r, uint64_t tail)
 static inline uint64_t rmq_ring_room(const struct rmq_ring *r, uint64_t head)
 {
     uint64_t used = head - rmq_load(&r->tail);
-    RMQ_MUST(used <= r->capacity, used, head, r->capacity);
+    RMQ_MUST(used <= r->capacity, used, head, r->capacity, r->slots_at);
     return r->capacity - used;
 }
 

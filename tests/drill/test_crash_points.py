@@ -35,6 +35,10 @@ HIT_TIMEOUT_S = 60.0
 ROLES = (lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ)
 # What this load cannot reach, and where it is hit instead.
 ELSEWHERE = {
+    "answerer-begins": "needs a dormant answerer; tests/native/ask_crash_cases.py",
+    "answerer-begun": "needs a dormant answerer; tests/native/ask_crash_cases.py",
+    "answerer-served": "needs a dormant answerer; tests/native/ask_crash_cases.py",
+    "answerer-serves": "needs a dormant answerer; tests/native/ask_crash_cases.py",
     "dispatch-batch-unit": "BatchCQ topics are refused; tests/native/test_dispatcher.py",
     "dispatch-fault": "needs a failing disk; tests/native/test_dispatcher.py",
     "flush-fault": "needs a failing disk; tests/native/test_flusher.py",

@@ -462,3 +462,22 @@ def test_workers_without_a_process_do_not_hold_a_broken_plane() -> None:
     core.step(Serving("flush"), 10)
     core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 20)
     assert core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 30)[1:] == [Finished(EXIT_UNCLEAN_STOP)]
+
+
+def test_an_optional_worker_gets_one_new_plane() -> None:
+    """What it meets again is in the store. The same state ends the plane when another worker meets it, too."""
+    core = SupervisorCore(["flush", "metrics"])
+    core.start()
+    core.step(Serving("flush"), 10)
+    core.step(Serving("metrics"), 10)
+    core.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 20)
+    assert without_logs(core.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 30)) == [Kill("flush")]
+    assert core.replaced_only == "metrics"
+    later = SupervisorCore(["flush", "metrics"], replaced_only=core.replaced_only)
+    later.start()
+    later.step(Serving("flush"), 10)
+    later.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 20)
+    later.step(Tick(), 5000)
+    later.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 5001)
+    assert not later.is_abandoned and later.keeps_dying("metrics", 5002) is False
+    assert without_logs(later.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 5003)) == [Finished(EXIT_UNCLEAN_STOP)]

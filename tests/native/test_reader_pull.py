@@ -139,7 +139,7 @@ def test_pull_over_queue_file_and_segment_borders(make_kit: MakeKit) -> None:
 def test_removed_log_file_and_missing_queue_file(kit: ReaderKit) -> None:
     fill(kit, 10)
     with connected(kit) as client:
-        kit.marks.min_offset = 1 << 20
+        kit.marks.min_offset = kit.marks.append_offset
         assert numbers(client.ask(pull_frame("TopicA", "GROUP", 0)))[:3] == (20, "MESSAGE_WAS_REMOVING", 10)
         kit.queue(1, 1).max_offset = 700
         assert numbers(client.ask(pull_frame("TopicA", "GROUP", 310, queue=1)))[:3] == (19, "OFFSET_FOUND_NULL", 600)

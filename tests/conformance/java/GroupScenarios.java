@@ -81,7 +81,7 @@ final class GroupScenarios {
         }
         PushScenarios.send(producer, topic, "new-", 10);
         Clients.await(WAIT_SECONDS, () -> received.values().stream().allMatch(
-            bodies -> bodies.stream().filter(body -> body.startsWith("new-")).count() >= 10));
+            bodies -> List.copyOf(bodies).stream().filter(body -> body.startsWith("new-")).count() >= 10));
         Thread.sleep(300);
         return received;
     }
