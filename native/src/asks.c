@@ -80,12 +80,26 @@ int rmq_ask_is_lost(struct rmq_plane *plane, uint32_t answerer, uint64_t positio
     return rmq_load(&h->roles[a->role].state) != 2 && received_mono_ns + PATIENCE_NS <= now_ns;
 }
 
+/* A predecessor that died in rmq_inbox_done had the record at the tail in its hand, whether it still stands there or not.
+ * Where the asks begin that are this process's. */
+static uint64_t give_up_taken(struct rmq_plane *plane, uint32_t answerer)
+{
+    struct rmq_answerer *a = rmq_answerer_at(plane, answerer);
+    struct rmq_ring *r = &a->inbox;
+    uint64_t taken_to = rmq_load(&a->taken_to);
+    struct rmq_inbox_record *record =
+        (struct rmq_inbox_record *)(plane->base + r->slots_at + (r->tail & (r->capacity - 1)));
+    if (taken_to > r->tail && rmq_load(&record->length) > 0)
+        rmq_inbox_done(plane, answerer, record);
+    return taken_to > r->tail ? taken_to : r->tail;
+}
+
 void rmq_inbox_begin(struct rmq_plane *plane, uint32_t answerer)
 {
     struct rmq_plane_header *h = rmq_header(plane);
     struct rmq_answerer *a = &h->asks.answerer[answerer];
     struct rmq_role *role = &h->roles[a->role];
-    rmq_store(&a->begun_at, rmq_load(&a->inbox.tail));
+    rmq_store(&a->begun_at, give_up_taken(plane, answerer));
     RMQ_CRASH("answerer-begins");
     rmq_store(&role->state, 2u);
     rmq_fence(); /* who finds it not serving after its own look at the clock has a clock before this one */
@@ -129,6 +143,8 @@ void rmq_inbox_done(struct rmq_plane *plane, uint32_t answerer, struct rmq_inbox
 {
     struct rmq_ring *r = &rmq_answerer_at(plane, answerer)->inbox;
     uint32_t bytes = RMQ_ALIGN8((uint32_t)record->length);
+    rmq_store(&rmq_answerer_at(plane, answerer)->taken_to, r->tail + bytes);
+    RMQ_CRASH("inbox-given-up");
     rmq_store(&record->type, (uint16_t)RMQ_INBOX_PAD); /* who dies below leaves a pad of the right length */
     RMQ_CRASH("inbox-padded");
     rmq_fence();

@@ -75,10 +75,11 @@ struct rmq_answerer {
     uint32_t role;               /* supervisor, once */
     uint32_t code_count;
     int32_t codes[RMQ_ANSWERER_CODES_MAX]; /* supervisor, once: requests of clients that read workers bring to it */
-    uint64_t begun_at;           /* answerer, at its start: the inbox's tail. Asks before it were its predecessor's */
+    uint64_t taken_to;           /* answerer: end of the last record that it gave up, before that leaves the inbox */
+    uint64_t begun_at;           /* answerer, at its start: asks before it were its predecessor's */
     int64_t serving_since_ns;    /* answerer, at its start: an ask whose patience had ended by then is void */
     uint32_t begun_generation;   /* answerer: of its role, behind the two words */
-    uint8_t pad[44];
+    uint8_t pad[36];
     struct rmq_ring inbox;       /* byte ring of rmq_inbox_record: askers -> answerer */
     struct rmq_ring answers[RMQ_ROLES_MAX]; /* byte rings of rmq_verdict: answerer -> asker of that role; capacity 0: it never asks */
 };

@@ -40,9 +40,10 @@
  *               fills the rest; store the NEGATIVE length [inbox-claimed]; fill [inbox-filled]; store the positive length,
  *               which commits the record; store ~0 as claim_position; set `wanted` of an answerer that may be dormant
  *               [worker-wanted]; ring it
- *     answerer: stops at a length that is not positive; else uses the record, makes a PAD of it [inbox-padded], clears it
- *               [inbox-cleared], zeroes its length [inbox-zeroed], stores tail [inbox-taken]; answers: fills a record
- *               [verdict-filled], stores head [verdict-published], rings the asker
+ *     answerer: stops at a length that is not positive; else copies the record, stores its end as taken_to [inbox-given-up],
+ *               makes a PAD of it [inbox-padded], clears it [inbox-cleared], zeroes its length [inbox-zeroed], stores
+ *               tail [inbox-taken]; answers: fills a record [verdict-filled], stores head [verdict-published], rings the
+ *               asker
  *
  *   Consumed bytes are zero, so that a stale length is never taken for a record. A dead writer leaves a length of 0
  *   (between swap and mark) or a negative one: an orphan, which stops the ring. The supervisor stores ~0 into the dead
@@ -54,7 +55,7 @@
  *   Either the client of an ask is told to try again, or the ask is done. Control's askers see its generation: all that
  *   it was asked is given up. Any other answerer, which may be dormant, says what it takes:
  *
- *     answerer: begun_at = tail [answerer-begins]; state = serving; fence [answerer-serves]; serving_since_ns = clock
+ *     answerer: begun_at = tail, or taken_to where that is larger [answerer-begins]; state = serving; fence [answerer-serves]; serving_since_ns = clock
  *               [answerer-served]; begun_generation = its generation [answerer-begun]; takes asks, but those that were
  *               received RMQ_ASK_PATIENCE_MS before serving_since_ns, which are void
  *     asker:    begun_generation is that of the role: asks before begun_at were lost with the predecessor, those that are

@@ -395,6 +395,7 @@ static void watch_other(struct rmq_reader *r, uint32_t answerer, int is_due)
     if (begun == r->begun[answerer] && (serves || !is_due))
         return;
     r->begun[answerer] = begun;
+    drain(r, answerer); /* what a dead process has answered is answered */
     int64_t now_ns = rmq_mono_ns();
     for (uint32_t i = 0; i < r->pending_used; i++) {
         struct rmq_pending *p = &r->pending[i];

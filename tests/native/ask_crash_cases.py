@@ -21,7 +21,8 @@ from ringmq.native import ffi, lib
 ASKERS = (lib.RMQ_ROLE_READ, lib.RMQ_ROLE_READ + 1)
 ASKS = 60
 ASK_POINTS = [*points("inbox-claimed", "inbox-filled"), "worker-wanted"]
-ANSWER_POINTS = points("inbox-padded", "inbox-cleared", "inbox-zeroed", "inbox-taken", "answerer-", "verdict-")
+TAKE_POINTS = points("inbox-given-up", "inbox-padded", "inbox-cleared", "inbox-zeroed", "inbox-taken")
+ANSWER_POINTS = [*TAKE_POINTS, *points("answerer-", "verdict-")]
 
 
 @dataclass
@@ -136,3 +137,25 @@ def test_an_ask_is_answered_or_given_up_and_never_done_twice(tmp_path: Path, see
             assert position < kit.header.asks.answerer[ANSWERER].begun_at, "only a dead answerer may have done it"
     answered = [number for number in given_up if scene.told[number]]
     assert answered and all(scene.done[number] and scene.told[number] == 1 for number in answered)
+
+
+@pytest.mark.parametrize("point", TAKE_POINTS)
+def test_an_ask_in_the_hand_of_a_dying_answerer_is_given_up_and_no_other(tmp_path: Path, point: str) -> None:
+    scene = Scene(Kit(tmp_path, answerers=(PLAN,), inbox_bytes=4096))
+    kit, role = scene.kit, ASKERS[0]
+    kit.header.roles[role].generation = kit.header.roles[ROLE].generation = 1
+    in_child(lambda: answer(scene, begins=True))
+    for token in (0, 1):
+        in_child(lambda: ask(scene, role, token, is_late=False))  # noqa: B023
+    assert in_child(lambda: answer(scene, begins=False), point)
+    bury(kit, ROLE)
+    assert not in_child(lambda: lib.rmq_inbox_begin(kit.plane, ANSWERER))
+    lost = [
+        bool(lib.rmq_ask_is_lost(kit.plane, ANSWERER, *scene.position(token), time.monotonic_ns())) for token in (0, 1)
+    ]
+    in_child(lambda: answer(scene, begins=False))
+    hear(scene, role)
+    assert lost == [True, False]
+    assert (scene.done[0], scene.done[1], scene.told[0], scene.told[1]) == (0, 1, 0, 1)
+    inbox = kit.header.asks.answerer[ANSWERER].inbox
+    assert inbox.head == inbox.tail

@@ -138,6 +138,23 @@ def test_what_a_dead_answerer_had_taken_is_refused_and_the_rest_is_its_successor
         assert client.answer().remark == "served"
 
 
+def test_what_a_dead_answerer_had_answered_is_answered(kit: AnswererKit) -> None:
+    kit.begin()
+    with connected(kit) as client:
+        client.send(ask(kit, 1))
+        record, _ = kit.take(ANSWERER)
+        head = ffi.new("struct rmq_verdict *")
+        head.type, head.last, head.pending = lib.RMQ_VERDICT_SEND, 1, record.pending
+        head.connection, head.connection_generation = record.connection, record.connection_generation
+        head.asker_generation = record.role_generation
+        frame = answer_frame(1, "its last word")
+        kit.die()
+        kit.header.roles[ROLE].generation += 1
+        lib.rmq_verdict_put(kit.plane, ANSWERER, record.role, head, frame, len(frame))
+        lib.rmq_inbox_begin(kit.plane, ANSWERER)
+        assert client.answer().remark == "its last word"
+
+
 def test_control_starting_anew_leaves_the_asks_of_others_alone(kit: AnswererKit) -> None:
     kit.begin()
     with connected(kit) as client:
