@@ -49,8 +49,6 @@ ROOMS = {
         "producing": {"runtimes", "security", "connections"},
         "consuming": {"runtimes", "connections"},
         "observing": {"runtimes", "connections", "producing"},
-        "rocketmq4": {"security", "producing"},
-        "rocketmq5": {"security", "connections", "producing", "consuming"},
     },
 }
 # Names that the worker table alone makes and lists; the entry point of such a worker matches its name.
