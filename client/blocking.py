@@ -98,11 +98,17 @@ class _Blocking(Generic[C]):
     def close(self) -> None:
         """End what is under way as the asyncio client does; a loop over a consumer in another thread ends, too. Called
         again, from any thread, it returns when the client is closed; a handler or listener of the client, which a close
-        under way may be waiting for, gets its return at once."""
+        under way may be waiting for, gets its return at once. So does a signal handler that has interrupted a call of
+        this client: the client closes in a thread of its own, and the interrupted call ends as if another thread had
+        closed the client."""
         self._end(lambda: self._client.__aexit__(None, None, None))
 
     def _end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Closed by `end`, whoever closes it first."""
+        if self._loop.is_in_a_call:  # this close cannot wait: it has interrupted the call that it would wait for
+            # not a daemon thread: the process must not end before the last commit
+            threading.Thread(target=self._end, args=(end,), name=f"{self._loop.name} close").start()
+            return
         is_over = True
         try:
             is_over = self._loop.run(self._end_once(end, waits=not self._loop.owns_this_thread))
@@ -299,13 +305,15 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
         retry: ConsumeRetry | None = None,
     ) -> None:
         """Call `handler(message)` in `concurrency` threads until the consumer is closed; see the asyncio consumer's
-        `run`.
+        `run`. A consumer that is closed already makes it return at once.
 
         A handler that is over `timeout_ms` has failed, but nobody can end it: its thread is busy until it returns, and
         its message may be handled again meanwhile. Ctrl-C waits for handlers as `close` does.
         """
         if inspect.iscoroutinefunction(handler):
             raise TypeError("a blocking consumer needs a plain function as handler")
+        if self._client.closed:  # by a signal that came just before, for example
+            return
         runner = self._loop.call(self._client.new_runner, handler, concurrency, timeout_ms, retry)
         watch = self._loop.call(self._loop.create_task, runner.watch(overdue=True))
         for number in range(concurrency):

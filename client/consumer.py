@@ -218,13 +218,15 @@ class Consumer:
         timeout_ms: int | None = None,
         retry: ConsumeRetry | None = None,
     ) -> None:
-        """Call `handler(message)`, up to `concurrency` at a time, until the consumer is closed. A cancelled `run`
-        ends when the handlers have ended, after `drain_timeout_ms` at the latest.
+        """Call `handler(message)`, up to `concurrency` at a time, until the consumer is closed: at once when it is
+        already. A cancelled `run` ends when the handlers have ended, after `drain_timeout_ms` at the latest.
 
         A handler that returns has processed its message; what it raises (or a run longer than `timeout_ms`) has the
         message tried again by `retry`. Coroutine functions run on the loop, plain functions in threads. Ordered
         consumers handle one message of a queue at a time, and a failed one again before the next.
         """
+        if self._closed:
+            return
         runner = self.new_runner(handler, concurrency, timeout_ms, retry)
         try:
             await runner.run()
@@ -433,15 +435,9 @@ class Consumer:
             self._allocate,
         )
         self._desk = AdminDesk(
-            self.group,
-            self._client,
-            self._readers,
-            self._subscriptions,
-            self._stats,
-            self._locks,
-            self._properties,
-            lambda: self._runner,
-        )
+            self.group, self._client, self._readers, self._subscriptions,
+            self._stats, self._locks, self._properties, lambda: self._runner,
+        )  # fmt: skip
 
     def _open_inbox(self) -> None:
         options = self._options

@@ -88,7 +88,7 @@ class ThreadLoop:
     """One client's runtime, from `open` to `close`. `run` carries a call of the application in its own thread."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._begin_anew()
         self.is_the_parent_s = False  # this process is the child of a fork
         self.sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
@@ -267,7 +267,7 @@ class ThreadLoop:
     def _outer(self) -> ThreadLoop | None:
         if current.loop is self:
             raise RuntimeError(
-                f"{self._name}: called from inside the client's own code (an interceptor or hook), which must not wait"
+                f"{self.name}: called from inside the client's own code (an interceptor or hook), which must not wait"
             )
         return current.loop
 
@@ -436,6 +436,12 @@ class ThreadLoop:
         return self._is_open
 
     @property
+    def is_in_a_call(self) -> bool:
+        """Whether this thread is inside a call of the client: it runs an interceptor, or a signal handler that has
+        interrupted the call."""
+        return current.loop is self or bool(self._monitor._is_owned())  # type: ignore[attr-defined]
+
+    @property
     def owns_this_thread(self) -> bool:
         """Whether this thread is the client's: it works for the client, or runs a callback of the application."""
         return threading.current_thread() in self._threads
@@ -461,13 +467,13 @@ class ThreadLoop:
                 work()
             except Exception:
                 if not self.is_the_parent_s:
-                    log.exception("a thread of %s ended", self._name)
+                    log.exception("a thread of %s ended", self.name)
             finally:
                 self._threads.discard(thread)
             if self.is_the_parent_s:  # a greenlet that came along with a fork: `threading` would fail at its end
                 threading.Event().wait()
 
-        thread = threading.Thread(target=run, name=f"ringmq {self._name} {what}", daemon=True)
+        thread = threading.Thread(target=run, name=f"ringmq {self.name} {what}", daemon=True)
         self._threads.add(thread)
         thread.start()
 
@@ -532,7 +538,7 @@ class ThreadLoop:
         try:
             callback()
         except Exception:  # a fault of ours: what else this thread does for the client must go on
-            log.exception("%s: a callback failed", self._name)
+            log.exception("%s: a callback failed", self.name)
 
     def _ensure_task(self, awaitable: Awaitable[T]) -> ThreadFuture[T]:
         if isinstance(awaitable, ThreadFuture):

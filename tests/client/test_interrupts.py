@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.client import ConsumeFrom, Message, MessageQueue, blocking
+from ringmq.client import ClientClosedError, ConsumeFrom, Message, MessageExt, MessageQueue, blocking
 from ringmq.client.producing.room import Room
 from ringmq.client.runtimes import runtime
 from ringmq.client.runtimes.monitor import Wakes
@@ -315,3 +315,102 @@ def test_an_ordered_close_that_is_interrupted_unlocks() -> None:
         wait_until(lambda: not cluster.broker.locks, "the queue is unlocked", 10)
         over.set()
         consumer.close()
+
+
+class ClosedAt(InterruptAt):
+    """A signal handler that closes a client at the n-th line that this thread runs of some files."""
+
+    def __init__(self, client: blocking.Producer, number: int, *files: str) -> None:
+        super().__init__(number, *files)
+        self._client = client
+
+    def _look_on(self, frame: Any, event: str, argument: object) -> Any:
+        try:
+            return super()._look_on(frame, event, argument)
+        except KeyboardInterrupt:
+            self._client.close()
+            return None
+
+
+CALLING = ("client/blocking.py", "runtimes/thread_loop.py", "runtimes/monitor.py", "producing/room.py")
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_a_signal_handler_closes_a_client_at_any_line_of_a_send() -> None:
+    """The send comes to its end: stored, or refused because the client is closed. Then the client is closed."""
+    number, happened, refused = 0, True, 0
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        while happened:
+            number += 1
+            producer = blocking.Producer(cluster.namesrv)
+            producer.start()
+            closes = ClosedAt(producer, number, *CALLING)
+            try:
+                with closes:
+                    producer.send(Message("T", b"x"))
+            except ClientClosedError:
+                refused += 1
+            happened = closes.happened
+            if happened:
+                wait_until(lambda: not producer._loop.is_open, f"line {number}: the client is closed", 10)  # noqa: B023
+            producer.close()
+            wait_until(lambda: not closing_threads(), f"line {number}: the close is over", 10)
+    assert number > 50
+    assert 0 < refused < number
+
+
+def closing_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.endswith(" close")]
+
+
+@contextlib.contextmanager
+def closed_by_sigterm(consumer: blocking.Consumer, when: threading.Event) -> Iterator[None]:
+    """SIGTERM, whose handler closes the consumer, when `when` is set."""
+
+    def terminate() -> None:
+        when.wait(20)
+        time.sleep(0.1)  # span: a signal that comes just before a lock is waited for does not end that wait
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=terminate).start()
+    before = signal.signal(signal.SIGTERM, lambda *_: consumer.close())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_signal_handler_that_closes_its_consumer_ends_a_run() -> None:
+    """`run` returns when its handlers have ended; what they handled is committed when the consumer is left."""
+    handling, handled = threading.Event(), []
+
+    def handle(message: MessageExt) -> None:
+        handling.set()
+        time.sleep(0.3)  # span: the handler runs when the signal comes
+        handled.append(message.queue_offset)
+
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        with blocking.Producer(cluster.namesrv) as producer:
+            producer.send_batch([Message("T", b"x") for _ in range(50)])
+        with blocking.Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            with closed_by_sigterm(consumer, handling):
+                consumer.run(handle, concurrency=2)
+            assert consumer.closed
+        assert len(handled) >= 2
+        assert cluster.broker.committed["g", "T", 0] == max(handled) + 1 == len(handled)
+        consumer.run(handle)  # a signal that came before: there is nothing to do
+        wait_until(lambda: not closing_threads(), "the close is over", 10)
+
+
+def test_a_signal_handler_that_closes_its_consumer_ends_a_loop_over_it() -> None:
+    seen, waits = [], threading.Event()
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        with blocking.Producer(cluster.namesrv) as producer:
+            producer.send_batch([Message("T", b"x") for _ in range(5)])
+        consumer = blocking.Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST)
+        with consumer, closed_by_sigterm(consumer, waits):
+            for message in consumer:
+                seen.append(message.queue_offset)
+                if len(seen) == 5:
+                    waits.set()
+        assert cluster.broker.committed["g", "T", 0] == len(seen) == 5
