@@ -11,6 +11,7 @@ from typing import Any
 
 from ringmq.loadtest.measurement import CEILING, RINGMQ, STOCK, Goal, Measurement, Summary, judge, summarize
 from ringmq.loadtest.rows import Context, Row
+from ringmq.loadtest.svg import save_svg, svg_pyplot
 from ringmq.loadtest.targets import COMMON_SETTINGS, STOCK_HEAP_MB
 from ringmq.loadtest.warm_memory import free_pages_go_back
 
@@ -210,11 +211,7 @@ def goal_text(goal: Document, goals: int) -> str:
 
 def write_plot(report: Document, path: Path) -> None:
     """Messages per second of every rate row, one bar per system, as SVG."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
+    pyplot = svg_pyplot()
     rows = [row for row in report["rows"] if row["unit"] == "msg/s" and row["systems"]]
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.7 * max(1, len(rows))))
     for index, system in enumerate((CEILING, RINGMQ, STOCK)):
@@ -240,8 +237,7 @@ def write_plot(report: Document, path: Path) -> None:
     header = report["header"]
     axes.set_title(f"{header['processor']}, {header['cpus']} CPUs, {header['time'][:10]}", fontsize=9)
     figure.tight_layout()
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    pyplot.close(figure)
+    save_svg(figure, path)
 
 
 def row_rate(measured: Document) -> float | None:

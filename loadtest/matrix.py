@@ -1,6 +1,7 @@
 """`make bench-matrix`: what topics, body size, consumers and policy do to a master with one slave; 108 cells.
 
     python -m ringmq.loadtest.matrix --seconds 4 --minutes 60
+    python -m ringmq.loadtest.matrix --plot loadtest/matrix.csv   # draws the cells of a run again, measures nothing
 
 Every cell gets a pair of brokers of its own. Cells for which no time is left are named and not run.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 from ringmq.loadtest.bench_report import machine
 from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.matrix_cells import Cell, Outcome, all_cells, run_cell
-from ringmq.loadtest.matrix_report import table, write_plots
+from ringmq.loadtest.matrix_report import read_csv, table, write_csv, write_plots
 from ringmq.loadtest.rows import Context, context_in
 from ringmq.loadtest.stock import StockError
 from ringmq.loadtest.tools import ToolError, fdatasync_rate
@@ -32,6 +33,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--topics", default="", help="only these numbers of topics, comma separated")
     parser.add_argument("--bodies", default="", help="only these body sizes in bytes, comma separated")
     parser.add_argument("--folder", type=Path, default=Path("build/matrix"), help="stores and results (%(default)s)")
+    parser.add_argument("--plot", type=Path, metavar="CSV", help="draw matrix.svg of this file's cells, and end")
     return parser.parse_args(arguments)
 
 
@@ -74,8 +76,12 @@ def context_of(options: argparse.Namespace) -> Context:
 
 @ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the table, write `matrix.json`, `matrix.md` and `matrix.svg`. 1 when a cell was not correct."""
+    """Run, print the table, write `matrix.json`, `matrix.csv` and `matrix.svg`. 1 when a cell was not correct."""
     options = parse(arguments)
+    if options.plot is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        write_plots(read_csv(options.plot), options.folder / "matrix.svg")
+        return 0
     cells = chosen(options)
     context = context_of(options)
     header = {**machine(context.folder), "seconds": options.seconds, "cells": len(cells)}
@@ -86,11 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shutil.rmtree(context.folder, ignore_errors=True)
     report = {"format": FORMAT, "header": header, "cells": outcomes}
     (options.folder / "matrix.json").write_text(json.dumps(report, indent=1) + "\n")
-    (options.folder / "matrix.md").write_text(table(outcomes))
+    write_csv(outcomes, options.folder / "matrix.csv")
     write_plots(outcomes, options.folder / "matrix.svg")
     print(table(outcomes))
     print(f"{header['processor']}, {header['cpus']} CPUs, Linux {header['kernel']}, {header['file_system']}")
-    print(f"{header['fdatasync_per_s']:,.0f} fdatasync/s; written: matrix.json, .md and .svg in {options.folder}")
+    print(f"{header['fdatasync_per_s']:,.0f} fdatasync/s; written: matrix.json, .csv and .svg in {options.folder}")
     return int(not all(outcome["correct"] for outcome in outcomes) or len(outcomes) < len(cells))
 
 

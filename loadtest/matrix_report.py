@@ -1,11 +1,13 @@
-"""What comes out of the replication matrix: one table in Markdown, and the plots."""
+"""Results of the replication matrix: a table for the terminal, a CSV file of all cells, and the plots."""
 
+import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ringmq.loadtest.markdown import Column, markdown_table
 from ringmq.loadtest.matrix_cells import BODY_BYTES, POLICIES, TOPICS
+from ringmq.loadtest.svg import save_svg, svg_pyplot
 
 Document = Mapping[str, Any]
 COLUMNS = (
@@ -21,6 +23,7 @@ COLUMNS = (
     Column("wait ms a write", "disk_wait_ms", "{:.1f}"),
     Column("loopback MB/s", "loopback_mb_per_s"),
 )
+COORDINATES = ("body_bytes", "consume", "policy", "topics")
 COLORS = ("#c0392b", "#2c6fbb", "#2e8b57")
 
 
@@ -37,18 +40,43 @@ def table(cells: Sequence[Document]) -> str:
     return markdown_table(head, lines)
 
 
+def write_csv(cells: Sequence[Document], path: Path) -> None:
+    """Write one row per cell: its coordinates, its values in the units of the table, and whether it was correct."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*COORDINATES, *(column.title for column in COLUMNS), "correct", "note"])
+        for cell in cells:
+            values = [column.text(cell["values"]).replace(",", "").removeprefix("-") for column in COLUMNS]
+            places = [cell["body_bytes"], int(cell["consume"]), cell["policy"], cell["topics"]]
+            writer.writerow([*places, *values, int(cell["correct"]), cell["note"]])
+
+
+def read_csv(path: Path) -> list[Document]:
+    """Return the cells that `write_csv` has written, with the digits that it kept."""
+    with path.open(newline="") as file:
+        return [_cell(row) for row in csv.DictReader(file)]
+
+
+def _cell(row: Mapping[str, str]) -> Document:
+    return {
+        "body_bytes": int(row["body_bytes"]),
+        "consume": row["consume"] == "1",
+        "policy": row["policy"],
+        "topics": int(row["topics"]),
+        "values": {column.name: float(row[column.title]) / column.scale for column in COLUMNS if row[column.title]},
+        "correct": row["correct"] == "1",
+        "note": row["note"],
+    }
+
+
 def _size(body_bytes: int) -> str:
     return f"{body_bytes} B" if body_bytes < 1024 else f"{body_bytes // 1024} KiB"
 
 
 def write_plots(cells: Sequence[Document], path: Path) -> None:
     """Throughput (above) and p99 (below) by topic count, one panel per body size, as SVG."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, len(BODY_BYTES), figsize=(13, 7), sharex=True)
+    pyplot = svg_pyplot()
+    figure, axes = pyplot.subplots(2, len(BODY_BYTES), figsize=(11, 6), sharex=True)
     for column, body_bytes in enumerate(BODY_BYTES):
         for row, (name, scale) in enumerate((("messages_per_s", 1.0), ("p99", 1e-3))):
             panel = axes[row][column]
@@ -58,11 +86,12 @@ def write_plots(cells: Sequence[Document], path: Path) -> None:
                     label = f"{policy.name}{', consumed' if consume else ''}"
                     style = "--" if consume else "-"
                     values = [scale * value for _, value in points]
-                    panel.plot([at for at, _ in points], values, style, marker="o", ms=3, color=color, label=label)
+                    panel.plot([at for at, _ in points], values, style, color=color, label=label)
             panel.set_xscale("log", base=2)
             panel.set_xticks(TOPICS, [str(topics) for topics in TOPICS])
             panel.set_ylim(bottom=0)
-            panel.grid(alpha=0.3)
+            panel.locator_params(axis="y", nbins=4)
+            panel.grid(axis="y", alpha=0.3)
         axes[0][column].set_title(f"body {_size(body_bytes)}", fontsize=10)
         axes[1][column].set_xlabel("topics")
     axes[0][0].set_ylabel("messages per second")
@@ -70,8 +99,7 @@ def write_plots(cells: Sequence[Document], path: Path) -> None:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=3, fontsize=8)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    pyplot.close(figure)
+    save_svg(figure, path)
 
 
 def _points(

@@ -7,6 +7,7 @@ from typing import Any
 from ringmq.loadtest.bench_report import Document, goal_documents, goal_text, machine, number_text, summary_document
 from ringmq.loadtest.measurement import RINGMQ, Measurement, summarize
 from ringmq.loadtest.spark_rows import SparkRow
+from ringmq.loadtest.svg import save_svg, svg_pyplot
 from ringmq.loadtest.workbench import Workbench
 
 FORMAT = 1
@@ -96,11 +97,7 @@ def shares_of_goals(report: Document) -> list[tuple[str, float]]:
 
 def write_plot(report: Document, path: Path) -> None:
     """How far each goal is reached, as SVG."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
+    pyplot = svg_pyplot()
     shares = shares_of_goals(report)[::-1]
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.3 * max(1, len(shares))))
     axes.barh(range(len(shares)), [share for _, share in shares], color=[MET if s >= 1 else SHORT for _, s in shares])
@@ -111,5 +108,4 @@ def write_plot(report: Document, path: Path) -> None:
     header = report["header"]
     axes.set_title(f"{header['processor']}, {header['cpus']} CPUs, {header['time'][:10]}", fontsize=9)
     figure.tight_layout()
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    pyplot.close(figure)
+    save_svg(figure, path)

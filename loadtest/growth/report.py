@@ -8,6 +8,7 @@ from ringmq.loadtest.bench_report import goal_documents, goal_text, machine, sum
 from ringmq.loadtest.growth.bench import LAST, Bench, Scenario
 from ringmq.loadtest.markdown import markdown_table
 from ringmq.loadtest.measurement import RINGMQ, Measurement, summarize
+from ringmq.loadtest.svg import save_svg, svg_pyplot
 from ringmq.loadtest.warm_memory import free_pages_go_back
 
 FORMAT = 1
@@ -92,11 +93,7 @@ def missed(report: Document) -> list[str]:
 
 def write_plots(report: Document, path: Path) -> None:
     """A column per scenario; rate, p99 and memory below each other, as SVG."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
+    pyplot = svg_pyplot()
     shown = [scenario for scenario in report["scenarios"] if scenario["points"]]
     columns = max(1, len(shown))
     figure, axes = pyplot.subplots(len(PANELS), columns, figsize=(3.4 * columns + 1, 7.5), squeeze=False)
@@ -117,8 +114,7 @@ def write_plots(report: Document, path: Path) -> None:
         axes[0][column].set_title(scenario["name"], fontsize=10)
         axes[-1][column].set_xlabel(scenario["axis"])
     figure.tight_layout()
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    pyplot.close(figure)
+    save_svg(figure, path)
 
 
 def _ticks(places: Sequence[float]) -> list[float]:

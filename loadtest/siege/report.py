@@ -12,6 +12,7 @@ from ringmq.loadtest.siege.canary import KINDS
 from ringmq.loadtest.siege.figures import AttackFigures, Goals, LaneFigures
 from ringmq.loadtest.siege.siege import SiegeReport
 from ringmq.loadtest.siege.watch import WHOLE
+from ringmq.loadtest.svg import save_svg, svg_pyplot
 
 MIB = 1 << 20
 NAMED_WORKERS = 3
@@ -84,11 +85,7 @@ def _refused(attack: AttackFigures) -> tuple[str, str, str]:
 
 def write_plot(report: SiegeReport, goals: Goals, path: Path) -> None:
     """Longest silence and p99 of the worst lane, and memory, for each attack, as SVG."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
+    pyplot = svg_pyplot()
     names = [attack.name for attack in report.attacks]
     worst = {
         label: [max((getattr(lane, name) for lane in attack.lanes.values()), default=0.0) for attack in report.attacks]
@@ -111,8 +108,7 @@ def write_plot(report: SiegeReport, goals: Goals, path: Path) -> None:
     for axis in (times, memory):
         axis.grid(alpha=0.3)
     figure.tight_layout()
-    figure.savefig(path, format="svg", metadata={"Date": None})
-    pyplot.close(figure)
+    save_svg(figure, path)
 
 
 def write(report: SiegeReport, goals: Goals, folder: Path) -> str:

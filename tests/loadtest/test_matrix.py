@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from ringmq.loadtest import matrix
 from ringmq.loadtest.machine_stats import Look, disk_counters, look, loopback_counter
 from ringmq.loadtest.matrix_cells import Cell, Outcome, all_cells
-from ringmq.loadtest.matrix_report import table, write_plots
+from ringmq.loadtest.matrix_report import read_csv, table, write_csv, write_plots
 
+ROOT = Path(__file__).resolve().parents[2]
 DISKSTATS = """\
  254       0 vda 10 0 80 5 700 3 16000 900 0 1000 905 0 0 0 0
  254       1 vda1 1 0 8 1 70 3 1600 90 0 100 95 0 0 0 0
@@ -52,6 +54,24 @@ def test_a_cell_that_was_not_correct_says_so_in_the_table(tmp_path: Path) -> Non
     assert "**no**: read back: 9 of 10" in text
     write_plots([good.document(), bad.document()], tmp_path / "matrix.svg")
     assert (tmp_path / "matrix.svg").read_text().lstrip().startswith("<?xml")
+
+
+def test_cells_are_read_back_from_their_csv(tmp_path: Path) -> None:
+    values = {"messages_per_s": 12345.0, "p99": 2500.0, "master_cpu": 0.25}
+    good = Outcome(Cell(8, 1024, True, "async + async"), True, "", values).document()
+    bad = Outcome(Cell(16, 100, False, "async + async"), False, "read back: 9 of 10, 0 out of order", {}).document()
+    write_csv([good, bad], tmp_path / "matrix.csv")
+    assert read_csv(tmp_path / "matrix.csv") == [good, bad]
+
+
+def test_the_picture_of_the_docs_is_that_of_the_kept_cells(tmp_path: Path) -> None:
+    """`--plot` draws what docs/matrix.svg shows: the same labels and as many lines, whatever matplotlib's version."""
+    assert matrix.main(["--plot", str(ROOT / "loadtest/matrix.csv"), "--folder", str(tmp_path)]) == 0
+    drawn, kept = (path.read_text() for path in (tmp_path / "matrix.svg", ROOT / "docs/matrix.svg"))
+    assert re.findall(">([^<>]+)</text>", drawn) == re.findall(">([^<>]+)</text>", kept)
+    assert drawn.count("stroke-dasharray") == kept.count("stroke-dasharray")
+    assert len(drawn) < 32_000
+    assert len(read_csv(ROOT / "loadtest/matrix.csv")) == 108
 
 
 def test_one_cell_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
