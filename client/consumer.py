@@ -77,8 +77,8 @@ class Consumer:
     None subscribes to nothing: `assign` says which queues are read, whoever else is in the group. With `auto_ack`
     (the default) a message counts as processed when the next one is asked for; without it, `ack` says so; under `run`
     it is the handler's return. What is committed is the highest offset of each queue below which everything is
-    acknowledged: every 5 s, when a queue is given away, by `commit` and by `close`. `consume_from` (with
-    `timestamp_ms`) holds where the group has never committed anything.
+    acknowledged: every 5 s, when a queue is given away, by `commit` and by `close`. The last message before a `break`
+    needs an `ack`. `consume_from` (with `timestamp_ms`) holds where the group has never committed anything.
 
     `ordered` reads a queue only with its lock, and `run` handles one message of a queue at a time. `broadcast` gives
     every member every message; its offsets are kept in `offset_file` (by default where stock keeps them on this

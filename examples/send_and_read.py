@@ -20,6 +20,7 @@ async def main(namesrv: str, topic: str, count: int) -> None:
             for number in range(count):
                 message = await anext(consumer)
                 print(f"{number + 1}: {message.body.decode()}, keys {message.keys}")
+                consumer.ack(message)  # the next `anext` would do it, but the last message has none
 
 
 if __name__ == "__main__":

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from ringmq.client import ConnectionSettings, ConsumeFrom, Consumer, MessageExt, MessageQueue
+from ringmq.client import ConnectionSettings, ConsumeFrom, Consumer, MessageExt, MessageQueue, blocking
 from ringmq.client.consuming.commits import Commits, commit_all
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
-from tests.client.consuming import take
+from tests.client.consuming import fill, take
 from tests.client.fake_broker import Deed, FakeBroker, FakeCluster
+from tests.client.threaded_cluster import threaded_cluster
 
 Eventually = Callable[..., Any]
 
@@ -98,3 +99,50 @@ async def test_a_broker_that_does_not_answer_keeps_no_other_s_offsets_waiting(
             cluster.rules.clear()
             hanging.hang_up()
         assert hanging.committed["g", "T", 0] == 2
+
+
+async def broken_off(consumer: Consumer) -> MessageExt:
+    async for message in consumer:
+        if message.body == b"2":
+            return message
+    raise AssertionError("the consumer is closed")
+
+
+async def by_anext(consumer: Consumer) -> MessageExt:
+    return [await anext(consumer) for _ in range(3)][-1]
+
+
+async def by_poll(consumer: Consumer) -> MessageExt:
+    return [(await consumer.poll(1))[0] for _ in range(3)][-1]
+
+
+LOOPS = {"break": broken_off, "anext": by_anext, "poll": by_poll}
+
+
+@pytest.mark.parametrize(("acks_last", "committed"), [(False, 2), (True, 3)])
+@pytest.mark.parametrize("end", LOOPS)
+async def test_a_clean_exit_commits_what_the_loop_has_moved_past(end: str, acks_last: bool, committed: int) -> None:
+    """The message that was returned last needs an `ack`, however the loop ended."""
+    async with FakeCluster(topics={"T": 1}) as cluster, asyncio.timeout(20):
+        fill(cluster, "T", 0, 5)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+            message = await LOOPS[end](consumer)
+            if acks_last:
+                assert consumer.ack(message) == 1
+        assert cluster.broker.committed["g", "T", 0] == committed
+
+
+BLOCKING_LOOPS = {
+    "break": lambda consumer, offset: next(message for message in consumer if message.queue_offset == offset),
+    "poll": lambda consumer, offset: next(m for [m] in iter(lambda: consumer.poll(1), []) if m.queue_offset == offset),
+}
+
+
+@pytest.mark.parametrize("end", BLOCKING_LOOPS)
+def test_a_clean_exit_of_a_blocking_consumer_commits_what_the_loop_has_moved_past(end: str) -> None:
+    with threaded_cluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 5)
+        for committed in (2, 3):  # the second consumer gets the message again that the first one left
+            with blocking.Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
+                BLOCKING_LOOPS[end](consumer, committed)
+            assert cluster.broker.committed["g", "T", 0] == committed

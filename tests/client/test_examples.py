@@ -43,6 +43,13 @@ def test_send_and_read(ringmq_server: Server, topic: str) -> None:
     }
 
 
+def test_send_and_read_prints_no_message_of_the_run_before(ringmq_server: Server, topic: str) -> None:
+    arguments = ("--namesrv", ringmq_server.namesrv, "--topic", topic, "--count", "3")
+    for _ in range(2):
+        bodies = [line.split()[2] for line in run("send_and_read.py", *arguments).splitlines()[1:]]
+        assert sorted(bodies) == ["0,", "1,", "2,"]
+
+
 def test_ordered_steps(ringmq_server: Server, topic: str) -> None:
     said = run("ordered_steps.py", "--namesrv", ringmq_server.namesrv, "--topic", topic)
     assert said.splitlines() == [f"order-{n}: placed -> paid -> packed -> sent" for n in range(3)]
