@@ -153,5 +153,5 @@ dev: ## editable install, for work on the code
 	test -d .venv || python3 -m venv .venv
 	$(BIN)/pip install -q "setuptools>=77" wheel
 	rm -rf .venv/lib/python3*/site-packages/ringmq # the jar that `make test` built: pip does not know it, and it hides the checkout
-	RINGMQ_REQUIRE_NATIVE=1 $(BIN)/pip install -q -e '.[broker,spark,loadtest,dev]'
+	RINGMQ_REQUIRE_NATIVE=1 $(BIN)/pip install -q -e '.[broker,kernels,spark,loadtest,dev]'
 	touch .venv/.editable

@@ -192,18 +192,25 @@ def _short(properties: dict[str, str]) -> str:
 @store.command()
 @_store_options
 @click.option("--no-index", is_flag=True, help="Leave the index files out.")
-@click.option("--no-cross-check", is_flag=True, help="Derive tags and keys only once (starts faster).")
+@click.option(
+    "--cross-check/--no-cross-check",
+    default=False,
+    help="Derive tags and keys a second time, by numba kernels of the extra `kernels` (starts 2 to 5 s later).",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress on standard error.")
 def verify(
-    folder: Path, config: Path | None, settings: tuple[str, ...], output: str, no_index: bool, no_cross_check: bool,
+    folder: Path, config: Path | None, settings: tuple[str, ...], output: str, no_index: bool, cross_check: bool,
     quiet: bool,
 ) -> None:  # fmt: skip
     """Check every record, unit and index entry of FOLDER; exit status 1 when there are errors."""
     try:
+        from ringmq.store.verify import can_cross_check
         from ringmq.store.verify import verify as verify_store
     except ModuleNotFoundError as error:
         raise click.ClickException(f"verify needs {error.name}; pip install 'ringmq[broker]' has it") from error
 
+    if cross_check and not can_cross_check():
+        click.echo("no cross-check: numba is not installed, the extra `kernels` has it", err=True)
     found, readable, live = _open(folder, config, settings)
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -212,7 +219,7 @@ def verify(
                 f"\r{stage} {done / max(1, total):4.0%} of {total / (1 << 20):.0f} MiB", err=True, nl=done >= total
             )
 
-    report = verify_store(found, readable, progress=progress, cross_check=not no_cross_check, check_index=not no_index)
+    report = verify_store(found, readable, progress=progress, cross_check=cross_check, check_index=not no_index)
     counts = {
         name: getattr(report, name)
         for name in ("min_offset", "readable_offset", "records", "blanks", "queues", "units", "index_files",

@@ -2,12 +2,13 @@
 
 Log: lengths, magic, body CRC, place; properties strings that no encoder writes are warned of. Queues: each record has
 its unit and each unit its record. Index: each key of each record has its entry, entries name nothing else, chains are
-sound. A second, independent implementation (`kernels`) derives tags codes and key hashes again. Reads only; numpy and
-numba are loaded here, not on the way to ready.
+sound. The C core derives tags codes and key hashes. With `cross_check` a second, independent implementation
+(`kernels`, which needs numba) derives them again. Reads only; numpy is loaded here, not on the way to ready.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -83,10 +84,13 @@ def verify(
     readable_offset: int,
     *,
     progress: Progress | None = None,
-    cross_check: bool = True,
+    cross_check: bool = False,
     check_index: bool = True,
 ) -> VerifyReport:
-    """Check everything below `readable_offset`. Damage is reported, never raised; OSError comes through."""
+    """Check everything below `readable_offset`. Damage is reported, never raised; OSError comes through.
+
+    Without numba the cross-check is left out, and `VerifyReport.cross_checked` is False.
+    """
     report = VerifyReport(readable_offset, store.commit_log.min_offset)
     run = _Run(store, report, progress or (lambda stage, done, total: None), cross_check)
     if check_index and store.config.message_index:
@@ -107,7 +111,7 @@ class _Run:
         self.report = report
         self.progress = progress
         self.index: IndexChecker | None = None
-        self.kernel = _kernel() if cross_check else None
+        self.kernel = _kernel() if cross_check and can_cross_check() else None
         report.cross_checked = self.kernel is not None
         self.names = [(name.topic, name.queue_id) for name in store.queue_names()]
         self.cursors: dict[tuple[str, int], int] = {}
@@ -323,12 +327,13 @@ def unit_array(queue: ConsumeQueue, from_offset: int, count: int) -> Any:
     return np.concatenate(parts) if parts else np.empty(0, UNIT)
 
 
+def can_cross_check() -> bool:
+    """Return whether numba, of the extra `kernels`, is installed."""
+    return find_spec("numba") is not None
+
+
 def _kernel() -> Any:
-    """Return the independent kernel, None where numba is not installed."""
     from ringmq.store.kernels.dispatch_fields import compiled, dispatch_fields
 
-    try:
-        compiled()
-    except ImportError:
-        return None
+    compiled()
     return dispatch_fields

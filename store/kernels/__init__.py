@@ -1,4 +1,5 @@
 """Batch kernels over mapped bytes: numba functions, each with a plain-Python reference that a test holds it against.
 
-Never imported on the way to ready: `import numba` costs 35 MB and seconds. Only `ringmq store verify` uses them.
+A kernel pays where arrays are long and nobody waits for its compilation, which takes seconds. So only `ringmq store
+verify --cross-check` uses them. numba is in the extra `kernels` alone.
 """

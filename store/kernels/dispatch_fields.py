@@ -1,6 +1,7 @@
 """What dispatch derives from records (tags code, index hashes), written a second time, independently of the C core.
 
-`store verify` compares both over every record: a wrong hash in one place would otherwise be wrong everywhere alike.
+`store verify --cross-check` compares both over every record: a wrong hash in one place would otherwise be wrong
+everywhere alike.
 Inputs are the bytes of a log file and the places of its records; all lengths were validated by the scanner.
 """
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,8 @@ def _log(root: Path, offset: int) -> tuple[Path, int]:
 
 def test_golden_store_is_sound(golden_basic: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    report = verify(MessageStore(basic_config(golden_basic)), END, progress=lambda *step: seen.append(step))
+    store = MessageStore(basic_config(golden_basic))
+    report = verify(store, END, progress=lambda *step: seen.append(step), cross_check=True)
     assert (report.errors, report.warnings, report.findings) == (0, 0, [])
     assert (report.records, report.units, report.blanks, report.index_files) == (4302, 4302, 3, 22)
     assert report.cross_checked and seen[-1] == ("log", END, END)
@@ -186,3 +189,22 @@ def test_index_sizes_are_guessed_from_small_files(golden_basic: Path) -> None:
     config = config_for_folder(golden_basic)
     assert (config.index_slots, config.index_entries) == (100, 400)
     assert (config.commit_log_file_bytes, config.batch_consume_queue_file_bytes) == (1048576, 4600)
+
+
+def test_numba_is_loaded_for_the_cross_check_alone(golden_basic: Path) -> None:
+    look = "import sys; from ringmq.cli.main import main; main(sys.argv[1:], standalone_mode=False)"
+    look += "; print('numba' in sys.modules)"
+    for options, wanted in (((), "False"), (("--cross-check",), "True")):
+        command = [sys.executable, "-c", look, "store", "verify", str(golden_basic), "-q", *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.stdout.splitlines()[-1] == wanted, done.stdout + done.stderr
+
+
+def test_without_numba_one_line_says_that_there_is_no_cross_check(
+    golden_basic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringmq.store.verify.find_spec", lambda name: None)
+    checked = CliRunner().invoke(store_group, ["verify", str(golden_basic), "-o", "json", "--cross-check"])
+    assert checked.exit_code == 0
+    assert checked.stderr == "no cross-check: numba is not installed, the extra `kernels` has it\n"
+    assert json.loads(checked.stdout)["cross_checked"] is False
