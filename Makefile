@@ -133,9 +133,12 @@ warnings: ## the C core with warnings as errors
 	@for source in native/src/*.c; do gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -c -o /dev/null "$$source" || exit 1; done
 
 .PHONY: build
-build: ## rebuild the C core in place (editable installs)
+build: ## rebuild the C core in place and look for new packages (editable installs)
 	@mkdir -p build
 	RINGMQ_REQUIRE_NATIVE=1 flock build/.lock $(BIN)/python setup.py -q build_ext --inplace
+	@ls */__init__.py | cmp -s - .venv/.packages || { \
+		RINGMQ_REQUIRE_NATIVE=1 $(BIN)/pip install -q --no-deps --no-build-isolation -e . && \
+		ls */__init__.py >.venv/.packages; }
 
 .PHONY: jar
 jar: ## the JVM source of Spark, into the installed package (needs a JDK)

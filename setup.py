@@ -1,4 +1,4 @@
-"""Build hook: the C extension is optional, so that the SDK installs where no compiler or liburing is."""
+"""Build hooks: the rule that names the packages, and the C core, which is optional: the SDK installs without it."""
 
 import os
 import warnings
@@ -7,6 +7,20 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError
+
+ROOT = Path(__file__).resolve().parent
+NOT_INSTALLED = {"tests", "examples"}
+SPARK_SOURCE = "pyspark_ringmq"
+"""Spark imports its data sources by this name, so this package is no part of `ringmq`."""
+
+
+def package_folders() -> dict[str, str]:
+    """Return the folder of each installed package: `ringmq.a.b` is the folder a/b of the checkout."""
+    tops = [path.parent for path in ROOT.glob("*/__init__.py") if path.parent.name not in NOT_INSTALLED]
+    found = [path.parent.relative_to(ROOT) for top in tops for path in top.rglob("__init__.py")]
+    names = {folder: ".".join(("ringmq", *folder.parts)) for folder in found if folder.name != SPARK_SOURCE}
+    names |= {folder: SPARK_SOURCE for folder in found if folder.name == SPARK_SOURCE}
+    return {name: folder.as_posix() for folder, name in sorted(names.items())}
 
 
 class OptionalBuildExt(build_ext):
@@ -36,4 +50,11 @@ class OptionalBuildExt(build_ext):
                 raise
 
 
-setup(cffi_modules=["native/build_native.py:ffibuilder"], cmdclass={"build_ext": OptionalBuildExt})
+if __name__ == "__main__":
+    folders = package_folders()
+    setup(
+        packages=list(folders),
+        package_dir=folders,
+        cffi_modules=["native/build_native.py:ffibuilder"],
+        cmdclass={"build_ext": OptionalBuildExt},
+    )

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,10 +201,16 @@ def test_a_folder_is_known_wherever_folders_are_listed() -> None:
     digested = re.search(r"find pyproject.toml setup.py ([a-z_ ]*)", (ROOT / ".ci/bootstrap").read_text())
     assert linted and set(linted[1].split()) == folders
     assert digested and set(digested[1].split()) == folders
-    built = {path.relative_to(ROOT).as_posix().replace("/", ".") for path in packages()}
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    inside = {name.removeprefix("ringmq.") for name in settings["packages"]}
-    assert inside == built - {"spark_bridge.pyspark_ringmq"} | {"pyspark_ringmq"}
+
+
+def test_the_rule_of_packages_finds_every_package() -> None:
+    """`package_folders` of setup.py: no package is named by hand, and none is in two places."""
+    found = runpy.run_path(str(ROOT / "setup.py"))["package_folders"]()
+    wanted = {path.relative_to(ROOT).as_posix() for path in packages()}
+    assert set(found.values()) == wanted and len(found) == len(wanted)
+    spark_source = found.pop("pyspark_ringmq")
+    assert spark_source == "spark_bridge/pyspark_ringmq"
+    assert all(name == "ringmq." + folder.replace("/", ".") for name, folder in found.items())
 
 
 def test_the_table_of_folders_says_what_may_be_imported() -> None:
