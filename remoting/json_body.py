@@ -1,7 +1,7 @@
 """JSON bodies in stock's dialect: what we read is bounded and typed, what we write has exactly the forms
 stock reads.
 
-Reading: `read_object` gives a dict whose keys are text (object keys as compact JSON text, see `json_reader`)
+Reading: `read_object` gives a dict whose keys are text (object keys as compact JSON text, see `ringmq.fastjson.reader`)
 and whose `$ref`s are resolved; `text`, `integer`, `boolean`, `items`, `mapping` pick fields as forgivingly as
 fastjson casts them.
 

@@ -11,7 +11,7 @@ import contextlib
 import json
 from typing import Any
 
-from ringmq.remoting.json_reader import read_json
+from ringmq.fastjson.reader import read_json
 
 orjson: Any
 try:

@@ -2,5 +2,5 @@
 
 Owns the bytes on disk (RocketMQ 5.3's, see `layout`) and every rule about them. The hot path (append, dispatch,
 pull) runs in `native/`; here are the readers, the decisions and the checks. Every read takes a `readable_offset`:
-what lies behind it does not exist for the caller. Imports `native` only.
+what lies behind it does not exist for the caller. Imports `native` and `fastjson` only.
 """

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ringmq.store import fastjson, layout
+from ringmq.fastjson.reader import FastJsonError, read_config
+from ringmq.fastjson.writer import write_config
+from ringmq.store import layout
 from ringmq.store.markers import replace_file, sync_directory
 
 DAMAGED = ".damaged"
@@ -40,8 +42,8 @@ def load_config(root: Path, name: str, tell: Callable[[str], None] = lambda prob
         if not text.strip():
             continue
         try:
-            value = fastjson.loads(text)
-        except fastjson.FastJsonError as error:
+            value = read_config(text)
+        except FastJsonError as error:
             problems.append(f"{candidate}: {error}")
             continue
         if isinstance(value, dict):
@@ -77,7 +79,7 @@ def keep_damaged(root: Path, name: str) -> Path | None:
 
 def encode_config(name: str, value: dict[str, Any]) -> str:
     """Return the text of a config file, byte for byte as RocketMQ writes it (no newline at the end)."""
-    return fastjson.dumps(value, pretty=name not in COMPACT_FILES)
+    return write_config(value, pretty=name not in COMPACT_FILES)
 
 
 def persist_config(root: Path, name: str, value: dict[str, Any]) -> None:

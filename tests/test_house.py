@@ -13,8 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 MAY_IMPORT = {
     "native": set(),
     "ipc": {"native"},
-    "remoting": {"native"},
-    "store": {"native"},
+    "fastjson": set(),
+    "remoting": {"native", "fastjson"},
+    "store": {"native", "fastjson"},
     "ha": {"native", "ipc", "remoting", "store"},
     "broker": {"native", "ipc", "remoting", "store", "ha"},
     "services": {"native", "ipc", "remoting", "store", "broker"},

@@ -12,6 +12,7 @@ from ringmq.broker.handlers.runtime_info import format_bytes, format_runtime
 from ringmq.broker.handlers.topic_attributes import BadAttribute, alter_attributes, parse_attributes
 from ringmq.broker.tables.ports import KeyQuery
 from ringmq.broker.tables.topics import compaction_notice
+from ringmq.fastjson.reader import read_config
 from ringmq.remoting.admin_bodies import (
     ConsumerConnection,
     ConsumeStats,
@@ -24,7 +25,6 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import read_object, write_body
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.store import fastjson
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import encode_config
 from ringmq.store.markers import BOOT_ID
@@ -242,7 +242,7 @@ def test_of_a_groups_beans_the_known_members_are_kept(is_list: bool) -> None:
     assert sorted(config.group_retry_policy) == ["customizedRetryPolicy", "exponentialRetryPolicy", "type"]
     assert config.group_retry_policy["type"] == "CUSTOMIZED"
     assert config.subscription_data_set == ({"topic": "T", "version": 3},)
-    fastjson.loads(encode_config("subscriptionGroup.json", lab.broker.groups.body()))
+    read_config(encode_config("subscriptionGroup.json", lab.broker.groups.body()))
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pytest
 from ringmq.broker.requests.turns import finish
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.publication import PlaneTables
+from ringmq.fastjson.reader import read_config
 from ringmq.remoting.admin_bodies import decode_queue_offsets
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.store import fastjson
 from tests.broker.fakes import START_MS, Lab, make_lab
 
 
@@ -225,7 +225,7 @@ def test_a_reset_that_no_pull_has_taken_outlives_a_restart(lab: Lab) -> None:
     successor = OffsetTable(lab.plane, PlaneTables(lab.plane))
     assert successor.get("G", "T", 0) == 2
     assert lab.broker.offsets.dirty
-    assert fastjson.loads(finish(lab.broker.offsets.file_text()))["offsetTable"] == {"T@G": {0: 2}}
+    assert read_config(finish(lab.broker.offsets.file_text()))["offsetTable"] == {"T@G": {0: 2}}
 
 
 @pytest.mark.parametrize("request_of", ["topic", "group"])

@@ -7,8 +7,8 @@ import pytest
 from ringmq.broker.control_parts import saved_by
 from ringmq.broker.tables.offsets import STEP_KEYS
 from ringmq.broker.tables.persistence import Persistence
+from ringmq.fastjson.reader import read_config
 from ringmq.remoting.codes import RequestCode
-from ringmq.store import fastjson
 from ringmq.store.config_files import encode_config, load_config
 from tests.broker.fakes import START_MS, Lab, make_lab
 from tests.operations import operations
@@ -55,7 +55,7 @@ def test_the_file_is_made_in_steps_and_is_stocks_text(tmp_path: Path, lab: Lab) 
         count += 1
     assert count >= 4
     text = (tmp_path / "config" / "consumerOffset.json").read_text()
-    assert encode_config("consumerOffset.json", fastjson.loads(text)) == text
+    assert encode_config("consumerOffset.json", read_config(text)) == text
     assert len(saved(tmp_path)) == 4 * STEP_KEYS + 1
     assert not lab.broker.offsets.dirty
 

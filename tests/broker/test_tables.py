@@ -19,10 +19,10 @@ from ringmq.broker.tables.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED, TOPIC
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.stats import BrokerStats, Totals
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.fastjson.reader import read_config
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import write_body
-from ringmq.store import fastjson
 from ringmq.store.config_files import encode_config, load_config, persist_config
 from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_births import read_births, write_births
@@ -160,7 +160,7 @@ STOCK_GROUPS = """{
 
 def test_a_stock_file_with_every_bean_comes_through_as_it_is() -> None:
     groups = make_lab().broker.groups
-    groups.load(fastjson.loads(STOCK_GROUPS), START_MS)
+    groups.load(read_config(STOCK_GROUPS), START_MS)
     assert encode_config("subscriptionGroup.json", groups.body(["G"])) == STOCK_GROUPS
 
 

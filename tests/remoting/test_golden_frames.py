@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from ringmq.fastjson.reader import read_json
 from ringmq.remoting import admin_bodies, heartbeat, json_body, register_body
 from ringmq.remoting.codes import RequestCode, SerializeType
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.frame import FrameDecoder
-from ringmq.remoting.json_reader import read_json
 from ringmq.remoting.message import decode_messages, encode_message
 from ringmq.remoting.request_headers import SHORT_SEND_CODES, decode_request_header, encode_short_send_header
 from ringmq.remoting.response_headers import RESPONSE_HEADERS

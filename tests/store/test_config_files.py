@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.store import fastjson
+from ringmq.fastjson.reader import DEPTH_MAX, FastJsonError, read_config, read_json
+from ringmq.fastjson.writer import write_config
 from ringmq.store.config_files import (
     ConfigFileError,
     encode_config,
@@ -26,7 +27,7 @@ JSON_FILES = [
 def test_golden_text_round_trip(golden_basic: Path, name: str) -> None:
     for path in (golden_basic / "config" / name, golden_basic / "config" / f"{name}.bak"):
         if path.exists():
-            assert encode_config(name, fastjson.loads(path.read_text("utf-8"))) == path.read_text("utf-8")
+            assert encode_config(name, read_config(path.read_text("utf-8"))) == path.read_text("utf-8")
 
 
 def test_the_example_of_integer_keys() -> None:
@@ -35,25 +36,32 @@ def test_the_example_of_integer_keys() -> None:
         "groupTopicMap": {"G": ("T",)},
         "offsetTable": {"T@G": {0: 10, 1: 20}},
     }
-    assert fastjson.dumps(value) == (
+    assert write_config(value) == (
         '{\n\t"dataVersion":{\n\t\t"counter":3,\n\t\t"stateVersion":0,\n\t\t"timestamp":1700000000000\n\t},\n'
         '\t"groupTopicMap":{\n\t\t"G":["T"]\n\t},\n\t"offsetTable":{\n\t\t"T@G":{0:10,1:20\n\t\t}\n\t}\n}'
     )
 
 
 def test_bare_keys_are_numbers() -> None:
-    assert fastjson.loads('{"0":1, "12" : 5}') == {"0": 1, "12": 5}
-    assert fastjson.loads("{0:1,12:5\n}") == {0: 1, 12: 5}
+    assert read_config('{"0":1, "12" : 5}') == {"0": 1, "12": 5}
+    assert read_config("{0:1,12:5\n}") == {0: 1, 12: 5}
 
 
 def test_strings_survive() -> None:
     for text in ('quo"te\\', "tab\tline\n\x00\x1f", "schlüssel 键 😀", "\u2028\x7f\x85"):
-        assert fastjson.loads(fastjson.dumps({text: text})) == {text: text}
+        assert read_config(write_config({text: text})) == {text: text}
+
+
+def test_fastjsons_own_escapes_are_read() -> None:
+    for read in (read_json, read_config):
+        assert read(r"""{"\v\\v":"it\'s \u0041"}""") == {"\v\\v": "it's A"}
+        with pytest.raises(FastJsonError, match="bad escape"):
+            read(r'{"\v":"\q"}')
 
 
 def test_nulls_are_left_out() -> None:
-    assert fastjson.dumps({"a": None, "b": 1}, pretty=False) == '{"b":1}'
-    assert fastjson.dumps({"a": None}) == "{}"
+    assert write_config({"a": None, "b": 1}, pretty=False) == '{"b":1}'
+    assert write_config({"a": None}) == "{}"
 
 
 DAMAGED = [
@@ -64,8 +72,8 @@ DAMAGED = [
 
 @pytest.mark.parametrize("text", DAMAGED)
 def test_damaged_text_is_refused_with_a_place(text: str) -> None:
-    with pytest.raises(fastjson.FastJsonError, match=r"character|ends"):
-        fastjson.loads(text)
+    with pytest.raises(FastJsonError, match=r"character|ends"):
+        read_config(text)
 
 
 def nested(levels: int) -> object:
@@ -77,17 +85,17 @@ def nested(levels: int) -> object:
 
 @pytest.mark.parametrize("pretty", [True, False])
 def test_what_is_written_can_be_read(pretty: bool) -> None:
-    deepest = fastjson.dumps(nested(fastjson.DEPTH_MAX), pretty=pretty)
-    assert fastjson.loads(deepest)
-    with pytest.raises(fastjson.FastJsonError, match="64 levels"):
-        fastjson.dumps(nested(fastjson.DEPTH_MAX + 1), pretty=pretty)
+    deepest = write_config(nested(DEPTH_MAX), pretty=pretty)
+    assert read_config(deepest)
+    with pytest.raises(FastJsonError, match="64 levels"):
+        write_config(nested(DEPTH_MAX + 1), pretty=pretty)
 
 
 def test_persist_keeps_the_old_file_as_bak(tmp_path: Path) -> None:
     persist_config(tmp_path, "topics.json", {"a": 1})
     persist_config(tmp_path, "topics.json", {"a": 2})
     assert load_config(tmp_path, "topics.json") == {"a": 2}
-    assert fastjson.loads((tmp_path / "config" / "topics.json.bak").read_text()) == {"a": 1}
+    assert read_config((tmp_path / "config" / "topics.json.bak").read_text()) == {"a": 1}
 
 
 def test_any_text_can_be_written(tmp_path: Path) -> None:
@@ -108,7 +116,7 @@ def test_a_full_disk_touches_neither_of_the_old_files(tmp_path: Path, monkeypatc
             with pytest.raises(OSError, match="No space"):
                 persist_config(tmp_path, "consumerOffset.json", {"a": 3})
     assert load_config(tmp_path, "consumerOffset.json") == {"a": 2}
-    assert fastjson.loads((tmp_path / "config" / "consumerOffset.json.bak").read_text()) == {"a": 1}
+    assert read_config((tmp_path / "config" / "consumerOffset.json.bak").read_text()) == {"a": 1}
 
 
 @pytest.mark.parametrize("damage", [b"", b"  \n", b'{"a":', b"\xff\xfe", b"[1]", None])
