@@ -373,7 +373,7 @@ def _refuse_entry(data: memoryview, at: int) -> NoReturn:
     key, at = _read_text(data, at + 2, _UINT16.unpack_from(data, at)[0], "ext key")
     if at + 4 > end:
         raise BadHeader(f"the length of ext value {key[:64]!r} is cut", field="extFields", limit=end)
-    _read_text(data, at + 4, _INT32.unpack_from(data, at)[0], key)
+    _read_text(data, at + 4, _INT32.unpack_from(data, at)[0], key or "extFields")
     raise AssertionError(f"entry at {at} of {end} bytes has nothing wrong")
 
 

@@ -257,6 +257,15 @@ def test_any_bytes_decode_or_raise_a_frame_error(data: bytes) -> None:
         assert error.field
 
 
+def test_a_value_without_a_key_that_leads_out_of_the_header_names_the_fields() -> None:
+    entry = b"\0\0" + (7).to_bytes(4, "big") + b"x"
+    header = struct.pack(">HBHiiii", 105, 0, 1, 1, 0, 0, len(entry)) + entry
+    frame = (4 + len(header)).to_bytes(4, "big") + (1 << 24 | len(header)).to_bytes(4, "big") + header
+    with pytest.raises(FrameError, match="length 7 of 'extFields' is outside") as caught:
+        FrameDecoder().feed(frame)
+    assert caught.value.field == "extFields"
+
+
 @given(st.sampled_from([frame for frame, _ in VECTORS]), st.data())
 def test_any_damaged_frame_decodes_or_raises_a_frame_error(frame: bytes, data: st.DataObject) -> None:
     damaged = bytearray(frame)
