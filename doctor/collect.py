@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -11,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.check import EffectiveValue
@@ -130,7 +133,7 @@ def _listed(path: Path, root: Path) -> str:
 
 def _processes(proc: Path, owner: int) -> Iterator[Entry]:
     """/proc of the broker's main process and its workers."""
-    for pid in broker_processes(proc, owner) if owner else ():
+    for pid in broker_processes(owner) if owner else ():
         for name in PROCESS_FILES:
             yield from _file(proc / str(pid) / name, f"processes/{pid}/{name}")
         try:
@@ -140,17 +143,11 @@ def _processes(proc: Path, owner: int) -> Iterator[Entry]:
         yield text_entry(f"processes/{pid}/open_files", f"{count}\n")
 
 
-def broker_processes(proc: Path, owner: int) -> list[int]:
-    """`owner` and its children, at most PROCESSES_MAX."""
-    found = [owner]
-    for path in proc.glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue
-        if len(fields) > 1 and fields[1] == str(owner):
-            found.append(int(path.parent.name))
-    return sorted(found)[:PROCESSES_MAX]
+def broker_processes(owner: int) -> list[int]:
+    """Return `owner` and its children, at most PROCESSES_MAX."""
+    with contextlib.suppress(psutil.Error):
+        return sorted([owner, *(child.pid for child in psutil.Process(owner).children())])[:PROCESSES_MAX]
+    return [owner]
 
 
 def _file(path: Path, name: str) -> Iterable[Entry]:

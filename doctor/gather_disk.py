@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from ringmq.doctor.facts import DiskFacts
-from ringmq.doctor.gather_machine import read_text
 from ringmq.store.retention import used_ratio
 
 SYNC_ROUNDS_MAX = 50
@@ -83,13 +84,11 @@ def _bandwidth_trial(descriptor: int, clock: Clock) -> float:
 
 
 def _mount_of(folder: Path) -> tuple[str, str]:
-    """(file system, options) of the longest mount point above `folder`."""
-    device = folder.stat().st_dev
-    wanted = f"{os.major(device)}:{os.minor(device)}"
-    best = ("", "")
-    for line in read_text("/proc/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, kinds = before.split(), after.split()
-        if len(fields) > 5 and kinds and fields[2] == wanted:
-            best = (kinds[0], fields[5])
-    return best
+    """Return (file system, options) of the longest mount point above `folder`, of the latest mount there."""
+    above = {str(path) for path in (folder.resolve(), *folder.resolve().parents)}
+    mounts = [mount for mount in psutil.disk_partitions(all=True) if mount.mountpoint in above]
+    if not mounts:
+        return "", ""
+    longest = max(len(mount.mountpoint) for mount in mounts)
+    mount = [mount for mount in mounts if len(mount.mountpoint) == longest][-1]
+    return mount.fstype, mount.opts

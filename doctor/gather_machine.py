@@ -1,4 +1,4 @@
-"""Facts about the machine, read from /proc, /sys and a few system calls; nothing is judged here."""
+"""Facts about the machine from psutil, /proc/sys, /sys and a few system calls, without any judgement."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import resource
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
+import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
@@ -86,8 +88,8 @@ def gather_limits(broker: int = 0) -> LimitFacts:
     soft, hard = files
     memlock = locked[0]
     shm = os.statvfs("/dev/shm")
-    sizes = _memory_bytes()
-    total, free = sizes.get("MemTotal", 0), sizes.get("MemAvailable", 0)
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
     limit, used = read_text("/sys/fs/cgroup/memory.max"), read_text("/sys/fs/cgroup/memory.current")
     if limit.isdigit() and used.isdigit() and int(limit) < total:
         total, free = int(limit), min(free, int(limit) - int(used))
@@ -100,11 +102,6 @@ def gather_limits(broker: int = 0) -> LimitFacts:
 
 def _limit(value: int) -> int:
     return -1 if value == resource.RLIM_INFINITY else value
-
-
-def _memory_bytes() -> dict[str, int]:
-    lines = (line.split() for line in read_text("/proc/meminfo").splitlines())
-    return {words[0].rstrip(":"): int(words[1]) << 10 for words in lines if len(words) > 1 and words[1].isdigit()}
 
 
 def gather_cpus(config: BrokerConfig, cpus: tuple[int, ...]) -> CpuFacts:

@@ -1,11 +1,13 @@
-"""Which ports are free, who has the others, and whether the name servers answer."""
+"""Facts about ports: free or taken, by which process; whether the name servers answer."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
+
+import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.listening import METRICS_PORT
@@ -14,7 +16,6 @@ from ringmq.doctor.facts import PeerFacts, PortFacts
 CONNECT_TIMEOUT_S = 1.0
 NAME_SERVERS_MAX = 16
 NAMESRV_PORT = 9876
-_LISTEN = "0A"
 
 
 def wanted_ports(config: BrokerConfig) -> list[tuple[str, str, int]]:
@@ -59,22 +60,13 @@ def _port(name: str, host: str, port: int) -> PortFacts:
 
 
 def _owner(port: int) -> str:
-    """`name (pid)` of a process that listens on `port`, empty where this user may not know."""
-    inodes = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        rows = (line.split() for line in lines)
-        inodes |= {row[9] for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port}
-    wanted = {f"socket:[{inode}]" for inode in inodes - {"0"}}
-    for process in Path("/proc").glob("[0-9]*") if wanted else ():
-        try:
-            if any(str(entry.readlink()) in wanted for entry in (process / "fd").iterdir()):
-                return f"{(process / 'comm').read_text(errors='replace').strip()} ({process.name})"
-        except OSError:
-            continue
+    """Return `name (pid)` of a process that listens on `port`, empty where this user may not know."""
+    with contextlib.suppress(psutil.Error):
+        for connection in psutil.net_connections("tcp"):
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,)
+            if listens and connection.pid:
+                name = psutil.Process(connection.pid).name()
+                return f"{name.encode(errors='replace').decode()} ({connection.pid})"
     return ""
 
 

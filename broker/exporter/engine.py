@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.control_report import ControlReport
@@ -88,8 +91,6 @@ HA_REFUSED = {
 }
 CONSUME_MODES = {"CONSUME_ACTIVELY": "pull", "CONSUME_PASSIVELY": "push", "CONSUME_POP": "pop"}
 TABLES = ("topic", "queue", "group", "subscription", "offset")
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def add_requests(page: Page, plane: Plane) -> None:
@@ -306,14 +307,13 @@ def add_listeners(page: Page, port: HttpPort) -> None:
 
 
 def _process_use(workers: list[Worker]) -> Iterator[tuple[str, float, int]]:
-    """(worker, CPU seconds, resident bytes) from /proc; a worker that has just ended is left out."""
+    """Yield (worker, CPU seconds, resident bytes), without workers that have just ended."""
     for worker in workers:
-        try:
-            with open(f"/proc/{worker.pid}/stat", "rb") as file:  # noqa: PTH123
-                fields = file.read(4096).rpartition(b")")[2].split()
-        except OSError:
-            continue
-        yield worker.name, (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND, int(fields[21]) * _PAGE_BYTES
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(worker.pid)
+            with process.oneshot():
+                times = process.cpu_times()
+                yield worker.name, times.user + times.system, process.memory_info().rss
 
 
 def _behind(ahead: int, behind: int) -> int:

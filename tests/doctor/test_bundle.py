@@ -1,7 +1,11 @@
 """The bundle: bounded, without secrets and bodies, readable by its maker only."""
 
 import json
+import os
+import signal
 import stat
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from ringmq.doctor.finding import OK, Finding
 from ringmq.store.store_order import CUT, StoreOrder, write_order
 from ringmq.store.write_hold import HeldFor, write_hold
 from tests.store.conftest import basic_copy, golden_basic  # noqa: F401
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -89,11 +94,17 @@ def test_a_store_in_disorder_makes_a_bundle_all_the_same(tmp_path: Path) -> None
     assert "store/survey.json" in entries
 
 
-def test_a_brokers_processes_are_it_and_its_children(tmp_path: Path) -> None:
-    for pid, parent in ((10, 1), (11, 10), (12, 10), (13, 99)):
-        (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "stat").write_bytes(b"%d (a) \xff) S %d 1 1" % (pid, parent))
-    assert broker_processes(tmp_path, 10) == [10, 11, 12]
+def test_a_brokers_processes_are_it_and_its_children() -> None:
+    parent = (
+        "import subprocess, sys; subprocess.Popen(['sleep', '60']); subprocess.Popen(['sleep', '60']); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", parent], stdin=subprocess.PIPE) as process:
+        wait_until(lambda: len(broker_processes(process.pid)) == 3, "both children run")
+        children = set(broker_processes(process.pid)) - {process.pid}
+        assert len(children) == 2
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+    assert broker_processes(process.pid) == [process.pid], "a process that has ended has no children"
 
 
 def test_the_end_of_a_log_is_taken(tmp_path: Path) -> None:
