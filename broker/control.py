@@ -25,10 +25,11 @@ from ringmq.broker.replication.proof_reader import ProofReader
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request_runner import RequestRunner
 from ringmq.broker.requests import slow_requests
+from ringmq.broker.requests.intake import Intake, Way
 from ringmq.broker.requests.outlets import Outlets
-from ringmq.broker.requests.records import connection_of, request_of
-from ringmq.broker.requests.request import Effect, Hangup
-from ringmq.broker.requests.turns import INTAKE_MS, TurnClock
+from ringmq.broker.requests.request import Effect
+from ringmq.broker.requests.runner import AnswerTimes
+from ringmq.broker.requests.turns import TurnClock
 from ringmq.broker.table_saves import TableSaves
 from ringmq.broker.tables import notices
 from ringmq.broker.tables.persistence import Persistence
@@ -41,17 +42,13 @@ from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import TopicConfig
-from ringmq.remoting.errors import RemotingError, RequestError
-from ringmq.remoting.junk import describe
+from ringmq.remoting.errors import RequestError
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.store.record_values import is_topic_name
 
-RECORDS_PER_TURN = 512
 TICK_MS = 250
 STORE_LOOK_MS = 10_000
 """Blocks of a log file that retention has unlinked stay used for so long, if a request had it mapped."""
-BACKLOG_RETRY_MS = 1
-INCOMPLETE_RETRY_MS = 1
 FAULT_LINES_PER_MINUTE = 60
 PEER_LINES_PER_MINUTE = 10
 """Any peer can send malformed frames and failing requests at any rate."""
@@ -83,8 +80,6 @@ class ControlLoop:
         self._announcements = Announcements(broker, name_servers, slave, log, self._clock)
         self._inbox = Inbox(plane)
         self._outlets = Outlets(plane.readers, self._inbox)
-        self._generations: dict[int, int] = {}
-        self._ports = {reader.role: reader.port for reader in plane.readers}
         self._next_tick_ms = 0
         self._next_store_look_ms = 0
         self._last_fault = 0
@@ -93,7 +88,6 @@ class ControlLoop:
         self._of_peers = LogThrottle(PEER_LINES_PER_MINUTE)
         self._failed_requests = LogThrottle(PEER_LINES_PER_MINUTE)
         self._of_settings = LogThrottle(PEER_LINES_PER_MINUTE)
-        self._blocked_parks = 0
         self._handlers = handlers_of(broker)
         self._limits = limits_of(broker)
         self._census = ClientCensus(broker.consumers, broker.producers)
@@ -103,16 +97,27 @@ class ControlLoop:
         self._saves = TableSaves(
             persistence, self._clock, lambda action: self._guard("config files", action), self._tell_of_files
         )
+        role = lib.RMQ_ROLE_CONTROL
+        latency = plane.header.latency[role][lib.RMQ_CONTROL_LATENCY_ANSWERED]
         self._requests = RequestRunner(
-            plane,
             broker,
             self._handlers,
             self._announcements,
-            self._slow_requests,
+            AnswerTimes(latency, self._slow_requests, lambda: broker.config.slow_request_ms),
             lambda text: self._tell(self._failed_requests, text),
             self._clock,
             self._saves,
             self._outlets.backlog_bytes,
+        )
+        way = Way(plane, role, self._inbox, self._outlets, self._requests, self._clock)
+        self._intake = Intake(
+            way,
+            hooks=self,
+            others={
+                lib.RMQ_INBOX_QUEUE: self._on_queue,
+                lib.RMQ_INBOX_TOPICS: self._on_topics,
+                lib.RMQ_INBOX_HA: self._on_news,
+            },
         )
 
     # ---- one round ----
@@ -122,7 +127,7 @@ class ControlLoop:
         self._now_ms = now_ms
         self._clock.begin()
         self._outlets.send_waiting()
-        taken = self._take_records(now_ms)
+        taken = self._intake.take(now_ms)
         self._requests.turn()
         effects = self._requests.take_effects()
         self.broker.notices.turn(now_ms)
@@ -148,44 +153,15 @@ class ControlLoop:
             self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
         self._outlets.perform(self._announcements.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
-        self._blocked_parks = 0 if taken else self._blocked_parks
         is_saving = self._persistence.is_saving or self._saves.is_saving or self._announcements.is_busy
         return taken > 0 or self._requests.is_busy or is_saving
-
-    def _take_records(self, now_ms: int) -> int:
-        """Take records out of the inbox while the turn has time for them; how many."""
-        taken = 0
-        while taken < RECORDS_PER_TURN and self._clock.is_within(INTAKE_MS):
-            self._requests.begin_next()
-            if self._outlets.is_choked or self._requests.is_choked:
-                break
-            record = self._inbox.take()
-            if record is None:
-                break
-            taken += 1
-            self._on_record(record, now_ms)
-        return taken
 
     def park(self, now_ms: int) -> None:
         """Sleep until the bell rings or something is due."""
         timeout_ms = max(0, self._next_tick_ms - now_ms)
         if self.broker.notices.is_waiting:
             timeout_ms = min(timeout_ms, notices.PAUSE_MS)
-        if self._outlets.is_waiting:
-            timeout_ms = BACKLOG_RETRY_MS
-        role = lib.RMQ_ROLE_CONTROL
-        self._plane.arm(role)
-        if self._inbox.is_blocked:
-            # Something came just now; or the record at the front is incomplete: its writer is at it, is stopped, or has
-            # died, and then the record is freed here.
-            self._blocked_parks += 1
-            if self._inbox.unblock() or self._blocked_parks == 1:
-                self._plane.disarm(role)
-                return
-            timeout_ms = INCOMPLETE_RETRY_MS
-        else:
-            self._blocked_parks = 0
-        self._plane.wait(role, timeout_ms)
+        self._intake.park(timeout_ms)
 
     @property
     def is_registered(self) -> bool:
@@ -208,41 +184,25 @@ class ControlLoop:
 
     # ---- in ----
 
-    def _on_record(self, record: Ask, now_ms: int) -> None:
-        if record.type == lib.RMQ_INBOX_QUEUE:
-            self._guard("queues of records from the master", lambda: self._make_queue(record))
-            return
-        if record.type == lib.RMQ_INBOX_TOPICS:
-            self._guard("topics that a service asks for", lambda: self._make_topics(record, now_ms))
-            return
-        if record.type == lib.RMQ_INBOX_HA:
-            self._take_news(record.payload)
-            return
-        reader = self._ports.get(record.role)
-        if reader is None:
-            return
-        if record.role_generation < self._generations.get(reader, 0):
-            return  # left behind by a reader that is gone
-        self._see_generation(reader, record.role_generation)
-        connection = connection_of(record, reader)
-        if record.type == lib.RMQ_INBOX_CLOSED:
-            self._requests.end(connection)
-            self._outlets.end(connection)
-        if record.type == lib.RMQ_INBOX_JUNK:
-            spoken = describe(record.payload, int(self._plane.header.settings.frame_bytes_max))
-            self._tell(self._of_peers, f"junk from {connection.host}: {spoken}")
-        if record.type != lib.RMQ_INBOX_COLD_FRAME:
-            return
-        # What this client's earlier pulls committed comes first: a commit of an older pull must not undo this request.
+    def before_request(self, now_ms: int) -> None:
+        """Apply the offsets that earlier pulls committed: an older commit must not undo the request of its client."""
         self._drain_offsets(now_ms)
-        try:
-            request = request_of(record, connection, now_ms)
-        except Exception as error:  # a defect of the decoder costs one connection, as junk does
-            what = str(error) if isinstance(error, RemotingError) else f"{type(error).__name__}: {error}"
-            self._tell(self._of_peers, f"junk from {connection.host}: {what}")
-            self._requests.effects.append(Hangup(connection, record.pending))
-            return
-        self._requests.run(request)
+
+    def on_junk(self, text: str) -> None:
+        """A peer has sent bytes that are no request."""
+        self._tell(self._of_peers, text)
+
+    def on_reader_restart(self, reader: int, generation: int) -> None:
+        """A read worker was started again: the clients of its old connections leave their groups."""
+        for connection in self.broker.membership.connections():
+            if connection.reader == reader and connection.reader_generation != generation:
+                self._requests.end(connection)
+
+    def _on_queue(self, record: Ask, now_ms: int) -> None:
+        self._guard("queues of records from the master", lambda: self._make_queue(record))
+
+    def _on_topics(self, record: Ask, now_ms: int) -> None:
+        self._guard("topics that a service asks for", lambda: self._make_topics(record, now_ms))
 
     def _make_queue(self, record: Ask) -> None:
         """A slave's dispatch waits in front of a record whose queue has no entry: its topic's settings come later."""
@@ -273,32 +233,16 @@ class ControlLoop:
             remark = str(error)
         self._inbox.tell(record, remark.encode())
 
-    def _take_news(self, payload: bytes) -> None:
+    def _on_news(self, record: Ask, now_ms: int) -> None:
         try:
-            self.broker.replication.take_news(news_of(payload))
+            self.broker.replication.take_news(news_of(record.payload))
         except OrderError as error:
             self._tell(self._of_peers, f"news from ha: {error}")
-
-    def _see_generation(self, reader: int, generation: int) -> None:
-        """A read worker that was started again has none of its old connections."""
-        known = self._generations.get(reader)
-        if known == generation:
-            return
-        self._generations[reader] = generation
-        self._outlets.start_anew(reader, generation)
-        if known is None:
-            return
-        for connection in self.broker.membership.connections():
-            if connection.reader == reader and connection.reader_generation != generation:
-                self._requests.end(connection)
 
     # ---- time ----
 
     def _tick(self, now_ms: int) -> list[Effect]:
-        for reader in self._plane.readers:
-            generation = int(self._plane.role(reader.role).generation)
-            if generation:
-                self._see_generation(reader.port, generation)
+        self._intake.look_at_readers()
         self._drain_offsets(now_ms)
         self.broker.stats.observe(self._totals())
         effects = [*self._requests.take_effects(), *self.broker.on_tick(now_ms), *self._handlers.run_due(now_ms)]

@@ -1,0 +1,148 @@
+"""The way in of a worker that answers clients: records out of its inbox, and the sleep between its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from ringmq.broker.requests.outlets import Outlets
+from ringmq.broker.requests.records import connection_of, request_of
+from ringmq.broker.requests.request import Connection, Hangup, Request
+from ringmq.broker.requests.runner import Runner
+from ringmq.broker.requests.turns import INTAKE_MS, TurnClock
+from ringmq.ipc.asks import Ask, Inbox
+from ringmq.ipc.plane import Plane
+from ringmq.native import lib
+from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.junk import describe
+
+RECORDS_PER_TURN = 512
+BACKLOG_RETRY_MS = 1
+INCOMPLETE_RETRY_MS = 1
+
+
+class Hooks(Protocol):
+    """What the worker does beside answering requests."""
+
+    def before_request(self, now_ms: int) -> None:
+        """A request of a client is about to be decoded."""
+
+    def on_junk(self, text: str) -> None:
+        """A peer has sent bytes that are no request."""
+
+    def on_reader_restart(self, reader: int, generation: int) -> None:
+        """A read worker was started again: its connections of earlier generations are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The parts between a plane and the requests of one worker."""
+
+    plane: Plane
+    role: int
+    inbox: Inbox
+    outlets: Outlets
+    requests: Runner
+    clock: TurnClock
+
+
+class Intake:
+    """Takes records out of the inbox of one worker. `others`: what to do with records that are not about a connection,
+    by their type."""
+
+    def __init__(self, way: Way, hooks: Hooks, others: Mapping[int, Callable[[Ask, int], None]]) -> None:
+        self._way = way
+        self._hooks = hooks
+        self._others = others
+        self._generations: dict[int, int] = {}
+        """Of each read worker that has been heard of, by port."""
+        self._ports = {reader.role: reader.port for reader in way.plane.readers}
+        self._blocked_parks = 0
+
+    def take(self, now_ms: int) -> int:
+        """Take records in while the turn has time for them. Returns the number of records."""
+        requests, inbox = self._way.requests, self._way.inbox
+        taken = 0
+        while taken < RECORDS_PER_TURN and self._way.clock.is_within(INTAKE_MS):
+            requests.begin_next()
+            if self._way.outlets.is_choked or requests.is_choked:
+                break
+            record = inbox.take()
+            if record is None:
+                break
+            taken += 1
+            self._on_record(record, now_ms)
+        if taken:
+            self._blocked_parks = 0
+        return taken
+
+    def look_at_readers(self) -> None:
+        """Notice read workers that were started again and have sent nothing since."""
+        plane = self._way.plane
+        for reader in plane.readers:
+            generation = int(plane.role(reader.role).generation)
+            if generation:
+                self._see_generation(reader.port, generation)
+
+    def park(self, timeout_ms: int, has_news: Callable[[], bool] | None = None) -> None:
+        """Sleep until the bell rings or `timeout_ms` have passed. `has_news` is asked after the bell is armed."""
+        plane, role = self._way.plane, self._way.role
+        if self._way.outlets.is_waiting:
+            timeout_ms = BACKLOG_RETRY_MS
+        plane.arm(role)
+        if has_news is not None and has_news():
+            plane.disarm(role)
+            return
+        if self._way.inbox.is_blocked:
+            # Something came just now; or the record at the front is incomplete: its writer is at it, is stopped, or has
+            # died, and then the record is freed here.
+            self._blocked_parks += 1
+            if self._way.inbox.unblock() or self._blocked_parks == 1:
+                plane.disarm(role)
+                return
+            timeout_ms = INCOMPLETE_RETRY_MS
+        else:
+            self._blocked_parks = 0
+        plane.wait(role, timeout_ms)
+
+    def _on_record(self, record: Ask, now_ms: int) -> None:
+        other = self._others.get(record.type)
+        if other is not None:
+            other(record, now_ms)
+            return
+        reader = self._ports.get(record.role)
+        if reader is None or record.role_generation < self._generations.get(reader, 0):
+            return  # left behind by a reader that is gone
+        self._see_generation(reader, record.role_generation)
+        connection = connection_of(record, reader)
+        if record.type == lib.RMQ_INBOX_CLOSED:
+            self._way.requests.end(connection)
+            self._way.outlets.end(connection)
+        elif record.type == lib.RMQ_INBOX_JUNK:
+            frame_bytes_max = int(self._way.plane.header.settings.frame_bytes_max)
+            self._hooks.on_junk(f"junk from {connection.host}: {describe(record.payload, frame_bytes_max)}")
+        elif record.type == lib.RMQ_INBOX_COLD_FRAME:
+            self._hooks.before_request(now_ms)
+            request = self._decode(record, connection, now_ms)
+            if request is not None:
+                self._way.requests.run(request)
+
+    def _decode(self, record: Ask, connection: Connection, now_ms: int) -> Request | None:
+        try:
+            return request_of(record, connection, now_ms)
+        except Exception as error:  # a defect of the decoder costs one connection, as junk does
+            cause = str(error) if isinstance(error, RemotingError) else f"{type(error).__name__}: {error}"
+        self._hooks.on_junk(f"junk from {connection.host}: {cause}")
+        self._way.requests.effects.append(Hangup(connection, record.pending))
+        return None
+
+    def _see_generation(self, reader: int, generation: int) -> None:
+        """A read worker that was started again has none of its old connections."""
+        known = self._generations.get(reader)
+        if known == generation:
+            return
+        self._generations[reader] = generation
+        self._way.outlets.start_anew(reader, generation)
+        if known is not None:
+            self._hooks.on_reader_restart(reader, generation)
