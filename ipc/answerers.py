@@ -12,6 +12,8 @@ from ringmq.native import lib
 
 INBOX_BYTES = 16 << 20
 """Of control's inbox. Sparse until it is used."""
+CLIENT_INBOX_BYTES_MIN = 16 << 20
+"""Half of an inbox holds the largest frame of a client. A read worker would refuse a larger one as busy for ever."""
 ANSWER_BYTES = 4 << 20
 """Of each ring of answers."""
 
@@ -49,6 +51,8 @@ class AnswerRow:
         for name, size in (("inbox_bytes", self.inbox_bytes), ("answer_bytes", self.answer_bytes)):
             if size < 4096 or size & (size - 1) or size > 1 << 30:
                 return f"{name} = {size} is no power of two from 4096 to {1 << 30}"
+        if self.codes and self.inbox_bytes < CLIENT_INBOX_BYTES_MIN:
+            return f"inbox_bytes = {self.inbox_bytes}: requests of clients need {CLIENT_INBOX_BYTES_MIN}"
         return ""
 
 

@@ -114,11 +114,11 @@ class WriteTwin:
                 self._take(number, [None])
                 continue
             if not room:
-                self._wait(number, lib.RMQ_CHAIN_MAX if asked.tied else 0)
+                self._wait(port, number, self._length(port))
                 return True
             causes = self._causes(port, asked)
             if len(causes) > room:
-                self._wait(number, len(causes))
+                self._wait(port, number, len(causes))
                 return True
             if len(self._batch) + len(causes) > lib.RMQ_BATCH_REQUESTS:
                 return True
@@ -128,9 +128,21 @@ class WriteTwin:
                 return False
         return True
 
-    def _wait(self, number: int, kept: int) -> None:
-        if kept and self._parked_free() < len(self._batch) + kept:
-            self.kept, self.kept_for = kept, number
+    def _length(self, port: PortTwin) -> int:
+        """Requests at the tail that have to find room together."""
+        chain = chain_at(port.ring, port.tail)
+        return 1 if chain[-1].tied or len(chain) > self._chain_max(port) else len(chain)
+
+    def _wait(self, port: PortTwin, number: int, length: int) -> None:
+        """Keep places for a chain where `parked` alone is short."""
+        has_places = min(port.slots - port.appended, port.slots - port.completed - port.parked) >= length
+        if length == 1 or not has_places or port.parked + length > port.parked_max:
+            return
+        if self._parked_free() < len(self._batch) + length:
+            self.kept, self.kept_for = length, number
+
+    def _chain_max(self, port: PortTwin) -> int:
+        return min(lib.RMQ_CHAIN_MAX, port.parked_max, self.parked_slots)
 
     def _causes(self, port: PortTwin, asked: Asked) -> list[int | None]:
         """The causes of the request at the tail, or of the chain that it begins."""
@@ -139,7 +151,7 @@ class WriteTwin:
         if port.refused_at:
             return [lib.RMQ_CAUSE_BEHIND_REFUSED if port.ordered else lib.RMQ_CAUSE_CHAIN_REFUSED]
         chain = chain_at(port.ring, port.tail)
-        if chain[-1].tied or len(chain) > min(lib.RMQ_CHAIN_MAX, port.parked_max, self.parked_slots):
+        if chain[-1].tied or len(chain) > self._chain_max(port):
             port.refused_at = port.tail + len(chain)
             return [lib.RMQ_CAUSE_CHAIN_BROKEN]
         causes: list[int | None] = [*causes_of_chain(chain, self.chain_bytes if asked.tied else asked.size)]

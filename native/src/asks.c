@@ -45,6 +45,8 @@ int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_i
     struct rmq_role *role = &h->roles[head->role];
     struct rmq_ring *inbox = &h->asks.answerer[answerer].inbox;
     uint64_t at;
+    if (RMQ_ALIGN8(sizeof(struct rmq_inbox_record) + length) > inbox->capacity / 2)
+        return -EMSGSIZE; /* waiting gives it no room */
     struct rmq_inbox_record *record = rmq_inbox_claim(plane->base, inbox, answerer, role, length, &at);
     if (!record)
         return -ENOBUFS;

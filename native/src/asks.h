@@ -11,7 +11,8 @@ struct rmq_answerer *rmq_answerer_at(struct rmq_plane *plane, uint32_t answerer)
 uint32_t rmq_answerer_of(struct rmq_plane *plane, int32_t code);
 
 /* The asker: puts a whole ask and wakes the answerer, or has its dormant worker started. head->role says who asks.
- * `position`: where it stands in the inbox; may be NULL. 0, -ENOBUFS, or -EINVAL where the role never asks this answerer. */
+ * `position`: where it stands in the inbox; may be NULL. 0, -ENOBUFS, -EMSGSIZE where it has more than half of the inbox, or
+ * -EINVAL where the role never asks this answerer. */
 int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
                   uint32_t length, uint64_t *position);
 /* Whether an ask at this position, received then, gets no answer any more: its answerer has died with it in its hand, or was

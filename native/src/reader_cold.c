@@ -10,8 +10,6 @@
 
 #include "reader_state.h"
 
-#define COLD_BODY_MAX (4u << 20)
-#define COLD_HEADER_MAX (256u << 10) /* properties have 32 KiB; JSON may write six characters for one */
 #define LARGE_BYTES (64u << 10) /* frames above leave half of the inbox to the others */
 #define OTHERS_PART 8         /* of the pending entries, for each answerer but control: a slow one leaves the others theirs */
 #define LOOK_MS 50            /* at answerers that are asked and do not serve */
@@ -117,17 +115,17 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
         refuse(r, c, h, "[OVERLOAD]the broker's tables change too fast for this request, try again");
         return RMQ_FATE_DONE;
     }
-    if (payload - 8 - h->header_length > COLD_BODY_MAX) {
+    if (payload - 8 - h->header_length > RMQ_COLD_BODY_BYTES_MAX) {
         char remark[160];
-        snprintf(remark, sizeof remark, "the body of a request with code %d may have at most %u bytes, this one has %u", h->code,
-                 COLD_BODY_MAX, body);
+        snprintf(remark, sizeof remark, "the body of a request with code %d may have at most %d bytes, this one has %u", h->code,
+                 RMQ_COLD_BODY_BYTES_MAX, body);
         rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
         return RMQ_FATE_DONE;
     }
-    if (h->header_length > COLD_HEADER_MAX) {
+    if (h->header_length > RMQ_COLD_HEADER_BYTES_MAX) {
         char remark[160];
-        snprintf(remark, sizeof remark, "the header of a request with code %d may have at most %u bytes, this one has %u", h->code,
-                 COLD_HEADER_MAX, h->header_length);
+        snprintf(remark, sizeof remark, "the header of a request with code %d may have at most %d bytes, this one has %u", h->code,
+                 RMQ_COLD_HEADER_BYTES_MAX, h->header_length);
         rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
         return RMQ_FATE_DONE;
     }

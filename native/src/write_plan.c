@@ -213,18 +213,21 @@ static int plan_chain(struct rmq_writer *w, uint32_t port, uint64_t tail, uint32
     return 1;
 }
 
-/* The next `length` requests of the port wait for room for their answers, or below its cap. Where `parked` is short, the other
- * ports leave `kept` places of it free for a chain: else they would take each place that comes free, and the chain would never go. */
-static void wait_for_room(struct rmq_writer *w, uint32_t number, uint64_t length, uint64_t kept)
+/* The next `length` requests of the port wait for room for their answers, or below its cap. Where only `parked` is short, the other
+ * ports leave that many places of it free for a chain: else they would take each place that comes free, and the chain would never
+ * go. A chain that waits for its owner, or for answers to its own port, keeps nothing from the others. */
+static void wait_for_room(struct rmq_writer *w, uint32_t number, uint64_t length)
 {
     const struct rmq_port *port = &w->ports[number];
     const struct rmq_journal_port *next = &w->next.port[number];
+    uint64_t parked = next->parked_count - rmq_load(&port->completed.head);
     w->blocked |= 1u << number;
     w->room_wanted[number] = (uint32_t)length;
     if (rmq_ring_room(&port->appended, next->completion_head) < length || rmq_ring_room(&port->completed, next->parked_count) < length)
         w->waits_for_owner |= 1u << number;
-    if (kept && rmq_ring_room(&w->header->ports.parked, w->next.parked_head) < w->plans + kept) {
-        w->parked_kept = kept;
+    else if (length > 1 && parked + length <= port->parked_max &&
+             rmq_ring_room(&w->header->ports.parked, w->next.parked_head) < w->plans + length) {
+        w->parked_kept = length;
         w->kept_for = number;
     }
 }
@@ -234,6 +237,14 @@ static uint64_t chain_max(const struct rmq_writer *w, const struct rmq_port *por
 {
     uint64_t most = w->header->ports.parked.capacity < RMQ_CHAIN_MAX ? w->header->ports.parked.capacity : RMQ_CHAIN_MAX;
     return port->parked_max < most ? port->parked_max : most;
+}
+
+/* Requests at `tail` that have to find room together: a chain that may be taken, or one. */
+static uint64_t length_at(struct rmq_writer *w, const struct rmq_port *port, uint64_t tail, uint64_t head)
+{
+    int whole;
+    uint64_t length = chain_reach(w, &port->request, tail, head, &whole) - tail;
+    return whole && length <= chain_max(w, port) ? length : 1;
 }
 
 /* Plans the chain that `plan` begins. The number of requests taken; 0 = it waits, and the other ports go on; -1 = the batch
@@ -251,7 +262,7 @@ static int plan_tied(struct rmq_writer *w, struct rmq_write_plan *plan, uint64_t
         return 1;
     }
     if (length > room) {
-        wait_for_room(w, plan->port, length, length);
+        wait_for_room(w, plan->port, length);
         return 0;
     }
     if (w->plans + length > RMQ_BATCH_REQUESTS)
@@ -280,7 +291,7 @@ static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit, uint
         plan->port = number;
         plan->stale = plan->request->generation != generation;
         if (!plan->stale && !room) {
-            wait_for_room(w, number, 1, plan->request->flags & RMQ_APPEND_FLAG_WITH_NEXT ? RMQ_CHAIN_MAX : 0);
+            wait_for_room(w, number, length_at(w, port, tail, head));
             return 1;
         }
         if (!plan->stale && !((ordered || refused_at) && refuse_by_order(plan, port, tail, &refused_at))) {

@@ -325,11 +325,13 @@ static void count_faults(struct rmq_writer *w)
     w->role->counters[RMQ_WRITE_POPULATED_BYTES] = rmq_load_relaxed(&w->window.populated_bytes);
 }
 
-/* The port may have as many more parked as its next request or chain needs, and the ring of parked requests has room for them. */
+/* The port may have as many more parked as its next request or chain needs, and the ring of parked requests has room for them
+ * beside the places that a chain of another port keeps. */
 static int may_park(const struct rmq_writer *w, uint32_t p)
 {
     uint64_t parked = w->next.port[p].parked_count - rmq_load(&w->ports[p].completed.head), wanted = w->room_wanted[p];
-    return parked + wanted <= w->ports[p].parked_max && rmq_ring_room(&w->header->ports.parked, w->next.parked_head) >= wanted;
+    uint64_t kept = p == w->kept_for ? 0 : w->parked_kept;
+    return parked + wanted <= w->ports[p].parked_max && rmq_ring_room(&w->header->ports.parked, w->next.parked_head) >= wanted + kept;
 }
 
 /* What the blocked ports wait for. The completer rings when it has answered; an owner that takes its completions does not. */

@@ -23,7 +23,7 @@ HOLD = b"hold"
 """A body that is never answered."""
 ANSWERER = WorkerRow(
     "echo", 24, __name__, StopPhase.CONTROL, CpuClass.SERVICE, start=Start.WANTED, is_optional=True,
-    answers=AnswerRow(codes=(CODE,), inbox_bytes=1 << 20, answer_bytes=1 << 20),
+    answers=AnswerRow(codes=(CODE,), answer_bytes=1 << 20),
 )  # fmt: skip
 
 

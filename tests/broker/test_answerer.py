@@ -96,6 +96,7 @@ def test_one_that_does_not_come_up_in_time_holds_nobody(folder: Path, monkeypatc
     [
         ({"answers": AnswerRow(codes=tuple(range(31)))}, "it answers 31 request codes, at most 30 have room"),
         ({"answers": AnswerRow(inbox_bytes=5000)}, "inbox_bytes = 5000 is no power of two from 4096 to 1073741824"),
+        ({"answers": AnswerRow(codes=(CODE,), inbox_bytes=8 << 20)}, "requests of clients need 16777216"),
         ({"asks": ("flush",)}, "it asks 'flush', which is no worker in the table that answers"),
     ],
 )

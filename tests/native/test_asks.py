@@ -1,5 +1,6 @@
 """Asks of an answerer beside control: read workers find it by the code, wait for its start, and lose nothing."""
 
+import errno
 import os
 import random
 import time
@@ -240,6 +241,16 @@ def test_a_role_that_is_no_asker_is_refused(plane: Kit) -> None:
     assert put(plane, 1, role=lib.RMQ_ROLE_FLUSH) == -22
     assert put(plane, 1, answerer=ANSWERER + 1) == -22
     assert put(plane, 1, role=lib.RMQ_ROLE_DISPATCH, answerer=0) == 0
+
+
+def test_an_ask_that_no_waiting_gives_room_is_told_apart_from_a_full_inbox(plane: Kit) -> None:
+    head = ffi.new("struct rmq_inbox_record *")
+    head.type, head.role = lib.RMQ_INBOX_COLD_FRAME, lib.RMQ_ROLE_READ
+    most = INBOX_BYTES // 2 - ffi.sizeof("struct rmq_inbox_record")
+    assert lib.rmq_inbox_put(plane.plane, ANSWERER, head, bytes(most + 1), most + 1, ffi.NULL) == -errno.EMSGSIZE
+    for _ in range(2):
+        assert lib.rmq_inbox_put(plane.plane, ANSWERER, head, bytes(most), most, ffi.NULL) == 0
+    assert lib.rmq_inbox_put(plane.plane, ANSWERER, head, bytes(most), most, ffi.NULL) == -errno.ENOBUFS
 
 
 def test_an_orphan_in_one_inbox_is_freed_while_its_neighbour_is_claimed(plane: Kit) -> None:
