@@ -27,6 +27,8 @@ FILES = 4
 """Log files and queue files that the reader keeps mapped."""
 ARENA_BYTES_MIN = 4 << 20
 PROPERTIES_BYTES_MAX = 1 << 16
+TICK_MS = 1000
+"""Between two looks for mapped files that retention has deleted: their blocks are not free until they are unmapped."""
 REFUSED, INHERITED, SKIPPED, SUBMITTED, PROGRESS = range(5)
 """Words of the role block. Refused requests; completions of dead predecessors; records that cannot be copied; requests.
 From PROGRESS on, one a lane: the source offset that follows what is stored + 1, 0 = the plane is new."""
@@ -96,6 +98,7 @@ class Republisher:
         template = RecordCopy(b"", edits=tuple(edits))
         self._native = NativeCopies([template] * batch, limits, self.port.arena, 0, 0)
         self._aimed: Place | None = None
+        self._next_tick_ms = 0
         ports = [plane.header.ports.port[number] for number in range(plane.header.ports.count)]
         self._others = [port for port in ports if port.role != role]
         clients = sum(int(port.weight) for port in self._others if port.flags & lib.RMQ_PORT_CONNECTIONS)
@@ -115,11 +118,15 @@ class Republisher:
 
     def collect(self) -> bool:
         """Take completions. True: records may be published now."""
+        now_ms = _now_ms()
+        if now_ms >= self._next_tick_ms:
+            self._next_tick_ms = now_ms + TICK_MS
+            self.reader.tick()
         self._take_completions()
-        if not self._flow.may_submit(_now_ms()):
+        if not self._flow.may_submit(now_ms):
             self._settle()
-        self._allowance = self._pace.allowance(_now_ms(), sum(int(port.request.tail) for port in self._others))
-        return self._allowance > 0 and self._flow.may_submit(_now_ms())
+        self._allowance = self._pace.allowance(now_ms, sum(int(port.request.tail) for port in self._others))
+        return self._allowance > 0 and self._flow.may_submit(now_ms)
 
     def next_offset(self, lane: int = 0) -> int:
         """The source offset that the lane publishes next, while `collect` says True."""

@@ -24,6 +24,11 @@ LIVE = lib.RMQ_TOPIC_LIVE << 40
 SLICE_NS = 20_000_000
 
 
+def maps_of(path: Path) -> int:
+    """Mappings of a file in this process, also after it was deleted."""
+    return Path("/proc/self/maps").read_text().count(str(path))
+
+
 @dataclass(frozen=True)
 class Completion:
     """Copy of struct rmq_completion."""

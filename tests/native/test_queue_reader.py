@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plane_kit import Kit
+from plane_kit import Kit, maps_of
 
 from ringmq.native import ffi, lib
 from ringmq.store.config import StoreConfig
@@ -106,11 +106,6 @@ def write_unit(kit: Kit, number: int, unit: bytes) -> None:
 
 def offsets(found: Units) -> list[int]:
     return [unit.queue_offset for unit in found.units]
-
-
-def maps_of(path: Path) -> int:
-    """Mappings of a file in this process, also after it was deleted."""
-    return Path("/proc/self/maps").read_text().count(str(path))
 
 
 def next_of(question: Callable[[], Any]) -> int:

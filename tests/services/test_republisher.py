@@ -1,15 +1,25 @@
 """The republisher over real roles: each record once and in order, with its edits and its mark."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kit_plane import ROLE, KitPlane
-from plane_kit import ARENA_BYTES, Kit
+from plane_kit import ARENA_BYTES, Kit, maps_of
 
 from ringmq.ipc.ports import Port, PortPlan, mark_of
 from ringmq.native import ffi, lib
-from ringmq.services.republisher import INHERITED, REFUSED, SKIPPED, SUBMITTED, Place, Republisher, following_copies
+from ringmq.services.republisher import (
+    INHERITED,
+    REFUSED,
+    SKIPPED,
+    SUBMITTED,
+    TICK_MS,
+    Place,
+    Republisher,
+    following_copies,
+)
 from ringmq.store.queue_reader import QueueReader
 from ringmq.store.record_copy import EditKind, PairEdit
 from tests.store.copy_kit import parsed
@@ -213,6 +223,21 @@ def test_completions_are_not_given_back_before_their_offset_is_written_down(tmp_
     finally:
         Port.done = done  # type: ignore[method-assign]
     assert seen == [100]
+    bench.republisher.close()
+
+
+def test_a_service_without_work_unmaps_what_retention_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path / "store", 100)
+    bench.finish()
+    file = tmp_path / "store" / "commitlog" / f"{0:020d}"
+    held = maps_of(file)
+    bench.kit.marks.min_offset = 4 << 20
+    bench.republisher.collect()
+    assert maps_of(file) == held, "looked a moment ago"
+    later_ms = time.monotonic_ns() // 1_000_000 + TICK_MS
+    monkeypatch.setattr("ringmq.services.republisher._now_ms", lambda: later_ms)
+    bench.republisher.collect()
+    assert maps_of(file) == held - 1
     bench.republisher.close()
 
 
