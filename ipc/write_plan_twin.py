@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from ringmq.ipc.ports import refusal_at
 from ringmq.native import lib
 
+CHAIN_MAX: int = lib.RMQ_CHAIN_MAX
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -142,7 +144,7 @@ class WriteTwin:
             self.kept, self.kept_for = length, number
 
     def _chain_max(self, port: PortTwin) -> int:
-        return min(lib.RMQ_CHAIN_MAX, port.parked_max, self.parked_slots)
+        return min(CHAIN_MAX, port.parked_max, self.parked_slots)
 
     def _causes(self, port: PortTwin, asked: Asked) -> list[int | None]:
         """The causes of the request at the tail, or of the chain that it begins."""
