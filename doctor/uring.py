@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 
 OPERATIONS = {"sendmsg": 9, "recv": 27, "send": 26, "accept": 13, "async cancel": 14, "poll": 6, "fsync": 3}
-"""What engine_uring.c and flusher.c submit."""
+"""Operations that engine.c and flusher.c submit."""
 FLAGS = {"COOP_TASKRUN": 1 << 8, "TASKRUN_FLAG": 1 << 9, "SINGLE_ISSUER": 1 << 12, "DEFER_TASKRUN": 1 << 13}
 _SETUP, _REGISTER = 425, 427  # the same numbers on every architecture
 _REGISTER_PROBE = 8

@@ -17,7 +17,7 @@ FLAGS = (
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
 )  # fmt: skip
 LIBRARIES = ("-ldeflate", "-luring", "-lpthread")
-NOT_LINKED = "engine_uring.c"
+NOT_LINKED = "engine.c"
 """The drivers have an engine of their own (fake_engine.c)."""
 SHARED = ("fuzz.c", "fake_engine.c")
 BUILD_TIMEOUT_S = 600.0

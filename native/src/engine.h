@@ -1,10 +1,9 @@
-/* engine.h: the event engine's narrow waist: accept, receive, send, sleep.
+/* engine.h: the event engine over io_uring: accept, receive, send, sleep.
  *
  * One engine belongs to one thread. Everything is asynchronous: a call queues work, rmq_engine_wait hands it to the
  * kernel and collects what is ready, rmq_engine_take gives the results out. A result names the caller's 56-bit tag.
  * Received bytes lie in buffers that the caller lent to the engine (one contiguous area cut into equal pieces); a buffer
  * belongs to the caller from its event until rmq_engine_lend. Timers are the caller's: the wait has a deadline.
- * io_uring is the only engine today; nothing here speaks of rings, so that epoll fits behind it.
  */
 #ifndef RMQ_ENGINE_H
 #define RMQ_ENGINE_H

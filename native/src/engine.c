@@ -1,4 +1,4 @@
-/* The engine over io_uring. liburing 2.3 is enough; flags that the kernel does not know are left out one by one. */
+/* The event engine. liburing 2.3 is enough; flags that the kernel does not know are left out one by one. */
 #include "engine.h"
 
 #include <errno.h>
