@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ringmq.client.connections.name_servers import parse_name_servers
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.client.errors import BrokerError, RingmqError, RouteError
+from ringmq.client.errors import BrokerError, RingmqError, RouteError, of_name_server
 from ringmq.client.namespaces import with_namespace, without_namespace
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.admin_bodies import (
@@ -41,6 +41,11 @@ def no_route(topic: str) -> str:
     )
 
 
+def no_group(group: str) -> str:
+    """What to say of a group that no broker knows."""
+    return f"group {group} does not exist on any broker; see ringmq group list for names"
+
+
 @dataclass(slots=True)
 class Admin:
     """One connection set to a cluster."""
@@ -58,12 +63,12 @@ class Admin:
         for address in self.name_servers:
             try:
                 return await self.client.call(address, code, fields, timeout_ms=TIMEOUT_MS)
-            except BrokerError:
-                raise
+            except BrokerError as refused:
+                raise of_name_server(refused) from refused
             except RingmqError as failed:
                 error = failed
         assert error is not None
-        raise error
+        raise of_name_server(error) from error
 
     async def cluster_info(self) -> ClusterInfo:
         """All brokers."""

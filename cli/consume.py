@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from ringmq.cli.access import Access, client_options
+from ringmq.cli.admin import open_admin
 from ringmq.cli.output import print_line
 from ringmq.cli.running import run, until_signalled
 from ringmq.client import ConsumeFrom, Consumer, MessageExt
-from ringmq.client.errors import RingmqError, RouteError
 
 BATCH_MESSAGES_MAX = 1024
 
@@ -53,17 +53,15 @@ def consume(
             timestamp_ms=timestamp_ms,
             settings=access.settings,
         )
-        await until_signalled(_consume(consumer, topic, count, timeout_ms, output, verbose))
+        await _tell_if_missing(access, topic)
+        await _consume(consumer, count, timeout_ms, output, verbose)
 
-    run(work())
+    run(until_signalled(work()))
 
 
-async def _consume(
-    consumer: Consumer, topic: str, count: int | None, timeout_ms: int | None, output: str, verbose: bool
-) -> None:
+async def _consume(consumer: Consumer, count: int | None, timeout_ms: int | None, output: str, verbose: bool) -> None:
     left = count
     async with consumer:
-        await _tell_if_missing(consumer, topic)
         while left is None or left > 0:
             wanted = BATCH_MESSAGES_MAX if left is None else min(left, BATCH_MESSAGES_MAX)
             messages = await consumer.poll(wanted, timeout_ms)
@@ -76,14 +74,12 @@ async def _consume(
             left = None if left is None else left - len(messages)
 
 
-async def _tell_if_missing(consumer: Consumer, topic: str) -> None:
-    """A name that is mistyped looks like a topic without messages."""
-    try:
-        await consumer.queues(topic)
-    except RouteError:
-        click.echo(f"topic {topic} does not exist yet; waiting for its first message", err=True)
-    except RingmqError:  # the consumer's log tells that, again and again
-        return
+async def _tell_if_missing(access: Access, topic: str) -> None:
+    """A mistyped name looks like a topic without messages. Raises `RingmqError` when no name server answers: a consumer
+    would wait for one for ever."""
+    async with open_admin(access.namesrv, access.settings) as admin:
+        if await admin.route(topic) is None:
+            click.echo(f"topic {topic} does not exist yet; waiting for its first message", err=True)
 
 
 def _begin(text: str) -> tuple[ConsumeFrom, int]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ringmq.cli.access import Access, client_options
-from ringmq.cli.admin import open_admin
+from ringmq.cli.admin import no_group, no_route, open_admin
 from ringmq.cli.output import print_result, print_rows
 from ringmq.cli.running import run
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
@@ -114,14 +114,21 @@ async def _create(access: Access, config: SubscriptionGroupConfig, cluster: str 
 
 async def _delete(access: Access, name: str, clean_offset: bool, cluster: str | None) -> None:
     async with open_admin(access.namesrv, access.settings) as admin:
-        await admin.delete_group(name, clean_offset, cluster)
+        existed = name in await admin.groups()
+        await admin.delete_group(name, clean_offset, cluster)  # in any case: there may be offsets without a group
+        if not existed:
+            raise ValueError(f"{no_group(name)}; nothing but offsets can have been deleted")
 
 
 async def _progress(access: Access, name: str, topic: str | None) -> list[dict[str, Any]]:
     async with open_admin(access.namesrv, access.settings) as admin:
         stats = await admin.progress(name, topic)
-    if not stats.offsets:
-        raise ValueError(f"group {name} has consumed nothing yet" + (f" of topic {topic}" if topic else ""))
+        if not stats.offsets:
+            if name not in await admin.groups():
+                raise ValueError(no_group(name))
+            if topic and await admin.route(topic) is None:
+                raise ValueError(no_route(topic))
+            raise ValueError(f"group {name} has consumed nothing yet" + (f" of topic {topic}" if topic else ""))
     return [
         {
             "topic": queue.topic,
@@ -140,6 +147,8 @@ async def _progress(access: Access, name: str, topic: str | None) -> list[dict[s
 async def _members(access: Access, name: str) -> list[dict[str, Any]]:
     async with open_admin(access.namesrv, access.settings) as admin:
         online = await admin.connections(name)
+        if online is None and name not in await admin.groups():
+            raise ValueError(no_group(name))
     if online is None:
         raise ValueError(f"group {name} has no member online")
     return [

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from ringmq.cli.access import in_options
-from ringmq.client.errors import RingmqError
+from ringmq.client.errors import NameServerConnectError, NameServerTimeoutError, RingmqError, SendError
 from ringmq.remoting.errors import RemotingError
 
 T = TypeVar("T")
@@ -22,7 +22,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
     except (RingmqError, RemotingError, ValueError, OSError) as error:
-        raise click.ClickException(in_options(str(error))) from error
+        raise click.ClickException(in_options(str(error)) + _hint(error)) from error
+
+
+def _hint(error: Exception) -> str:
+    """What to do about an error that the address of a name server, or its absence, explains."""
+    cause = error.cause if isinstance(error, SendError) else error
+    if isinstance(cause, NameServerConnectError | NameServerTimeoutError):
+        return "; `ringmq serve` starts one on this machine, --namesrv or RINGMQ_NAMESRV names another"
+    return ""
 
 
 async def until_signalled(work: Coroutine[Any, Any, None]) -> None:

@@ -144,7 +144,13 @@ async def _create(access: Access, config: TopicConfig, cluster: str | None, brok
 
 async def _delete(access: Access, name: str, cluster: str | None) -> None:
     async with open_admin(access.namesrv, access.settings) as admin:
-        await admin.delete_topic(name, cluster)
+        had_route = await admin.route(name) is not None
+        await admin.delete_topic(name, cluster)  # in any case: a broker may have a topic that it has not registered
+        if not had_route:
+            raise RouteError(
+                f"topic {name} has no route: no registered broker has it, so nothing is known to be deleted; "
+                "see ringmq topic list for names"
+            )
 
 
 async def _route(access: Access, name: str) -> list[dict[str, Any]]:

@@ -43,6 +43,14 @@ class ConnectError(RingmqError):
         self.sent = sent
 
 
+class NameServerConnectError(ConnectError):
+    """No connection to the name server at `address`."""
+
+    def __init__(self, address: str, reason: str, *, sent: bool = False) -> None:
+        super().__init__(f"name server {address}", reason, sent=sent)
+        self.address = address
+
+
 class TlsError(ConnectError):
     """`address` did not prove that it is the server we mean; nothing was sent, and trying again proves no more."""
 
@@ -54,6 +62,14 @@ class RequestTimeoutError(RingmqError):
         super().__init__(f"{address} did not answer within {timeout_ms} ms")
         self.address = address
         self.timeout_ms = timeout_ms
+
+
+class NameServerTimeoutError(RequestTimeoutError):
+    """The name server at `address` did not answer in time."""
+
+    def __init__(self, address: str, timeout_ms: int) -> None:
+        super().__init__(f"name server {address}", timeout_ms)
+        self.address = address
 
 
 class ReplyTimeoutError(RingmqError):
@@ -74,6 +90,17 @@ class BrokerError(RingmqError):
         self.address = address
         self.code = code
         self.remark = remark
+
+
+class NotANameServerError(BrokerError):
+    """The server at `address` knows none of a name server's requests, as a broker does."""
+
+    def __init__(self, address: str, code: int, remark: str | None) -> None:
+        super().__init__(address, code, remark)
+        self.args = (
+            f"{address} is no name server: it answered {code} ({(remark or 'no remark').strip()}), as a broker does; "
+            "give the address of a name server (by default port 9876)",
+        )
 
 
 class NotStoreOkError(RingmqError):
@@ -105,10 +132,22 @@ class SendError(RingmqError):
     def __init__(self, topic: str, attempts: int, cause: RingmqError) -> None:
         self.code: int | None = cause.code if isinstance(cause, BrokerError) else None
         self.remark: str | None = cause.remark if isinstance(cause, BrokerError) else None
-        super().__init__(f"sending to topic {topic} failed after {attempts} attempt(s): {cause}")
+        tried = f"sending to topic {topic} failed after {attempts} attempt{'s' if attempts > 1 else ''}"
+        super().__init__(f"{tried if attempts else f'nothing was sent to topic {topic}'}: {cause}")
         self.topic = topic
         self.attempts = attempts
         self.cause = cause
+
+
+def of_name_server(error: RingmqError) -> RingmqError:
+    """The failure of a request to a name server, so that its text says whose address is meant."""
+    if type(error) is ConnectError:
+        return NameServerConnectError(error.address, error.reason, sent=error.sent)
+    if type(error) is RequestTimeoutError:
+        return NameServerTimeoutError(error.address, error.timeout_ms)
+    if type(error) is BrokerError and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return NotANameServerError(error.address, error.code, error.remark)
+    return error
 
 
 def _advice(remark: str) -> str:

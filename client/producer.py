@@ -25,7 +25,6 @@ from ringmq.client.connections.routes import QueueChooser, TopicRoute, queue_of_
 from ringmq.client.errors import (
     BrokerError,
     ClientClosedError,
-    ConnectError,
     NotStoreOkError,
     ReplyTimeoutError,
     RequestTimeoutError,
@@ -51,7 +50,7 @@ from ringmq.client.producing.send_request import (
     prepare_message,
 )
 from ringmq.client.producing.send_result import SendResult, SendStatus, read_result
-from ringmq.client.retry import RetryPolicy, backoff_ms
+from ringmq.client.retry import RetryPolicy, backoff_ms, never_left
 from ringmq.client.runtimes.runtime import Task, create_task, sleep, timeout, when_interrupted
 from ringmq.client.runtimes.waiting import stop_all
 from ringmq.client.settings import TIMEOUT_MS_MAX, ConnectionSettings
@@ -516,8 +515,7 @@ class Producer:
                 error = outcome
             except RingmqError as failed:
                 late = chosen is None and isinstance(failed, RequestTimeoutError)  # the name servers: nothing was sent
-                never_left = isinstance(failed, RouteError) or (isinstance(failed, ConnectError) and not failed.sent)
-                attempts += not (late or never_left)
+                attempts += not (late or never_left(failed))
                 error = error if late and error is not None else failed  # the one before says more
             avoid = chosen.broker_name if chosen else None
             if chosen is not None:

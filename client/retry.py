@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ringmq.client.errors import (
     BrokerError,
     ConnectError,
+    NotANameServerError,
     NotStoreOkError,
     RequestTimeoutError,
     RingmqError,
@@ -56,6 +57,13 @@ class RetryPolicy:
         if isinstance(error, BrokerError):
             return error.code in self.retry_codes
         return isinstance(error, ConnectError | RequestTimeoutError | NotStoreOkError)
+
+
+def never_left(error: RingmqError) -> bool:
+    """Whether an attempt that ended so reached no broker for certain."""
+    if isinstance(error, ConnectError):
+        return not error.sent
+    return isinstance(error, RouteError | NotANameServerError)
 
 
 def backoff_ms(failures: int, jitter: float, first_ms: int = 20, max_ms: int = 3000) -> float:

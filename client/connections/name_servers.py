@@ -11,7 +11,15 @@ from typing import TypeVar
 from ringmq.client.connections.connection import split_address
 from ringmq.client.connections.remoting_client import RemotingClient, note_seen
 from ringmq.client.connections.routes import TopicRoute, parse_route, route_from_template
-from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
+from ringmq.client.errors import (
+    BrokerError,
+    ConnectError,
+    NameServerTimeoutError,
+    RequestTimeoutError,
+    RingmqError,
+    RouteError,
+    of_name_server,
+)
 from ringmq.client.runtimes.runtime import Task, create_task, shield, sleep, timeout
 from ringmq.remoting.admin_bodies import decode_topic_list
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -94,7 +102,7 @@ class NameServers:
             self._addresses.remove(address)  # the next call starts with another one
             self._addresses.append(address)
         assert error is not None
-        raise error
+        raise of_name_server(error) from error
 
 
 class RouteTable:
@@ -180,4 +188,4 @@ class RouteTable:
             async with timeout(left_s):
                 return await asking
         except TimeoutError:
-            raise RequestTimeoutError(self._name_servers.addresses, int(left_s * 1000)) from None
+            raise NameServerTimeoutError(self._name_servers.addresses, int(left_s * 1000)) from None

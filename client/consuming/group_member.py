@@ -6,6 +6,7 @@ members changed (40), when a connection broke, and every 20 s. What the broker d
 
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from ringmq.client.connections.heartbeat import Heartbeats, tell_leaving
@@ -27,6 +28,7 @@ log = logging.getLogger("ringmq.client")
 
 REBALANCE_INTERVAL_S = 20.0
 MISSING_TOPIC_INTERVAL_S = 0.5  # a topic that the first send makes should not wait for the next round
+WARN_AGAIN_S = 30.0  # of a failure that lasts: each round meets it again
 
 Assignment = dict[MessageQueue, bool]
 """Queue -> whether it appeared after the start."""
@@ -61,6 +63,7 @@ class GroupMember:
         self._greeted: set[str] = set()  # brokers that have our heartbeat on the present connection
         self._owned: dict[str, list[MessageQueue]] = {}
         self._seen_at_start: set[MessageQueue] | None = None
+        self._warned: dict[str, float] = {}  # failure -> when it was logged last
         client.on_disconnected = self._note_disconnected
 
     def trigger(self) -> None:
@@ -128,9 +131,17 @@ class GroupMember:
         if route is None:
             try:
                 route = await self._routes.fetch(topic)
+                self._warned.clear()
             except RingmqError as error:
-                log.warning("route of topic %s: %s", topic, error)
+                self._warn(topic, str(error))
         return route
+
+    def _warn(self, topic: str, failure: str) -> None:
+        """Once for all topics that meet the same failure, then seldom."""
+        now = time.monotonic()
+        if failure not in self._warned or now - self._warned[failure] >= WARN_AGAIN_S:
+            self._warned[failure] = now
+            log.warning("group %s waits for the route of topic %s: %s", self._group, topic, failure)
 
     async def _greet(self, addresses: set[str]) -> None:
         """Heartbeat before asking for members: a list without us would take all our queues away."""

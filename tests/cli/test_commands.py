@@ -167,6 +167,38 @@ def test_consume_says_that_it_waits_for_a_topic_that_is_not_there(ringmq: Run, t
     assert "topic Mistyped does not exist yet" in ringmq("consume", "Mistyped", "--timeout", "0.1").stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (
+            "topic delete Nope",
+            "topic Nope has no route: no registered broker has it, so nothing is known to be deleted",
+        ),
+        ("group delete Nope", "group Nope does not exist"),
+        ("group progress Nope", "group Nope does not exist"),
+        ("group members Nope", "group Nope does not exist"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_told(ringmq: Run, command: str, says: str) -> None:
+    assert says in ringmq(*command.split(), status=1).stderr
+    assert says.partition(" Nope")[0] + " list" in ringmq(*command.split(), status=1).stderr
+
+
+def test_progress_names_a_topic_that_does_not_exist(ringmq: Run) -> None:
+    ringmq("group", "create", "CliIdle")
+    assert "topic Nope has no route" in ringmq("group", "progress", "CliIdle", "--topic", "Nope", status=1).stderr
+    ringmq("group", "delete", "CliIdle")
+
+
+@pytest.mark.parametrize("command", ["topic list", "topic delete T", "group list", "consume T", "produce T -m x"])
+def test_a_broker_s_port_given_as_name_server_is_told(ringmq: Run, command: str, cluster: str) -> None:
+    brokers = json.loads(ringmq("topic", "create", "CliPorts", "-o", "json").stdout)["brokers"]
+    said = ringmq(*command.split(), "-n", brokers[0], status=1).stderr
+    assert f"{brokers[0]} is no name server: it answered 3" in said
+    assert "by default port 9876" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_a_running_consumer_is_a_member_and_leaves_on_sigterm(ringmq: Run, topic: str, cluster: str) -> None:
     command = [sys.executable, "-m", "ringmq.cli.main", "consume", topic, "-g", topic, "-n", cluster]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

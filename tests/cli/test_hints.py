@@ -64,3 +64,14 @@ def test_a_route_that_does_not_come_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.exit_code == 0
     assert "no route to T" in result.stderr
     assert "topic T has 8 queues" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "command", ["topic list", "topic delete T", "group progress G", "ha status", "consume T", "produce T -m x"]
+)
+def test_without_a_name_server_one_line_says_how_to_start_one(command: str, unused_address: str) -> None:
+    result = CliRunner().invoke(main, [*command.split(), "-n", unused_address])
+    assert result.exit_code == 1
+    (line,) = result.output.splitlines()
+    assert f"no connection to name server {unused_address}: Connection refused; `ringmq serve` starts one" in line
+    assert "--namesrv or RINGMQ_NAMESRV names another" in line

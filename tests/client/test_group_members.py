@@ -210,3 +210,30 @@ async def test_a_broker_that_registered_no_address_does_not_keep_others_from_bei
         fill(cluster, "T", 0, 3)
         async with asyncio.timeout(20), Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
             assert len(await take(consumer, 3)) == 3
+
+
+async def test_a_member_without_a_name_server_warns_once_for_all_its_topics(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_member, "MISSING_TOPIC_INTERVAL_S", 0.01)
+    rounds = 0
+    rebalance = group_member.GroupMember.rebalance
+
+    async def counted(member: group_member.GroupMember) -> bool:
+        nonlocal rounds
+        rounds += 1
+        return await rebalance(member)
+
+    monkeypatch.setattr(group_member.GroupMember, "rebalance", counted)
+    async with Consumer(["T", "U"], "127.0.0.1:1", "g"), asyncio.timeout(20):
+        while rounds < 4:
+            await asyncio.sleep(0.01)  # poll
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [
+        "group g waits for the route of topic T: no connection to name server 127.0.0.1:1: Connection refused"
+    ]
+    caplog.clear()
+    monkeypatch.setattr(group_member, "WARN_AGAIN_S", 0.0)
+    async with Consumer("T", "127.0.0.1:1", "g"), asyncio.timeout(20):
+        while len(caplog.records) < 3:
+            await asyncio.sleep(0.01)  # poll

@@ -240,7 +240,7 @@ async def test_the_wait_for_a_broker_that_is_away_ends_with_the_budget() -> None
             for queue in (None, queues[0]):
                 with pytest.raises(SendError, match="no connection"):
                     await producer.send(Message("T", b"x"), queue=queue)
-                with pytest.raises(SendError, match=r"0 attempt\(s\): no connection"):
+                with pytest.raises(SendError, match=r"nothing was sent to topic T: no connection"):
                     await producer.send_oneway(Message("T", b"x"), queue=queue)
             with pytest.raises(ConnectError, match="not in the time that was left"):
                 await producer.recall("T", base64.urlsafe_b64encode(b"v1 T a 1700000000000 KEY").decode())
@@ -260,7 +260,9 @@ async def test_silent_name_servers_keep_no_send_over_its_budget() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, **options) as producer:
         cluster.rules.append(lambda broker, _: Deed.SILENCE if broker is cluster.name_server else None)
         async with asyncio.timeout(30):
-            with pytest.raises(SendError, match=rf"0 attempt\(s\): {cluster.namesrv} did not answer within"):
+            with pytest.raises(
+                SendError, match=f"nothing was sent to topic T: name server {cluster.namesrv} did not answer within"
+            ):
                 await producer.send(Message("T", b"x"))
             with pytest.raises(RequestTimeoutError, match=f"{cluster.namesrv} did not answer within"):
                 await producer.send(Message("T", b"x"), sharding_key="k")
@@ -501,3 +503,35 @@ async def test_unstarted_and_misconfigured() -> None:
         await Producer().send(Message("T", b"x"))
     with pytest.raises(ValueError, match="group"):
         Producer(group="no spaces")
+
+
+async def test_a_send_without_a_name_server_says_that_nothing_was_sent() -> None:
+    address = "127.0.0.1:1"
+    async with Producer(address, retry=RetryPolicy(budget_ms=50)) as producer:
+        with pytest.raises(SendError) as caught:
+            await producer.send(Message("T", b"x"))
+    assert str(caught.value) == (
+        f"nothing was sent to topic T: no connection to name server {address}: Connection refused"
+    )
+    assert caught.value.attempts == 0
+    assert isinstance(caught.value.cause, ConnectError)
+    assert caught.value.cause.address == address
+
+
+async def test_a_send_by_a_broker_that_is_taken_for_a_name_server_says_so() -> None:
+    def rule(_: FakeBroker, request: RemotingCommand) -> RemotingCommand:
+        return refuse(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported")
+
+    async with FakeCluster() as cluster:
+        cluster.rules.append(rule)
+        async with Producer(cluster.broker.address) as producer:
+            with pytest.raises(SendError) as caught:
+                await producer.send(Message("T", b"x"))
+        assert str(caught.value).startswith(
+            f"nothing was sent to topic T: {cluster.broker.address} is no name server: it answered 3 (request type 105"
+        )
+        assert (caught.value.code, caught.value.attempts) == (3, 0)
+        cluster.rules[:] = [lambda _, request: refuse(request, 13, "no") if request.code == 310 else None]
+        async with Producer(cluster.namesrv) as producer:
+            with pytest.raises(SendError, match="sending to topic T failed after 1 attempt: "):
+                await producer.send(Message("T", b"x"))
