@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from ringmq.cli.output import output_option
+from ringmq.client.extras import how_to_install
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _shared = (
@@ -81,13 +82,13 @@ def resolve(store: Path | None, config_file: Path | None, assignments: tuple[str
     try:
         from ringmq.broker.config.broker_config import ConfigError
         from ringmq.broker.config.sources import default_store, read_config
-        from ringmq.native import NATIVE_HINT, available
+        from ringmq.native import available, hint
     except ImportError as error:
-        raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error
+        raise click.ClickException(f"{error}; {how_to_install('broker')}") from error
     from ringmq.cli.serve import cpu_numbers
 
     if not available():
-        raise click.ClickException(NATIVE_HINT)
+        raise click.ClickException(hint())
     settings = [*assignments, *([f"storePathRootDir={store.resolve()}"] if store is not None else [])]
     try:
         config, _ = read_config(config_file, settings, os.environ)

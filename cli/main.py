@@ -71,9 +71,9 @@ class LazyGroup(click.Group):
 
 
 def _not_installed(command: str, error: ModuleNotFoundError) -> click.ClickException:
-    return click.ClickException(
-        f"{command} needs {error.name}, which is not installed; pip install 'ringmq[broker]' has all parts"
-    )
+    from ringmq.client.extras import how_to_install
+
+    return click.ClickException(f"{command} needs {error.name}, which is not installed; {how_to_install('broker')}")
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

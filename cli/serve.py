@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from ringmq.client.extras import how_to_install
+
 _shared = (
     click.option(
         "--store", type=click.Path(file_okay=False, path_type=Path),
@@ -164,10 +166,10 @@ def broker(namesrv: str, **shared: Any) -> None:
 
 
 def _run(start: _Start, name_server: _NameServer | None) -> None:
-    from ringmq.native import NATIVE_HINT, available
+    from ringmq.native import available, hint
 
     if not available():
-        raise click.ClickException(NATIVE_HINT)
+        raise click.ClickException(hint())
     try:
         from ringmq.broker.config.broker_config import ConfigError
         from ringmq.broker.server import ServeOptions, log
@@ -176,7 +178,7 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
         from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
         from ringmq.store.store_lock import StoreLockedError
     except ImportError as error:
-        raise click.ClickException(f"{error}; install the broker's parts: pip install 'ringmq[broker]'") from error
+        raise click.ClickException(f"{error}; {how_to_install('broker')}") from error
 
     try:
         config, notices = _configured(start)

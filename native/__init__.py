@@ -10,10 +10,11 @@ import sys
 from types import ModuleType
 from typing import Any
 
-NATIVE_HINT = (
+NOT_BUILT = (
     "the C core of RingMQ is not built: install a C compiler, python3-dev, liburing-dev and libdeflate-dev, "
-    "then `pip install --force-reinstall --no-deps 'ringmq[broker]'`"
+    "then run `pip install --force-reinstall --no-deps .` in the checkout"
 )
+NO_CFFI = "the C core of RingMQ needs cffi: install ringmq[broker], by `pip install '.[broker]'` in the checkout"
 
 
 class NativeMissingError(ImportError):
@@ -33,7 +34,12 @@ def _load() -> ModuleType:
     try:
         return importlib.import_module("ringmq.native._native")
     except ImportError as error:
-        raise NativeMissingError(f"{NATIVE_HINT} ({error})") from error
+        raise NativeMissingError(f"{hint()} ({error})") from error
+
+
+def hint() -> str:
+    """Return what to install where the C core cannot be loaded."""
+    return NOT_BUILT if importlib.util.find_spec("_cffi_backend") else NO_CFFI
 
 
 def available() -> bool:

@@ -14,6 +14,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from ringmq.client.extras import how_to_install
+
 JAVA_RELEASE = "17"  # what Spark 4 runs on
 FORMAT = "ringmq-jvm"
 _HERE = Path(__file__).with_name("jvm")
@@ -59,7 +61,7 @@ def _javac() -> str | None:
 def _spark_jars() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarError("pyspark is not installed: pip install 'ringmq[spark]'")
+        raise JarError(f"pyspark is not installed; {how_to_install('spark')}")
     return Path(spec.origin).with_name("jars")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ringmq.client.extras import how_to_install
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.plan import plan_batch
@@ -94,4 +95,4 @@ def _require(package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise ImportError(f"this needs {package}: pip install 'ringmq[{package}]'") from error
+        raise ImportError(f"this needs {package}; {how_to_install(package)}") from error

@@ -3,6 +3,8 @@
 import sys
 from typing import Any
 
+from ringmq.client.extras import how_to_install
+
 SHOWN_AFTER_S = 1.0
 
 
@@ -17,7 +19,7 @@ class Progress:
             from tqdm import tqdm
         except ImportError:
             if shown:
-                raise ImportError("a progress bar needs tqdm: pip install 'ringmq[arrow]'") from None
+                raise ImportError(f"a progress bar needs tqdm; {how_to_install('arrow')}") from None
             return
         delay = 0.0 if shown else SHOWN_AFTER_S
         self._bar = tqdm(desc=label, total=total, unit=unit, unit_scale=True, delay=delay, file=sys.stderr)

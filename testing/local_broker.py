@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from ringmq.cli.admin import Admin
 from ringmq.client.connections.name_servers import parse_name_servers
 from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.extras import how_to_install
 from ringmq.remoting.config_beans import TopicConfig
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class LocalBroker:
         missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
         if missing:
             raise BrokerMissingError(
-                f"a RingMQ broker needs {', '.join(missing)}: pip install 'ringmq[broker]' "
+                f"a RingMQ broker needs {', '.join(missing)}; {how_to_install('broker')} "
                 "(with a C compiler, python3-dev, liburing-dev and libdeflate-dev)"
             )
         from ringmq.loadtest.running import RunningBroker

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ringmq.client.blocking import Cluster
+from ringmq.client.extras import how_to_install
 from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.running import RunningBroker
 
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; locust's exit status."""
     options = parse(arguments)
     if importlib.util.find_spec("locust") is None:
-        print("locust is not installed: pip install 'ringmq[loadtest]'", file=sys.stderr)
+        print(f"locust is not installed; {how_to_install('loadtest')}", file=sys.stderr)
         return 1
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.namesrv:

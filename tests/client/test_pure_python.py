@@ -1,4 +1,4 @@
-"""The SDK's tests once more without the C core and without orjson, as after a bare `pip install ringmq`."""
+"""The SDK's tests once more without the C core and without orjson, as after an install without extras."""
 
 import os
 import subprocess
