@@ -111,6 +111,11 @@ fuzz: ## 10 million inputs a target under sanitizers, 650,000 over sockets; goes
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "fuzz" $(BIN)/python -m ringmq.loadtest.fuzz $(FUZZ_ARGS)
 
+.PHONY: dist
+dist: ## a manylinux wheel for Python 3.11 and later, and the source distribution, in dist/
+	@.ci/stage "set up" .ci/bootstrap dist
+	@.ci/stage "distributions" packaging/dist
+
 .PHONY: deb
 deb: ## a self-contained Debian package in dist/ (on Debian 12)
 	@.ci/stage "set up" .ci/bootstrap deb
@@ -136,9 +141,9 @@ warnings: ## the C core with warnings as errors
 build: ## rebuild the C core in place and look for new packages (editable installs)
 	@mkdir -p build
 	RINGMQ_REQUIRE_NATIVE=1 flock build/.lock $(BIN)/python setup.py -q build_ext --inplace
-	@ls */__init__.py | cmp -s - .venv/.packages || { \
+	@ls */__init__.py packaging/*/__init__.py | cmp -s - .venv/.packages || { \
 		RINGMQ_REQUIRE_NATIVE=1 $(BIN)/pip install -q --no-deps --no-build-isolation -e . && \
-		ls */__init__.py >.venv/.packages; }
+		ls */__init__.py packaging/*/__init__.py >.venv/.packages; }
 
 .PHONY: jar
 jar: ## the JVM source of Spark, into the installed package (needs a JDK)

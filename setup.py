@@ -10,6 +10,8 @@ from setuptools.errors import BaseError, CCompilerError
 
 ROOT = Path(__file__).resolve().parent
 NOT_INSTALLED = {"tests", "examples"}
+TOP = "packaging/ringmq"
+"""The package `ringmq` itself. A folder `ringmq` in the checkout would hide an installed `ringmq` from its scripts."""
 SPARK_SOURCE = "pyspark_ringmq"
 """Spark imports its data sources by this name, so this package is no part of `ringmq`."""
 
@@ -20,7 +22,7 @@ def package_folders() -> dict[str, str]:
     found = [path.parent.relative_to(ROOT) for top in tops for path in top.rglob("__init__.py")]
     names = {folder: ".".join(("ringmq", *folder.parts)) for folder in found if folder.name != SPARK_SOURCE}
     names |= {folder: SPARK_SOURCE for folder in found if folder.name == SPARK_SOURCE}
-    return {name: folder.as_posix() for folder, name in sorted(names.items())}
+    return {"ringmq": TOP} | {name: folder.as_posix() for folder, name in sorted(names.items())}
 
 
 class OptionalBuildExt(build_ext):
@@ -57,4 +59,5 @@ if __name__ == "__main__":
         package_dir=folders,
         cffi_modules=["native/build_native.py:ffibuilder"],
         cmdclass={"build_ext": OptionalBuildExt},
+        options={"bdist_wheel": {"py_limited_api": "cp311"}},  # cffi compiles the core with Py_LIMITED_API
     )

@@ -207,10 +207,9 @@ def test_a_folder_is_known_wherever_folders_are_listed() -> None:
 def test_the_rule_of_packages_finds_every_package() -> None:
     """`package_folders` of setup.py: no package is named by hand, and none is in two places."""
     found = runpy.run_path(str(ROOT / "setup.py"))["package_folders"]()
-    wanted = {path.relative_to(ROOT).as_posix() for path in packages()}
+    wanted = {path.relative_to(ROOT).as_posix() for path in packages()} | {"packaging/ringmq"}
     assert set(found.values()) == wanted and len(found) == len(wanted)
-    spark_source = found.pop("pyspark_ringmq")
-    assert spark_source == "spark_bridge/pyspark_ringmq"
+    assert (found.pop("ringmq"), found.pop("pyspark_ringmq")) == ("packaging/ringmq", "spark_bridge/pyspark_ringmq")
     assert all(name == "ringmq." + folder.replace("/", ".") for name, folder in found.items())
 
 
@@ -228,6 +227,14 @@ def test_every_dependency_has_its_reason() -> None:
     names = {re.split(r"[<>=\[]", text)[0] for text in wanted} - {"ringmq"}
     rows = re.findall(r"^\| ([^|]*) \|", (ROOT / "docs/dependencies.md").read_text(), re.MULTILINE)
     assert not names - {name for row in rows for name in row.split(", ")}
+
+
+def test_no_install_names_the_package_of_an_index() -> None:
+    """The name belongs to another package there: an install names a checkout, a wheel or the Debian package."""
+    by_name = re.compile(r"pip3? install( -\S+)* ['\"`]?ringmq\b(?!-)")
+    texts = [path for kind in ("*.py", "*.md", "*.sh", "*.toml", "*.service") for path in ROOT.rglob(kind)]
+    found = [path for path in texts if not {".venv", "build"} & set(path.parts) and by_name.search(path.read_text())]
+    assert not [path for path in found if path != Path(__file__)]
 
 
 PAGES = [

@@ -74,9 +74,37 @@ def test_the_wheel_has_every_package_and_no_tests(wheel: Path) -> None:
     assert [name for name in names if name.startswith("ringmq/native/_native") and name.endswith(".so")]
 
 
+STABLE = {
+    "PyArg_UnpackTuple",
+    "PyErr_Occurred",
+    "PyEval_RestoreThread",
+    "PyEval_SaveThread",
+    "PyImport_ImportModule",
+    "PyLong_FromLong",
+    "PyLong_FromUnsignedLong",
+    "PyLong_FromVoidPtr",
+    "PyObject_CallMethod",
+    "PyObject_Free",
+    "PyObject_Malloc",
+    "_Py_Dealloc",
+    "_Py_NoneStruct",
+}
+"""Names of Python's stable ABI (docs.python.org/3/c-api/stable.html) that cffi's module needs."""
+
+
+def test_the_core_needs_python_s_stable_abi_alone(wheel: Path, tmp_path: Path) -> None:
+    """So one wheel serves Python 3.11 and later, and its tag says so."""
+    assert "-cp311-abi3-" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        core = archive.extract("ringmq/native/_native.abi3.so", tmp_path)
+    symbols = {line.split()[-1] for line in run(["nm", "-D", "--undefined-only", core], tmp_path).splitlines()}
+    assert {name for name in symbols if name.startswith(("Py", "_Py"))} <= STABLE
+
+
 def test_the_wheel_runs_where_nothing_else_of_the_project_is(wheel: Path, tmp_path: Path) -> None:
     run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", tmp_path / "site", wheel], tmp_path)
-    look = "import ringmq.native as native; print(native.__file__); assert native.lib"
+    look = "import ringmq, ringmq.native as native; print(native.__file__); assert native.lib"
+    look += f"; assert ringmq.__version__ == {wheel.name.split('-')[1]!r}"
     environment = {"PYTHONPATH": str(tmp_path / "site")}
     assert run([sys.executable, "-c", look], tmp_path, **environment).startswith(str(tmp_path / "site"))
     help_text = run([sys.executable, "-m", "ringmq.cli.main", "serve", "--help"], tmp_path, **environment)
