@@ -17,6 +17,7 @@ from dataclasses import replace
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.supervisor_core import (
     SILENT_MS,
+    SILENT_START_MS,
     Effect,
     Exited,
     Finished,
@@ -36,6 +37,8 @@ from ringmq.ipc.worker_blocks import set_flag
 from ringmq.ipc.workers import WORKERS, Start, WorkerTable
 from ringmq.native import lib
 
+NO_BEAT = -1
+"""A worker that does not serve yet."""
 POLL_MS = 20
 LOOK_S = 0.25
 """Between two looks at the workers and their words while all serve."""
@@ -65,6 +68,7 @@ class Supervisor:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._serving: set[str] = set()
         self._beats: dict[str, tuple[int, int]] = {}
+        """Of optional workers: `progress` or NO_BEAT, and since when."""
         """Progress of optional workers, and since when it is the same."""
         self._not_started: list[str] = []
         self._exit_status: int | None = None
@@ -121,13 +125,13 @@ class Supervisor:
         return self._core.is_abandoned
 
     @property
-    def replaced_only(self) -> str:
-        """An optional worker that has had its new plane; empty without one."""
+    def replaced_only(self) -> frozenset[str]:
+        """Optional workers that have had their new plane."""
         return self._core.replaced_only
 
     @replaced_only.setter
-    def replaced_only(self, worker: str) -> None:
-        self._core.replaced_only = worker
+    def replaced_only(self, workers: frozenset[str]) -> None:
+        self._core.replaced_only = workers
 
     def close(self) -> None:
         """After `run`, when another supervisor follows in this process: give the pipes back."""
@@ -196,17 +200,18 @@ class Supervisor:
         self._tell(now_ms)
 
     def _silent(self, now_ms: int) -> list[str]:
-        """Optional workers that serve and whose loop stands still."""
+        """Optional workers whose loop stands still, or whose start does."""
         found = []
-        for name in self._serving:
+        for name in self._processes:
             if not self._rows[name].is_optional:
                 continue
-            progress = int(self._plane.role(self._specs[name].role).progress)
-            known, since_ms = self._beats.get(name, (-1, 0))
-            if known != progress:
-                self._beats[name] = progress, now_ms
-            elif now_ms - since_ms >= SILENT_MS:
-                self._beats[name] = progress, now_ms
+            serves = name in self._serving
+            beat = int(self._plane.role(self._specs[name].role).progress) if serves else NO_BEAT
+            known, since_ms = self._beats.get(name, (None, 0))
+            if known != beat:
+                self._beats[name] = beat, now_ms
+            elif now_ms - since_ms >= (SILENT_MS if serves else SILENT_START_MS):
+                self._beats[name] = beat, now_ms
                 found.append(name)
         return found
 

@@ -2,8 +2,8 @@
 
     dormant --Wanted--> starting --Serving--> serving --Exited--> waiting (back-off) --Tick--> starting ...
        ^                 |  ^                    |                  |
-       |                 |  |                    +- clean, it rests |
-       +-- clean, rests -+  +--Exited five times in a row-----------+--> Finished(EXIT_WORKER_KEEPS_DYING)
+       |                 |  |                    +- it rests        |
+       +---- it rests ---+  +--Exited five times in a row-----------+--> Finished(EXIT_WORKER_KEEPS_DYING)
 
 `TRANSITIONS` holds every pair of state and event. A worker's row (`ipc/workers.py`) says in which phase it stops and
 whether the broker can do without it.
@@ -11,9 +11,9 @@ whether the broker can do without it.
 A worker that had served is started again at once. A worker that keeps dying soon after it came up, of the same request
 perhaps, waits longer each time: it must not take the processors from the workers that serve.
 
-A worker that starts by its word ends by itself when it has nothing to do: it is dormant again, and that is no death.
-The word may be stored again while the process ends; then the worker starts once more. The word stays until a start
-takes it, so `Wanted` may be ignored in every state but dormant.
+A worker that starts by its word ends with EXIT_RESTED when it has nothing to do: it is dormant again, and that is no
+death. The word may be stored again while the process ends; then the worker starts once more. The word stays until a
+start takes it, so `Wanted` may be ignored in every state but dormant.
 
 Stop goes by the rows' phases: each phase gets SIGTERM and ends before the next begins, so that what was taken in is
 answered, appended, flushed and dispatched. A worker that is down then and has to finish its predecessor's work is
@@ -40,6 +40,7 @@ from ringmq.ipc.exit_status import (
     EXIT_IMPOSSIBLE,
     EXIT_NOT_RESTARTABLE,
     EXIT_RESTART_STORE,
+    EXIT_RESTED,
     EXIT_UNCLEAN_STOP,
     EXIT_WORKER_KEEPS_DYING,
 )
@@ -59,6 +60,8 @@ IMPOSSIBLE_AGAIN_MS = 10_000
 SILENT_MS = 20_000
 """An optional worker that stands still for longer is killed, and so replaced. The service manager's watchdog follows
 the other workers alone: an optional worker never ends the broker."""
+SILENT_START_MS = 60_000
+"""The same for one that does not come up: its start may read much of the store."""
 NOT_STARTED = 0
 """The phase while no stop is under way; those of a stop begin with 1 (StopPhase)."""
 
@@ -89,7 +92,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """The worker's loop has not turned for SILENT_MS. Told of workers that the broker can do without."""
+    """The worker's loop has not turned for SILENT_MS, or it has not come up for SILENT_START_MS. Told of workers that
+    the broker can do without."""
 
     worker: str
 
@@ -217,8 +221,9 @@ class SupervisorCore:
     """Lines at which workers have met a state that cannot be -> when they did last."""
     is_abandoned: bool = False
     """The plane is broken: the workers were killed."""
-    replaced_only: str = ""
-    """An optional worker that has had its new plane. What it meets again is in the store: it is only replaced then."""
+    replaced_only: frozenset[str] = frozenset()
+    """Optional workers that have had their new plane. What they meet again is in the store and says nothing of the
+    plane: they are only replaced then."""
     restart_wanted: bool = False
     """A worker has left an order for the closed store, or the plane is broken."""
 
@@ -289,7 +294,10 @@ class SupervisorCore:
 
     def _kill(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
         name = worker.row.name
-        return [Log(f"worker {name} has not turned its loop for {SILENT_MS // 1000} s, killing it"), Kill(name)]
+        serves = worker.state is State.SERVING
+        silence = "turned its loop" if serves else "come up"
+        seconds = (SILENT_MS if serves else SILENT_START_MS) // 1000
+        return [Log(f"worker {name} has not {silence} for {seconds} s, killing it"), Kill(name)]
 
     def _end(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Exited)
@@ -297,9 +305,9 @@ class SupervisorCore:
         if status == EXIT_RESTART_STORE:
             worker.state, self.restart_wanted = State.ENDED, True
             return [Log(f"worker {row.name} asks for the store to be opened again"), *self._next_phase(now_ms)]
-        if status == EXIT_IMPOSSIBLE and self._comes_back(event.line, now_ms) and row.name != self.replaced_only:
+        if status == EXIT_IMPOSSIBLE and row.name not in self.replaced_only and self._comes_back(event.line, now_ms):
             return self._abandon(worker, now_ms)
-        if status == EXIT_CLEAN and row.rests:
+        if status == EXIT_RESTED and row.rests:
             worker.rests(now_ms)
             return []
         hopeless = status in EXIT_NOT_RESTARTABLE and not row.is_optional
@@ -320,7 +328,8 @@ class SupervisorCore:
         worker.state = State.ENDED
         effects: list[Effect] = []
         self.restart_wanted |= event.status == EXIT_RESTART_STORE
-        if event.status not in (EXIT_CLEAN, EXIT_RESTART_STORE) and not may_be_killed and not self.is_abandoned:
+        is_clean = event.status in (EXIT_CLEAN, EXIT_RESTED, EXIT_RESTART_STORE)
+        if not is_clean and not may_be_killed and not self.is_abandoned:
             self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
             effects.append(Log(f"worker {worker.row.name} ended with status {event.status} while stopping"))
         return effects + (self._next_phase(now_ms) if self._phase_done() else [])
@@ -336,7 +345,7 @@ class SupervisorCore:
         """Kill all and end: messages that are acknowledged are in the files, and a recovery finds them there. Consumer
         offsets go back to what control has saved last, as when all processes are killed."""
         if worker.row.is_optional:
-            self.replaced_only = worker.row.name
+            self.replaced_only |= {worker.row.name}
         self.is_abandoned = self.restart_wanted = True
         self._exit_status = EXIT_UNCLEAN_STOP
         self._phase, self._phase_started_ms = self.table.last_phase, now_ms
@@ -412,7 +421,7 @@ TRANSITIONS: dict[tuple[State, type[Event]], tuple[_Cell, _Cell]] = {
     (State.DORMANT, Serving): (_IMPOSSIBLE, _IMPOSSIBLE),
     (State.DORMANT, Exited): (_IMPOSSIBLE, _IMPOSSIBLE),
     (State.STARTING, Wanted): (_STAY, _STAY),
-    (State.STARTING, Silent): (_STAY, _STAY),
+    (State.STARTING, Silent): (SupervisorCore._kill, _STAY),
     (State.STARTING, Serving): (SupervisorCore._serve, SupervisorCore._serve_in_stop),
     (State.STARTING, Exited): (SupervisorCore._end, SupervisorCore._end_in_stop),
     (State.SERVING, Wanted): (_STAY, _STAY),

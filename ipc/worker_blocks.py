@@ -86,5 +86,5 @@ def want(plane: Plane, role: int) -> None:
 
 
 def rest(plane: Plane, role: int) -> None:
-    """A worker that has nothing to do, before its last look for work: with none it may end with EXIT_CLEAN."""
+    """A worker that has nothing to do, before its last look for work: with none it may end with EXIT_RESTED."""
     lib.rmq_worker_rest(plane.struct, role)

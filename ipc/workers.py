@@ -96,7 +96,7 @@ class WorkerRow:
 
     @property
     def rests(self) -> bool:
-        """A clean end without a stop means that nothing is left to do: the worker is dormant again."""
+        """The worker may end with EXIT_RESTED: it is dormant again."""
         return self.start in (Start.WANTED, Start.OPEN_WORK)
 
 

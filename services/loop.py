@@ -116,9 +116,10 @@ class ServiceLoop:
         rest(self._plane, self._role)
         return self._is_idle and not self._inbox.is_blocked
 
-    def close(self, now_ms: int) -> None:
-        """A clean stop: answer what is in the inbox and what waits."""
-        while self.turn(now_ms) or self._requests.has_work:
+    def close(self, now_ms: int, *, takes_more: bool) -> None:
+        """The worker ends: answer what is in the inbox and what waits. Without `takes_more` the inbox is left to the
+        replacement, which a late ask has started."""
+        while takes_more and (self.turn(now_ms) or self._requests.has_work):
             self._requests.finish()
         for guest in self._guests:
             guest.close()

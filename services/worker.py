@@ -10,7 +10,7 @@ from ringmq.broker.config.run_config import store_config
 from ringmq.broker.requests.request import Outbox
 from ringmq.ipc.asks import Asker, Inbox
 from ringmq.ipc.collector import bound_collections
-from ringmq.ipc.exit_status import EXIT_CLEAN
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_STOPPING, StopFlag, WorkerSpec
@@ -35,8 +35,8 @@ def log(text: str) -> None:
 
 
 def now_ms() -> int:
-    """Wall clock."""
-    return time.time_ns() // 1_000_000
+    """Every deadline of the worker goes by it. A wall clock that is set back would stop them all."""
+    return time.monotonic_ns() // 1_000_000
 
 
 def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appends[Effect]]:
@@ -66,20 +66,21 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appen
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """Run until SIGTERM, or until there has been no work for a while."""
-    role = plane.role(spec.role)
+    role, rests = plane.role(spec.role), False
     loop, inbox, appends = make_loop(spec, plane)
     bound_collections()
     inbox.begin()
     while not stop.is_set:
         if loop.turn(now_ms()):
             continue
-        if loop.may_rest(now_ms()):
+        if rests := loop.may_rest(now_ms()):
             appends.rest()
             break
         loop.park(now_ms())
+    # An asker may give an ask up when its answerer does not serve (native/src/asks.h), so the worker serves to its end.
+    loop.close(now_ms(), takes_more=not rests)
     role.state = STATE_STOPPING
-    loop.close(now_ms())
-    return EXIT_CLEAN
+    return EXIT_RESTED if rests else EXIT_CLEAN
 
 
 if __name__ == "__main__":

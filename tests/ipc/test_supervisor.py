@@ -19,7 +19,7 @@ from ringmq.ipc.exit_status import EXIT_WORKER_KEEPS_DYING
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.ipc.supervisor import Supervisor, make_event_fds
-from ringmq.ipc.supervisor_core import SILENT_MS, START_FAILURES_MAX, Silent, Spawn, Stop, Terminate
+from ringmq.ipc.supervisor_core import SILENT_MS, SILENT_START_MS, START_FAILURES_MAX, Silent, Spawn, Stop, Terminate
 from ringmq.ipc.worker import STATE_SERVING, STATE_STARTING, WorkerSpec
 from ringmq.ipc.worker_blocks import want
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
@@ -217,6 +217,23 @@ def test_an_optional_worker_that_stands_still_is_replaced() -> None:
         assert watched._silent(began_ms + 2 * SILENT_MS + 1) == [], "the signal gets its time"
         watched._perform(watched._core.step(Silent("metrics"), 0))
         assert process.signals == [signal.SIGKILL] and "has not turned its loop for 20 s" in told[-1]
+
+
+def test_an_optional_worker_that_does_not_come_up_is_replaced() -> None:
+    """A start that took long has the whole time of a serving worker from its first turn on."""
+    plane, spec = FakePlane(), WorkerSpec("metrics", 0, "plane", (0,), 0, 0, {})
+    with contextlib.closing(WatchedSupervisor(plane, [spec], (), list[str]().append)) as watched:  # type: ignore[arg-type]
+        watched.start()
+        watched._processes["metrics"] = FakeProcess()  # type: ignore[assignment]
+        watched.look()
+        began_ms = watched._beats["metrics"][1]
+        assert watched._silent(began_ms + SILENT_START_MS - 1) == []
+        assert watched._silent(began_ms + SILENT_START_MS) == ["metrics"]
+        plane.words.state = STATE_SERVING
+        watched.look()
+        serves_ms = watched._beats["metrics"][1]
+        assert watched._silent(serves_ms + SILENT_MS - 1) == []
+        assert watched._silent(serves_ms + SILENT_MS) == ["metrics"]
 
 
 def test_a_worker_that_the_broker_needs_is_left_to_the_watchdog() -> None:

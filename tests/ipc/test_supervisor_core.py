@@ -8,6 +8,7 @@ from ringmq.ipc.exit_status import (
     EXIT_DEAF_READER,
     EXIT_IMPOSSIBLE,
     EXIT_RESTART_STORE,
+    EXIT_RESTED,
     EXIT_UNCLEAN_STOP,
     EXIT_USAGE,
     EXIT_WORKER_KEEPS_DYING,
@@ -297,7 +298,7 @@ STARTING, SERVING, WAITING, DORMANT, ENDED = (
     State.STARTING, State.SERVING, State.WAITING, State.DORMANT, State.ENDED
 )  # fmt: skip
 DIES = Exited("timer", -9)
-RESTS = Exited("timer", EXIT_CLEAN)
+RESTS = Exited("timer", EXIT_RESTED)
 CELLS = {
     # (state, event): (state and effects while the broker runs, the same in a stop); "log" = a line alone
     (DORMANT, Wanted("timer")): ((STARTING, [Spawn("timer")]), (DORMANT, [])),
@@ -306,7 +307,7 @@ CELLS = {
     (DORMANT, DIES): ((DORMANT, "log"), (DORMANT, "log")),
     (STARTING, Wanted("timer")): ((STARTING, []), (STARTING, [])),
     (STARTING, Serving("timer")): ((SERVING, []), (SERVING, [])),
-    (STARTING, Silent("timer")): ((STARTING, []), (STARTING, [])),
+    (STARTING, Silent("timer")): ((STARTING, [Kill("timer")]), (STARTING, [])),
     (STARTING, DIES): ((WAITING, "log"), (ENDED, "log")),
     (STARTING, RESTS): ((DORMANT, []), (ENDED, [])),
     (SERVING, Wanted("timer")): ((SERVING, []), (SERVING, [])),
@@ -352,7 +353,7 @@ def test_a_worker_that_has_nothing_to_do_is_dormant_again_and_that_is_no_death()
     for now_ms in range(0, 100_000, 10_000):
         assert core.step(Wanted("timer"), now_ms) == [Spawn("timer")]
         core.step(Serving("timer"), now_ms + 10)
-        assert core.step(Exited("timer", EXIT_CLEAN), now_ms + 5_000) == []
+        assert core.step(Exited("timer", EXIT_RESTED), now_ms + 5_000) == []
         assert core.is_dormant("timer") and core.all_serving()
     assert core.deaths("timer") == 0 and not core.keeps_dying("timer", 100_000)
 
@@ -365,10 +366,29 @@ def test_a_worker_that_is_wanted_and_finds_nothing_to_do_again_and_again_starts_
             now_ms += 1
             effects = core.step(Tick(), now_ms)
         waits.append(now_ms - wanted_ms)
-        core.step(Exited("timer", EXIT_CLEAN), now_ms)
+        core.step(Exited("timer", EXIT_RESTED), now_ms)
     assert waits[:SOON_DEATHS_FREE] == [0] * SOON_DEATHS_FREE
     assert waits == sorted(waits) and 0 < waits[-1] <= BACK_OFF_MAX_MS, waits
     assert core.deaths("timer") == 0 and not core.stopping
+
+
+@pytest.mark.parametrize("event", [Exited("timer", EXIT_CLEAN), Exited("flush", EXIT_RESTED)])
+def test_a_clean_end_that_nobody_asked_for_is_a_death(event: Exited) -> None:
+    """A SIGTERM from elsewhere: it may have had work. A worker that never rests has no such end."""
+    core = service_core()
+    for worker in ("timer", "flush"):
+        core.step(Wanted(worker), 0)
+        core.step(Serving(worker), 10)
+    assert without_logs(core.step(event, 20)) == [Spawn(event.worker)]
+    assert core.deaths(event.worker) == 1
+
+
+def test_a_worker_that_does_not_come_up_is_told_apart_from_one_that_stands_still() -> None:
+    core = service_core()
+    core.step(Wanted("timer"), 0)
+    assert core.step(Silent("timer"), 60_000)[0] == Log("worker timer has not come up for 60 s, killing it")
+    core.step(Serving("timer"), 60_010)
+    assert core.step(Silent("timer"), 90_000)[0] == Log("worker timer has not turned its loop for 20 s, killing it")
 
 
 @pytest.mark.parametrize("status", [-9, 1, 70, EXIT_USAGE, EXIT_BAD_CONFIG])
@@ -465,14 +485,14 @@ def test_workers_without_a_process_do_not_hold_a_broken_plane() -> None:
 
 
 def test_an_optional_worker_gets_one_new_plane() -> None:
-    """What it meets again is in the store. The same state ends the plane when another worker meets it, too."""
+    """What it meets again is in the store, and says nothing of the plane. Others have to meet the same state twice."""
     core = SupervisorCore(["flush", "metrics"])
     core.start()
     core.step(Serving("flush"), 10)
     core.step(Serving("metrics"), 10)
     core.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 20)
     assert without_logs(core.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 30)) == [Kill("flush")]
-    assert core.replaced_only == "metrics"
+    assert core.replaced_only == {"metrics"}
     later = SupervisorCore(["flush", "metrics"], replaced_only=core.replaced_only)
     later.start()
     later.step(Serving("flush"), 10)
@@ -480,4 +500,24 @@ def test_an_optional_worker_gets_one_new_plane() -> None:
     later.step(Tick(), 5000)
     later.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 5001)
     assert not later.is_abandoned and later.keeps_dying("metrics", 5002) is False
-    assert without_logs(later.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 5003)) == [Finished(EXIT_UNCLEAN_STOP)]
+    assert without_logs(later.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 5003)) == [Spawn("flush")]
+    later.step(Serving("flush"), 5010)
+    assert without_logs(later.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 5020)) == [Finished(EXIT_UNCLEAN_STOP)]
+
+
+def test_two_optional_workers_with_one_state_in_the_store_get_one_new_plane_each() -> None:
+    """After them nothing that they meet ends the plane, though each other worker's same state would."""
+    names, planes, replaced = ["flush", "metrics", "services"], 0, frozenset[str]()
+    for _ in range(5):
+        core = SupervisorCore(names, replaced_only=replaced)
+        core.start()
+        for name in names:
+            core.step(Serving(name), 10)
+        for now_ms, name in enumerate(("services", "metrics") * 4, 20):
+            core.step(Exited(name, EXIT_IMPOSSIBLE, line=7), now_ms)
+            core.step(Serving(name), now_ms)
+            if core.is_abandoned:
+                planes += 1
+                break
+        replaced = core.replaced_only
+    assert planes == 2 and replaced == {"metrics", "services"}

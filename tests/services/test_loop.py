@@ -19,6 +19,7 @@ from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.errors import RequestError
+from ringmq.services import worker
 from ringmq.services.control_topics import ControlTopics
 from ringmq.services.loop import LINES_PER_MINUTE, TICK_MS, ServiceLoop
 
@@ -187,7 +188,7 @@ def test_a_stop_answers_what_is_in_the_inbox_and_what_waits(rig: Rig) -> None:
     rig.ask("wait", 1)
     rig.loop.turn(NOW)
     rig.ask("answer", 2, connection=4)
-    rig.loop.close(NOW)
+    rig.loop.close(NOW, takes_more=True)
     assert sorted(rig.answers()) == [(1, 14, "shutting down"), (2, 0, "done")]
 
 
@@ -199,3 +200,19 @@ def test_slow_requests_have_a_line_and_every_request_its_time(rig: Rig) -> None:
     assert line.startswith("slow request: 8") and "STAGED_WRITES" in line and "127.0.0.9" in line
     counts = rig.plane.header.latency[ROLE][lib.RMQ_SERVICES_LATENCY_ANSWERED].counts
     assert sum(counts) == 1
+
+
+def test_a_rest_leaves_a_late_ask_to_the_replacement(rig: Rig) -> None:
+    rig.loop.turn(NOW)
+    assert rig.loop.may_rest(NOW + REST_MS)
+    rig.ask("answer")
+    rig.loop.close(NOW + REST_MS, takes_more=False)
+    assert rig.answers() == [] and rig.plane.role(ROLE).wanted == 1
+    record = Inbox(rig.plane, ROLE).take()
+    assert record is not None and record.pending == 5
+
+
+def test_deadlines_go_by_a_clock_that_is_never_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = worker.now_ms()
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    assert worker.now_ms() >= before > 0

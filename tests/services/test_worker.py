@@ -175,3 +175,17 @@ def test_a_worker_that_keeps_dying_costs_answers_and_not_the_broker(tmp_path: Pa
         with pytest.raises(BrokerError), Stager(broker) as stager:
             stager.commit("q", 1, stager.stage("q", 1, [("Unknown", 0, [b"x"])]))
         assert broker.stop() == 0
+
+
+def test_a_sigterm_from_elsewhere_is_no_rest(tmp_path: Path) -> None:
+    """An open commit may be under way: the worker is replaced, as after any death."""
+    with RunningBroker(tmp_path / "store", SMALL) as broker:
+        make_topic(broker.address, "T", 1)
+        commit(broker, 0, [b"row"])
+        plane = Plane.open(plane_name(broker.store))
+        pid = broker.worker_pids()["services"]
+        os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: plane.role(ROLE).deaths == 1, "its end is a death")
+        wait_until(lambda: is_serving(broker) and broker.worker_pids()["services"] != pid, "it is started again")
+        commit(broker, 1, [b"another"])
+        assert broker.stop() == 0
