@@ -10,6 +10,7 @@ import pstats
 import runpy
 import sys
 import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -41,6 +42,12 @@ class Order:
     gate: str = ""
 
 
+def _from_the_start(reader: Any, lane: int) -> Generator[None, None, int]:
+    """The plane is new with each run."""
+    yield from ()
+    return 0
+
+
 def serve(spec: Any, plane: Any, stop: Any) -> int:
     """Carry the order out, then wait for SIGTERM."""
     from ringmq.ipc.exit_status import EXIT_CLEAN
@@ -56,7 +63,7 @@ def serve(spec: Any, plane: Any, stop: Any) -> int:
         is_over = bool(order.result) and result.exists()
         if source and target and not is_over and plane.queue(source.queue_slot).max_offset >= order.records:
             republisher = Republisher(
-                plane, spec.role, lambda reader, lane: 0, lambda text: print(text, flush=True), lanes=PASSES_MAX
+                plane, spec.role, _from_the_start, lambda text: print(text, flush=True), lanes=PASSES_MAX
             )
             if order.gate:
                 _serve_gate(spec.role, plane, republisher, order, source.queue_slot, target, stop)

@@ -9,6 +9,9 @@ A service that uses chains follows these rules:
 
 - Every record of a chain has a prepared transaction offset that is not 0: its mark, or the place of its half message.
   Read workers store 0 there, so a client that sends CHAIN_PAIR begins no chain.
+- A copy of a client's message must not keep the pair: it has a mark. `Republisher` takes the pair off every copy.
+- The scan passes over records with the mark of another service. Staged writes have the role of a place, so a commit of
+  messages with the pair is refused.
 - The last record has the chain's mark and not the pair.
 - Every request of a chain is a single message. The records of a batch have the pair in common, so a part of a batch
   cannot be told from the whole.
@@ -22,12 +25,15 @@ The pair is a property of a stored message, so consumers see it, as they see the
 import re
 from dataclasses import dataclass
 
+from ringmq.ipc.ports import parts_of_mark
 from ringmq.native import lib
 
 CHAIN_PAIR = "RINGMQ_CHAIN"
 CHAIN_MAX: int = lib.RMQ_CHAIN_MAX
 PAIR_BYTES_MAX = len(CHAIN_PAIR) + len("63/64/0123456789abcdef") + 2
 """Bytes that the pair adds to the properties of a record, separators included."""
+PLACE_IN_LOG = 0
+"""The role in the place of a half message, read as a mark."""
 _VALUE = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9a-f]{16})")
 
 
@@ -81,9 +87,10 @@ class _Open:
 
 
 class ChainScan:
-    """The chains of one service that lack their end, from the records of the log in their order."""
+    """The chains of the service `role` that lack their end, from the records of the log in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, role: int) -> None:
+        self._role = role
         self._open: dict[int, _Open] = {}
         self._end = 0
         self.unsound = 0
@@ -93,7 +100,10 @@ class ChainScan:
         """The record at [position, end) of the log; `value`: of its CHAIN_PAIR."""
         self._end = end
         link = link_of(value)
-        if not prepared_transaction_offset:
+        of_role = parts_of_mark(prepared_transaction_offset)[0]
+        if not prepared_transaction_offset or of_role not in (PLACE_IN_LOG, self._role):
+            return
+        if link and parts_of_mark(link.mark)[0] != self._role:
             return
         if not link:
             self._open.pop(prepared_transaction_offset, None)

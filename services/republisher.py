@@ -12,21 +12,35 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port, mark_of, parts_of_mark
 from ringmq.native import ffi, lib
+from ringmq.remoting.log_throttle import LogThrottle
+from ringmq.services.chains import CHAIN_PAIR
 from ringmq.services.pace import Pace
 from ringmq.services.republish_flow import Refusal, RepublishFlow
 from ringmq.store.native_copies import NativeCopies
-from ringmq.store.queue_reader import DeletedError, NotConfirmedError, NotMappedError, QueueReader, RecordBatch
+from ringmq.store.queue_reader import (
+    DamagedError,
+    DeletedError,
+    NotConfirmedError,
+    NotMappedError,
+    QueueReader,
+    QueueReadError,
+    RecordBatch,
+)
 from ringmq.store.record import parse_record
-from ringmq.store.record_copy import CopyLimits, PairEdit, RecordCopy
+from ringmq.store.record_copy import CopyLimits, EditKind, PairEdit, RecordCopy
 
 BATCH = 512
 FILES = 4
 """Log files and queue files that the reader keeps mapped."""
 ARENA_BYTES_MIN = 4 << 20
 PROPERTIES_BYTES_MAX = 1 << 16
+RECOVER_MS = 20
+"""That `collect` looks for the last copy: the loop of a service has to turn."""
+LINES_PER_MINUTE = 4
 TICK_MS = 1000
 """Between two looks for mapped files that retention has deleted: their blocks are not free until they are unmapped."""
 REFUSED, INHERITED, SKIPPED, SUBMITTED, PROGRESS = range(5)
@@ -57,45 +71,56 @@ def find_place(plane: Plane, topic: str, queue_id: int = 0) -> Place | None:
     return None if topic_id is None or slot is None else Place(topic_id, slot, queue_id)
 
 
-def following_copies(plane: Plane, reader: QueueReader, slot: int, role: int, lane: int = 0) -> int:
-    """The source offset behind the last one that a copy in this queue names; 0 when no copy is left.
+def following_copies(plane: Plane, reader: QueueReader, slot: int, role: int, lane: int = 0) -> Steps[int]:
+    """Look for the source offset behind the last one that a copy in this queue names; 0 when no copy is left.
+
+    A step looks at one unit: clients may have written millions behind the last copy.
 
     Retention deletes the log from its front, and a copy stands behind its source: when the last copy is deleted, so are
     the sources of all copies.
     """
     queue = plane.queue(slot)
-    for offset in range(int(queue.max_offset) - 1, int(queue.min_offset) - 1, -1):
-        for unit in reader.units(slot, offset, 1).units:
-            with reader.record(unit.commit_log_offset, unit.size) as data:
-                _, record = parse_record(data)
-            if record is not None and parts_of_mark(record.prepared_transaction_offset)[:2] == (role, lane):
-                return parts_of_mark(record.prepared_transaction_offset)[2] + 1
+    offset = int(queue.max_offset)
+    while (offset := offset - 1) >= int(queue.min_offset):
+        try:
+            for unit in reader.units(slot, offset, 1).units:
+                with reader.record(unit.commit_log_offset, unit.size) as data:
+                    _, record = parse_record(data)
+                if record is not None and parts_of_mark(record.prepared_transaction_offset)[:2] == (role, lane):
+                    return parts_of_mark(record.prepared_transaction_offset)[2] + 1
+        except DeletedError:  # retention has passed the scan: nothing older is left
+            return 0
+        yield
     return 0
 
 
 class Republisher:
     """The port of `role`, which the process must be alone to use.
 
-    `recover` gives a lane's next source offset after a loss of the plane. It is called with the reader and the lane,
-    when the queues hold every record of the log. `say` writes a line to the log. `edits` are those of every copy.
+    `recover` comes to a lane's next source offset in steps after a loss of the plane. It is called with the reader and
+    the lane, when the queues hold every record of the log. `say` writes a line to the log. `edits` are those of every
+    copy; the pair of a chain is taken off before them, so that a client's message begins none (`chains`).
     `batch` is the largest number of records of one call.
     """
 
     def __init__(
-        self, plane: Plane, role: int, recover: Callable[[QueueReader, int], int], say: Callable[[str], None], *,
+        self, plane: Plane, role: int, recover: Callable[[QueueReader, int], Steps[int]], say: Callable[[str], None], *,
         edits: Sequence[PairEdit] = (), lanes: int = 1, batch: int = BATCH,
     ) -> None:  # fmt: skip
         if not 1 <= lanes <= LANES_MAX:
             raise ValueError(f"{lanes} lanes are outside 1..{LANES_MAX}")
         self._plane, self._role, self._lanes = plane, role, lanes
         self._recover, self._say = recover, say
+        self._recovering: Steps[int] | None = None
+        self._clock = TurnClock(time.monotonic_ns)
+        self._trouble = LogThrottle(LINES_PER_MINUTE)
         self.words = plane.role(role).counters
         self.port = Port(plane, plane.port_of(role))
         plane.map_arena(self.port.number)
         self.reader = QueueReader(plane.struct, FILES, FILES)
         self.batch = RecordBatch(batch)
         limits = CopyLimits(int(plane.header.settings.message_bytes_max))
-        template = RecordCopy(b"", edits=tuple(edits))
+        template = RecordCopy(b"", edits=(PairEdit(EditKind.REMOVE, CHAIN_PAIR.encode()), *edits))
         self._native = NativeCopies([template] * batch, limits, self.port.arena, 0, 0)
         self._aimed: Place | None = None
         self._next_tick_ms = 0
@@ -176,11 +201,18 @@ class Republisher:
         end = self.port.settled_end
         if end is None or self._plane.watermarks.dispatched_offset < end:
             return False
+        if self._recovering is None:
+            self._recovering = self._recover(self.reader, lane)
         try:
-            self.words[PROGRESS + lane] = self._recover(self.reader, lane) + 1
-        except (NotMappedError, NotConfirmedError) as error:
-            self._speak(f"waits: {error}")
+            found = self._clock.advance(self._recovering, RECOVER_MS)
+        except QueueReadError as error:
+            self._recovering = None
+            self._complain(f"waits: {error}")
             return False
+        if found is None:
+            return False
+        self._recovering = None
+        self.words[PROGRESS + lane] = found + 1
         return True
 
     # -- what is published ---------------------------------------------------------------------------------
@@ -198,6 +230,8 @@ class Republisher:
                 self._flow.next[lane] = error.next_offset
         except (NotMappedError, NotConfirmedError):
             pass
+        except DamagedError as error:  # its record may be in the log, so it is not passed over
+            self._complain(f"waits: {error}; nothing behind it is published until the queue is built anew")
         return 0
 
     def publish(self, count: int, target: Place, lane: int = 0) -> int:
@@ -250,6 +284,10 @@ class Republisher:
             self._plane.disarm(self._role)
         else:
             self._plane.wait(self._role, wait_ms)
+
+    def _complain(self, text: str) -> None:
+        """Of what comes again at each turn."""
+        self._speak(self._trouble.line(text, _now_ms()) or "")
 
     def _speak(self, text: str) -> None:
         if text:

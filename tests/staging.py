@@ -2,7 +2,7 @@
 
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from ringmq.client.blocking import Producer
@@ -34,9 +34,9 @@ def make_topic(address: str, topic: str, queues: int = 2) -> None:
         assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0
 
 
-def batch_body(rows: Sequence[bytes]) -> bytes:
+def batch_body(rows: Sequence[bytes], pairs: Mapping[str, str] | None = None) -> bytes:
     """The body of a batch send of these rows."""
-    messages = [Message("any", row, {"KEYS": "k"}) for row in rows]
+    messages = [Message("any", row, dict(pairs or {"KEYS": "k"})) for row in rows]
     return bytes(prepare_batch(messages, lambda _: "0" * 32, 0, BodyRules(compression=None)).body)
 
 

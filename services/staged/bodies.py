@@ -16,6 +16,7 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
 from ringmq.services.appends import Origin
+from ringmq.services.chains import CHAIN_PAIR
 from ringmq.services.log_view import LogView
 from ringmq.services.staged.commit_records import Piece
 from ringmq.services.staged.events import Unsound
@@ -146,9 +147,27 @@ class StagedBodies:
         cause = lib.rmq_batch_measure(data, len(body), limit, record, size)
         if not cause and size.bytes + lib.RMQ_BLANK_BYTES > settings.segment_bytes:
             cause = lib.RMQ_CAUSE_MESSAGE_SIZE
+        if not cause and (element := _element_of_chain(body)) is not None:
+            return Unsound(ResponseCode.MESSAGE_ILLEGAL, f"element {element}: {CHAIN_PAIR} is the broker's own")
         if not cause:
             return int(size.messages)
         return Unsound(ResponseCode.MESSAGE_ILLEGAL, f"element {size.messages}: {CAUSES.get(cause, f'cause {cause}')}")
+
+
+def _element_of_chain(body: memoryview) -> int | None:
+    """The element of a sound body that has the pair of a chain. Its copy has a mark of role 0, as a committed half
+    message has: a service's scan would take the pair for its own (services/chains.py)."""
+    pair = CHAIN_PAIR.encode() + b"\x01"
+    if pair not in bytes(body):
+        return None
+    at = number = 0
+    while at < len(body):
+        properties_at = at + 20 + int.from_bytes(body[at + 16 : at + 20], "big")
+        following = properties_at + 2 + int.from_bytes(body[properties_at : properties_at + 2], "big")
+        if bytes(body[properties_at + 2 : following]).find(pair) >= 0:
+            return number
+        at, number = following, number + 1
+    return None
 
 
 def _size_of_messages(body: memoryview, count: int) -> int:

@@ -2,6 +2,7 @@
 
 import sys
 
+from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.exit_status import EXIT_CLEAN
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import PortRow
@@ -31,7 +32,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
         source, target = found
         assert source and target
 
-        def recover(reader: QueueReader, lane: int) -> int:
+        def recover(reader: QueueReader, lane: int) -> Steps[int]:
             return following_copies(plane, reader, target.queue_slot, spec.role, lane)
 
         copier = Republisher(plane, spec.role, recover, lambda text: print(f"copy: {text}", flush=True), batch=BATCH)

@@ -8,18 +8,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
-from typing import Any
 
+from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.exit_status import EXIT_CLEAN
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import PortRow
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
-from ringmq.ipc.workers import CpuClass, Start, StopPhase, WorkerRow
+from ringmq.ipc.workers import CpuClass, StopPhase, WorkerRow
 from ringmq.native import lib
 from ringmq.services.republisher import Place, Republisher, find_place, following_copies
-from ringmq.store.layout import CONSUME_QUEUE
 from ringmq.store.queue_reader import QueueReader
 
 SOURCE, TARGET = "EchoSource", "EchoTarget"
@@ -30,11 +28,6 @@ IDLE_MS = 500
 # -- the row ---------------------------------------------------------------------------------------------------
 
 
-def has_source(config: Any, store_root: Path) -> bool:
-    """Whether to start when the store is opened."""
-    return (store_root / CONSUME_QUEUE / SOURCE).is_dir()
-
-
 ECHO = WorkerRow(
     "echo",
     24,
@@ -43,8 +36,6 @@ ECHO = WorkerRow(
     CpuClass.SERVICE,
     is_optional=True,
     of="master",
-    start=Start.OPEN_WORK,
-    needed_at_once=f"{__name__}:has_source",
     port=PortRow("ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED, weight=1, parked_max=4096),
 )
 
@@ -97,6 +88,7 @@ class Shell:
         if not republisher.collect():  # behind a death or a refusal
             republisher.wait(10)
             return
+        self._target = find_place(self._plane, TARGET) or self._target  # it may have been deleted and made again
         count = republisher.read(self._source.queue_slot)
         stored_ms = [republisher.batch.store_time_ms(number) for number in range(count)]
         match step(Looked(stored_ms), time.time_ns() // 1_000_000):
@@ -106,7 +98,7 @@ class Shell:
             case Sleep(wait_ms):
                 republisher.wait(wait_ms)
 
-    def _recover(self, reader: QueueReader, lane: int) -> int:
+    def _recover(self, reader: QueueReader, lane: int) -> Steps[int]:
         """The plane is new: the copies on disk say where to go on."""
         return following_copies(self._plane, reader, self._target.queue_slot, self._role, lane)
 

@@ -47,14 +47,14 @@ class Service:
     log: Log
     lengths: list[int]
     checkpoint: tuple[int, int] = (0, 0)
-    scan: ChainScan = field(default_factory=ChainScan)
+    scan: ChainScan = field(default_factory=lambda: ChainScan(ROLE))
     following: int = 0
     fed: int = 0
 
     def start(self) -> None:
         """Read the log behind the checkpoint, and complete what lacks its end."""
         self.fed, self.following = self.checkpoint
-        self.scan = ChainScan()
+        self.scan = ChainScan(ROLE)
         self.read()
 
     def read(self) -> None:
@@ -146,7 +146,7 @@ def test_the_check_sees_a_record_that_is_there_twice() -> None:
 
 
 def test_a_parted_chain_says_what_is_missing_and_from_where_to_scan() -> None:
-    scan, mark = ChainScan(), mark_of(ROLE, 3, 77)
+    scan, mark = ChainScan(ROLE), mark_of(ROLE, 3, 77)
     scan.feed(100, 200, 0, None)
     assert (scan.missing, scan.scan_from) == ([], 200)
     for index, link in enumerate(links(mark, 4)[:2]):
@@ -158,7 +158,7 @@ def test_a_parted_chain_says_what_is_missing_and_from_where_to_scan() -> None:
 
 
 def test_records_lost_in_the_middle_of_the_log_are_counted() -> None:
-    scan, mark = ChainScan(), mark_of(ROLE, 0, 1)
+    scan, mark = ChainScan(ROLE), mark_of(ROLE, 0, 1)
     scan.feed(0, 100, mark, Link(2, 5, mark).value)
     scan.feed(100, 200, mark, Link(1, 5, mark).value)
     assert scan.unsound == 2 and scan.missing == [Parted(mark, 3, 5)]
@@ -196,3 +196,10 @@ def test_other_bytes_are_no_link(value: str | None) -> None:
 def test_impossible_chains_are_refused(mark: int, length: int, first: int) -> None:
     with pytest.raises(ValueError, match="no chain has"):
         links(mark, length, first)
+
+
+def test_the_scan_of_a_service_passes_over_the_marks_of_others() -> None:
+    scan, mark = ChainScan(ROLE), mark_of(ROLE, 0, 7)
+    scan.feed(0, 100, mark_of(ROLE + 1, 0, 9), Link(0, 64, mark).value)
+    scan.feed(100, 200, mark_of(ROLE, 0, 9), Link(0, 64, mark_of(ROLE + 1, 0, 7)).value)
+    assert scan.missing == [] and scan.scan_from == 200 and scan.unsound == 0

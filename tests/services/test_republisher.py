@@ -1,5 +1,6 @@
 """The republisher over real roles: each record once and in order, with its edits and its mark."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 from kit_plane import ROLE, KitPlane
 from plane_kit import ARENA_BYTES, Kit, maps_of
 
+from ringmq.broker.requests.turns import Steps, finish
 from ringmq.ipc.ports import Port, PortPlan, mark_of
 from ringmq.native import ffi, lib
+from ringmq.services.chains import Link
 from ringmq.services.republisher import (
     INHERITED,
     REFUSED,
@@ -59,7 +62,7 @@ class Bench:
         """A process of the service, maybe behind a dead one."""
         self.plane.role(ROLE).generation += 1
 
-        def recover(reader: QueueReader, lane: int) -> int:
+        def recover(reader: QueueReader, lane: int) -> Steps[int]:
             return following_copies(self.plane, reader, self.target.queue_slot, ROLE, lane)
 
         self.republisher = Republisher(self.plane, ROLE, recover, self.said.append, edits=EDITS)
@@ -251,3 +254,73 @@ def test_requests_of_copies_that_were_not_made_leave_no_gap() -> None:
     assert [(one.body_at, one.token, one.prepared_transaction_offset) for one in made[0:4]] == [
         (number, mark, mark) for number, mark in zip((1, 2, 4, 5), marks, strict=True)
     ]
+
+
+def test_a_damaged_unit_of_the_source_holds_the_service_and_is_told_once(tmp_path: Path) -> None:
+    """Its record may be in the log, so nothing is passed over. When the queue is whole again the service goes on."""
+    bench = Bench(tmp_path / "store", 1000)
+    queue = tmp_path / "store" / "consumequeue" / "Source" / "0" / f"{600 * 20:020d}"
+    with queue.open("r+b") as file:
+        file.seek(8)
+        size = file.read(4)
+        file.seek(-4, os.SEEK_CUR)
+        file.write(b"\xff" * 4)
+        file.flush()
+        bench.finish()
+        assert bench.bodies() == bench.kept[:600]
+        (line,) = bench.said
+        assert line.startswith("waits: ") and "queue offset 600" in line and "damaged" in line
+        file.seek(8)
+        file.write(size)
+    bench.finish()
+    assert bench.bodies() == bench.kept
+    bench.republisher.close()
+
+
+def test_a_long_search_for_the_last_copy_lets_the_loop_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringmq.services.republisher.RECOVER_MS", 0)
+    bench = Bench(tmp_path / "store", 600)
+    with bench.kit.writer() as write, bench.kit.dispatcher() as dispatch:
+        for _ in range(4):
+            bench.step()
+            write(SLICE_NS)
+        for number in range(50):
+            bench.kit.request(bench.target.topic_id, 1, b"client's %d" % number)
+        write(SLICE_NS)
+        dispatch(SLICE_NS)
+        while bench.republisher.progress() < 600:
+            bench.step()
+            write(SLICE_NS)
+            dispatch(SLICE_NS)
+        bench.republisher.close()
+        bench.plane.role(ROLE).counters = [0] * len(bench.plane.role(ROLE).counters)
+        bench.start()
+        turns = 0
+        while not bench.republisher.collect():
+            turns += 1
+            assert turns < 100
+    assert turns >= 50 and bench.republisher.next_offset() == 600
+    bench.republisher.close()
+
+
+def test_retention_may_pass_a_search_for_the_last_copy(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store", 100)
+    search = following_copies(bench.plane, bench.republisher.reader, bench.source, ROLE)  # type: ignore[arg-type]
+    for _ in range(10):
+        next(search)
+    bench.plane.queue(bench.source).min_offset = 100
+    assert finish(search) == 0
+    bench.republisher.close()
+
+
+def test_a_client_begins_no_chain_through_a_copy(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "store", 10)
+    link = Link(0, 64, mark_of(ROLE, 0, 7)).value.encode()
+    with bench.kit.writer() as write, bench.kit.flusher() as flush, bench.kit.dispatcher() as dispatch:
+        bench.kit.request(1, 0, b"forged", properties=b"a\x01b\x02RINGMQ_CHAIN\x01" + link + b"\x02")
+        for role in (write, flush, dispatch):
+            role(SLICE_NS)
+    bench.finish()
+    (copy,) = [record for record in bench.published() if record.body == b"forged"]
+    assert copy.properties.keys() == {"a", "TIMES"}
+    bench.republisher.close()
