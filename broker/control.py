@@ -222,8 +222,9 @@ class ControlLoop:
         self._inbox.tell(record, b"")
 
     def _make_topics(self, record: Ask, now_ms: int) -> None:
-        """A service needs topics of the system. The answer says that they are in the plane, or why not."""
-        remark = ""
+        """A service needs topics of the system. The answer says why it cannot have them, or that they are in the plane
+        and on disk: a start must know a topic that holds what the service has decided."""
+        remark, before = "", self.broker.topics.changes
         try:
             for value in json_body.items(json_body.read_object(record.payload, "topics"), "topics"):
                 config = TopicConfig.from_json(value)
@@ -231,6 +232,15 @@ class ControlLoop:
                     self.broker.topics.put(config, now_ms)
         except (RequestError, PlaneFullError) as error:
             remark = str(error)
+        if self.broker.topics.changes == before:
+            self._inbox.tell(record, remark.encode())
+        else:
+            self._saves.hold([], lambda effects: self._tell_asker(record, remark), is_change=True)
+
+    def _tell_asker(self, record: Ask, remark: str) -> None:
+        """The save of the tables has ended."""
+        if not remark and self._saves.has_failed:
+            remark = "config files cannot be written: a restart would lose the topics"
         self._inbox.tell(record, remark.encode())
 
     def _on_news(self, record: Ask, now_ms: int) -> None:

@@ -59,6 +59,11 @@ class TableSaves:
         return self._steps is not None
 
     @property
+    def has_failed(self) -> bool:
+        """The last save has not reached the disk."""
+        return self._failed
+
+    @property
     def is_behind(self) -> bool:
         """Something is not on disk."""
         return self.is_saving or self._persistence.tables_dirty

@@ -16,7 +16,10 @@ class Guest(Protocol):
     """Request codes that the guest answers; the row of `services` in the worker table names them all."""
 
     def on_request(self, request: Request) -> Answer | Slices:
-        """Answer a request, or `Wait` and answer it later through the outbox. RequestError becomes an answer."""
+        """Answer a request, or `Wait` and answer it later through the outbox. RequestError becomes an answer.
+
+        The guest bounds the requests that wait, and drops their bodies: the worker does not count them.
+        """
 
     def turn(self, now_ms: int) -> bool:
         """Do what there is. True if more may follow at once."""

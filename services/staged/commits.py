@@ -9,7 +9,7 @@ control does with effects stands in `staged_writes`.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ringmq.remoting.codes import ResponseCode
@@ -182,7 +182,7 @@ class StagedCommits:
             case AppendCommit(record):
                 assert self._candidate is not None
                 commit = self._opened(event.number, record, event.commit_log_offset, event.commit_log_end)
-                commit.asked.append(self._candidate.asked)
+                commit.asked.append(_without_chunks(self._candidate.asked))
                 self._candidate = None
             case Publish(number, chunk):
                 commit = self._open[number]
@@ -226,7 +226,7 @@ class StagedCommits:
             if commit is not None and len(commit.asked) >= ASKED_MAX:
                 self._answer(asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{ASKED_MAX} requests wait for this commit")
             elif commit is not None and not commit.done_asked:
-                commit.asked.append(asked)
+                commit.asked.append(_without_chunks(asked))
             elif commit is not None:
                 self._answer_complete(asked, commit.commit_log_end, confirm_offset, BEFORE, len(commit.lost))
             elif last is not None and key[1] <= last.batch_id:
@@ -371,3 +371,8 @@ class StagedCommits:
         if self._record:
             value["record"] = list(self._record)
         return value, self._commit_log_end
+
+
+def _without_chunks(asked: Asked) -> Asked:
+    """The decision has them: a request that waits for its publication holds no more than its token."""
+    return replace(asked, request=replace(asked.request, chunks=()))

@@ -22,6 +22,8 @@ from ringmq.services.topics import Topics
 STAGED_QUEUES = 4
 SEGMENT_SHARE = 8
 """A chunk takes at most this part of a log file: its messages need several times its bytes when they are small."""
+WAITING_MAX = 256
+"""Requests that may wait until control has made the topics."""
 OWN_TOPICS = (
     TopicConfig(STAGED_TOPIC, STAGED_QUEUES, STAGED_QUEUES, int(Perm.WRITE)),
     TopicConfig(COMMITS_TOPIC, 1, 1, int(Perm.READ)),
@@ -55,6 +57,18 @@ class StagedRequests:
         return all(self._topics.find(topic.topic_name) is not None for topic in OWN_TOPICS)
 
     @property
+    def has_decisions(self) -> bool:
+        """The topic of the decisions is there: an open commit needs no other."""
+        return self._topics.find(COMMITS_TOPIC) is not None
+
+    def refuse_asked(self) -> None:
+        """The topic of the decisions has gone since these commits came."""
+        while self.asked:
+            request = self.asked.popleft().token
+            remark = f"[OVERLOAD]topic {COMMITS_TOPIC} was deleted just now, try again"
+            self._outbox.reply(request, request.reply(ResponseCode.SYSTEM_BUSY, remark))
+
+    @property
     def is_idle(self) -> bool:
         """No request waits in here."""
         return not (self.asked or self._waiting)
@@ -68,11 +82,16 @@ class StagedRequests:
         operation = (request.command.ext_fields or {}).get(staged_writes.OPERATION, "")
         match operation:
             case staged_writes.DESCRIBE:
+                request.command.body = b""  # nobody reads it, and the request may wait
+                if len(self._waiting) >= WAITING_MAX:
+                    remark = f"[OVERLOAD]{WAITING_MAX} requests wait for topic {COMMITS_TOPIC} already, try again later"
+                    return request.reply(ResponseCode.SYSTEM_BUSY, remark)
                 return self._behind_topics(request, lambda: request.reply(body=json_body.write_body(_place(config))))
             case staged_writes.COMMIT:
                 if remark := self._overload(len(self.asked) + len(self._waiting)):
                     return request.reply(ResponseCode.SYSTEM_BUSY, remark)  # unread: a large one takes long to decode
                 commit = CommitRequest.decode(request.command.body, chunks_max=_chunks_max(config))
+                request.command.body = b""
                 return self._behind_topics(request, lambda: self._ask(request, commit))
         remark = f"{staged_writes.OPERATION} = {operation[:64]!r} is not known, accepted: describe, commit"
         return request.reply(ResponseCode.INVALID_PARAMETER, remark)

@@ -121,13 +121,16 @@ class StagedWrites:
         """See Guest."""
         if not self._requests.is_idle:
             return False
+        if not self._is_open:
+            return not self._requests.has_decisions
         is_saved = self._unsaved is None and not self._core.dirty
-        return is_saved and not self._events and self._core.is_idle if self._is_open else not self._requests.has_topics
+        return is_saved and not self._events and self._core.is_idle
 
     def turn(self, now_ms: int) -> bool:
         """See Guest."""
         if not self._is_open:
-            if not self._requests.has_topics:
+            if not self._requests.has_decisions:
+                self._requests.refuse_asked()
                 return False
             self._is_open = True
             self._recovery = self._recover()
@@ -145,7 +148,7 @@ class StagedWrites:
 
     def close(self) -> None:
         """See Guest."""
-        for effect in self._core.abandon("the broker is shutting down, the commit goes on when it is back"):
+        for effect in self._core.abandon("the broker is shutting down: commit the batch again when it is back"):
             self._perform(effect)
 
     def save_if_due(self, now_ms: int) -> None:

@@ -723,3 +723,10 @@ def test_topics_that_cannot_be_made_are_told_with_the_cause(rig: Rig) -> None:
     too_many = write_body({"topics": [TopicConfig("One", 70_000, 4).to_json()]})
     assert "readQueueNums = 70000 is outside" in told_topics(rig, too_many)
     assert told_topics(rig, b"not json") and rig.plane.topic_find("One") is None
+
+
+def test_topics_that_are_not_on_disk_are_not_told_as_made(rig: Rig) -> None:
+    """A start would not know a topic in which the service has decided something."""
+    (rig.root / "config").write_text("in the way")
+    told = told_topics(rig, write_body({"topics": [TopicConfig("rmq_sys_one", 4, 4, 2).to_json()]}))
+    assert told == "config files cannot be written: a restart would lose the topics"

@@ -13,7 +13,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC, CommitRequest
 from ringmq.services.staged.commits import ASKED_MAX, StagedCommits
-from ringmq.services.staged.requests import StagedRequests
+from ringmq.services.staged.requests import WAITING_MAX, StagedRequests
 from tests.services.kit import NOW, FoundTopics, Maker, request_of
 
 BOTH = {STAGED_TOPIC, COMMITS_TOPIC}
@@ -99,3 +99,32 @@ def test_commits_that_wait_for_topics_count_as_commits_that_wait() -> None:
 def test_an_operation_that_is_unknown_is_named() -> None:
     answer = Lab(BOTH).ask({"operation": "x" * 200})
     assert answer.code == ResponseCode.INVALID_PARAMETER and len(answer.remark) < 200
+
+
+def test_requests_that_wait_are_bounded_and_hold_no_body() -> None:
+    lab = Lab(set())
+    waiting = [request_of(RequestCode.STAGED_WRITES, DESCRIBE, b"x" * 100) for _ in range(WAITING_MAX)]
+    assert all(isinstance(lab.requests.on_request(request), Wait) for request in waiting)
+    assert not any(request.command.body for request in waiting)
+    answer = lab.ask(DESCRIBE)
+    assert answer.code == ResponseCode.SYSTEM_BUSY and f"{WAITING_MAX} requests wait" in answer.remark
+    lab.topics.names |= BOTH
+    lab.maker.asked[0][1](None)
+    assert len(lab.replies()) == WAITING_MAX
+    commit = request_of(RequestCode.STAGED_WRITES, COMMIT, BODY)
+    assert isinstance(lab.requests.on_request(commit), Wait) and commit.command.body == b""
+
+
+def test_commits_whose_topic_goes_before_they_are_looked_at_are_told_to_come_again() -> None:
+    lab = Lab(BOTH)
+    assert isinstance(lab.ask(COMMIT, BODY), Wait)
+    lab.topics.names.clear()
+    assert not lab.requests.has_decisions
+    lab.requests.refuse_asked()
+    (answer,) = lab.replies()
+    assert answer.code == ResponseCode.SYSTEM_BUSY and COMMITS_TOPIC in (answer.remark or "")
+    assert lab.requests.is_idle
+
+
+def test_an_open_commit_needs_the_topic_of_decisions_alone() -> None:
+    assert Lab({COMMITS_TOPIC}).requests.has_decisions and not Lab({STAGED_TOPIC}).requests.has_decisions
