@@ -1,6 +1,6 @@
-"""The rules by which read workers redirect or refuse sends: as data, published in the plane by control.
+"""The rules by which read workers redirect or refuse sends. Control publishes them as data in the plane.
 
-native/src/admission_layout.h says what each field means.
+native/src/admission_layout.h describes each field.
 """
 
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ from ringmq.native import ffi, lib
 
 
 class RuleKind(IntEnum):
-    """What becomes of a send for which the rule holds."""
+    """The action of a rule on a send that matches it."""
 
     REDIRECT = lib.RMQ_RULE_REDIRECT
     REFUSE = lib.RMQ_RULE_REFUSE
 
 
 class When(IntEnum):
-    """The values of the triggering pair for which the rule holds."""
+    """The values of the triggering pair that a rule matches."""
 
     PRESENT = lib.RMQ_WHEN_PRESENT
     POSITIVE = lib.RMQ_WHEN_POSITIVE
@@ -50,7 +50,7 @@ ANY_TRANSACTION: int = lib.RMQ_TRANSACTION_ANY
 
 @dataclass(frozen=True, slots=True)
 class RulePair:
-    """A pair that a redirected message gets in the place of the client's."""
+    """A pair that a redirected message gets in place of the client's."""
 
     name: bytes
     value_from: ValueFrom
@@ -59,7 +59,7 @@ class RulePair:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; the first of a set that holds decides."""
+    """One rule. The first rule of a set that matches decides."""
 
     kind: RuleKind
     name: bytes = b""
@@ -75,7 +75,7 @@ class Rule:
 
 
 def rules_struct(rules: Iterable[Rule]) -> Any:
-    """struct rmq_admission_rules; ValueError for what does not fit into it."""
+    """The rules as a struct rmq_admission_rules. Raises ValueError if a rule does not fit into it."""
     found = tuple(rules)
     struct = ffi.new("struct rmq_admission_rules *")
     if len(found) > lib.RMQ_RULES_MAX:
@@ -95,11 +95,11 @@ def rules_struct(rules: Iterable[Rule]) -> Any:
 
 
 def publish_rules(plane: Any, rules: Iterable[Rule]) -> None:
-    """Replace the whole set in `plane` (struct rmq_plane). ValueError when no read worker could follow one of them.
+    """Replace the whole set in `plane` (struct rmq_plane). Raises ValueError if no read worker could apply a rule.
 
-    Control passes a cold send that a rule covers, and the read worker looks the rule up when it runs the send again. If
-    the rule is gone by then, the send is stored as an ordinary message. A rule to be withdrawn is first replaced by a
-    REFUSE of the same pair, which stays until such sends have run.
+    Control approves a cold send that matches a rule. The read worker looks the rule up when it runs the send again. If
+    the rule is gone by then, the send is stored as an ordinary message. To withdraw a rule, first replace it by a
+    REFUSE of the same pair, and keep that until all such sends have run.
     """
     found = tuple(rules)
     if lib.rmq_rules_publish(plane, rules_struct(found)) < 0:
@@ -107,7 +107,7 @@ def publish_rules(plane: Any, rules: Iterable[Rule]) -> None:
 
 
 def published_rules(plane: Any) -> tuple[Rule, ...]:
-    """The set that read workers follow."""
+    """The set of rules that read workers apply."""
     struct, version = ffi.new("struct rmq_admission_rules *"), ffi.new("uint64_t *")
     lib.rmq_rules_take(plane, struct, version)
     return tuple(_rule(struct.rules[number]) for number in range(struct.count))

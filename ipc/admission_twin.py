@@ -1,6 +1,6 @@
-"""native/src/admission.c in Python: what becomes of a decoded send. Tests compare the two.
+"""native/src/admission.c in Python: the decision about a decoded send. Tests compare both.
 
-Control asks this one about sends that it has to look at.
+Control calls this twin for cold sends.
 """
 
 import re
@@ -17,11 +17,11 @@ PROPERTIES_MAX = 32767
 KEY_PAIR_BYTES = 10
 _INT32 = 1 << 31
 _NUMBER = re.compile(rb"-?[0-9]{1,19}")
-"""As rmq_text_int32 reads it: control looks at numbers with more leading zeros."""
+"""The numbers that rmq_text_int32 reads. Sends with more leading zeros are cold."""
 
 
 class Verdict(IntEnum):
-    """What becomes of a send."""
+    """The decision about a send."""
 
     PLAIN = lib.RMQ_ADMIT_PLAIN
     REDIRECT = lib.RMQ_ADMIT_REDIRECT
@@ -30,7 +30,7 @@ class Verdict(IntEnum):
 
 
 class Reason(IntEnum):
-    """Why control is asked. FIELDS, ESCAPES and SYSTEM_TOPIC are found outside of this core."""
+    """The reason why a send goes to control. Code outside of this core finds FIELDS, ESCAPES and SYSTEM_TOPIC."""
 
     NOTHING = lib.RMQ_REASON_NOTHING
     FIELDS = lib.RMQ_REASON_FIELDS
@@ -51,7 +51,7 @@ class Reason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A decoded send; its properties without JSON escapes."""
+    """A decoded send. Its properties have no JSON escapes."""
 
     topic: bytes
     queue_id: int
@@ -72,7 +72,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What the published tables say of the send's topic."""
+    """The entry of the send's topic in the published tables."""
 
     live: bool
     send_cold: bool
@@ -94,7 +94,7 @@ class Admitted:
 def admit(
     send: Send, limits: Limits, topic: TopicState, rules: tuple[Rule, ...], *, approved: bool = False, turn: int = 0
 ) -> Admitted:
-    """The verdict over one send."""
+    """The decision about one send."""
     reason = _head(send, limits, rules) or _target(send, topic, approved)
     if reason:
         return Admitted(Verdict.ASK, reason)
@@ -116,7 +116,7 @@ def admit(
 
 
 def is_reserved(name: bytes) -> bool:
-    """Names whose pairs ask for more than storing, or that no client may send."""
+    """True if a pair of this name asks for more than storing, or if no client may send it."""
     return (
         name in (b"TRAN_MSG", b"DELAY", b"POP_CK") or (name.startswith(b"TIMER_") and len(name) > 6)
         or name.startswith(b"INNER")
@@ -140,7 +140,7 @@ def _target(send: Send, topic: TopicState, approved: bool) -> Reason:
 
 
 def _scan(properties: bytes) -> list[tuple[bytes, bytes]] | None:
-    """Pairs with name and value; None where there is a NUL."""
+    """The (name, value) pairs. None if there is a NUL."""
     if b"\0" in properties:
         return None
     pairs = [piece.partition(b"\x01") for piece in properties.split(b"\x02")]
@@ -151,7 +151,7 @@ def _choose(
     send: Send, rules: tuple[Rule, ...], approved: bool, reserved: list[tuple[bytes, bytes]], queue_id: int,
     key_length: int,
 ) -> tuple[Admitted, int]:  # fmt: skip
-    """The verdict of the first rule that holds, and the bytes of the pairs that it adds."""
+    """The decision of the first rule that matches, and the bytes of the pairs that it adds."""
     seen, names = reserved[: lib.RMQ_RESERVED_PAIRS_MAX], {rule.name for rule in rules}
     strange = len(reserved) > len(seen) or any(name not in names for name, _ in seen)
     if not approved and reserved and (send.batch or strange):

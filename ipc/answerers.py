@@ -1,7 +1,7 @@
-"""The table of answerers: the roles that answer others, and the requests of clients that go to each.
+"""The table of answerers: roles that answer asks of other roles, and the requests of clients that go to each of them.
 
-The supervisor fills it (native/src/asks_layout.h) from the worker table when it makes the plane. Read workers find the
-answerer of a request in it, so that a new one adds no code to them.
+The supervisor fills it (native/src/asks_layout.h) from the worker table when it makes the plane. Read workers look up
+the answerer of a request in it, so a new answerer adds no code to them.
 """
 
 from collections.abc import Iterable
@@ -11,29 +11,31 @@ from typing import Any
 from ringmq.native import lib
 
 INBOX_BYTES = 16 << 20
-"""Of control's inbox. Sparse until it is used."""
+"""Bytes of control's inbox. Pages take memory only once they are used."""
 CLIENT_INBOX_BYTES_MIN = 16 << 20
-"""Half of an inbox holds the largest frame of a client. A read worker would refuse a larger one as busy for ever."""
+"""Half of an inbox holds the largest frame of a client. In a smaller inbox a read worker would answer such a frame with
+"busy" for ever.
+"""
 ANSWER_BYTES = 4 << 20
-"""Of each ring of answers."""
+"""Bytes of each ring of answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswererPlan:
-    """A row as the supervisor wants it. Bytes are powers of two."""
+    """A row of the table that the supervisor fills. Sizes in bytes are powers of two."""
 
     role: int
     askers: frozenset[int]
-    """Roles that may ask it."""
+    """The roles that may ask it."""
     inbox_bytes: int = INBOX_BYTES
     answer_bytes: int = ANSWER_BYTES
     codes: tuple[int, ...] = ()
-    """Requests of clients that read workers bring to it."""
+    """Codes of the client requests that read workers forward to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """What a worker answers, as its row in the worker table says it (ipc/workers.py)."""
+    """The asks and requests that a worker answers, as its row in the worker table (ipc/workers.py) declares them."""
 
     codes: tuple[int, ...] = ()
     inbox_bytes: int = INBOX_BYTES
@@ -45,7 +47,7 @@ class AnswerRow:
 
     @property
     def problem(self) -> str:
-        """Why the row cannot be in the table; empty when it can."""
+        """Reason why the row cannot be in the table. Empty if it can."""
         if len(self.codes) > lib.RMQ_ANSWERER_CODES_MAX:
             return f"it answers {len(self.codes)} request codes, at most {lib.RMQ_ANSWERER_CODES_MAX} have room"
         for name, size in (("inbox_bytes", self.inbox_bytes), ("answer_bytes", self.answer_bytes)):
@@ -57,7 +59,7 @@ class AnswerRow:
 
 
 def fill_answerer_plans(sizes: Any, plans: Iterable[AnswererPlan]) -> None:
-    """Write the table into a struct rmq_plane_capacity. ValueError when it has no room for all."""
+    """Write the table into a struct rmq_plane_capacity. Raises ValueError if there are more rows than it takes."""
     rows = tuple(plans)
     if len(rows) > lib.RMQ_ANSWERERS_MAX:
         raise ValueError(f"{len(rows)} workers answer others, at most {lib.RMQ_ANSWERERS_MAX} have room")

@@ -1,7 +1,7 @@
-"""Asks: questions of one role to another, and their answers (native/src/asks.h; layout.h tells the protocol).
+"""Asks: questions of one role to another, and their answers (native/src/asks.h; the protocol is in layout.h).
 
-An answerer has an `Inbox`. A Python role that asks has an `Asker` for each answerer. Read workers and dispatch
-ask in C.
+An answerer has an `Inbox`. A Python role that asks has an `Asker` for each answerer. Read workers and dispatch ask in
+C.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ringmq.native import ffi, lib
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One record of an inbox; `payload` is a copy."""
+    """One record of an inbox. `payload` is a copy."""
 
     type: int
     """RMQ_INBOX_*."""
     role: int
-    """Of the asker."""
+    """The asker's role."""
     role_generation: int
     connection: int
     connection_generation: int
@@ -37,7 +37,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an answerer has told a role without connections."""
+    """The answer of an answerer to a role without connections."""
 
     pending: int
     """The token of the ask."""
@@ -52,7 +52,8 @@ def _answerer_of(plane: Plane, role: int) -> int:
 
 
 class Inbox:
-    """The inbox of the answerer with this role, and its way to answer. KeyError where the role answers nobody."""
+    """The inbox of the answerer with this role, and its rings of answers. Raises KeyError if the role is no
+    answerer."""
 
     def __init__(self, plane: Plane, role: int = lib.RMQ_ROLE_CONTROL) -> None:
         self._plane = plane
@@ -61,15 +62,15 @@ class Inbox:
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """Requests of clients that come here and to no other answerer."""
+        """Codes of the client requests that this answerer and no other gets."""
         return tuple(self.row.codes[number] for number in range(self.row.code_count))
 
     def begin(self) -> None:
-        """This process serves from now on: its state is SERVING, and askers wait for it."""
+        """Start to serve: the role's state becomes SERVING, and askers wait for its answers."""
         lib.rmq_inbox_begin(self._plane.struct, self._answerer)
 
     def take(self) -> Ask | None:
-        """Copy the next ask out and free its room; None when nothing complete waits. Void asks are passed over."""
+        """Copy the next ask out and free its slot. Skips void asks. None if no complete ask waits."""
         plane, answerer = self._plane.struct, self._answerer
         while (record := lib.rmq_inbox_take(plane, answerer)) != ffi.NULL:
             if lib.rmq_ask_is_void(plane, answerer, record):
@@ -88,7 +89,7 @@ class Inbox:
 
     @property
     def is_blocked(self) -> bool:
-        """Something is claimed (complete or not)."""
+        """True if there is a claimed record, complete or not."""
         return bool(self.row.inbox.head != self.row.inbox.tail)
 
     def unblock(self) -> bool:
@@ -105,7 +106,8 @@ class Inbox:
         self, role: int, kind: int, connection: tuple[int, int] = (0, 0), pending: int = NONE,
         generation: int = 0, payload: bytes | memoryview = b"", last: bool = True,
     ) -> bool:  # fmt: skip
-        """Put one answer, chunked to `chunk_bytes`, for the asker with this role and generation. False: no room now."""
+        """Put one answer, chunked to `chunk_bytes`, for the asker with this role and generation. False if the ring is
+        full. Raises ValueError if the answer is too large."""
         head = ffi.new("struct rmq_verdict *")
         head.type, head.last = kind, int(last)
         head.connection, head.connection_generation = connection
@@ -117,12 +119,12 @@ class Inbox:
         return code == 0
 
     def tell(self, ask: Ask, payload: bytes) -> bool:
-        """Answer an ask of a role without connections. False: no room now."""
+        """Answer an ask of a role without connections. False if the ring is full."""
         return self.answer(ask.role, lib.RMQ_VERDICT_TOLD, (0, 0), ask.pending, ask.role_generation, payload)
 
 
 class Asker:
-    """A Python role that asks another. Its tokens are its own business, from 0 to NONE - 1."""
+    """A Python role that asks another. The role chooses its tokens, from 0 to NONE - 1."""
 
     def __init__(self, plane: Plane, role: int, answerer_role: int) -> None:
         self._plane, self._role = plane, role
@@ -130,7 +132,7 @@ class Asker:
         self._generation = int(plane.role(role).generation)
 
     def ask(self, kind: int, pending: int, payload: bytes) -> bool:
-        """Put an ask. False: the inbox is full."""
+        """Put an ask. False if the inbox is full. Raises ValueError if the ask is too large."""
         head = ffi.new("struct rmq_inbox_record *")
         head.type, head.role, head.role_generation = kind, self._role, self._generation
         head.pending = pending
@@ -140,7 +142,7 @@ class Asker:
         return code == 0
 
     def answers(self) -> list[Told]:
-        """What has been told since the last call, without what an older process has asked."""
+        """The answers since the last call, without those to asks of an older process of this role."""
         plane, found = self._plane.struct, []
         while (verdict := lib.rmq_verdict_take(plane, self._answerer, self._role)) != ffi.NULL:
             if verdict.asker_generation == self._generation and verdict.type == lib.RMQ_VERDICT_TOLD:
@@ -152,6 +154,6 @@ class Asker:
 
     @property
     def has_answers(self) -> bool:
-        """An answer waits; to be looked at between arming the bell and waiting."""
+        """True if an answer waits. Check it between arming the bell and waiting."""
         ring = self._plane.header.asks.answerer[self._answerer].answers[self._role]
         return bool(ring.head != ring.tail)

@@ -2,4 +2,4 @@
 
 
 class PlaneFullError(RuntimeError):
-    """A table of the plane has no room; names the table and its capacity."""
+    """A table of the plane is full. The message names the table and its capacity."""

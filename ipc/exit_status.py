@@ -5,15 +5,18 @@ EXIT_UNCLEAN_STOP = 71
 EXIT_WORKER_KEEPS_DYING = 70
 EXIT_RESTART_STORE = 72
 EXIT_DEAF_READER = 73
-"""A read worker has received nothing for 5 s while bytes waited on its sockets: it is replaced."""
+"""A read worker has received nothing for 5 s while bytes waited on its sockets. The supervisor replaces it."""
 EXIT_IMPOSSIBLE = 79
-"""A worker has met a state that cannot be (native/src/must.h, RMQ_EXIT_IMPOSSIBLE); its last line says which."""
+"""A worker has met a state that cannot be (native/src/must.h, RMQ_EXIT_IMPOSSIBLE). Its last line names the state."""
 EXIT_RESTED = 80
-"""A worker has nothing to do: it is dormant until it is wanted. A SIGTERM from elsewhere ends it with EXIT_CLEAN
-instead, and it is replaced: it may have had work."""
+"""A worker has no work and becomes dormant. After a SIGTERM from outside, the worker ends with EXIT_CLEAN instead. The
+supervisor then replaces it, because it may have had work.
+"""
 EXIT_USAGE = 64
 EXIT_STORE_REFUSED = 65
-"""It is another's, newer, of other sizes, or damaged in a way that a start does not repair."""
+"""The store belongs to another broker, is of a newer version, has other sizes, or has damage that a start does not
+repair.
+"""
 EXIT_ENGINE_REFUSED = 69
 EXIT_BAD_CONFIG = 78
 EXIT_NOT_RESTARTABLE = (EXIT_USAGE, EXIT_ENGINE_REFUSED, EXIT_BAD_CONFIG)  # starting again cannot help

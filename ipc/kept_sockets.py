@@ -1,8 +1,8 @@
-"""Listening sockets that outlive a restart of the service: the manager's descriptor store (sd_listen_fds(3)).
+"""Listening sockets that outlive a restart of the service, in the manager's descriptor store (sd_listen_fds(3)).
 
-A start takes over what the manager has kept, as far as it wants to listen on the same addresses, and gives it what is
-new. Connections that come meanwhile wait in the sockets' queues. What nobody wants any more is closed: the kernel would
-go on handing connections to it.
+At its start the main process reuses stored sockets that listen on the addresses it needs. It gives the manager the new
+ones. Connections that arrive meanwhile wait in the sockets' queues. The main process closes the stored sockets that it
+does not need, because the kernel would go on handing connections to them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ringmq.ipc.notify import ServiceManager
 
 FIRST_DESCRIPTOR = 3
 KEPT_MAX = 256
-"""More than FileDescriptorStoreMax of our units."""
+"""Largest number of stored sockets. It exceeds FileDescriptorStoreMax of our units."""
 
 
 class ListeningSocket(Protocol):
-    """What is needed of one: `socket.socket` and asyncio's view of its own both are."""
+    """The methods of a socket that this module calls. `socket.socket` and asyncio's transport socket both have them."""
 
     def fileno(self) -> int: ...
     def getsockname(self) -> Any: ...
 
 
 class KeptSockets:
-    """Owned by the main process, during its start."""
+    """The stored sockets. The main process owns them during its start."""
 
     def __init__(self, manager: ServiceManager, inherited: list[tuple[str, socket.socket]]) -> None:
         self._manager = manager
@@ -36,11 +36,11 @@ class KeptSockets:
 
     @classmethod
     def of_this_process(cls, manager: ServiceManager) -> KeptSockets:
-        """Take LISTEN_FDS and its companions out of the environment, and the descriptors they stand for."""
+        """Take the descriptors of LISTEN_FDS over, and remove LISTEN_FDS and its companions from the environment."""
         return cls(manager, _inherited(os.environ))
 
     def take(self, host: str, port: int) -> socket.socket | None:
-        """A kept socket that listens there, None when there is none (left)."""
+        """The stored socket that listens on this address. None if there is none (left)."""
         if not port:
             return None
         for number, (_, kept) in enumerate(self._inherited):
@@ -50,15 +50,18 @@ class KeptSockets:
         return None
 
     def release(self, port: int) -> bool:
-        """Give up what listens on `port` of other addresses: it stands in the way of a wildcard, or is one. False when
-        there is nothing; the manager closes its own within milliseconds."""
+        """Close the stored sockets that listen on `port` of any other address.
+
+        A wildcard address and a single one of the same port exclude each other. False if there is no such socket. The
+        manager closes its own descriptor within milliseconds.
+        """
         blocking = [entry for entry in self._inherited if _address(entry[1])[1] == port]
         self._inherited = [entry for entry in self._inherited if entry not in blocking]
         self._give_up(blocking)
         return bool(blocking)
 
     def close_rest(self) -> list[str]:
-        """Give up the sockets that nobody took; the addresses of all that were given up."""
+        """Close the stored sockets that `take` has not returned. Returns the addresses of all closed sockets."""
         rest, self._inherited = self._inherited, []
         self._give_up(rest)
         return self._released
@@ -71,7 +74,7 @@ class KeptSockets:
             self._manager.forget(name)
 
     def keep(self, listeners: Iterable[ListeningSocket]) -> None:
-        """Have these ones kept over the next restart. Those that are kept already are known to the manager."""
+        """Store these sockets for the next restart. The manager recognizes those that it has already."""
         for listener in listeners:
             host, port = listener.getsockname()[:2]
             inode = os.fstat(listener.fileno()).st_ino  # a name for this very socket
@@ -79,7 +82,7 @@ class KeptSockets:
 
 
 def _inherited(environ: MutableMapping[str, str]) -> list[tuple[str, socket.socket]]:
-    """(name, socket) of every descriptor that was handed over to this very process."""
+    """(name, socket) of every descriptor that the manager has passed to this very process."""
     texts = {name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")}
     if texts["LISTEN_PID"] != str(os.getpid()) or not texts["LISTEN_FDS"].isdecimal():
         return []

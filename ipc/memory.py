@@ -1,7 +1,7 @@
-"""Memory of all processes of a broker, and the level that readers and control act on.
+"""Memory of all processes of a broker, and the level on which readers and control act.
 
 The sum counts the private pages of every process (RssAnon and swapped-out pages) and, once, the allocated pages of each
-shared segment. Pages of mapped files do not count: they are page cache, which the kernel takes back.
+shared segment. Pages of mapped files do not count: they are page cache, and the kernel can reclaim them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from ringmq.ipc import segment
 FREE, NEAR, FULL = 0, 1, 2
 """RMQ_MEMORY_* (settings_layout.h)."""
 ENTER = {NEAR: 0.90, FULL: 0.97}
-"""Level -> part of the limit from which on it holds."""
+"""Level -> share of the limit from which the level holds."""
 LEAVE = {NEAR: 0.85, FULL: 0.93}
-"""Level -> part of the limit below which it ends; lower, so that a level does not come and go with every sample."""
+"""Level -> share of the limit below which the level ends. It is lower, so that a level does not change with every
+sample.
+"""
 RETURN_EVERY_MS = 5_000
 _COUNTED = ("RssAnon:", "VmSwap:")
 
@@ -32,7 +34,7 @@ class MemoryUse:
 
     @property
     def total(self) -> int:
-        """Private and shared bytes, which ringmqMemoryMax bounds."""
+        """Private and shared bytes. ringmqMemoryMax limits this sum."""
         return self.private + self.shared
 
 
@@ -47,9 +49,9 @@ def next_level(level: int, used_bytes: int, max_bytes: int) -> int:
 
 
 class MemoryReturn:
-    """Gives freed memory back to the system while the broker is near its limit.
+    """Returns freed memory to the system while the broker is near its limit.
 
-    The C library keeps freed memory for later. After a flood of requests a process would stay as large as it was, and
+    The C library retains freed memory for later. After a flood of requests a process would stay as large as it was, and
     the level would never fall. A call takes about 0.1 ms a MiB.
     """
 
@@ -58,14 +60,15 @@ class MemoryReturn:
         self._next_ms = 0
 
     def tick(self, level: int, now_ms: int) -> None:
-        """Called some times a second by the process whose memory it is."""
+        """Return memory if it is due. The process calls it several times a second for its own memory."""
         if level != FREE and now_ms >= self._next_ms:
             self._next_ms = now_ms + RETURN_EVERY_MS
             self._give_back()
 
 
 def memory_use(pids: Iterable[int], plane_name: str, proc: Path = Path("/proc")) -> MemoryUse:
-    """Look at the processes and at the segments of the plane; about 0.1 ms a process. Ended processes count nothing."""
+    """Measure the processes and the segments of the plane, in about 0.1 ms a process. A process that has ended counts
+    0."""
     private = sum(_private_bytes(proc / str(pid) / "status") for pid in pids)
     shared = sum(_allocated_bytes(path) for path in segment.SHM_DIR.glob(f"{plane_name}-*"))
     return MemoryUse(private, shared)

@@ -1,7 +1,7 @@
-"""States that cannot be, where Python reads words of other processes: the twin of native/src/must.h.
+"""States that cannot be, checked where Python reads words of other processes: the twin of native/src/must.h.
 
-`must` raises; `run_worker` (ipc/role_loop.py) writes the line and ends the process. A replacement follows, as for any
-death.
+`must` raises. `run_worker` (ipc/role_loop.py) writes the line and ends the process. The supervisor starts a
+replacement, as after any death.
 """
 
 import traceback
@@ -11,7 +11,8 @@ from ringmq.native import ffi, lib
 
 
 class ImpossibleStateError(BaseException):
-    """No Exception: whoever guards a turn against defects must not go on over a broken plane."""
+    """A state that cannot be. It is no Exception, so that a handler for defects of one turn does not go on over a
+    broken plane."""
 
     def __init__(self, what: str, values: dict[str, int]) -> None:
         super().__init__(f"a state that cannot be: not {what}; {values}")
@@ -20,14 +21,14 @@ class ImpossibleStateError(BaseException):
 
 
 def must(condition: bool, what: str, **values: int) -> None:
-    """Raise ImpossibleStateError unless `condition`, which `what` says in words. Only for words that another process of
-    this broker has written, and that no legal race changes."""
+    """Raise ImpossibleStateError unless `condition`; `what` states the condition in words. Use it only for words that
+    another process of this broker has written and that no legal race changes."""
     if not condition:
         raise ImpossibleStateError(what, values)
 
 
 def tell(error: ImpossibleStateError) -> None:
-    """Write the line of the state, and note it in the role block of this worker."""
+    """Write the line of the state, and record it in the role block of this worker."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name != "must.py"]
     file, line = (Path(frames[-1].filename).name, frames[-1].lineno or 0) if frames else ("(unknown)", 0)
     values = ffi.new("int64_t[]", list(error.values.values()))

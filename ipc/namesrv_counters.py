@@ -1,10 +1,12 @@
-"""The counters of the name server's role in shared memory: the name server of `ringmq serve` writes, metrics read."""
+"""The name server's counters in shared memory. The name server of `ringmq serve` writes them, the exporter reads
+them.
+"""
 
 from __future__ import annotations
 
 REFUSED = 0
-"""Requests refused for their sender."""
+"""Requests that the name server has refused because of their sender."""
 DISPUTES = 1
-"""Registrations of a name and id that a live broker of another host has."""
+"""Registrations of a name and id that a live broker of another host holds."""
 LEFT_OUT = 2
-"""Registrations, topics and KV entries beyond a bound."""
+"""Registrations, topics and KV entries that exceed a limit."""

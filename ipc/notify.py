@@ -1,7 +1,7 @@
-"""What a service says to its manager: readiness, status, signs of life, sockets to keep (sd_notify(3)).
+"""Notifications of a service to its manager: readiness, status, watchdog, sockets to store (sd_notify(3)).
 
-Datagrams of KEY=VALUE lines to the socket that NOTIFY_SOCKET names. Where it is unset nothing is sent, so callers need
-not ask. What is said is lost when the manager does not listen; a service must not end of that.
+Each is a datagram of KEY=VALUE lines to the socket that NOTIFY_SOCKET names. If the variable is unset, nothing is sent,
+and callers need not check. A notification is lost if the manager does not listen; the service goes on all the same.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping
 STATUS_BYTES_MAX = 512
 STILL_WORKING_EVERY_S = 5.0
 EXTEND_US = 30_000_000
-"""How much longer a start may take from each sign that it works; more than the pause between two signs."""
+"""Time by which each sign of work extends the start-up limit. It exceeds the pause between two signs."""
 CPU_MIN_S = 0.002
-"""Less than this between two signs is no work: the main thread waits for something that does not come."""
+"""CPU time between two signs below which the main thread counts as waiting, not working."""
 
 
 class ServiceManager:
-    """Owned by the main process. Use from any thread."""
+    """The service manager of this process. The main process owns it; any thread may use it."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
@@ -31,26 +31,26 @@ class ServiceManager:
             self._address = "\0" + self._address[1:]
         self._status = ""
         self.watchdog_ms = _watchdog_ms(environ) if self._address else 0
-        """Without a sign of life for this long the manager ends the service; 0 = it does not look."""
+        """The manager ends the service after this time without a sign of life. 0 = no watchdog."""
 
     @property
     def is_there(self) -> bool:
-        """Somebody listens, or is said to."""
+        """True if NOTIFY_SOCKET names a manager. It may be gone."""
         return bool(self._address)
 
     def ready(self, status: str) -> None:
-        """All that depends on this service may start."""
+        """Report that services that depend on this one may start."""
         self._status = status
         self._send(f"READY=1\nSTATUS={_one_line(status)}")
 
     def status(self, text: str) -> None:
-        """The line that `systemctl status` shows; sent when it has changed."""
+        """Set the line that `systemctl status` shows. Sends it only after a change."""
         if text != self._status:
             self._status = text
             self._send(f"STATUS={_one_line(text)}")
 
     def stopping(self, status: str) -> None:
-        """The stop has begun."""
+        """Report that the stop has begun."""
         self._status = status
         self._send(f"STOPPING=1\nSTATUS={_one_line(status)}")
 
@@ -59,22 +59,23 @@ class ServiceManager:
         self._send("WATCHDOG=1")
 
     def getting_on(self) -> None:
-        """Feed the watchdog, and ask for more time where a start takes longer than it may."""
+        """Feed the watchdog, and extend the start-up limit by EXTEND_US."""
         self._send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}\nWATCHDOG=1")
 
     def keep(self, name: str, descriptor: int) -> None:
-        """Have the manager hold a socket over a restart, under `name` (FileDescriptorStoreMax must allow it)."""
+        """Store a socket under `name` with the manager over a restart (FileDescriptorStoreMax must allow it)."""
         self._send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", descriptor)
 
     def forget(self, name: str) -> None:
-        """The manager closes the sockets it holds under `name`."""
+        """Have the manager close the sockets that it stores under `name`."""
         self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     @contextlib.contextmanager
     def patience(self) -> Iterator[None]:
-        """Around long work of the calling thread: while that uses its CPU, neither start-up time nor watchdog end it.
+        """Extend start-up limit and watchdog during long work of the calling thread, as long as the thread uses its
+        CPU.
 
-        A thread of its own looks, because the work may be one long call. Work that hangs uses no CPU.
+        The work may be one long call, so a thread of its own checks. Work that hangs uses no CPU.
         """
         if not self.is_there:
             yield
@@ -108,7 +109,8 @@ class ServiceManager:
 
 
 def service_manager() -> ServiceManager:
-    """Of this process. Its children shall not speak for it: the variables are taken out of the environment."""
+    """The service manager of this process. Removes the variables from the environment, so that children send
+    nothing."""
     manager = ServiceManager(os.environ)
     for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
         os.environ.pop(name, None)
@@ -120,7 +122,7 @@ def _one_line(text: str) -> str:
 
 
 def _watchdog_ms(environ: Mapping[str, str]) -> int:
-    """WATCHDOG_USEC, unless WATCHDOG_PID says that it is meant for another process."""
+    """WATCHDOG_USEC in ms. 0 if WATCHDOG_PID names another process."""
     text, pid = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not text.isdecimal() or (pid.isdecimal() and int(pid) != os.getpid()):
         return 0

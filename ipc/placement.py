@@ -1,8 +1,8 @@
-"""Which worker runs on which CPU: one pure function, one line per rule.
+"""Placement of workers on CPUs: one pure function, one line per rule.
 
-Small hosts: the data plane shares one CPU and never spins, because waking a process on the same CPU costs
-2-3 us and on another 40-75 us, and a spinning partner starves the peer it waits for. Large hosts: one
-CPU per hot worker, and they spin a little before they park.
+On small hosts the data plane shares one CPU and never spins. To wake a process on the same CPU costs 2-3 us, on another
+40-75 us, and a spinning partner starves the peer it waits for. On large hosts each hot worker has its own CPU and spins
+a little before it parks.
 """
 
 from collections.abc import Collection
@@ -42,11 +42,13 @@ def place(
     listening: Collection[str] | None = None,
     table: WorkerTable = WORKERS,
 ) -> Placement:
-    """Plan for the CPUs in `cpus` (as the affinity mask gives them, in order). ValueError on bad counts.
+    """The placement for the CPUs in `cpus` (as the affinity mask gives them, in order). Raises ValueError on bad
+    counts.
 
-    `sync_flush`: every answer waits for flush, so on a small host it sits beside read and write. `sync_replication`:
-    so do ha and flush, which completes what the slaves have reported; one connection gets 1.6 times the answers of a
-    plan with both on the other CPU. `listening`: the workers whose own listener is open, None = no guests, all others.
+    `sync_flush`: every answer waits for flush, so on a small host flush shares the CPU of read and write.
+    `sync_replication`: ha does, too, and so does flush, because it completes requests that the slaves have reported.
+    One connection then gets 1.6 times the answers of a placement with both on the other CPU. `listening`: the workers
+    whose own listener is open. None = all but guests.
     """
     count = default_readers(len(cpus)) if readers is None else readers
     if not cpus:
@@ -73,13 +75,13 @@ def place(
 
 
 _OTHERS = 5
-"""Classes beside readers that get a CPU each on a large host: write, flush, dispatch, control, ha."""
+"""Classes beside readers whose workers get a CPU each on a large host: write, flush, dispatch, control, ha."""
 _Lanes = dict[CpuClass, list[int]]
-"""The CPUs of a class: its n-th worker gets the n-th, those beyond the last share the last."""
+"""The CPUs of a class. The n-th worker of the class gets the n-th CPU; workers beyond the last CPU share the last."""
 
 
 def _small(hot: int, cold: int, *, sync_flush: bool, sync_replication: bool) -> _Lanes:
-    """The data plane on one CPU, everything else, services too, on the other, where there is another."""
+    """The data plane on one CPU; everything else, services too, on the other if there is another."""
     lanes: _Lanes = {cpu_class: [cold] for cpu_class in CpuClass}
     lanes[CpuClass.READ] = lanes[CpuClass.WRITE] = [hot]
     lanes[CpuClass.FLUSH] = [hot if sync_flush or sync_replication else cold]
@@ -98,7 +100,7 @@ def _shared(cpus: list[int], readers: int) -> _Lanes:
 
 
 def _own(cpus: list[int], readers: int) -> _Lanes:
-    """A CPU for each; ha shares control's when it is the one that is missing. Services get CPUs that are left."""
+    """A CPU for each class; if one CPU is missing, ha shares control's. Services get the CPUs that are left."""
     write, flush, dispatch, control = cpus[readers : readers + _OTHERS - 1]
     left = cpus[readers + _OTHERS - 1 :]
     return {

@@ -1,7 +1,7 @@
-"""Python's hands on the shared-memory plane (native/src/layout.h): make it, open it, use its tables.
+"""Access to the shared-memory plane (native/src/layout.h) in Python: make it, map it, use its tables.
 
-Who may call what follows the layout's one-writer rule: tables and offsets are for control alone, creation for the
-supervisor, find and get for everybody. `ipc/asks.py` has what roles ask one another.
+The layout's one-writer rule holds for callers. Control alone changes tables and offsets, the supervisor alone creates,
+and every process may find and get. `ipc/asks.py` has the asks of roles to one another.
 """
 
 import mmap
@@ -25,7 +25,7 @@ TAGS_MAX: int = lib.RMQ_TAGS_MAX
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Table and ring sizes; sparse memory, so generous numbers cost nothing until used."""
+    """Sizes of tables and rings. The memory is sparse, so unused entries cost nothing."""
 
     topics: int = 65536
     queues: int = 262144
@@ -40,14 +40,14 @@ class Capacity:
 
 
 class Plane:
-    """The mapped plane of one broker. Keep the object alive as long as its C struct is used."""
+    """The mapped plane of one broker. Keep a reference to this object as long as its C struct is in use."""
 
     def __init__(self, name: str, base: mmap.mmap, watermarks: mmap.mmap) -> None:
         self.name = name
         self._base = base
         self._watermarks = watermarks
         self._arenas: dict[int, mmap.mmap] = {}
-        """By port."""
+        """Mapped arenas by port."""
         self.struct: Any = ffi.new("struct rmq_plane *")
         self.struct.base = ffi.from_buffer("char *", base, require_writable=True)
         page = ffi.from_buffer("char *", watermarks, require_writable=True)
@@ -60,9 +60,9 @@ class Plane:
 
     @classmethod
     def create(cls, name: str, capacity: Capacity, store: os.stat_result, start_id: int) -> "Plane":
-        """Make plane and watermark page for the store with the given stat; the supervisor calls it once.
+        """Make plane and watermark page for the store with the given stat. The supervisor calls it once.
 
-        The store's group may read both, as it may read the store.
+        Members of the store's group may read both, as they may read the store.
         """
         sizes = _sizes(capacity)
         base = create_segment(name, "plane", lib.rmq_plane_bytes(sizes), readers=store.st_gid)
@@ -78,29 +78,29 @@ class Plane:
 
     @classmethod
     def open(cls, name: str) -> "Plane":
-        """Map the plane that the supervisor made; ValueError when it is of another build."""
+        """Map the plane that the supervisor has made. Raises ValueError if another build has made it."""
         base = open_segment(name, "plane")
         if lib.rmq_plane_check(ffi.from_buffer("char *", base, require_writable=True), len(base)) < 0:
             raise ValueError(f"shared-memory plane {name} was made by another build of RingMQ")
         return cls(name, base, open_segment(name, "watermarks"))
 
     def publish_watermarks(self) -> None:
-        """Make the page valid for outsiders: the magic goes in last."""
+        """Make the watermark page valid for readers outside the broker. The magic is stored last."""
         self.watermarks.magic = 0x5245544157514D52
 
     def port_of(self, role: int) -> int:
-        """The number of the role's port. KeyError when it has none."""
+        """The number of the role's port. Raises KeyError if the role has none."""
         port = int(lib.rmq_port_find(self.struct, role))
         if port == NONE:
             raise KeyError(f"role {role} has no port")
         return port
 
     def arena_bytes(self) -> int:
-        """Of all ports."""
+        """Bytes of the arenas of all ports."""
         return sum(int(self.header.ports.port[port].arena_bytes) for port in range(self.header.ports.count))
 
     def create_arenas(self) -> None:
-        """Make and map the arenas of all ports; the supervisor calls it once."""
+        """Make and map the arenas of all ports. The supervisor calls it once."""
         for port in range(self.header.ports.count):
             size_bytes = int(self.header.ports.port[port].arena_bytes)
             self._map_arena(port, create_segment(self.name, f"arena{port}", size_bytes))
@@ -110,7 +110,7 @@ class Plane:
         self._map_arena(port, open_segment(self.name, f"arena{port}"))
 
     def map_arenas(self) -> None:
-        """Map the arenas of all ports, for write."""
+        """Map the arenas of all ports. Write needs them."""
         for port in range(self.header.ports.count):
             self.map_arena(port)
 
@@ -120,11 +120,12 @@ class Plane:
         self.struct.arena_bytes[port] = len(area)
 
     def free_arena(self, port: int) -> None:
-        """Give the memory of a mapped arena back: it is zeros then. For a port whose requests are all answered."""
+        """Return the memory of a mapped arena to the system; it reads as zeros then. All requests of the port must have
+        answers."""
         self._arenas[port].madvise(mmap.MADV_REMOVE)
 
     def set_event_fds(self, event_fds: dict[int, int]) -> None:
-        """Tell the C side each role's eventfd."""
+        """Set the eventfd of each role for the C core."""
         for role, descriptor in event_fds.items():
             self.struct.event_fds[role] = descriptor
 
@@ -137,7 +138,7 @@ class Plane:
         return int(lib.rmq_confirm_offset(self.watermarks))
 
     def wake(self, role: int) -> None:
-        """Ring the role's bell if it sleeps."""
+        """Ring the role's bell if the role sleeps."""
         lib.rmq_role_wake(self.struct, role)
 
     # -- tables (control writes) -----------------------------------------------------------------------
@@ -147,7 +148,7 @@ class Plane:
         return self._id(lib.rmq_topic_find(self.struct, *_bytes(name)))
 
     def topic_add(self, name: str, config: int) -> int:
-        """Add a topic with its config word (see topic_config_word); its queues must be added too."""
+        """Add a topic with its config word (`topic_config_word`). The caller must add its queues, too."""
         return self._checked(lib.rmq_topic_add(self.struct, *_bytes(name), config), "topics", "topic_capacity")
 
     def topic_set(self, topic_id: int, config: int) -> None:
@@ -161,8 +162,12 @@ class Plane:
     def queue_add(
         self, topic_id: int, queue_id: int, min_offset: int = 0, max_offset: int = 0, replay_from: int | None = None
     ) -> int:
-        """Add a queue; slots are never reused. Log records below `replay_from` get no unit in it; None = the log's end:
-        a new queue has no record yet. On a slave the records may be there before it: what is not dispatched counts."""
+        """Add a queue. Slots are never reused.
+
+        Dispatch makes no unit of the queue for log records below `replay_from`. None = the log's end, because a new
+        queue has no record yet. On a slave, records may arrive before their queue; records that are not dispatched yet
+        count.
+        """
         is_slave = self.header.settings.broker_role == lib.RMQ_BROKER_SLAVE
         end = int(self.watermarks.dispatched_offset if is_slave else self.watermarks.append_offset)
         start = end if replay_from is None else replay_from
@@ -182,7 +187,7 @@ class Plane:
         return lib.rmq_group_at(self.struct, group_id)
 
     def group_find(self, name: str) -> int | None:
-        """Id of the group `name`, live or not."""
+        """Id of the group `name`, live or not. None if there is none."""
         return self._id(lib.rmq_group_find(self.struct, *_bytes(name)))
 
     def group_add(self, name: str, config: int) -> int:
@@ -196,7 +201,7 @@ class Plane:
     def subscription_set(
         self, group_id: int, topic_id: int, kind: int, sub_version: int, tag_hashes: list[int]
     ) -> None:
-        """Publish what a group wants of a topic; more than TAGS_MAX tags must be stored as COLD."""
+        """Publish a group's subscription to a topic. More than TAGS_MAX tags must be stored as COLD."""
         if len(tag_hashes) > TAGS_MAX:
             raise ValueError(f"subscription of group {group_id}: {len(tag_hashes)} tags are over {TAGS_MAX}")
         code = lib.rmq_subscription_set(self.struct, group_id, topic_id, kind, sub_version, tag_hashes, len(tag_hashes))
@@ -206,41 +211,41 @@ class Plane:
             )
 
     def subscription_replace(self, old: tuple[int, int], new: tuple[int, int]) -> None:
-        """Give the entry of one (group id, topic id), which says NONE, to another. KeyError: `old` has no entry, or
-        `new` has one."""
+        """Give the entry of one (group id, topic id), which must be NONE, to another. Raises KeyError if `old` has no
+        entry or `new` has one."""
         if lib.rmq_subscription_replace(self.struct, *old, *new) < 0:
             raise KeyError(old)
 
     def subscriptions_clear(self) -> None:
-        """Withdraw all entries; readers leave pulls to control until a heartbeat publishes them again."""
+        """Withdraw all entries. Pulls are cold until a heartbeat publishes the subscriptions again."""
         lib.rmq_subscriptions_clear(self.struct)
 
     def admission_rules(self) -> tuple[Rule, ...]:
-        """The rules that read workers follow."""
+        """The rules that read workers apply."""
         return published_rules(self.struct)
 
     def offset_get(self, group_id: int, queue_slot: int) -> int:
-        """Committed offset, -1 = none."""
+        """The committed offset. -1 = none."""
         return int(lib.rmq_offset_get(self.struct, group_id, queue_slot))
 
     def pulled_next(self, group_id: int, queue_slot: int) -> int:
-        """The next offset of the group's latest pull of the queue since the start, -1 = none."""
+        """The next offset of the group's latest pull of the queue since the start. -1 = none."""
         return int(lib.rmq_pulled_next(self.struct, group_id, queue_slot))
 
     def offset_put(self, group_id: int, queue_slot: int, offset: int) -> None:
-        """Store a committed offset (-1 erases it)."""
+        """Store a committed offset. -1 erases it."""
         if lib.rmq_offset_put(self.struct, group_id, queue_slot, offset) < 0:
             raise PlaneFullError(f"consumer offsets: the table is full ({self.header.tables.offset_capacity} entries)")
 
     def offset_drain(self) -> int:
-        """Take over offsets that pulls committed; number of changes."""
+        """Apply offsets that pulls have committed. Returns the number of changes."""
         code = int(lib.rmq_offset_drain(self.struct))
         if code < 0:
             raise PlaneFullError(f"consumer offsets: the table is full ({self.header.tables.offset_capacity} entries)")
         return code
 
     def offset_keys(self, first: int, count_max: int | None = None) -> list[tuple[int, int]]:
-        """(group id, queue slot) of the table's entries from number `first` on. An entry keeps both for ever."""
+        """(group id, queue slot) of the table's entries from number `first` on. The key of an entry never changes."""
         entries = ffi.cast("struct rmq_consumer_offset *", self.struct.base + self.header.tables.offsets_at)
         end = int(self.header.tables.offset_count)
         numbers = range(first, end if count_max is None else min(end, first + count_max))
@@ -249,7 +254,8 @@ class Plane:
     # -- control and ha ------------------------------------------------------------------------------------
 
     def ha_order_put(self, json: bytes) -> bool:
-        """Give ha an order (control alone). False while the ring is full; ValueError when it is over a slot."""
+        """Put a command for ha (control alone). False if the ring is full. Raises ValueError if the command exceeds a
+        slot."""
         code = lib.rmq_ha_order_put(self.struct, json, len(json))
         if code == -105:  # ENOBUFS
             return False
@@ -258,7 +264,7 @@ class Plane:
         return True
 
     def ha_order_take(self) -> bytes | None:
-        """Take control's oldest order (ha alone); None when there is none."""
+        """Take control's oldest command (ha alone). None if there is none."""
         out = ffi.new("struct rmq_ha_order *")
         length = lib.rmq_ha_order_take(self.struct, out.json)
         if length < 0:
@@ -266,7 +272,7 @@ class Plane:
         return bytes(ffi.buffer(out.json, length)) if length else None
 
     def ha_news_put(self, json: bytes) -> bool:
-        """Tell control something (ha alone), RMQ_INBOX_HA. False while the inbox is full."""
+        """Send an event to control as RMQ_INBOX_HA (ha alone). False if the inbox is full."""
         head = ffi.new("struct rmq_inbox_record *")
         head.type = lib.RMQ_INBOX_HA
         head.role = lib.RMQ_ROLE_HA
@@ -276,15 +282,15 @@ class Plane:
     # -- sleeping ------------------------------------------------------------------------------------------
 
     def arm(self, role: int) -> None:
-        """Say that `role` is about to sleep; look at the inputs once more, then wait() or disarm()."""
+        """Announce that `role` is about to sleep. Then check the inputs once more, and call `wait` or `disarm`."""
         lib.rmq_role_arm(self.struct, role)
 
     def disarm(self, role: int) -> None:
-        """Take back arm()."""
+        """Undo `arm`."""
         lib.rmq_role_disarm(self.struct, role)
 
     def wait(self, role: int, timeout_ms: int) -> bool:
-        """Sleep until rung (True) or timeout."""
+        """Sleep until the bell rings or the time is over. True if the bell has rung."""
         return bool(lib.rmq_role_wait(self.struct, role, timeout_ms))
 
     def _id(self, value: int) -> int | None:
@@ -297,7 +303,7 @@ class Plane:
 
 
 def plane_bytes(capacity: Capacity) -> int:
-    """Size of a plane with these tables. It is sparse: pages that nothing has used take no memory."""
+    """Size of a plane with these tables. It is sparse: unused pages take no memory."""
     return int(lib.rmq_plane_bytes(_sizes(capacity)))
 
 

@@ -1,7 +1,7 @@
-"""The table of ports: who may submit requests to write, and how much of it each may have (native/src/ports_layout.h).
+"""The table of ports: the roles that submit requests to write, and the share of each (native/src/ports_layout.h).
 
-A port belongs to one role. The supervisor fills the table when it makes the plane; everybody else asks the table which
-ports there are and whose they are, and knows nothing of numbers.
+A port belongs to one role. The supervisor fills the table when it makes the plane. Every other process looks up ports
+and their owners in the table and assumes no numbers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,24 +11,27 @@ from typing import Any
 from ringmq.native import ffi, lib
 
 READERS_MAX = 16
-"""Read workers; their roles are RMQ_ROLE_READ and those behind it."""
+"""Largest number of read workers. Their roles are RMQ_ROLE_READ and those behind it."""
 REQUEST_SLOTS = 16_384
-"""Of each request ring: it bounds the requests that a port may have under way."""
+"""Slots of each request ring: the requests that a port may have in flight."""
 COMPLETIONS_MAX = 4_096
-"""That one tally looks at."""
+"""Completions that one `tally` reads."""
 LANES_MAX: int = lib.RMQ_MARK_LANES_MAX
-"""Sources of a service whose records carry marks."""
+"""Sources of one service whose records carry marks."""
 MARK_OFFSET_MAX: int = (1 << lib.RMQ_MARK_LANE_SHIFT) - 1
 PARKED_SLOTS = 65_536
 """Requests of all ports that may wait for the disk or for replicas at a time."""
 WEIGHT = 4
-"""Of a read worker and of control. A service has less: it gives way to clients."""
+"""Weight of a read worker and of control. A service has less, because clients go first."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortPlan:
-    """A row as the supervisor wants it. `weight`: share of a batch of write, beside the weights of the other ports that
-    have requests; `parked_max`: its requests that may wait for the disk or for replicas at a time."""
+    """A row of the table that the supervisor fills.
+
+    `weight`: share of a batch of write, relative to the other ports that have requests. `parked_max`: requests of the
+    port that may wait for the disk or for replicas at a time.
+    """
 
     role: int
     arena_bytes: int = 0
@@ -40,20 +43,20 @@ class PortPlan:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A read worker in the table: its port and its role."""
+    """The port and the role of a read worker."""
 
     port: int
     role: int
 
     @property
     def number(self) -> int:
-        """Of the read worker, from 0 on."""
+        """Number of the read worker, from 0 on."""
         return int(self.role - lib.RMQ_ROLE_READ)
 
 
 @dataclass(frozen=True, slots=True)
 class PortRow:
-    """The port of a worker, as its row in the worker table says it (ipc/workers.py)."""
+    """The port of a worker, as its row in the worker table (ipc/workers.py) declares it."""
 
     arena: str
     """Size of its arena in bytes: function(configuration) -> int, named `package.module:function`."""
@@ -69,9 +72,9 @@ class PortRow:
 
 
 def tie(requests: Any, first: int, count: int) -> None:
-    """Make one chain of `count` requests (struct rmq_request *): write stores all of them or none.
+    """Make one chain of `count` requests (struct rmq_request *). Write stores all of them or none.
 
-    ValueError where write would refuse every such chain.
+    Raises ValueError if write would refuse every such chain.
     """
     if not 1 <= count <= lib.RMQ_CHAIN_MAX:
         raise ValueError(f"a chain has 1 to {lib.RMQ_CHAIN_MAX} requests, not {count}")
@@ -88,26 +91,26 @@ def readers_of(header: Any) -> tuple[Reader, ...]:
 
 
 def refusal_at(refused_at: int, acknowledged: int, position: int) -> int:
-    """The refusal that still refuses what stands at `position` of an ordered port's request ring, 0 = none.
+    """The refusal that still applies to `position` of an ordered port's request ring. 0 = none.
 
-    `refused_at`: position + 1 of the refused request, 0 = none; `acknowledged`: from where on the owner has submitted
-    with its knowledge. Twin: rmq_port_refusal in native/src/port.h.
+    `refused_at`: position + 1 of the refused request, 0 = none. `acknowledged`: first position that the owner has
+    submitted after it saw the refusal. Twin: rmq_port_refusal in native/src/port.h.
     """
     return 0 if acknowledged >= refused_at and position >= acknowledged else refused_at
 
 
 def mark_of(role: int, lane: int, offset: int) -> int:
-    """The mark of a record that the service with this role has published, and the token of its request.
+    """The mark of a record that the service with this role has published. It is the token of its request, too.
 
-    `lane`: which of the service's sources; `offset`: the queue offset in it. native/src/published_marks.h has the
-    parts.
+    `lane`: number of the service's source. `offset`: the queue offset in that source. native/src/published_marks.h has
+    the layout of a mark.
     """
     assert 0 < role < lib.RMQ_ROLES_MAX and 0 <= lane < LANES_MAX and 0 <= offset <= MARK_OFFSET_MAX
     return int(role << lib.RMQ_MARK_RANGE_SHIFT | lane << lib.RMQ_MARK_LANE_SHIFT | offset)
 
 
 def parts_of_mark(mark: int) -> tuple[int, int, int]:
-    """(role, lane, offset) of a mark. Role 0: it is none of a service's, or that of a staged write."""
+    """(role, lane, offset) of a mark. Role 0: the record is no published one, or a staged write has it."""
     return (
         mark >> lib.RMQ_MARK_RANGE_SHIFT,
         mark >> lib.RMQ_MARK_LANE_SHIFT & (LANES_MAX - 1),
@@ -116,7 +119,8 @@ def parts_of_mark(mark: int) -> tuple[int, int, int]:
 
 
 def tally(completions: Iterable[Any], stored: list[int]) -> int:
-    """Raise stored[lane] to one behind the largest offset whose request was stored; the number of refused requests.
+    """Raise stored[lane] to one behind the largest offset whose request was stored. Returns the number of refused
+    requests.
 
     Twin: rmq_port_tally in native/src/port.c.
     """
@@ -131,7 +135,7 @@ def tally(completions: Iterable[Any], stored: list[int]) -> int:
 
 
 def fill_port_plans(target: Any, plans: Sequence[PortPlan]) -> None:
-    """Copy the plans into a struct rmq_plane_capacity. ValueError when they are more than the table takes."""
+    """Copy the plans into a struct rmq_plane_capacity. Raises ValueError if there are more than the table takes."""
     if len(plans) > lib.RMQ_PORTS_MAX:
         raise ValueError(f"{len(plans)} ports are more than the table's {lib.RMQ_PORTS_MAX}")
     target.port_count = len(plans)
@@ -141,10 +145,10 @@ def fill_port_plans(target: Any, plans: Sequence[PortPlan]) -> None:
 
 
 class Port:
-    """An owner's hands on its port (native/src/port.h): submit requests, read their completions.
+    """An owner's access to its port (native/src/port.h): submit requests, read their completions.
 
-    The process must have mapped the port's arena. `claim` comes first; a replacement then waits for `answered`, reads
-    what its predecessor left by `peek`, and gives it back by `done`.
+    The process must have mapped the port's arena. It calls `claim` first. A replacement then waits for `answered`,
+    reads the completions of its predecessor by `peek`, and returns them by `done`.
     """
 
     def __init__(self, plane: Any, number: int) -> None:
@@ -160,57 +164,61 @@ class Port:
         return memoryview(ffi.buffer(self._plane.arenas[self.number], int(self._plane.arena_bytes[self.number])))
 
     def claim(self) -> None:
-        """Requests carry this process's generation from now on; write drops what a dead owner left in the ring."""
+        """Make this process the owner: its requests carry its generation. Write drops requests of a dead owner in the
+        ring."""
         lib.rmq_port_claim(self._plane, self.number)
 
     def submit(self, requests: Any, count: int = 1) -> int:
-        """Put `count` requests (struct rmq_request *) into the ring in order; the number that found room.
+        """Put `count` requests (struct rmq_request *) into the ring in order. Returns the number that fitted.
 
         A chain (`tie`) goes into the ring with its end or not at all.
         """
         return int(lib.rmq_port_submit(self._plane, self.number, requests, count))
 
     def peek(self, ring: int, out: Any, room: int) -> int:
-        """Copy completions that wait in RMQ_PORT_APPENDED or RMQ_PORT_COMPLETED, of any generation; their number."""
+        """Copy waiting completions of any generation out of RMQ_PORT_APPENDED or RMQ_PORT_COMPLETED. Returns the number
+        copied."""
         return int(lib.rmq_port_peek(self._plane, self.number, ring, out, room))
 
     def tally(self, ring: int, stored: Any, lanes: int, result: Any) -> int:
-        """Sum the completions of the ring up: stored (a uint64_t[lanes]) is raised to one behind the largest offset of
-        each lane that was stored, `result` (a struct rmq_port_tally *) counts on. The number of completions, to be
-        given back by `done`."""
+        """Sum up the completions of the ring. Returns the number of completions, which the caller returns by `done`.
+
+        `stored` (a uint64_t[lanes]): raised to one behind the largest stored offset of each lane. `result` (a struct
+        rmq_port_tally *): the counts are added to it.
+        """
         return int(lib.rmq_port_tally(self._plane, self.number, ring, COMPLETIONS_MAX, stored, lanes, result))
 
     def done(self, ring: int, count: int) -> None:
-        """Give the oldest `count` completions of the ring back."""
+        """Return the oldest `count` completions of the ring."""
         lib.rmq_port_done(self._plane, self.number, ring, count)
 
     def take(self) -> Any | None:
-        """The next completion of this generation, valid until the next call; None when none waits."""
+        """The next completion of this generation, valid until the next call. None if none waits."""
         return self._found if lib.rmq_port_take(self._plane, self.number, self._found) else None
 
     @property
     def room(self) -> int:
-        """Requests that the ring takes now."""
+        """Requests that fit into the ring now."""
         ring = self.row.request
         return int(ring.capacity - (ring.head - ring.tail))
 
     @property
     def has_answers(self) -> bool:
-        """A completion waits."""
+        """True if a completion waits."""
         return bool(lib.rmq_port_has_answers(self._plane, self.number))
 
     @property
     def settled_end(self) -> int | None:
-        """End of the log behind everything that was submitted; None while write still has some of it."""
+        """End of the log behind all submitted requests. None while write has not processed all of them."""
         end = int(lib.rmq_port_settled(self._plane, self.number))
         return None if end < 0 else end
 
     @property
     def answered(self) -> bool:
-        """Write has taken everything, and each request that had to wait has its completion."""
+        """True if write has taken all requests and each request that had to wait has its completion."""
         return bool(lib.rmq_port_answered(self._plane, self.number))
 
     def acknowledge(self) -> None:
-        """Say that a refusal was seen: what is submitted from now on is taken again. For ordered ports, once for each
-        refusal with another cause than RMQ_CAUSE_BEHIND_REFUSED."""
+        """Acknowledge a refusal, so that write accepts requests submitted from now on. For ordered ports, once for each
+        refusal with a cause other than RMQ_CAUSE_BEHIND_REFUSED."""
         lib.rmq_port_acknowledge(self._plane, self.number)

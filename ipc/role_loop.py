@@ -1,5 +1,6 @@
-"""A role inside its worker process: opening a C role, calling its loop slice by slice until the stop is complete, and
-how the process ends."""
+"""A role inside its worker process: opens a C role, calls its loop slice by slice until the stop is complete, and ends
+the process.
+"""
 
 import errno
 import os
@@ -15,11 +16,11 @@ from ringmq.native import ffi, lib
 
 SLICE_NS = 250_000_000
 REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
-"""How the kernel or a seccomp profile says no to io_uring."""
+"""Errors by which the kernel or a seccomp profile refuses io_uring."""
 
 
 class RoleError(RuntimeError):
-    """A role could not start or had to end; names the role and the cause. `status` is the exit status."""
+    """A role could not start or had to end. The message names role and cause; `status` is the exit status."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
@@ -27,7 +28,7 @@ class RoleError(RuntimeError):
 
 
 def opened(name: str, handle: Any, error: Any, *, needs_engine: bool = False) -> Any:
-    """The handle, or RoleError with the cause."""
+    """The handle. Raises RoleError with the cause if it is NULL."""
     if handle == ffi.NULL:
         refused = needs_engine and -error[0] in REFUSALS
         hint = " (io_uring is refused, see docs/operating.md)" if refused else ""
@@ -39,7 +40,7 @@ def opened(name: str, handle: Any, error: Any, *, needs_engine: bool = False) ->
 def run_role(
     name: str, run: Callable[[Any, int], int], role: Any, idle: Callable[[int], None] = lambda reason: None
 ) -> None:
-    """Call the C loop until it says that the clean stop is complete; `idle` is called between its slices."""
+    """Call the C loop until it reports that the clean stop is complete. Calls `idle` between its slices."""
     while True:
         reason = int(run(role, SLICE_NS))
         if reason < 0:
@@ -50,7 +51,7 @@ def run_role(
 
 
 def run_worker(arguments: list[str], serve: Callable[[WorkerSpec, Plane, StopFlag], int]) -> int:
-    """Serve what the arguments (NAME SPEC) of a worker process describe; the exit status is for the supervisor."""
+    """Run `serve` for the arguments (NAME SPEC) of a worker process. Returns the exit status for the supervisor."""
     spec = WorkerSpec.from_json(arguments[1])
     plane, stop = open_worker(spec)
     try:
@@ -64,5 +65,5 @@ def run_worker(arguments: list[str], serve: Callable[[WorkerSpec, Plane, StopFla
 
 
 def no_worker(name: str) -> RoleError:
-    """What an entry point raises for a name that it does not serve."""
+    """The error of an entry point for a name that it does not serve."""
     return RoleError(f"there is no worker {name}", EXIT_USAGE)

@@ -1,7 +1,7 @@
 """Shared-memory files of one store: /dev/shm/ringmq-<st_dev>-<st_ino>-<part>.
 
-The name comes from the store root's inode, so that outsiders who can see the store find its plane, and two
-brokers on one store would collide (the store's lock keeps them apart).
+The inode of the store root gives the name, so processes that can see the store find its plane. Two brokers on one store
+would collide; the store's lock prevents that.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ def segment_path(name: str, part: str) -> Path:
 
 
 def create_segment(name: str, part: str, size_bytes: int, *, readers: int | None = None) -> mmap.mmap:
-    """Make a zeroed segment, replacing a stale one; only the holder of the store's lock may call this.
+    """Make a zeroed segment in place of a stale one. Only the holder of the store's lock may call this.
 
-    It is the owner's alone, unless a group id `readers` is given: its members may read it, then.
+    Only its owner may read it, unless `readers` is a group id: then the members of the group may read it, too.
     """
     path = segment_path(name, part)
     path.unlink(missing_ok=True)
@@ -43,7 +43,7 @@ def create_segment(name: str, part: str, size_bytes: int, *, readers: int | None
 
 
 def open_segment(name: str, part: str, writable: bool = True) -> mmap.mmap:
-    """Map an existing segment whole. FileNotFoundError when no broker has made it."""
+    """Map an existing segment whole. Raises FileNotFoundError if no broker has made it."""
     descriptor = os.open(segment_path(name, part), (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
     try:
         size_bytes = os.fstat(descriptor).st_size

@@ -1,7 +1,7 @@
-"""Starts the worker processes, watches them, starts them again: the shell around supervisor_core.
+"""Starts the worker processes, watches them and restarts them: the shell around supervisor_core.
 
-Workers are started by exec (a forked process must not inherit a ring). The supervisor owns what has to survive a
-worker: listening sockets, event descriptors, the store's lock, the shared segments.
+The supervisor starts workers by exec, because a forked process must not inherit a ring. It owns everything that has to
+survive a worker: listening sockets, event descriptors, the store's lock, the shared segments.
 """
 
 import contextlib
@@ -38,15 +38,15 @@ from ringmq.ipc.workers import WORKERS, Start, WorkerTable
 from ringmq.native import lib
 
 NO_BEAT = -1
-"""A worker that does not serve yet."""
+"""The beat of a worker that does not serve yet."""
 POLL_MS = 20
 LOOK_S = 0.25
-"""Between two looks at the workers and their words while all serve."""
+"""Time between two checks of the workers and their words while all serve."""
 _NO_CLAIM = 2**64 - 1
 
 
 class Supervisor:
-    """Runs workers by their specs until stopped; `run` returns the exit status."""
+    """Runs the workers of the given specs until a stop. `run` returns the exit status."""
 
     def __init__(
         self,
@@ -68,18 +68,17 @@ class Supervisor:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._serving: set[str] = set()
         self._beats: dict[str, tuple[int, int]] = {}
-        """Of optional workers: `progress` or NO_BEAT, and since when."""
-        """Progress of optional workers, and since when it is the same."""
+        """Optional worker -> its `progress` or NO_BEAT, and the time of its last change."""
         self._not_started: list[str] = []
         self._exit_status: int | None = None
         self._stop_asked = False
         self.ran_ms = 0
-        """How long `run` took."""
+        """Duration of `run`."""
         self._life_read, self._life_write = os.pipe2(os.O_CLOEXEC)
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def run(self, on_tick: Callable[[bool], None]) -> int:
-        """Serve until SIGTERM/SIGINT; `on_tick(all_serving)` is called some times a second."""
+        """Serve until SIGTERM or SIGINT. Calls `on_tick(all_serving)` several times a second."""
         began_ms = _now_ms()
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -106,27 +105,28 @@ class Supervisor:
         return self._exit_status
 
     def stop(self) -> None:
-        """Ask for a clean stop."""
+        """Request a clean stop."""
         self._stop_asked = True
 
     @property
     def stop_asked(self) -> bool:
-        """Somebody wants the broker to end."""
+        """True if a clean stop has been requested."""
         return self._stop_asked
 
     @property
     def restart_wanted(self) -> bool:
-        """After `run`: the store is to be opened again. A worker has left an order for it, or the plane is broken."""
+        """True after `run` if the store is to be reopened: a worker has left an order for it, or the plane is
+        broken."""
         return self._core.restart_wanted and not self._stop_asked
 
     @property
     def is_abandoned(self) -> bool:
-        """After `run`: the plane is broken, and the workers were killed."""
+        """True after `run` if the plane is broken and the supervisor has killed the workers."""
         return self._core.is_abandoned
 
     @property
     def replaced_only(self) -> frozenset[str]:
-        """Optional workers that have had their new plane."""
+        """Optional workers for which the plane has been made anew once."""
         return self._core.replaced_only
 
     @replaced_only.setter
@@ -134,7 +134,7 @@ class Supervisor:
         self._core.replaced_only = workers
 
     def close(self) -> None:
-        """After `run`, when another supervisor follows in this process: give the pipes back."""
+        """Close the pipes, after `run`, if another supervisor follows in this process."""
         signal.set_wakeup_fd(-1)
         for descriptor in (self._life_read, self._life_write, self._wake_read, self._wake_write):
             os.close(descriptor)
@@ -152,7 +152,7 @@ class Supervisor:
         return spec.listen_fds if spec.dormant else ()
 
     def _events(self, selector: selectors.BaseSelector) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait for a signal, a connection or the bell, or for the time of the next look."""
+        """Wait for a signal, a connection, the bell, or the time of the next check."""
         timeout_s = POLL_MS / 1000 if not self._core.all_serving() else LOOK_S
         if self._bell < 0:
             return selector.select(timeout_s)
@@ -162,14 +162,14 @@ class Supervisor:
         return events
 
     def _wanted(self) -> list[str]:
-        """Dormant workers whose word is set. In a stop none is: they stay dormant, and the loop would never sleep."""
+        """Dormant workers whose word is set. Empty during a stop: they stay dormant, and the loop would never sleep."""
         if self._core.stopping:
             return []
         dormant = [name for name in self._specs if self._core.is_dormant(name)]
         return [name for name in dormant if self._plane.role(self._specs[name].role).wanted]
 
     def _on_connection(self, selector: selectors.BaseSelector, name: str) -> None:
-        """A client has connected: the worker takes its listeners over for good."""
+        """A client has connected: the worker takes over its listeners for good."""
         for listener in self._knocked_at(name):
             if listener in selector.get_map():  # another listener of the worker may have been reported before
                 selector.unregister(listener)
@@ -200,7 +200,7 @@ class Supervisor:
         self._tell(now_ms)
 
     def _silent(self, now_ms: int) -> list[str]:
-        """Optional workers whose loop stands still, or whose start does."""
+        """Optional workers whose loop or start makes no progress."""
         found = []
         for name in self._processes:
             if not self._rows[name].is_optional:
@@ -216,7 +216,7 @@ class Supervisor:
         return found
 
     def _tell(self, now_ms: int) -> None:
-        """What other processes read of each worker in its role block."""
+        """Publish deaths and flags of each worker in its role block."""
         for name, spec in self._specs.items():
             block = self._plane.role(spec.role)
             if block.deaths != self._core.deaths(name):
@@ -225,7 +225,7 @@ class Supervisor:
             set_flag(block, lib.RMQ_ROLE_KEEPS_DYING, on=self._core.keeps_dying(name, now_ms))
 
     def _bury(self, name: str) -> None:
-        """Take a dead worker's marks off the plane, then tell control, which looks for orphans."""
+        """Clear a dead worker's words in the plane, then notify control, which cleans up orphans."""
         del self._processes[name]
         self._serving.discard(name)
         self._beats.pop(name, None)

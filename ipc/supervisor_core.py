@@ -1,32 +1,32 @@
-"""Decides when workers start, restart and stop: `step(event, now_ms) -> effects`, no processes in here.
+"""Decides when workers start, restart and stop: `step(event, now_ms) -> effects`, without processes.
 
     dormant --Wanted--> starting --Serving--> serving --Exited--> waiting (back-off) --Tick--> starting ...
        ^                 |  ^                    |                  |
        |                 |  |                    +- it rests        |
        +---- it rests ---+  +--Exited five times in a row-----------+--> Finished(EXIT_WORKER_KEEPS_DYING)
 
-`TRANSITIONS` holds every pair of state and event. A worker's row (`ipc/workers.py`) says in which phase it stops and
-whether the broker can do without it.
+`TRANSITIONS` holds every pair of state and event. A worker's row (`ipc/workers.py`) gives the phase in which it stops
+and whether it is optional.
 
-A worker that had served is started again at once. A worker that keeps dying soon after it came up, of the same request
-perhaps, waits longer each time: it must not take the processors from the workers that serve.
+A worker that has served restarts at once. A worker that keeps dying soon after its start, perhaps from the same request
+each time, waits longer each time. Otherwise its starts would take CPU time from the workers that serve.
 
-A worker that starts by its word ends with EXIT_RESTED when it has nothing to do: it is dormant again, and that is no
-death. The word may be stored again while the process ends; then the worker starts once more. The word stays until a
-start takes it, so `Wanted` may be ignored in every state but dormant.
+A worker that its word starts ends with EXIT_RESTED when it has no work. It is dormant again; that is no death. The word
+may be set again while the process ends; then the worker starts once more. The word stays set until a start clears it,
+so `Wanted` may be ignored in every state but dormant.
 
-Stop goes by the rows' phases: each phase gets SIGTERM and ends before the next begins, so that what was taken in is
-answered, appended, flushed and dispatched. A worker that is down then and has to finish its predecessor's work is
-started for that: it comes up, finishes the work and ends. A dormant worker stays dormant, also when it is wanted.
-A phase that does not end in `stop_timeout_ms` gets SIGKILL and the stop counts as unclean (the abort marker stays).
+A stop goes by the rows' phases. Each phase gets SIGTERM and ends before the next begins, so that all accepted requests
+are answered, appended, flushed and dispatched. If a worker is down then and has to finish its predecessor's work, the
+supervisor starts it; the worker finishes the work and ends. A dormant worker stays dormant, even if it is wanted. A
+phase that does not end in `stop_timeout_ms` gets SIGKILL. The stop counts as unclean then (the abort marker stays).
 
-A worker that meets a state that cannot be (native/src/must.h) is started again, as after any death. The same line of
-the sources twice within IMPOSSIBLE_AGAIN_MS means that the plane itself is broken, whichever worker it was, an optional
-one too. A clean stop would work on that plane, so all workers are killed, and `restart_wanted` says that the store is
-to be opened again.
+A worker that meets a state that cannot be (native/src/must.h) restarts, as after any death. If the same line of the
+sources meets such a state twice within IMPOSSIBLE_AGAIN_MS, the plane itself is broken. That holds for any worker, an
+optional one too. A clean stop would work on that plane. The supervisor therefore kills all workers, and
+`restart_wanted` requests that the store be reopened.
 
-A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_order.py): all workers
-are stopped in the same way, and `restart_wanted` says that the store is to be opened again.
+A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_order.py). The supervisor
+stops all workers in the same way, and `restart_wanted` requests that the store be reopened.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,49 +51,50 @@ BACK_OFF_MAX_MS = 2_000
 START_FAILURES_MAX = 5
 SOON_MS = 1_000
 SOON_DEATHS_FREE = 3
-"""So many deaths within SOON_MS of coming up are followed by a start at once."""
+"""Deaths in a row within SOON_MS of the start after which the worker still restarts at once."""
 KEEPS_DYING_DEATHS = 3
 KEEPS_DYING_MS = 60_000
-"""A worker that has died so often within this time counts as one that keeps dying."""
+"""A worker counts as one that keeps dying after KEEPS_DYING_DEATHS deaths within this time."""
 IMPOSSIBLE_AGAIN_MS = 10_000
-"""A state that cannot be and comes back within it is in the plane, not in the process that met it."""
+"""If an impossible state recurs within this time, the cause is the plane, not the process that met the state."""
 SILENT_MS = 20_000
-"""An optional worker that stands still for longer is killed, and so replaced. The service manager's watchdog follows
-the other workers alone: an optional worker never ends the broker."""
+"""Time without progress after which the supervisor kills and replaces an optional worker.
+
+The service manager's watchdog covers only the other workers, because an optional worker never ends the broker.
+"""
 SILENT_START_MS = 60_000
-"""The same for one that does not come up: its start may read much of the store."""
+"""The same limit for an optional worker that starts. Its start may read much of the store."""
 NOT_STARTED = 0
-"""The phase while no stop is under way; those of a stop begin with 1 (StopPhase)."""
+"""The phase while no stop is under way. Phases of a stop begin with 1 (StopPhase)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The worker says that it serves."""
+    """The worker reports that it serves."""
 
     worker: str
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The worker's process ended; `status` as waitpid's exit code, negative for a signal."""
+    """The worker's process has ended. `status`: waitpid's exit code, negative for a signal."""
 
     worker: str
     status: int
     line: int = 0
-    """With EXIT_IMPOSSIBLE: the number of the line of the sources at which it ended."""
+    """With EXIT_IMPOSSIBLE: the source line of the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A client connects to a listener of the worker, or its word is set."""
+    """A client connects to a listener of the worker, or the worker's word is set."""
 
     worker: str
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """The worker's loop has not turned for SILENT_MS, or it has not come up for SILENT_START_MS. Told of workers that
-    the broker can do without."""
+    """An optional worker's loop has made no progress for SILENT_MS, or its start has taken SILENT_START_MS."""
 
     worker: str
 
@@ -105,7 +106,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """An operator or the service manager wants a clean stop."""
+    """An operator or the service manager requests a clean stop."""
 
 
 Event = Serving | Exited | Wanted | Silent | Tick | Stop
@@ -134,14 +135,14 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Tell the operator."""
+    """Write a log line."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """All is over; the supervisor exits with this status."""
+    """The supervisor exits with this status."""
 
     status: int
 
@@ -150,7 +151,7 @@ Effect = Spawn | Terminate | Kill | Log | Finished
 
 
 class State(Enum):
-    """Of a worker."""
+    """State of a worker."""
 
     DORMANT = "dormant"
     STARTING = "starting"
@@ -164,7 +165,7 @@ class _Worker:
     row: WorkerRow
     state: State
     due_ms: int = 0
-    """Not started before; of a dormant one, too."""
+    """Earliest time of the next start, of a dormant worker too."""
     serving_since_ms: int = 0
     start_failures: int = 0
     soon_deaths: int = 0  # in a row
@@ -173,7 +174,7 @@ class _Worker:
     last_deaths_ms: tuple[int, ...] = ()
 
     def died(self, now_ms: int) -> int:
-        """Count it; returns the back-off in ms."""
+        """Count a death. Returns the back-off in ms."""
         self.deaths += 1
         self.last_deaths_ms = (*self.last_deaths_ms, now_ms)[-KEEPS_DYING_DEATHS:]
         if self.state is State.STARTING:
@@ -185,7 +186,7 @@ class _Worker:
         return _back_off_ms(doublings)
 
     def rests(self, now_ms: int) -> None:
-        """It ended by itself. A worker that is wanted again and again and finds nothing to do waits, too."""
+        """The worker has ended by itself. A worker that starts again and again without work gets a back-off, too."""
         soon = self.state is State.STARTING or now_ms - self.serving_since_ms < SOON_MS
         self.soon_rests = self.soon_rests + 1 if soon else 0
         self.state = State.DORMANT
@@ -194,7 +195,7 @@ class _Worker:
 
     @property
     def has_to_finish(self) -> bool:
-        """In a stop it comes up before it ends."""
+        """True if the worker starts during a stop, to finish work before it ends."""
         at_stop = self.row.at_stop
         return at_stop is AtStop.FINISHER or (at_stop is AtStop.REPLACEMENT and self.deaths > 0)
 
@@ -205,7 +206,7 @@ def _back_off_ms(doublings: int) -> int:
 
 @dataclass(slots=True)
 class SupervisorCore:
-    """State of all workers by name."""
+    """The state of all workers by name."""
 
     names: list[str]
     stop_timeout_ms: int = 10_000
@@ -218,17 +219,17 @@ class SupervisorCore:
     _exit_status: int = EXIT_CLEAN
     _finished: bool = False
     _impossible_ms: dict[int, int] = field(default_factory=dict)
-    """Lines at which workers have met a state that cannot be -> when they did last."""
+    """Source line of an impossible state -> time when a worker last met it."""
     is_abandoned: bool = False
-    """The plane is broken: the workers were killed."""
+    """True if the plane is broken and the workers were killed."""
     replaced_only: frozenset[str] = frozenset()
-    """Optional workers that have had their new plane. What they meet again is in the store and says nothing of the
-    plane: they are only replaced then."""
+    """Optional workers for which the plane has been made anew once. If such a worker meets an impossible state again,
+    the cause is in the store, not in the plane. The supervisor then only replaces the worker."""
     restart_wanted: bool = False
-    """A worker has left an order for the closed store, or the plane is broken."""
+    """True if the store is to be reopened: a worker has left an order for it, or the plane is broken."""
 
     def start(self) -> list[Effect]:
-        """First start of every worker that is not dormant."""
+        """Start every worker that is not dormant, for the first time."""
         for name in self.names:
             state = State.DORMANT if name in self.dormant else State.STARTING
             self._workers[name] = _Worker(self.table.row(name), state)
@@ -236,29 +237,29 @@ class SupervisorCore:
 
     @property
     def stopping(self) -> bool:
-        """A stop is under way."""
+        """True while a stop is under way."""
         return self._phase > NOT_STARTED
 
     def all_serving(self) -> bool:
-        """Every worker serves, or has not been wanted yet; optional ones do not count."""
+        """True if every worker serves or is dormant. Optional workers do not count."""
         needed = (worker for worker in self._workers.values() if not worker.row.is_optional)
         return all(worker.state in (State.SERVING, State.DORMANT) for worker in needed)
 
     def is_dormant(self, name: str) -> bool:
-        """The worker has no process because it is not wanted."""
+        """True if the worker has no process because it is not wanted."""
         return self._workers[name].state is State.DORMANT
 
     def deaths(self, name: str) -> int:
-        """How often the worker died without being asked to."""
+        """Deaths of the worker, without ends in a stop."""
         return self._workers[name].deaths
 
     def keeps_dying(self, name: str, now_ms: int) -> bool:
-        """The worker has died several times lately."""
+        """True if the worker has died several times lately."""
         last = self._workers[name].last_deaths_ms
         return len(last) == KEEPS_DYING_DEATHS and now_ms - last[0] < KEEPS_DYING_MS
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event, return what is to be done, in order."""
+        """The effects of one event, in order."""
         if self._finished:
             return []
         match event:
@@ -342,8 +343,8 @@ class SupervisorCore:
         return last_ms is not None and now_ms - last_ms < IMPOSSIBLE_AGAIN_MS
 
     def _abandon(self, worker: _Worker, now_ms: int) -> list[Effect]:
-        """Kill all and end: messages that are acknowledged are in the files, and a recovery finds them there. Consumer
-        offsets go back to what control has saved last, as when all processes are killed."""
+        """Kill all workers and end. Acknowledged messages are in the files, and a recovery finds them there. Consumer
+        offsets fall back to those that control has saved last, as after a kill of all processes."""
         if worker.row.is_optional:
             self.replaced_only |= {worker.row.name}
         self.is_abandoned = self.restart_wanted = True
@@ -437,7 +438,9 @@ TRANSITIONS: dict[tuple[State, type[Event]], tuple[_Cell, _Cell]] = {
     (State.ENDED, Serving): (_IMPOSSIBLE, _IMPOSSIBLE),
     (State.ENDED, Exited): (_IMPOSSIBLE, _IMPOSSIBLE),
 }
-"""(state, event) -> what is done while the broker runs, and in a stop. Stop and Tick are no worker's."""
+"""(state, event) -> the action while the broker runs, and the action during a stop. Stop and Tick are not per
+worker.
+"""
 
 
 def _end_text(status: int) -> str:

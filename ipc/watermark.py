@@ -1,13 +1,13 @@
-"""The watermark page: what a reader from outside (Spark, `ringmq store inspect`) may rely on.
+"""The watermark page: offsets on which readers outside the broker (Spark, `ringmq store inspect`) may rely.
 
 Byte map (native/src/watermarks_layout.h, struct rmq_watermarks), machine byte order:
     0 magic u64   8 version u32  12 confirm_policy u32  16 start_id u64  24 owner_pid u32
    32 store_dev u64  40 store_ino u64
    64 append_offset u64  128 flushed_offset u64  192 dispatched_offset u64  256 min_offset u64
   384 store_fault u32  388 store_fault_errno i32  576 confirm_limit u64
-It says the truth only while byte 0 of <store>/lock is locked (a live owner) and store_dev/store_ino are
-those of the store. Without a page the end of the ConsumeQueues is the bound, but not while a RingMQ holds the lock:
-it recovers the store, and what its files say may not stay. Works without the C core.
+The page is valid only while byte 0 of <store>/lock is locked (a live owner) and store_dev/store_ino are those of the
+store. Without a page, readers may read to the end of the ConsumeQueues, but not while a RingMQ holds the lock: it
+recovers the store and may cut the files. This module works without the C core.
 """
 
 import fcntl
@@ -29,7 +29,7 @@ _FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence,
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
-    """One consistent-enough look at the page: every word is valid by itself, all but confirm_limit only grow."""
+    """One read of the page. Every word is valid by itself; all but confirm_limit only grow."""
 
     live: bool
     append_offset: int
@@ -43,16 +43,17 @@ class Watermarks:
     start_id: int
     confirm_limit: int = NO_LIMIT
     lock_holder: int | None = OURS
-    """Without a live page: who owns the store all the same, as `lock_holder` says."""
+    """The owner of the store if there is no live page (see `lock_holder` below)."""
 
     @property
     def is_starting(self) -> bool:
-        """Whether a RingMQ owns the store and does not say yet how far it may be read: it starts, or ends."""
+        """True if a RingMQ owns the store and publishes no watermarks yet or any more: it starts or ends."""
         return not self.live and self.lock_holder == OURS
 
     @property
     def confirm_offset(self) -> int:
-        """First commit-log offset that consumers may not see yet. A slave's limit may fall, what was readable stays."""
+        """First commit-log offset that consumers may not see yet. A slave's limit may fall; readers then keep the
+        higher offset."""
         local = self.flushed_offset if self.confirm_policy & CONFIRM_FLUSHED else self.append_offset
         bound = min(local, self.confirm_limit) if self.confirm_policy & CONFIRM_LIMITED else local
         return max(bound, self.dispatched_offset)
@@ -62,14 +63,14 @@ NOT_LIVE = Watermarks(False, 0, 0, 0, 0, 0, 0, 0, 0, 0, lock_holder=None)
 
 
 def store_is_locked(store_root: Path) -> bool:
-    """Say whether some process (ours or a stock broker) holds byte 0 of <store>/lock."""
+    """True if a process (ours or a stock broker) holds byte 0 of <store>/lock."""
     return lock_holder(store_root) is not None
 
 
 def lock_holder(store_root: Path) -> int | None:
-    """Return who holds byte 0 of <store>/lock, None when it is free.
+    """The holder of byte 0 of <store>/lock. None if the byte is free.
 
-    OURS for the lock of an open file; for one of a process, as stock takes it, that process (0 in another namespace).
+    OURS for a lock of an open file (RingMQ). For a lock of a process (stock) the pid, 0 if it is in another namespace.
     """
     try:
         descriptor = os.open(store_root / "lock", os.O_RDONLY | os.O_CLOEXEC)
@@ -84,9 +85,9 @@ def lock_holder(store_root: Path) -> int | None:
 
 
 def read_watermarks(store_root: Path | str) -> Watermarks:
-    """Read the page of the broker that owns `store_root`; `live` is False when there is none.
+    """The page of the broker that owns `store_root`. `live` is False if there is none.
 
-    A page that a killed RingMQ left is not that of the stock broker which owns the store now.
+    A page that a killed RingMQ has left does not count as that of a stock broker which owns the store now.
     """
     root = Path(store_root)
     holder = lock_holder(root) if root.is_dir() else None

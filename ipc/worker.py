@@ -1,7 +1,7 @@
-"""Life of a worker process: it is told everything by one JSON argument, pins itself, and ends with its supervisor.
+"""Life of a worker process: it gets its spec as one JSON argument, pins itself, and ends with its supervisor.
 
-Two cords tie it to the supervisor: the parent-death signal, which also ends a stopped process, and a pipe whose
-write end only the supervisor holds, for the moment before the signal is set.
+Two mechanisms tie it to the supervisor. The parent-death signal also ends a stopped process. A pipe whose write end
+only the supervisor holds covers the moment before the signal is set.
 """
 
 import atexit
@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """What a worker is told. Descriptors are inherited under the numbers given here."""
+    """The parameters of a worker process. It inherits descriptors under the numbers given here."""
 
     name: str
     role: int
@@ -34,7 +34,7 @@ class WorkerSpec:
     listen_fds: tuple[int, ...] = ()
     config_path: str = ""
     dormant: bool = False
-    """Not started at once: its row says when it is (ipc/workers.py)."""
+    """True if the worker does not start at once. Its row (ipc/workers.py) says when it does."""
     extra: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
@@ -51,7 +51,7 @@ class WorkerSpec:
 
 
 class StopFlag:
-    """Set by SIGTERM; a worker's loop looks at it between C calls, or has `on_set` called."""
+    """A flag that SIGTERM sets. A worker's loop checks it between C calls, or registers `on_set`."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -68,7 +68,7 @@ class StopFlag:
 
 
 def bind_to_supervisor(spec: WorkerSpec) -> None:
-    """Make sure that this process cannot outlive its supervisor, however that one dies."""
+    """Make sure that this process ends with its supervisor, whatever ends the supervisor."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != spec.supervisor_pid:
         os._exit(1)
@@ -81,7 +81,7 @@ def _die_with_pipe(life_fd: int) -> None:
 
 
 def open_worker(spec: WorkerSpec) -> tuple[Plane, StopFlag]:
-    """Pin, bind to the supervisor, map the plane; the role's state becomes STARTING."""
+    """Pin the process, bind it to the supervisor, map the plane. The role's state becomes STARTING."""
     stop = StopFlag()
     bind_to_supervisor(spec)
     os.sched_setaffinity(0, spec.cpus)

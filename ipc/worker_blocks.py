@@ -1,7 +1,7 @@
-"""The workers of a running broker, as each of its processes sees them: names and flags in the plane's role blocks.
+"""The workers of a running broker as its processes see them: names and flags in the plane's role blocks.
 
-The main process publishes them from the worker table before any worker starts. Other processes have no table of their
-own to look into: what a broker runs may have been registered in its main process alone.
+The main process publishes them from the worker table before any worker starts. Other processes must not use a table of
+their own, because services may be registered in the main process alone.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from ringmq.native import ffi, lib
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker's words in the plane."""
+    """The words of one worker in the plane."""
 
     name: str
     role: int
     pid: int
     """0 = not running."""
     generation: int
-    """Starts."""
+    """Number of starts."""
     state: int
     progress: int
     flags: int
     deaths: int
     impossible: int
-    """States that cannot be which its processes have met."""
+    """Number of impossible states that its processes have met."""
 
     @property
     def is_optional(self) -> bool:
-        """The broker goes on without it."""
+        """True if the broker runs without it."""
         return bool(self.flags & lib.RMQ_ROLE_OPTIONAL)
 
     @property
     def is_dormant(self) -> bool:
-        """Nothing has needed it yet, or needs it any more."""
+        """True if it has no process because there is no work for it."""
         return not self.pid and bool(self.flags & lib.RMQ_ROLE_DORMANT)
 
     @property
     def keeps_dying(self) -> bool:
-        """It has died several times lately."""
+        """True if it has died several times lately."""
         return bool(self.flags & lib.RMQ_ROLE_KEEPS_DYING)
 
 
 def publish_workers(plane: Plane, rows: Iterable[WorkerRow], dormant: Collection[str]) -> None:
-    """Write name and flags of each worker into its block (the main process alone, before any worker starts)."""
+    """Write name and flags of each worker into its block. Only the main process calls it, before any worker starts."""
     for row in rows:
         block = plane.role(row.role)
         block.name = row.name.encode()
@@ -57,14 +57,14 @@ def publish_workers(plane: Plane, rows: Iterable[WorkerRow], dormant: Collection
 
 
 def set_flag(block: object, flag: int, *, on: bool) -> None:
-    """Set or clear one flag of a role block (the supervisor alone)."""
+    """Set or clear one flag of a role block. Only the supervisor calls it."""
     flags = block.flags | flag if on else block.flags & ~flag  # type: ignore[attr-defined]
     if flags != block.flags:  # type: ignore[attr-defined]
         block.flags = flags  # type: ignore[attr-defined]
 
 
 def workers(plane: Plane) -> Iterator[Worker]:
-    """Every worker that the broker has, dormant ones too, by role."""
+    """Every worker of the broker by role, dormant ones too."""
     for role in range(lib.RMQ_ROLES_MAX):
         block = plane.role(role)
         if name := ffi.string(block.name).decode():
@@ -81,10 +81,10 @@ def workers(plane: Plane) -> Iterator[Worker]:
 
 
 def want(plane: Plane, role: int) -> None:
-    """Start the role's worker if it is dormant. Call it after the work for it has been published."""
+    """Start the role's worker if it is dormant. Publish its work first."""
     lib.rmq_worker_want(plane.struct, role)
 
 
 def rest(plane: Plane, role: int) -> None:
-    """A worker that has nothing to do, before its last look for work: with none it may end with EXIT_RESTED."""
+    """Announce that this worker has no work. If its last check then finds none, it may end with EXIT_RESTED."""
     lib.rmq_worker_rest(plane.struct, role)

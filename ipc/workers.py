@@ -1,8 +1,8 @@
-"""The worker table: a row says all that the broker has to know of a worker before the worker runs.
+"""The worker table. A row holds everything that the broker has to know of a worker before the worker runs.
 
 Supervisor, placement and the main process read the rows. Processes that a supervisor has started read the role blocks
-of the plane, in which the main process publishes names and flags (`ipc/worker_blocks.py`). A new worker is a row here;
-a row names its functions as text, so that this table imports nothing of other folders.
+of the plane, in which the main process publishes names and flags (`ipc/worker_blocks.py`). A new worker is a row here.
+A row names its functions as text, so this table imports nothing of other folders.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FUNCTION = re.compile(r"[a-z_][\w.]*:[a-z_]\w*")
 
 
 class StopPhase(IntEnum):
-    """Order of a clean stop: a worker that takes work in ends before the workers that do the work."""
+    """Order of a clean stop. A worker that accepts work ends before the workers that do the work."""
 
     READ = lib.RMQ_STOP_READ
     CONTROL = lib.RMQ_STOP_CONTROL
@@ -37,7 +37,7 @@ class StopPhase(IntEnum):
 
 
 class AtStop(Enum):
-    """What a clean stop does with a worker that is not up when the stop begins."""
+    """The action of a clean stop for a worker that is not running when the stop begins."""
 
     ENDS = "it is not started any more"
     REPLACEMENT = "the replacement of a dead one comes up first, and finishes or saves what the dead one has left"
@@ -45,7 +45,7 @@ class AtStop(Enum):
 
 
 class Start(Enum):
-    """When a worker starts. Until then it is dormant: it has no process."""
+    """The event that starts a worker. Until then the worker is dormant: it has no process."""
 
     AT_ONCE = "when the store is opened"
     CONNECTION = "at the first connection of its listener"
@@ -54,7 +54,7 @@ class Start(Enum):
 
 
 class CpuClass(Enum):
-    """How placement tells workers apart. Several rows of a class share its CPUs (`ipc/placement.py`)."""
+    """The class by which placement assigns CPUs. Several rows of a class share its CPUs (`ipc/placement.py`)."""
 
     READ = "read"
     WRITE = "write"
@@ -68,40 +68,42 @@ class CpuClass(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """One worker. Functions are named `package.module:function`."""
+    """The row of one worker. It names functions as `package.module:function`."""
 
     name: str
     role: int
     """Number of its block in the plane."""
     module: str
-    """Run as `python -m MODULE NAME SPEC`."""
+    """The worker runs as `python -m MODULE NAME SPEC`."""
     stop_phase: StopPhase
     cpu_class: CpuClass
     at_stop: AtStop = AtStop.ENDS
     start: Start = Start.AT_ONCE
     is_optional: bool = False
-    """Its deaths, however many, degrade /health and never end the broker."""
+    """True if its deaths, however many, degrade /health and never end the broker."""
     of: Literal["any", "master", "slave"] = "any"
     """The brokers that have it."""
     listener: str = ""
-    """Opens its listening socket: function(configuration, ListenRequest) -> socket or None. None: no such worker."""
+    """Function that opens its listening socket: (configuration, ListenRequest) -> socket, or None if there is no such
+    worker."""
     port: PortRow | None = None
-    """Its way into write; None: it appends nothing."""
+    """Its port to write. None if it appends nothing."""
     answers: AnswerRow | None = None
-    """Its inbox, and the requests of clients that go there; None: it answers nobody."""
+    """Its inbox, and the requests of clients that go there. None if it is no answerer."""
     asks: tuple[str, ...] = ()
-    """Names of workers that it asks. Read workers ask every worker that answers requests of clients, too."""
+    """Names of workers that it asks. Read workers also ask every worker that answers requests of clients."""
     needed_at_once: str = ""
-    """Asked when the store is opened: function(configuration, store root) -> whether to start the worker at once."""
+    """Function that the main process calls when it opens the store: (configuration, store root) -> True to start at
+    once."""
 
     @property
     def rests(self) -> bool:
-        """The worker may end with EXIT_RESTED: it is dormant again."""
+        """True if the worker may end with EXIT_RESTED and become dormant again."""
         return self.start in (Start.WANTED, Start.OPEN_WORK)
 
 
 class WorkerRowError(ValueError):
-    """A row that cannot be in the table; says why."""
+    """A row that cannot be in the table. The message gives the reason."""
 
 
 def read_name(reader: int) -> str:
@@ -110,12 +112,12 @@ def read_name(reader: int) -> str:
 
 
 def is_read(name: str) -> bool:
-    """Whether a worker of this name is a read worker."""
+    """True if the name is that of a read worker."""
     return name.startswith("read-")
 
 
 class WorkerTable:
-    """Rows by name, in the order of `rows`. Read workers have no row each: one is made for every number."""
+    """Rows by name, in the order of `rows`. One template row stands for all read workers."""
 
     def __init__(self, read: WorkerRow, rows: Iterable[WorkerRow]) -> None:
         self._read = read
@@ -124,31 +126,32 @@ class WorkerTable:
             self.add(row)
 
     def add(self, row: WorkerRow) -> None:
-        """Register a worker, before the broker starts. WorkerRowError when the row clashes or contradicts itself."""
+        """Register a worker before the broker starts. Raises WorkerRowError if the row clashes or contradicts
+        itself."""
         if problem := self._problem(row):
             raise WorkerRowError(f"worker {row.name!r} cannot be registered: {problem}")
         self._rows[row.name] = row
 
     def row(self, name: str) -> WorkerRow:
-        """The row of a worker; KeyError when there is none."""
+        """The row of a worker. Raises KeyError if there is none."""
         if is_read(name):
             reader = int(name.removeprefix("read-"))
             return replace(self._read, name=name, role=self._read.role + reader)
         return self._rows[name]
 
     def rows(self, readers: int, *, slave: bool) -> list[WorkerRow]:
-        """The workers that a broker may have: `readers` read workers, then the others of its side of replication."""
+        """The workers that a broker may have: `readers` read workers, then the others of its replication role."""
         side = "slave" if slave else "master"
         others = [row for row in self._rows.values() if row.of in ("any", side)]
         return [*(self.row(read_name(reader)) for reader in range(readers)), *others]
 
     @property
     def last_phase(self) -> int:
-        """Of a clean stop."""
+        """The last phase of a clean stop."""
         return max(row.stop_phase for row in self)
 
     def __iter__(self) -> Iterator[WorkerRow]:
-        """The rows of all brokers; one for all read workers."""
+        """The rows of all brokers. All read workers share one."""
         return iter((self._read, *self._rows.values()))
 
     def _problem(self, row: WorkerRow) -> str:
@@ -205,12 +208,13 @@ def function_of(name: str) -> Callable[..., Any]:
 def port_plans(
     rows: Iterable[WorkerRow], arena_bytes: Callable[[str], int] = lambda function: 0
 ) -> tuple[PortPlan, ...]:
-    """The table of ports of a broker with these workers. `arena_bytes`: calls the function that a port names."""
+    """The table of ports of a broker with these workers. `arena_bytes` calls the function that a port names."""
     return tuple(row.port.plan(row.role, arena_bytes(row.port.arena)) for row in rows if row.port is not None)
 
 
 def answerer_plans(rows: Iterable[WorkerRow]) -> tuple[AnswererPlan, ...]:
-    """The table of answerers of a broker with these workers. Control comes first: it gets what no other row names."""
+    """The table of answerers of a broker with these workers. Control comes first: it gets all requests that no row
+    names."""
     known = sorted(rows, key=lambda row: row.role != lib.RMQ_ROLE_CONTROL)
     return tuple(
         row.answers.plan(row.role, (asker.role for asker in known if _asks(asker, row)))
@@ -272,4 +276,4 @@ WORKERS = WorkerTable(
         ),
     ),
 )  # fmt: skip
-"""Names, roles and classes of all workers; nothing else lists them."""
+"""Names, roles and classes of all workers. There is no other list of them."""

@@ -1,7 +1,7 @@
-"""Twin of the rule by which write plans a batch (native/src/write_plan.c): shares, room, order, chains, bytes.
+"""Twin of the rule by which write plans a batch (native/src/write_plan.c): shares, free slots, order, chains, bytes.
 
-Pure: tests compare each batch with the C core's. The files of the log are not looked at; write waits for them as a
-whole (plan_chain and place in C).
+It is pure: tests compare each batch with that of the C core. It ignores the files of the log, because write waits for
+them as a whole (plan_chain and place in C).
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ CHAIN_MAX: int = lib.RMQ_CHAIN_MAX
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request: `fault` is the cause that write finds in it by itself, `size` the bytes of its records."""
+    """A request. `fault`: the cause that write finds in the request itself. `size`: the bytes of its records."""
 
     token: int
     size: int
@@ -26,7 +26,7 @@ class Asked:
 
 @dataclass(slots=True)
 class PortTwin:
-    """A port, and what write knows of it. `ring` holds all requests ever submitted."""
+    """A port, and the state that write keeps for it. `ring` holds all requests ever submitted."""
 
     weight: int = 1
     ordered: bool = False
@@ -39,19 +39,19 @@ class PortTwin:
     refused_at: int = 0
     overdrawn: int = 0
     appended: int = 0
-    """Completions that its owner has not given back, and below alike for the other ring."""
+    """Completions that its owner has not returned yet. `completed` counts those of the other ring."""
     completed: int = 0
     parked: int = 0
 
     def room(self, parked_room: int) -> int:
-        """Requests that may be answered."""
+        """Requests that write may answer now."""
         places = self.slots - self.completed - self.parked
         return min(self.slots - self.appended, places, parked_room, max(self.parked_max - self.parked, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a request: stored (cause 0), refused, or dropped (None)."""
+    """The result of a request: stored (cause 0), refused, or dropped (None)."""
 
     port: int
     token: int
@@ -73,7 +73,7 @@ class WriteTwin:
     _bytes: int = 0
 
     def batch(self) -> list[Outcome]:
-        """The next batch; empty when nothing can be taken."""
+        """The next batch. Empty if write can take no request."""
         self._batch, self._bytes = [], 0
         asking = [port for port in self.ports if port.tail < len(port.ring)]
         if not asking:
@@ -107,7 +107,7 @@ class WriteTwin:
         return self.parked_slots - sum(port.parked for port in self.ports)
 
     def _plan(self, number: int, limit: int, room: int) -> bool:
-        """False: the batch ends here."""
+        """False if the batch ends here."""
         port = self.ports[number]
         end = port.tail + limit
         while port.tail < end and len(self._batch) < lib.RMQ_BATCH_REQUESTS:
@@ -131,12 +131,12 @@ class WriteTwin:
         return True
 
     def _length(self, port: PortTwin) -> int:
-        """Requests at the tail that have to find room together."""
+        """Requests at the tail that must fit together."""
         chain = chain_at(port.ring, port.tail)
         return 1 if chain[-1].tied or len(chain) > self._chain_max(port) else len(chain)
 
     def _wait(self, port: PortTwin, number: int, length: int) -> None:
-        """Keep places for a chain where `parked` alone is short."""
+        """Reserve slots for a chain if only `parked` is short."""
         has_places = min(port.slots - port.appended, port.slots - port.completed - port.parked) >= length
         if length == 1 or not has_places or port.parked + length > port.parked_max:
             return
@@ -177,7 +177,7 @@ class WriteTwin:
 
 
 def chain_at(ring: list[Asked], at: int) -> list[Asked]:
-    """The requests that are tied to one another from `at` on. The last one is tied, too, where the end is missing."""
+    """The requests that are tied to one another from `at` on. If the end is missing, the last one is tied, too."""
     chain = [ring[at]]
     for asked in ring[at + 1 :]:
         if not chain[-1].tied:
@@ -187,7 +187,7 @@ def chain_at(ring: list[Asked], at: int) -> list[Asked]:
 
 
 def causes_of_chain(chain: list[Asked], bytes_max: int) -> Iterator[int]:
-    """All 0, or that of the request at fault, and CHAIN_REFUSED for the others."""
+    """0 for all, or the cause of the request at fault and CHAIN_REFUSED for the others."""
     total, causes = 0, []
     for asked in chain:
         total += asked.size
