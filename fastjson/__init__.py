@@ -1,4 +1,4 @@
-"""fastjson's dialect of JSON, which RocketMQ writes into frames and files: one reader, and the writer of its files.
+"""fastjson's dialect of JSON, which RocketMQ uses in frames and files: one reader, and the writer of config files.
 
 May import: nothing.
 """

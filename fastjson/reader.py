@@ -1,15 +1,16 @@
-"""A reader of the JSON dialect that Java's side writes (fastjson 1.2), in frames and in config files.
+"""A reader of the JSON dialect that fastjson 1.2 writes, in frames and in config files.
 
-Beyond standard JSON the reader takes:
+Beyond standard JSON the reader accepts:
 
 * unquoted keys: `{0:"10.0.0.1:10911"}`;
 * whole objects as keys, in frames alone: `{{"brokerName":"b","queueId":0,"topic":"T"}:12}`. Such a key becomes its
-  compact JSON text. Writers that quote it produce that text, too, so readers of `Map<MessageQueue, X>` meet one form;
+  compact JSON text. Writers that quote the key produce the same text, so readers of `Map<MessageQueue, X>` meet one
+  form;
 * superfluous commas;
 * the escapes `\\v` and `\\'`.
 
-An object in a key has no key that is an object: each level would double the escapes of its text. Depth is bounded, so
-that no input ends in a RecursionError.
+An object in a key must not have an object as a key: each level would double the escapes of its text. The depth is
+bounded, so no input ends in a RecursionError.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ _WORDS: dict[str, tuple[str, bool | None]] = {"t": ("true", True), "f": ("false"
 
 
 class FastJsonError(ValueError):
-    """The text is not what fastjson reads; the message says where."""
+    """The text is not in fastjson's dialect. The message names the position."""
 
 
 def read_json(text: str) -> Any:
-    """Return the value in a frame's `text`; all keys are text. Raises `FastJsonError`.
+    """Return the value in a frame's `text`. All keys are str. Raises `FastJsonError`.
 
-    Lone surrogates are refused, as orjson does: text that no UTF-8 can hold could be put into no file and no frame.
+    Lone surrogates are rejected, as by orjson: UTF-8 cannot encode such text, so no file and no frame could hold it.
     """
     return _read(_Reader(text))
 
 
 def read_config(text: str) -> Any:
-    """Return the value in a config file's `text`, so that `write_config` gives the same text again.
+    """Return the value in a config file's `text`. `write_config` turns the value into the same text.
 
-    Bare keys become int, and a list that stands on one line becomes a tuple. Raises `FastJsonError`.
+    Bare keys become int, and a list on a single line becomes a tuple. Raises `FastJsonError`.
     """
     return _read(_ConfigReader(text))
 
@@ -72,7 +73,7 @@ class _Reader:
         return FastJsonError(f"wanted {wanted} at character {self.at}, found {self.text[self.at : self.at + 16]!r}")
 
     def skip(self, pattern: re.Pattern[str]) -> str:
-        """Skip `pattern` and say which character follows, "" at the end."""
+        """Skip `pattern` and return the character that follows, "" at the end."""
         match = pattern.match(self.text, self.at)
         if match is not None:
             self.at = match.end()

@@ -1,7 +1,8 @@
 """The writer of RocketMQ's config files: the text of fastjson 1.2.83's pretty writer, byte for byte.
 
 Values: dict with str keys = bean or map (one entry per line), dict with int keys = unquoted keys on one line, list =
-one element per line, tuple (Set, array) = one line. Order is the caller's; beans are alphabetical in RocketMQ.
+one element per line, tuple (Set, array) = one line. Entries keep the caller's order. RocketMQ's beans are in
+alphabetical order.
 """
 
 import re
@@ -20,7 +21,7 @@ _PLAIN = re.compile(r"[ !#-\[\]-~]*")
 
 @lru_cache(4096)
 def _text(value: str) -> str:
-    """A quoted string; names come again and again when tables of thousands of topics are written at each change."""
+    """Return a quoted string. Results are cached: each change of a topic writes the same thousands of names again."""
     if _PLAIN.fullmatch(value):
         return f'"{value}"'
     parts = []
@@ -49,7 +50,7 @@ def _scalar(value: object) -> str:
 def write_config(value: Any, *, pretty: bool = True) -> str:
     """Return the text of one value, without the None entries of a dict.
 
-    Raises FastJsonError for what `read_config` would not take.
+    Raises FastJsonError for a value whose text `read_config` would reject.
     """
     return _dump(value, 0, 0, pretty)
 

@@ -15,11 +15,11 @@ from ringmq.remoting.networks import networks
 
 NAME_MAX = 100
 LINES_MAX = 64
-"""Lines that wait for the log; the counts go on."""
+"""Log lines that wait in memory. Beyond this limit lines are dropped, but the counts go on."""
 
 
 def refusal(config: NamesrvConfig, code: int, host: str) -> str | None:
-    """The remark with which request `code` from `host` is refused; None when the host may send it."""
+    """Return the remark of the refusal of request `code` from `host`, None if the host may send the request."""
     access = NAMESRV[code]
     if access is Access.CHANGE_ADMIN and not networks(config.admin_addresses).allows(host):
         return refusal_text(code, host, "adminAddresses does not name this host")
@@ -29,12 +29,15 @@ def refusal(config: NamesrvConfig, code: int, host: str) -> str | None:
 
 
 def may_unregister(config: NamesrvConfig, live: LiveBroker, host: str) -> bool:
-    """True for the host that registered `live`, and for hosts that adminAddresses names; an empty list names none."""
+    """True for the host that registered `live`, and for hosts that adminAddresses names.
+
+    An empty list names no host.
+    """
     return live.host in ("", host) or networks(config.admin_addresses).names(host)
 
 
 def unregister_refusal(config: NamesrvConfig, live: LiveBroker | None, address: BrokerAddress, host: str) -> str | None:
-    """The reason why `host` may not unregister the broker at `address`; None when it may."""
+    """Return the reason why `host` may not unregister the broker at `address`, None if it may."""
     if live is None or may_unregister(config, live, host):
         return None
     why = (
@@ -51,31 +54,31 @@ class Incidents:
     refused: int = 0
     disputes: int = 0
     left_out: int = 0
-    """Registrations, topics and KV entries beyond a bound."""
+    """Registrations, topics and KV entries that were left out because a table was full."""
     lines: list[str] = field(default_factory=list)
-    """For the log, at most LINES_MAX; the server takes and throttles them."""
+    """Lines for the log, at most LINES_MAX. The server takes and throttles them."""
 
     def tell(self, line: str) -> None:
-        """Leave a line for the log; dropped when too many wait."""
+        """Add a line for the log. The line is dropped when LINES_MAX lines wait."""
         if len(self.lines) < LINES_MAX:
             self.lines.append(line)
 
     def take_lines(self) -> list[str]:
-        """The lines so far; none are left afterwards."""
+        """Return the waiting lines and remove them."""
         taken, self.lines = self.lines, []
         return taken
 
 
 def dispute_text(broker: str, broker_id: int, registered: tuple[str, str], other: tuple[str, str]) -> str:
-    """One line for two hosts that register the same broker. Each pair is (address, host).
+    """Return one line about two hosts that register the same broker. Each pair is (address, host).
 
-    The same text whichever of the two registered last: it is one trouble.
+    The text is the same for both orders of registration, so the log shows one dispute, not two.
     """
     places = [f"at {printable(addr)} by host {host}" for addr, host in sorted((registered, other))]
     return f"broker {printable(broker)}:{broker_id} is registered {' and '.join(places)}"
 
 
 def printable(text: str) -> str:
-    """A peer's text for a log line: cut at NAME_MAX characters, control characters escaped."""
+    """Return a peer's text for a log line: at most NAME_MAX characters, control characters escaped."""
     cut = text[:NAME_MAX]
     return cut if cut.isprintable() else ascii(cut)

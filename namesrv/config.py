@@ -1,4 +1,4 @@
-"""The name server's settings, under RocketMQ's names (`NamesrvConfig`) where it has them."""
+"""The name server's settings, under RocketMQ's names (`NamesrvConfig`) where RocketMQ has them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ BLACK_LIST = frozenset(
         "brokerAddresses",
     }
 )
-"""Properties that UPDATE_NAMESRV_CONFIG may not change; the last four are ours."""
+"""Properties that UPDATE_NAMESRV_CONFIG may not change. The last four are RingMQ's own."""
 
 
 class ConfigError(ValueError):
-    """A setting that is unknown or impossible; the message names it and what would do."""
+    """A setting is unknown or impossible. The message names the setting and the accepted values."""
 
 
 def _setting(name: str, default: Any, low: int = 0, high: int = 0) -> Any:
@@ -41,8 +41,9 @@ def _network_list(name: str, meaning_of_empty: str) -> Any:
 
 @dataclass(slots=True)
 class NamesrvConfig:
-    """Times in the unit of the name, sizes in bytes. An empty `kv_config_path` keeps KV configuration in
-    memory only.
+    """Times in the unit of the name, sizes in bytes.
+
+    With an empty `kv_config_path` KV configuration stays in memory.
     """
 
     bind_address: str = _setting("bindAddress", "127.0.0.1")
@@ -71,12 +72,12 @@ class NamesrvConfig:
     max_kv_bytes: int = _setting("ringmqMaxKvBytes", 4_194_304, 1024, 1 << 30)
 
     def to_properties(self) -> dict[str, str]:
-        """Name -> text, sorted by name."""
+        """Return name -> text, sorted by name."""
         texts = {field.metadata["name"]: _text(getattr(self, field.name)) for field in dataclasses.fields(self)}
         return dict(sorted(texts.items()))
 
     def update(self, values: Mapping[str, str]) -> None:
-        """Set what `values` names: all or, with a `ConfigError`, nothing."""
+        """Set the values that `values` names, or none of them and raise `ConfigError`."""
         by_name = setting_fields()
         parsed: dict[str, Any] = {}
         for name, text in values.items():
@@ -91,7 +92,7 @@ class NamesrvConfig:
 
     @classmethod
     def from_file(cls, path: Path) -> NamesrvConfig:
-        """Defaults and what the properties file says. Raises `ConfigError` and `OSError`."""
+        """Return the defaults overlaid by the properties file. Raises `ConfigError` and `OSError`."""
         config = cls()
         try:
             lines = parse_properties(read_properties_text(path))
@@ -108,25 +109,25 @@ class NamesrvConfig:
 
 
 def setting_fields() -> dict[str, dataclasses.Field[Any]]:
-    """Name in the file -> its field."""
+    """Return name in the file -> field."""
     return {field.metadata["name"]: field for field in dataclasses.fields(NamesrvConfig)}
 
 
 def nearest_name(name: str) -> str | None:
-    """The known name most like `name`, None when nothing is near."""
+    """Return the known name that is most like `name`, None if none is near."""
     near = difflib.get_close_matches(name, setting_fields(), 1)
     return near[0] if near else None
 
 
 def kind_of(field: dataclasses.Field[Any]) -> str:
-    """The kind of its text: number, switch, networks or text."""
+    """Return the kind of the field's text: number, switch, networks or text."""
     if "networks" in field.metadata:
         return "networks"
     return {bool: "switch", int: "number"}.get(type(field.default), "text")
 
 
 def accepted_text(field: dataclasses.Field[Any]) -> str:
-    """The range of a setting in words."""
+    """Return the range of a setting in words."""
     if kind_of(field) == "networks":
         return f"{ACCEPTED}; {field.metadata['networks']}"
     if kind_of(field) == "number":

@@ -1,4 +1,4 @@
-"""Everything that is wrong in a namesrv.conf."""
+"""Finds all problems of a namesrv.conf."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ringmq.remoting.properties_text import PropertyLine
 
 
 def check_lines(lines: Sequence[PropertyLine]) -> list[Problem]:
-    """Every problem, by line."""
+    """Return every problem, by line."""
     problems = list(repeated(lines))
     fields = setting_fields()
     for line in lines:

@@ -22,7 +22,7 @@ _NOTES = {
 
 
 def rows() -> list[ReferenceRow]:
-    """One per property, in the table's order."""
+    """Return one row per property, in the table's order."""
     defaults = NamesrvConfig().to_properties()
     return [
         ReferenceRow(

@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 log = logging.getLogger("ringmq.namesrv")
 
 WRITE_HIGH_WATER_BYTES = 256 * 1024
-"""Answers waiting for a client beyond this stop the reading of its requests."""
+"""Bytes of unsent answers beyond which the connection is not read."""
 READ_AHEAD_BYTES = 65_536
-"""A connection with a whole request and so many bytes is not read from until the request is served."""
+"""Bytes of input beyond which a connection with a whole request is not read until the request is served."""
 HEADER_BYTES_MAX = 262_144
 LARGE_BODY_BYTES = 65_536
-"""A registration beyond this waits for its grant."""
+"""Body size beyond which a registration waits for its grant."""
 READ_BYTES = 16_384
-"""Read from one socket in a turn of the loop at most.
+"""Bytes that are read from one socket in a turn of the event loop, at most.
 
-asyncio reads 256 KiB by itself. All sockets that are ready have a part in one turn: 300 of them made turns of 360 ms.
+asyncio's own limit is 256 KiB. All ready sockets are read in one turn, and 300 sockets made turns of 360 ms.
 """
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Requests of one client are served in order; an answer goes out before the next request is looked at."""
+    """Serves requests of one client in order. Each answer is sent before the next request is looked at."""
 
     def __init__(self, server: NamesrvServer, number: int) -> None:
         self.number = number
         self.host = ""
         self.last_active_s = time.monotonic()
         self.counted_bytes = 0
-        """Requests and answers in memory, as last counted."""
+        """Bytes of requests and answers in memory at the last count."""
         self.is_queued = False
         self.waits_for_grant = False
         self._server = server
@@ -55,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """False when the connection is lost."""
+        """False if the connection is lost."""
         return self._transport is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._set_reading()
 
     def close(self, why: str) -> None:
-        """Close at once if answers are stuck, after sending them otherwise."""
+        """Close the connection: at once if answers are stuck, after sending them otherwise."""
         if self._transport is None:
             return
         log.info("closing connection %d of %s: %s", self.number, self._peer, why)
@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self, why: str) -> None:
-        """Close and let go of everything at once."""
+        """Close the connection and release all its resources at once."""
         self._paused = True
         self.close(why)
         self._decoder = FrameDecoder()
@@ -116,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         self.count_bytes()
 
     def step(self) -> bool:
-        """Serve a slice of a request; True when there is more to do at once."""
+        """Serve a slice of a request. True if there is more to do at once."""
         if self._transport is None or self._paused or self._waits_for_disk or self.waits_for_grant:
             return False
         if self._transport.is_closing():
@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         return self.waits_for_grant is False and self._go_on()
 
     def count_bytes(self) -> None:
-        """Count the bytes that this connection keeps in memory.
+        """Count the bytes that this connection retains in memory.
 
         The transport's bytearray allocates up to twice the bytes that it holds.
         """
@@ -138,7 +138,9 @@ class Connection(asyncio.BufferedProtocol):
         self.counted_bytes = now
 
     def saved(self, response: RemotingCommand | None, error: OSError | None) -> None:
-        """Answer: the KV file has the change of this connection's request, or could not be written (`error`)."""
+        """Send the answer after the KV file was written with this request's change, or could not be written
+        (`error`).
+        """
         self._waits_for_disk = False
         if error is not None and response is not None:
             response.code, response.remark = ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"
@@ -146,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.turns.add(self)
 
     def _begin(self) -> bool:
-        """Take the next request; False when there is none yet."""
+        """Take the next request. False if none is complete."""
         try:
             request = self._decoder.take()
             while request is not None and request.is_response:  # a name server asks nothing: drop answers
@@ -197,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server.shed_memory()
 
     def _set_reading(self) -> None:
-        """Read on unless answers are stuck, or whole requests wait in memory already."""
+        """Resume reading unless answers are stuck or whole requests wait in memory already."""
         if self._transport is None or self._transport.is_closing():
             return
         is_ahead = self._decoder.is_ready and self._decoder.buffered_bytes >= READ_AHEAD_BYTES

@@ -1,7 +1,7 @@
-"""The route registry: brokers tell it what they have, clients ask where a topic lives.
+"""The route registry: brokers register their topics, clients ask for the route of a topic.
 
-A pure state machine. Time comes in as `now_ms`, connections are numbers that the shell gave out, and what has
-to happen outside (closing a connection) is returned. Rules: `RouteInfoManager`, spec remoting 6.
+A pure state machine. Time comes in as `now_ms`, and connections are numbers that the shell assigns. Effects outside,
+such as closing a connection, are return values. Rules: `RouteInfoManager`, spec remoting 6.
 
     topics    topic -> broker name -> QueueData
     brokers   broker name -> BrokerData (cluster, address by broker id)
@@ -21,32 +21,32 @@ from ringmq.remoting.names import SYSTEM_TOPIC_PREFIX
 from ringmq.remoting.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRouteData
 
 DEFAULT_EXPIRY_MS = 120_000
-"""A broker that names no timeout is dropped after this silence."""
+"""The silence after which a broker is dropped that names no timeout itself."""
 EXPIRY_MS_MAX = 86_400_000
 """The longest silence that a broker may ask for."""
 NAME_CHARS_MAX = 255
-"""Of a topic, and of each text that a registration says of its broker."""
+"""The longest name of a topic, and the longest text about the broker in a registration."""
 _SYNC_MEMBER_PREFIX = SYSTEM_TOPIC_PREFIX + "SYNC_BROKER_MEMBER_"
 
 
 class NoRoomError(Exception):
-    """A registration is refused for a bound; the message names it."""
+    """A registration is refused because a table is full. The message names the bound."""
 
 
 @dataclass(slots=True)
 class Bounds:
-    """Limits of the tables. One host's brokers have at most half of each, so that no host keeps the others out."""
+    """Limits of the tables. One host's brokers have at most half of each table, so no host can keep the others out."""
 
     brokers: int = 4096
     """Addresses of brokers, each id counted."""
     topics: int = 262_144
     queue_datas: int = 1_048_576
-    """Pairs of a topic and a broker name that has it."""
+    """Pairs of a topic and a broker name with that topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One REGISTER_BROKER. `enable_acting_master` is None when the request lacked it (old brokers)."""
+    """One REGISTER_BROKER. `enable_acting_master` is None when the request lacked the field (old brokers)."""
 
     cluster: str
     broker_name: str
@@ -69,7 +69,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The answer's addresses for a slave, None for a master. `left_out`: topics beyond a bound."""
+    """The addresses in the answer to a slave, None for a master. `left_out` counts the topics beyond a bound."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -77,8 +77,10 @@ class Registered:
 
 
 Owner = tuple[BrokerAddress, LiveBroker]
-"""The registration with which a broker name has its address. Any host may register another name at the same address,
-and `live` keeps the last registration only."""
+"""The registration by which a broker name has its address.
+
+Any host may register another name at the same address, and `live` holds the last registration only.
+"""
 
 
 @dataclass(slots=True)
@@ -93,24 +95,28 @@ class RouteRegistry:
     live: dict[BrokerAddress, LiveBroker] = field(default_factory=dict)
     bounds: Bounds = field(default_factory=Bounds)
     broker_count: int = 0
-    """Addresses in `brokers`."""
+    """The number of addresses in `brokers`."""
     queue_data_count: int = 0
-    """Entries of all topics."""
+    """The number of entries of all topics."""
     _names_at: dict[BrokerAddress, dict[str, Owner]] = field(default_factory=dict)
-    """Address -> the broker names that have it, in the order of their registration. The cluster is that of
-    `BrokerData`: a registration under another cluster does not change it."""
+    """Address -> the broker names at that address, in the order of their registration.
+
+    The cluster is that of `BrokerData`: a registration under another cluster does not change it.
+    """
     _topics_of: dict[str, dict[str, None]] = field(default_factory=dict)
     """Broker name -> its topics."""
     _displaced: Displaced = field(default_factory=Displaced)
     _connections: set[int] = field(default_factory=set)
-    """Those that have registered a broker: closing another one costs no walk over the tables."""
+    """Connections that have registered a broker. Closing any other connection costs no walk over the tables."""
 
     # ---- brokers ----
 
     def register(self, registration: Registration, now_ms: int) -> Registered | None:
-        """Take a broker's registration; None when it is refused: an address that never registered may not
-        begin with a single topic, which is taken for the update of a topic by a broker that the server
-        forgot. Raises NoRoomError, and then nothing is changed."""
+        """Add a broker's registration, or refuse it with None. Raises NoRoomError, and then changes nothing.
+
+        An address that never registered may not begin with a single topic. Such a request updates one topic of a
+        broker that this server has forgotten.
+        """
         name, broker_id = registration.broker_name, registration.broker_id
         self._check_room(registration)
         self.clusters.setdefault(registration.cluster, set()).add(name)
@@ -155,8 +161,8 @@ class RouteRegistry:
     ) -> None:
         """Forget a broker's address, and its name and topics with its last address.
 
-        A displaced broker of the same name and address stays unless `may` allows the caller to unregister it: another
-        host may have registered it.
+        Another host may have registered a displaced broker of the same name and address. That broker stays unless
+        `may` allows the caller to unregister it.
         """
         self._displaced.unregister(address, broker_name, may)
         self._drop_address_of(address, broker_name)
@@ -165,7 +171,7 @@ class RouteRegistry:
             del self.live[address]
 
     def drop_connection(self, connection: int) -> None:
-        """Forget every broker that registered over this connection last."""
+        """Forget every broker whose last registration came over this connection."""
         if connection not in self._connections:
             return
         self._connections.remove(connection)
@@ -173,20 +179,20 @@ class RouteRegistry:
         self._forget(lambda live: live.connection == connection)
 
     def expire(self, now_ms: int) -> list[int]:
-        """Forget brokers that were silent for too long; returns their connections, to be closed."""
+        """Forget the brokers that were silent for too long. Return their connections, which the caller closes."""
         self._displaced.expire(now_ms)
         late = self._forget(lambda live: live.last_update_ms + live.expiry_ms < now_ms)
         return list(dict.fromkeys(live.connection for live in late if live.connection is not None))
 
     def holder(self, registration: Registration) -> tuple[str, LiveBroker] | None:
-        """(address, entry) of the live broker that has the name and id of `registration`."""
+        """Return (address, entry) of the live broker with the name and id of `registration`."""
         broker = self.brokers.get(registration.broker_name)
         addr = None if broker is None else broker.broker_addrs.get(registration.broker_id)
         owner = None if broker is None or addr is None else self._owner(broker, addr)
         return None if owner is None else (owner[0].addr, owner[1])
 
     def live_under(self, address: BrokerAddress, broker_name: str) -> LiveBroker | None:
-        """The live broker that `unregister` with these arguments would forget."""
+        """Return the live broker that `unregister` with these arguments would forget."""
         broker = self.brokers.get(broker_name)
         if broker is None or address.addr not in broker.broker_addrs.values():
             return self.live.get(address)
@@ -194,7 +200,7 @@ class RouteRegistry:
         return None if owner is None else owner[1]
 
     def heard_from(self, address: BrokerAddress, now_ms: int) -> None:
-        """A broker's heartbeat or question refreshes its time."""
+        """Refresh the time of a broker that has sent a heartbeat or a query."""
         live = self.live.get(address)
         if live is not None:
             live.last_update_ms = now_ms
@@ -203,14 +209,14 @@ class RouteRegistry:
                 own.last_update_ms = now_ms
 
     def data_version(self, address: BrokerAddress) -> DataVersion | None:
-        """What the broker registered last."""
+        """The DataVersion of the broker's last registration."""
         live = self.live.get(address)
         return None if live is None else live.data_version
 
     # ---- topics ----
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """Where a topic lives, None if no registered broker has it. A copy: the caller may change it."""
+        """Return a topic's route, None if no registered broker has the topic. The caller may change the copy."""
         queues = self.topics.get(topic)
         if not queues:
             return None
@@ -224,9 +230,9 @@ class RouteRegistry:
         return route
 
     def register_topic(self, topic: str, queues: Iterable[QueueData], host: str = "") -> None:
-        """Add queues of known brokers to a topic; none when one of them is unknown, as stock does.
+        """Add queues of known brokers to a topic, or none if one of the brokers is unknown, as stock does.
 
-        Raises NoRoomError when the topic does not fit; then nothing is changed.
+        Raises NoRoomError when the topic does not fit. Then nothing is changed.
         """
         taken = {queue.broker_name: queue for queue in queues}
         if not all(name in self.brokers for name in taken):
@@ -249,8 +255,9 @@ class RouteRegistry:
             self._drop_topics_of(name, [topic])
 
     def set_write_perm(self, broker_name: str, writable: bool) -> int:
-        """Add or wipe the write permission of a broker's queues, here only and until its next change; how
-        many topics.
+        """Add or remove the write permission of a broker's queues and return the number of topics.
+
+        The change holds here only, until the broker's next registration.
         """
         topics = self._topics_of.get(broker_name, {})
         for topic in topics:
@@ -261,22 +268,22 @@ class RouteRegistry:
     # ---- views ----
 
     def cluster_info(self) -> ClusterInfo:
-        """All brokers and clusters."""
+        """Return all brokers and clusters."""
         return ClusterInfo(self.brokers, {cluster: sorted(names) for cluster, names in self.clusters.items()})
 
     def system_topics(self) -> tuple[list[str], str | None]:
-        """Cluster and broker names, which are topics too, and the address of some broker."""
+        """Return cluster and broker names, which are topics too, and the address of some broker."""
         names = [name for cluster, brokers in self.clusters.items() for name in (cluster, *sorted(brokers))]
         addrs = [broker.any_addr for broker in self.brokers.values() if broker.broker_addrs]
         return names, addrs[0] if addrs else None
 
     def topics_of_cluster(self, cluster: str) -> list[str]:
-        """The topics that any broker of the cluster has."""
+        """Return the topics of all brokers of the cluster."""
         brokers = self.clusters.get(cluster, set())
         return [topic for topic, queues in self.topics.items() if not brokers.isdisjoint(queues)]
 
     def topics_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:
-        """Topics by the sysFlag of their first queue data; None means either."""
+        """Return the topics whose first queue data has these bits of sysFlag. None accepts both values."""
 
         def fits(flags: int, bit: int, wanted: bool | None) -> bool:
             return wanted is None or bool(flags & bit) == wanted
@@ -291,7 +298,7 @@ class RouteRegistry:
     # ---- inside ----
 
     def _is_outdated(self, registration: Registration, broker: BrokerData) -> bool:
-        """Another address holds the id and has a newer state version."""
+        """True if another address holds the id with a newer state version."""
         holder = broker.broker_addrs.get(registration.broker_id)
         if holder is None or holder == registration.broker_addr:
             return False
@@ -300,9 +307,10 @@ class RouteRegistry:
         return live is not None and live.data_version.state_version > new
 
     def _take_topics(self, registration: Registration, broker: BrokerData, first: bool) -> int:
-        """Only the master speaks for the topics, or the lowest slave of brokers that know acting masters.
+        """Replace the broker's topics and return the number of topics that did not fit.
 
-        How many topics were left out for want of room; those that are known are always taken.
+        Only the master's topics count, or the lowest slave's of brokers that know acting masters. Known topics always
+        fit.
         """
         master = registration.broker_id == MASTER_ID
         prime_slave = (
@@ -338,7 +346,7 @@ class RouteRegistry:
     # ---- bounds ----
 
     def _check_room(self, registration: Registration) -> None:
-        """NoRoomError for a registration that would add an address beyond a bound, or texts that are too long."""
+        """Raise NoRoomError if the registration would add an address beyond a bound, or has too long texts."""
         said = {
             "brokerName": registration.broker_name,
             "brokerAddr": registration.broker_addr,
@@ -366,8 +374,10 @@ class RouteRegistry:
             raise NoRoomError(f"host {registration.host} has registered {half} brokers, half of ringmqMaxBrokers")
 
     def _displace(self, registration: Registration, broker: BrokerData, now_ms: int) -> int:
-        """Keep aside the live broker whose id `registration` takes over another connection; since when the new one
-        registers this address."""
+        """Set aside the live broker whose id `registration` claims over another connection.
+
+        Return the time since when the new broker has registered this address.
+        """
         place = broker.broker_name, registration.broker_id
         back = self._displaced.take(place, registration.address, registration.connection)
         addr = broker.broker_addrs.get(registration.broker_id)
@@ -381,7 +391,9 @@ class RouteRegistry:
         return now_ms if back is None else back.since_ms
 
     def _restore(self, broker: BrokerData, broker_id: int) -> None:
-        """The taker of an id is gone: the one that it displaced and that is still connected has it again."""
+        """Give an id back to the displaced broker that is still connected, after the broker that claimed the id is
+        gone.
+        """
         found = self._displaced.take_first((broker.broker_name, broker_id))
         if found is not None:
             address, live = found
@@ -392,7 +404,7 @@ class RouteRegistry:
         return sum(live.host == host for names in self._names_at.values() for _, live in names.values())
 
     def _room(self, host: str) -> tuple[int, int]:
-        """The numbers of new topics, and of new pairs of topic and broker name, that `host` may add."""
+        """Return the numbers of new topics, and of new pairs of topic and broker name, that `host` may add."""
         topics, pairs = self.bounds.topics - len(self.topics), self.bounds.queue_datas - self.queue_data_count
         if topics <= self.bounds.topics // 2 or pairs <= self.bounds.queue_datas // 2:
             used = self._queue_datas_of(host)
@@ -407,7 +419,7 @@ class RouteRegistry:
         return sum(len(self._topics_of.get(name, ())) for name in names)
 
     def full_text(self, left_out: int) -> str:
-        """The log line for `left_out` topics that were left out, with the bounds."""
+        """Return the log line for `left_out` topics that did not fit, with the bounds."""
         bounds = self.bounds
         return (
             f"{left_out} topics do not fit: {len(self.topics)} topics of ringmqMaxTopics = {bounds.topics} and "
@@ -426,11 +438,11 @@ class RouteRegistry:
         self._names_at.setdefault(BrokerAddress(broker.cluster, address.addr), {})[broker.broker_name] = address, live
 
     def _owner(self, broker: BrokerData, addr: str) -> Owner | None:
-        """The live registration with which the broker name has this address."""
+        """Return the live registration by which the broker name has this address."""
         return self._names_at.get(BrokerAddress(broker.cluster, addr), {}).get(broker.broker_name)
 
     def _drop_addr(self, broker: BrokerData, broker_id: int) -> None:
-        """Forget an id's address; its live entry goes with the last name that has the address."""
+        """Forget an id's address. The live entry goes with the last name at the address."""
         addr = broker.broker_addrs.pop(broker_id, None)
         if addr is None:
             return
@@ -463,7 +475,7 @@ class RouteRegistry:
         return Registered() if live is None else Registered(live.ha_server_addr, master)
 
     def _forget(self, goes: Callable[[LiveBroker], bool]) -> list[LiveBroker]:
-        """Forget the registrations of which `goes` is true, and the addresses of their names."""
+        """Forget the registrations for which `goes` is true, and the addresses of their names."""
         late = [live for live in self.live.values() if goes(live)]
         for address, names in list(self._names_at.items()):
             for name, (_, live) in list(names.items()):
@@ -475,7 +487,7 @@ class RouteRegistry:
         return late
 
     def _drop_address_of(self, address: BrokerAddress, broker_name: str) -> None:
-        """Forget the address under one name; the broker that it displaced has its id again."""
+        """Forget the address under one name. The broker that it displaced gets its id back."""
         broker = self.brokers.get(broker_name)
         if broker is None:
             return

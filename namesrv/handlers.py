@@ -1,8 +1,7 @@
-"""Requests to the name server: one method per code, listed in one table. No IO; what must be saved goes out
-by `save_kv`.
+"""Requests to the name server: one method per code, listed in one table.
 
-To serve another code: write a method that takes (header, `Call`) and returns an `Answer`, and add it to
-`_TABLE`.
+This module does no IO: `save_kv` carries out changes that must be saved. To serve another code, write a method that
+takes (header, `Call`) and returns an `Answer`, and add it to `_TABLE`.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from ringmq.remoting.request_headers import decode_request_header
 from ringmq.remoting.route import TopicRouteData
 
 Answer = tuple[Mapping[str, str] | None, bytes]
-"""Ext fields and body of a success; everything else is a `RequestError`."""
+"""Ext fields and body of a success. Any other outcome is a `RequestError`."""
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-"""The tail of stock's remark; without it stock's clients add another one."""
+"""The tail of stock's remark. Stock's clients append a tail of their own to a remark without it."""
 
 
 class Refused(RequestError):
@@ -45,7 +44,7 @@ class Refused(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Everything about a request that is not its header."""
+    """All facts about a request outside its header."""
 
     request: RemotingCommand
     connection: int
@@ -55,7 +54,7 @@ class Call:
 
 @dataclass(slots=True)
 class NamesrvHandlers:
-    """The name server's behaviour. `started_ms` is when it began to serve."""
+    """The name server's behaviour. `started_ms` is the start of service."""
 
     config: NamesrvConfig
     registry: RouteRegistry = field(default_factory=RouteRegistry)
@@ -67,13 +66,13 @@ class NamesrvHandlers:
     def handle(
         self, request: RemotingCommand, connection: int, now_ms: int, host: str = "127.0.0.1"
     ) -> RemotingCommand | None:
-        """The answer to a request of `host`; None for a oneway."""
+        """Return the answer to a request of `host`, None for a oneway."""
         return finish(self.handle_slices(request, connection, now_ms, host))
 
     def handle_slices(
         self, request: RemotingCommand, connection: int, now_ms: int, host: str
     ) -> Generator[None, None, RemotingCommand | None]:
-        """As `handle`; a registration pauses while its topics are read, and is taken in one step after that."""
+        """Like `handle`, in slices: a registration pauses while its topics are read, then takes effect in one step."""
         config, registry = self.config, self.registry
         registry.delete_topic_with_registration = config.delete_topic_with_broker_registration
         registry.support_acting_master = config.support_acting_master
@@ -114,7 +113,7 @@ class NamesrvHandlers:
     def _registered_topics(
         self, header: headers.RegisterBrokerRequestHeader, call: Call
     ) -> Generator[None, None, TopicConfigTable]:
-        """Brokers before 3.0.11 send the inner table alone."""
+        """Read the topics of a registration. Brokers before 3.0.11 send the inner table alone."""
         request, topics_max = call.request, self.config.max_topics
         if header.body_crc32 and header.body_crc32 != body_crc32(request.body):
             raise Refused(ResponseCode.SYSTEM_ERROR, "crc32 of the body does not match bodyCrc32", "bodyCrc32")
@@ -166,7 +165,7 @@ class NamesrvHandlers:
         return Refused(ResponseCode.SYSTEM_ERROR, text)
 
     def _tell_dispute(self, registration: Registration) -> None:
-        """Two hosts register the same name and id. The last one counts, as with stock; the operator hears of it."""
+        """Log that two hosts register the same name and id. The last registration counts, as with stock."""
         holder = self.registry.holder(registration)
         if holder is None or holder[1].host == registration.host:
             return
@@ -325,7 +324,7 @@ class NamesrvHandlers:
 
 
 def _zone_only(route: TopicRouteData, zone: str) -> TopicRouteData:
-    """The brokers of one zone, and those whose master is gone (`ZoneRouteRPCHook`)."""
+    """Return the brokers of one zone, and those whose master is gone (`ZoneRouteRPCHook`)."""
     brokers = [
         broker
         for broker in route.broker_datas
@@ -362,4 +361,4 @@ _TABLE: dict[int, Callable[[NamesrvHandlers, Any, Call], Answer]] = {
     RequestCode.BROKER_HEARTBEAT: _H._heartbeat,
 }
 HANDLED_CODES = frozenset(_TABLE) | {RequestCode.REGISTER_BROKER}
-"""Every request code with an answer of its own."""
+"""All request codes with a handler."""

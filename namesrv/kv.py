@@ -16,7 +16,7 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 class KvFullError(Exception):
-    """A value does not fit; the message names the bound."""
+    """A value does not fit. The message names the bound."""
 
 
 def _size(text: str) -> int:
@@ -29,9 +29,9 @@ class KvConfig:
 
     table: dict[str, dict[str, str]] = field(default_factory=dict)
     entries: int = 0
-    """Namespaces and keys."""
+    """The number of namespaces and keys."""
     text_bytes: int = 0
-    """Of namespaces, keys and values, as UTF-8."""
+    """The bytes of namespaces, keys and values, as UTF-8."""
 
     def __post_init__(self) -> None:
         for namespace, keys in self.table.items():
@@ -39,7 +39,7 @@ class KvConfig:
             self.text_bytes += _size(namespace) + sum(_size(key) + _size(value) for key, value in keys.items())
 
     def put(self, namespace: str, key: str, value: str, max_entries: int = 1 << 62, max_bytes: int = 1 << 62) -> None:
-        """Set a value. Raises KvFullError when there would be more entries or bytes, and then sets nothing."""
+        """Set a value. Raises KvFullError if there would be too many entries or bytes, and then sets nothing."""
         keys = self.table.get(namespace)
         old = None if keys is None else keys.get(key)
         entries = self.entries + (keys is None) + (old is None)
@@ -53,40 +53,40 @@ class KvConfig:
         self.entries, self.text_bytes = entries, text_bytes
 
     def get(self, namespace: str, key: str) -> str | None:
-        """The value, if any."""
+        """Return the value, None if absent."""
         return self.table.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Remove a key; an absent one is no error."""
+        """Remove a key. An absent key is no error."""
         old = self.table.get(namespace, {}).pop(key, None)
         if old is not None:
             self.entries -= 1
             self.text_bytes -= _size(key) + _size(old)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """All of a namespace."""
+        """Return all values of a namespace, None if absent."""
         return self.table.get(namespace)
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
+        """Return the file's content."""
         return dump_json({"configTable": self.table})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> KvConfig:
-        """From the file's content. Raises `BadBody`."""
+        """Return the configuration in the file's content. Raises `BadBody`."""
         table = json_body.mapping(json_body.read_object(content, "kvConfig.json"), "configTable")
         return cls({namespace: json_body.text_mapping(table, namespace) for namespace in table})
 
 
 def load_kv(path: Path) -> KvConfig:
-    """The configuration in the file; empty when there is no file. Raises `BadBody` and `OSError`."""
+    """Return the configuration in the file, an empty one if there is no file. Raises `BadBody` and `OSError`."""
     if not path.exists():
         return KvConfig()
     return KvConfig.from_bytes(path.read_bytes())
 
 
 def save_kv(content: bytes, path: Path) -> None:
-    """Replace the file in one step by `KvConfig.to_bytes`. Raises `OSError`."""
+    """Replace the file by `content` of `KvConfig.to_bytes` in one step. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
@@ -97,25 +97,25 @@ def save_kv(content: bytes, path: Path) -> None:
 
 
 class KvFile:
-    """Writes the file in a thread of its own, so that no disk holds the loop. Many changes share one write."""
+    """Writes the file in its own thread, so the disk never blocks the event loop. Many changes share one write."""
 
     def __init__(self, kv: KvConfig, path: Path) -> None:
         self.is_dirty = False
-        """Something was changed that no `save` was asked for."""
+        """True if a change has not been passed to `save`."""
         self._kv = kv
         self._path = path
         self._waiting: list[Callable[[OSError | None], None]] = []
         self._task: asyncio.Task[None] | None = None
 
     def save(self, on_saved: Callable[[OSError | None], None]) -> None:
-        """Write the entries as they are now. `on_saved` runs in the loop when they are on disk, or with the error."""
+        """Write the current entries. `on_saved` runs in the event loop when they are on disk, or with the error."""
         self.is_dirty = False
         self._waiting.append(on_saved)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._write())
 
     async def close(self) -> None:
-        """Wait for the writes that were asked for."""
+        """Wait for the requested writes."""
         if self._task is not None:
             await self._task
 

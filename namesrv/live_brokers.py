@@ -1,4 +1,4 @@
-"""Live brokers: those that have registered lately, and those whose place another connection has taken."""
+"""Live brokers: those that have registered lately, and those whose id another connection has claimed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from ringmq.remoting.config_beans import DataVersion
 
 DISPLACED_MAX = 8
-"""Brokers of one name and id that are kept beside the one that counts."""
+"""The most displaced brokers of one name and id."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """What identifies a live broker."""
+    """The identity of a live broker: cluster and address."""
 
     cluster: str
     addr: str
@@ -21,7 +21,7 @@ class BrokerAddress:
 
 @dataclass(slots=True)
 class LiveBroker:
-    """When a broker was last heard of and what it said then. `connection` is None for none of ours."""
+    """The last sign of a live broker and its registration. `connection` is None for a connection to another server."""
 
     last_update_ms: int
     expiry_ms: int
@@ -29,9 +29,9 @@ class LiveBroker:
     connection: int | None
     ha_server_addr: str
     host: str = ""
-    """The host that registered it; "" when that is not known."""
+    """The host that registered the broker, "" if unknown."""
     since_ms: int = 0
-    """Since when this connection has registered this address."""
+    """The time since when this connection has registered this address."""
 
 
 Place = tuple[str, int]
@@ -42,21 +42,24 @@ Place = tuple[str, int]
 class Displaced:
     """Live brokers whose name and id another connection has registered since.
 
-    When the taker goes, the displaced broker has its id again at once, not first with its next registration. The one
-    that has registered for longest comes first.
+    When that connection ends, the displaced broker gets its id back at once, without waiting for its next
+    registration. The broker with the oldest registration comes first.
     """
 
     by_place: dict[Place, list[tuple[BrokerAddress, LiveBroker]]] = field(default_factory=dict)
 
     def keep(self, place: Place, address: BrokerAddress, live: LiveBroker, places_max: int) -> None:
-        """Keep one; of a place that is full the youngest goes, of more places none is kept."""
+        """Add a displaced broker.
+
+        A full place loses its youngest broker. Beyond `places_max` places nothing is added.
+        """
         kept = [one for one in self.by_place.get(place, ()) if one[1].connection != live.connection]
         if kept or place in self.by_place or len(self.by_place) < places_max:
             kept.append((address, live))
             self.by_place[place] = sorted(kept, key=lambda one: one[1].since_ms)[:DISPLACED_MAX]
 
     def take(self, place: Place, address: BrokerAddress, connection: int | None) -> LiveBroker | None:
-        """The entry of this connection and address, which has its place again."""
+        """Remove and return the entry of this connection and address, which gets its place back."""
         found = None
         for one in list(self.by_place.get(place, ())):
             if one[1].connection == connection:
@@ -65,7 +68,7 @@ class Displaced:
         return found
 
     def take_first(self, place: Place) -> tuple[BrokerAddress, LiveBroker] | None:
-        """The one that has registered for longest."""
+        """Remove and return the entry with the oldest registration."""
         kept = self.by_place.get(place)
         if not kept:
             return None
@@ -74,7 +77,7 @@ class Displaced:
         return first
 
     def forget_connection(self, connection: int) -> None:
-        """The connection is gone."""
+        """Clear the connection from all entries: it is closed."""
         self._forget(lambda place, address, live: live.connection == connection)
 
     def unregister(self, address: BrokerAddress, broker_name: str, may: Callable[[LiveBroker], bool]) -> None:
@@ -82,7 +85,7 @@ class Displaced:
         self._forget(lambda place, kept, live: place[0] == broker_name and kept == address and may(live))
 
     def expire(self, now_ms: int) -> None:
-        """Forget those that are silent for too long."""
+        """Forget the entries that are silent for too long."""
         self._forget(lambda place, address, live: live.last_update_ms + live.expiry_ms < now_ms)
 
     def _forget(self, goes: Callable[[Place, BrokerAddress, LiveBroker], bool]) -> None:

@@ -1,9 +1,14 @@
-"""The name server's process: sockets around `NamesrvHandlers`, nothing else.
+"""The name server's process: sockets around `NamesrvHandlers`.
 
-The cost of a client is bounded: frames by `max_frame_bytes`, requests and answers in memory together by
-`max_buffered_bytes`, connections by `max_connections` and half of it for each host, silence by the idle time, its
-share of the processor by `turns`. A client that does not read its answers is not read from. Malformed frames close the
-connection without an answer.
+The cost of a client is bounded:
+
+* frames by `max_frame_bytes`;
+* requests and answers in memory together by `max_buffered_bytes`;
+* connections by `max_connections`, and half of it for each host;
+* silence by the idle time;
+* processor time by `turns`.
+
+A client that does not read its answers is not read from. Malformed frames close the connection without an answer.
 """
 
 from __future__ import annotations
@@ -42,23 +47,29 @@ from ringmq.remoting.properties_text import BadProperties, parse_assignments
 log = logging.getLogger("ringmq.namesrv")
 
 RELEASE_S = 1.0
-"""Within which the service manager closes a socket that it is told to give up."""
+"""The time within which the service manager closes a removed socket."""
 
 
 LINES_PER_MINUTE = 10
-"""Of junk, and once more of refused requests and disputes: peers cause both at any rate."""
+"""The limit of log lines about malformed frames, and again of lines about refused requests and disputes.
+
+Peers cause both kinds at any rate.
+"""
 
 COLLECT_AFTER_CLOSED = 10_000
-"""Connections: asyncio leaves a cycle of 1 to 2 KB of each, which only the cyclic collector frees."""
+"""Closed connections between two collections of garbage.
+
+asyncio leaves a cycle of 1 to 2 KB for each connection, which only the cyclic collector frees.
+"""
 
 
 def now_ms() -> int:
-    """Wall time."""
+    """Return the wall time in ms."""
     return time.time_ns() // 1_000_000
 
 
 class NamesrvServer:
-    """Listens, hands requests to the handlers, closes what misbehaves."""
+    """Listens, passes requests to the handlers and closes connections that misbehave."""
 
     def __init__(self, config: NamesrvConfig) -> None:
         self.config = config
@@ -68,7 +79,7 @@ class NamesrvServer:
         self.handlers = NamesrvHandlers(config, RouteRegistry(), kv, now_ms(), self._kv_changed)
         self.buffered_bytes = 0
         self.read_buffer = memoryview(bytearray(READ_BYTES))
-        """Of all connections: each copies at once what was read for it."""
+        """The read buffer of all connections. Each connection copies its bytes at once."""
         self._junk_lines = LogThrottle(LINES_PER_MINUTE)
         self._incident_lines = LogThrottle(LINES_PER_MINUTE)
         self.turns = Turns(lambda run: asyncio.get_running_loop().call_soon(run), time.monotonic)
@@ -81,22 +92,22 @@ class NamesrvServer:
 
     @property
     def connection_count(self) -> int:
-        """Open connections."""
+        """The number of open connections."""
         return len(self._connections)
 
     @property
     def is_full(self) -> bool:
-        """No connection more is taken, at least of one host."""
+        """True if a new connection would be refused, at least of one host."""
         most = self.config.max_connections
         return len(self._connections) >= most or max(self._by_host.values(), default=0) >= max(1, most // 2)
 
     @property
     def listeners(self) -> Sequence[ListeningSocket]:
-        """The listening sockets, which are the loop's own."""
+        """The listening sockets, which the event loop owns."""
         return () if self._server is None else self._server.sockets
 
     async def start(self, listener: socket.socket | None = None) -> int:
-        """Listen, on a socket that is there already or on the configured address; the port. Raises `OSError`."""
+        """Listen on `listener`, or on the configured address, and return the port. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         if listener is None:
             self._server = await loop.create_server(
@@ -127,7 +138,9 @@ class NamesrvServer:
             await self.kv_file.close()
 
     def add(self, connection: Connection) -> str | None:
-        """Take a connection, or say why there is no room: of all, or of its host, which has at most half."""
+        """Add a connection, or return the reason why it is refused: too many in total, or over half of them from its
+        host.
+        """
         most, host = self.config.max_connections, connection.host
         if len(self._connections) >= most:
             return f"more than {most} connections"
@@ -140,7 +153,7 @@ class NamesrvServer:
         return None
 
     def remove(self, connection: Connection) -> None:
-        """A connection is gone: so are the brokers that registered over it."""
+        """Remove a closed connection and the brokers that registered over it."""
         self.turns.give_back(connection)
         self._closed_uncollected += 1
         if self._connections.pop(connection.number, None) is not None:
@@ -150,9 +163,9 @@ class NamesrvServer:
             self.handlers.registry.drop_connection(connection.number)
 
     def shed_memory(self) -> None:
-        """Close the largest connections of the host that keeps most in memory, once all keep too much.
+        """Close the largest connections of the host with most bytes in memory, once all have too many.
 
-        Closing goes on down to 7/8 of the limit: an eighth of the limit must come in before the next walk over all
+        Closing goes on down to 7/8 of the limit, so an eighth of the limit must come in before the next walk over all
         connections.
         """
         limit = self.config.max_buffered_bytes
@@ -181,7 +194,7 @@ class NamesrvServer:
                 heapq.heappop(hosts)
 
     def scan(self, wall_ms: int, monotonic_s: float) -> None:
-        """Forget silent brokers, close idle connections, free what asyncio leaves of closed ones."""
+        """Forget silent brokers, close idle connections, and free the cycles that asyncio leaves of closed ones."""
         if self._closed_uncollected >= COLLECT_AFTER_CLOSED:
             self._closed_uncollected = 0
             gc.collect()
@@ -198,11 +211,11 @@ class NamesrvServer:
 
     @staticmethod
     def now_ms() -> int:
-        """Wall time, for requests."""
+        """Return the wall time of requests in ms."""
         return now_ms()
 
     def tell_junk(self, host: str, spoken: str) -> None:
-        """Log that a connection of `host` is closed for its junk. `spoken`: the fault, or the other protocol."""
+        """Log that a connection of `host` is closed for its input. `spoken` is the fault, or the other protocol."""
         self._tell(self._junk_lines, f"junk from {host}: {spoken}")
 
     def tell_incidents(self) -> None:
@@ -222,7 +235,10 @@ class NamesrvServer:
 
 
 async def start_listening(server: NamesrvServer, kept: KeptSockets) -> int:
-    """Start on the socket that the service manager has kept, or on the configured address; the port. Raises OSError."""
+    """Start on the service manager's stored socket, or on the configured address, and return the port.
+
+    Raises OSError.
+    """
     taken = kept.take(server.config.bind_address, server.config.listen_port)
     deadline = time.monotonic() + (RELEASE_S if kept.close_rest() else 0)  # one of them may be in the way
     while True:
@@ -235,7 +251,7 @@ async def start_listening(server: NamesrvServer, kept: KeptSockets) -> int:
 
 
 async def run(config: NamesrvConfig) -> None:
-    """Serve until SIGTERM or SIGINT, and tell the service manager, where there is one."""
+    """Serve until SIGTERM or SIGINT, and notify the service manager if there is one."""
     manager = service_manager()
     kept = KeptSockets.of_this_process(manager)
     stop = asyncio.Event()
@@ -259,7 +275,7 @@ async def run(config: NamesrvConfig) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m ringmq.namesrv.server`; the exit status."""
+    """Run `python -m ringmq.namesrv.server` and return the exit status."""
     parser = argparse.ArgumentParser(prog="ringmq namesrv", description="RingMQ name server")
     parser.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default 9876)")
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")

@@ -1,7 +1,8 @@
-"""What the service manager is told about a name server: it answers a route request of its own, now and again.
+"""Reports a name server to the service manager, by answers to periodic route requests of its own.
 
-The first answer makes it ready, each later one feeds the watchdog: a loop that hangs, or a listener that nobody accepts
-from, is seen. One that has as many connections as it may have lives, too: a restart would only make all of them anew.
+The first answer makes the service ready. Each later answer feeds the watchdog, which detects a hung event loop and a
+listener that accepts nothing. A server with all allowed connections counts as alive: a restart would only make its
+clients connect again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SIGNS_PER_LIMIT = 4
 async def report(
     manager: ServiceManager, registry: RouteRegistry, host: str, port: int, is_full: Callable[[], bool]
 ) -> None:
-    """Until cancelled; nothing where there is no manager. `host` and `port`: where the server listens."""
+    """Report until cancelled. Does nothing without a service manager. The server listens on `host`:`port`."""
     if not manager.is_there:
         return
     pause_s = min(ASK_EVERY_S, manager.watchdog_ms / 1000 / SIGNS_PER_LIMIT) if manager.watchdog_ms else ASK_EVERY_S
@@ -60,12 +61,12 @@ def _tell_served(manager: ServiceManager, text: str, is_ready: bool) -> bool:
 
 
 def status_text(registry: RouteRegistry, address: str) -> str:
-    """The line of `systemctl status`."""
+    """Return the status line of `systemctl status`."""
     return f"serving on {address}: {len(registry.live)} brokers, {len(registry.topics)} topics"
 
 
 async def ask_for_a_route(host: str, port: int) -> None:
-    """One request over a connection of its own; any whole answer will do. OSError, IncompleteReadError."""
+    """Send one request over a new connection. Any whole answer counts. Raises OSError, IncompleteReadError."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         header = GetRouteInfoRequestHeader(topic=AUTO_CREATE_TOPIC)

@@ -1,7 +1,7 @@
 """The order of requests: hosts take turns, and so do the connections of a host, one step at a time.
 
-A turn of the event loop spends at most TURN_S on requests, then sockets are looked at again. Large registrations are
-read in slices; few are under way at once, one of each host, so that their memory stays bounded.
+A turn of the event loop spends at most TURN_S on requests before it polls the sockets again. Large registrations are
+read in slices. Few are in progress at once, one per host, so their memory stays bounded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 TURN_S = 0.003
-"""A new connection sees four turns before its first answer: accepted, made, read from, served."""
+"""The time for requests in one turn. A new connection waits four turns for its first answer."""
 LARGE_MAX = 4
 
 
@@ -26,11 +26,11 @@ class Serves(Protocol):
     def is_open(self) -> bool: ...
 
     def step(self) -> bool:
-        """Do one bounded piece of work; True when there is more to do at once."""
+        """Do one bounded piece of work. True if there is more to do at once."""
 
 
 class Turns:
-    """`call_soon` runs a function at the next turn of the loop; `clock` says seconds."""
+    """Schedules connections. `call_soon` runs a function at the next turn of the loop, `clock` returns seconds."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object], clock: Callable[[], float]) -> None:
         self._call_soon = call_soon
@@ -41,7 +41,7 @@ class Turns:
         self._large_waiting: OrderedDict[str, deque[Serves]] = OrderedDict()
 
     def add(self, connection: Serves) -> None:
-        """The connection has work; it gets its turn."""
+        """Queue a connection that has work."""
         if connection.is_queued:
             return
         connection.is_queued = True
@@ -71,13 +71,13 @@ class Turns:
             self._call_soon(self.run)
 
     def ask_for_grant(self, connection: Serves) -> None:
-        """A large request begins: `waits_for_grant` stays set until it may."""
+        """Ask for the start of a large request. `waits_for_grant` stays set until the grant."""
         connection.waits_for_grant = True
         self._large_waiting.setdefault(connection.host, deque()).append(connection)
         self._grant()
 
     def give_back(self, connection: Serves) -> None:
-        """The connection's large request is done, or the connection is gone."""
+        """Release the grant of a connection whose large request is done, or that is gone."""
         if self._large.get(connection.host) is connection:
             del self._large[connection.host]
             self._grant()

@@ -1,7 +1,7 @@
 """The name server as a worker of `ringmq serve`: `python -m ringmq.namesrv.worker namesrv SPEC`.
 
-Its listening socket belongs to the supervisor and outlives it; what brokers registered comes back with their next
-registration, which they repeat at once when their connection ends.
+The supervisor owns the listening socket, which outlives this process. After a restart the registrations come back:
+brokers repeat them as soon as their connections end.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ BEAT_S = 0.25
 
 
 async def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
-    """Answer until SIGTERM."""
+    """Serve until SIGTERM."""
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     stop.on_set = lambda: loop.call_soon_threadsafe(stopped.set)
     if stop.is_set:

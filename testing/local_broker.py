@@ -1,4 +1,4 @@
-"""A broker with its name server for the time of some tests, as processes on free ports of this machine."""
+"""A broker with its name server for the duration of some tests, as processes on free ports of this machine."""
 
 import asyncio
 import importlib.util
@@ -26,21 +26,21 @@ SETTINGS: Mapping[str, object] = {
     "maxIndexNum": 40_000,
     "diskMaxUsedSpaceRatio": 95,
 }
-"""What a broker for tests gets unless told otherwise; the largest message still fits into a file."""
+"""Default properties of a broker for tests. The largest allowed message fits into one file of the log."""
 
 
 class BrokerMissingError(RuntimeError):
-    """This machine cannot run a broker; the text says what is missing and what to do."""
+    """This machine cannot run a broker. The text names the missing part and the remedy."""
 
 
 class BrokerFailedError(RuntimeError):
-    """The broker did not start or did not end as it should; the text ends with its log."""
+    """The broker did not start, or did not end, as it should. The text ends with the broker's log."""
 
 
 class LocalBroker:
     """A running broker. `namesrv` and `address` are host:port of the name server and of the broker.
 
-    Made by `start` (a process of its own) or `at` (a cluster that runs anyway); ended by `stop`.
+    Made by `start` (a new process) or `at` (a cluster that is running already), ended by `stop`.
     """
 
     def __init__(self, namesrv: str, address: str, running: "RunningBroker | None" = None) -> None:
@@ -72,7 +72,7 @@ class LocalBroker:
 
     @classmethod
     def at(cls, namesrv: str) -> Self:
-        """The cluster behind the name servers `namesrv`; `address` is its first master. Raises `RingmqError`."""
+        """Return the cluster behind the name servers `namesrv`. `address` is its first master. Raises `RingmqError`."""
 
         async def first_master(admin: Admin) -> str:
             return (await admin.masters())[0]
@@ -80,7 +80,7 @@ class LocalBroker:
         return cls(namesrv, _ask(namesrv, first_master))
 
     def create_topic(self, topic: str, queues: int = TOPIC_QUEUES) -> None:
-        """Create a topic on every master; it has a route when this returns. Raises `RingmqError`."""
+        """Create a topic on every master. The topic has a route when this returns. Raises `RingmqError`."""
 
         async def create(admin: Admin) -> None:
             config = TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues)
@@ -91,16 +91,19 @@ class LocalBroker:
 
     @property
     def log_path(self) -> Path | None:
-        """What the broker writes to stderr; None for a cluster that was not started here."""
+        """The file with the broker's stderr, None for a cluster that was not started here."""
         return self._running.log_path if self._running else None
 
     @property
     def exit_status(self) -> int | None:
-        """None as long as the broker runs (or was not started here)."""
+        """The exit status of the broker, None while it runs or if it was not started here."""
         return self._running.process.poll() if self._running else None
 
     def stop(self) -> None:
-        """End the process by SIGTERM and remove its shared memory. Raises `BrokerFailedError` if it ended badly."""
+        """End the process by SIGTERM and remove its shared memory.
+
+        Raises `BrokerFailedError` if the process ended badly.
+        """
         if self._running is None:
             return
         try:
@@ -115,7 +118,7 @@ class LocalBroker:
 
 
 def _ask(namesrv: str, question: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
-    """The answer, from a thread with a loop of its own: the caller's thread may be running one."""
+    """Return the answer, from a thread with its own event loop: the caller's thread may be running one already."""
 
     async def ask() -> T:
         client = RemotingClient()

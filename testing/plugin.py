@@ -1,7 +1,7 @@
-"""The pytest plugin: `ringmq_broker` is a real broker for the session, `ringmq_topic` a topic of the test's own.
+"""The pytest plugin: `ringmq_broker` is a real broker for the session, `ringmq_topic` an empty topic for one test.
 
-Loaded by pytest in every run (entry point `ringmq`), so nothing is imported here that a run without a broker has no
-use for. The options are described in docs/testing.md.
+pytest loads this module in every run (entry point `ringmq`), so imports for the broker alone stay inside functions.
+docs/testing.md describes the options.
 """
 
 import uuid
@@ -19,7 +19,7 @@ _LOG_SIZE = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options, on the command line and in the configuration file."""
+    """Add the options, on the command line and in the configuration file."""
     group = parser.getgroup("ringmq", "a RingMQ broker for tests")
     group.addoption(
         "--ringmq-set",
@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def ringmq_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator["LocalBroker"]:
-    """A RingMQ broker with its name server, started once for the session and stopped behind it."""
+    """A RingMQ broker with its name server, started once for the session and stopped after it."""
     from ringmq.testing.local_broker import BrokerFailedError, BrokerMissingError, LocalBroker
 
     config = request.config
@@ -61,13 +61,13 @@ def ringmq_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="session")
 def ringmq_namesrv(ringmq_broker: "LocalBroker") -> str:
-    """host:port of the broker's name server: what producers and consumers ask for."""
+    """The name server's host:port, the setting `namesrv` of producers and consumers."""
     return ringmq_broker.namesrv
 
 
 @pytest.fixture
 def ringmq_topic(ringmq_broker: "LocalBroker") -> str:
-    """An empty topic that no other test has, with 4 queues."""
+    """An empty topic of 4 queues that no other test uses."""
     topic = f"test_{uuid.uuid4().hex[:16]}"
     ringmq_broker.create_topic(topic)
     return topic
@@ -75,12 +75,12 @@ def ringmq_topic(ringmq_broker: "LocalBroker") -> str:
 
 @pytest.fixture
 def ringmq_group() -> str:
-    """The name of a consumer or producer group that no other test has."""
+    """The name of a consumer or producer group that no other test uses."""
     return f"group_{uuid.uuid4().hex[:16]}"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Remember where the broker's log stands, for the report of a failure."""
+    """Remember the end of the broker's log, for the report of a failure."""
     broker = item.config.stash.get(_BROKER, None)
     if broker is not None and broker.log_path is not None:
         item.stash[_LOG_SIZE] = broker.log_path.stat().st_size
@@ -90,7 +90,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the broker said during a failed test, and whether it still runs."""
+    """Show the broker's log lines of a failed test, and whether the broker still runs."""
     report = yield
     broker = item.config.stash.get(_BROKER, None)
     if broker is not None and report.failed and "ringmq_broker" in getattr(item, "fixturenames", ()):
