@@ -1,13 +1,13 @@
-"""Taking over the tail of another replica's log: the master lost it, a slave has it.
+"""Adoption of the tail of a slave's log that the master has lost.
 
-The store is closed and its lock is ours. The tail is copied from the source to a folder of the store first
-(`adoption_staging`), then the own log is cut (`salvage.cut`), then the copy is appended. Both times whole records come
-in order, each is checked before it is written: sizes and CRC of the body. Appending again from the same offset writes
-the same bytes again.
+The store is closed, and this process holds its lock. There are three steps: the tail is copied from the source to a
+folder of the store (`adoption_staging`), the own log is cut (`salvage.cut`), the copy is appended. Copying and
+appending go by whole records, in order. Sizes and CRC of the body are checked before a record is written. Appending
+again from the same offset writes the same bytes again.
 
-A record with impossible values (`record_values`) is taken byte for byte, as replication takes it, also one that names
-another place of the log. One flipped bit on the source must not keep this broker from all the records behind it.
-Recovery and dispatch do not index such a record; they count it and name it.
+A record with impossible values (`record_values`) is adopted byte for byte, as replication copies it. This includes a
+record that names another position of the log. One flipped bit on the source must not keep this broker from all later
+records. Recovery and dispatch do not index such a record. They count it and name it.
 """
 
 import os
@@ -25,11 +25,14 @@ from ringmq.store.tail_checksums import WINDOW_BYTES, log_bytes
 CHUNK_BYTES = 1 << 20
 RECORD_BYTES_MAX = 64 << 20
 ReadChunk = Callable[[int, int], bytes]
-"""(commit log offset, bytes wanted) -> bytes from there, at least one; may be fewer. Raises OSError."""
+"""(commit log offset, wanted bytes) -> bytes from that offset on, at least one, maybe fewer. Raises OSError."""
 
 
 class AdoptionError(Exception):
-    """The other log cannot be taken over to its end; the message says why. Its records are whole up to `end_offset`."""
+    """The other log cannot be adopted to its end.
+
+    The message has the reason. Its records are whole up to `end_offset`.
+    """
 
     def __init__(self, message: str, end_offset: int) -> None:
         super().__init__(message)
@@ -37,9 +40,9 @@ class AdoptionError(Exception):
 
 
 def append(config: StoreConfig, from_offset: int, to_offset: int, read_chunk: ReadChunk) -> int:
-    """Append [from_offset, to_offset) of the log that `read_chunk` reads to the log, which ends there; its new end.
+    """Append [from_offset, to_offset) of the log that `read_chunk` reads to the own log, and return the new end.
 
-    Both offsets are record borders. AdoptionError when the bytes end early or are no records, OSError.
+    Both offsets are record borders. Raises AdoptionError if the bytes end early or are no records, and OSError.
     """
     with ExitStack() as stack:
         writer = _LogWriter(config, stack)
@@ -56,9 +59,10 @@ def copy_records(
     read_chunk: ReadChunk,
     write: Callable[[int, bytes], None],
 ) -> int:
-    """Give the records of [from_offset, to_offset) to `write`(commit log offset, whole records), in order; their end.
+    """Pass the records of [from_offset, to_offset) to `write`(commit log offset, whole records), in order. Return
+    their end.
 
-    Raises AdoptionError when the bytes end early or are no records. The records written before the error are whole.
+    Raises AdoptionError if the bytes end early or are no records. The records written before the error are whole.
     """
     at, pending = from_offset, b""
     while at < to_offset:
@@ -76,7 +80,10 @@ def copy_records(
 
 
 def check_front(config: StoreConfig, end_offset: int, read_chunk: ReadChunk) -> None:
-    """Compare the last bytes in front of `end_offset` in both logs. AdoptionError when they differ or are not there."""
+    """Compare the last bytes in front of `end_offset` in both logs.
+
+    Raises AdoptionError if they differ or are missing.
+    """
     log = CommitLog(config, MappedFileCache(2))
     at = max(log.min_offset, end_offset - WINDOW_BYTES)
     while at < end_offset:
@@ -100,10 +107,11 @@ def _read(read_chunk: ReadChunk, taken: int, offset: int, wanted: int) -> bytes:
 def whole_bytes(
     data: bytes, offset: int, file_bytes: int, *, check_crc: bool, keeps_places: bool = True
 ) -> tuple[int, int]:
-    """Bytes of the whole records and blanks at the start of `data`, and the result at which they end.
+    """Return the length of the whole records and blanks at the start of `data`, and the result of the parser behind
+    them.
 
-    SHORT also stands for the end of `data`. `keeps_places`: a record that names another place ends them (BAD_PLACE),
-    as it must where the records are the proof that they belong here.
+    SHORT also stands for the end of `data`. With `keeps_places` a record that names another position ends the walk
+    (BAD_PLACE). Callers need this if the records prove that they belong here.
     """
     view, at = memoryview(data), 0
     while at < len(view):
@@ -127,7 +135,7 @@ def whole_bytes(
 
 
 class _LogWriter:
-    """Writes at commit log offsets, making log files as they are needed."""
+    """Writes at commit log offsets and makes log files as needed."""
 
     def __init__(self, config: StoreConfig, stack: ExitStack) -> None:
         self._config = config

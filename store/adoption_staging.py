@@ -1,11 +1,11 @@
-"""The copy of another replica's log that an adoption makes before anything of the own log is cut.
+"""The copy of another replica's log that an adoption makes before it cuts the own log.
 
     <root>/ringmqAdoption/records        [from_offset, to_offset) of the other log, as it comes
     <root>/ringmqAdoption/config/        the own config files with the other broker's tables, for a whole log
-    <root>/ringmqAdoption/complete.json  comes last, and says that all of it is here, checked and on disk
+    <root>/ringmqAdoption/complete.json  comes last: the copy is complete, checked and on disk
 
-Until the last file is there, only this folder changes: an adoption that is broken off leaves the store as it was. From
-then on the source is not needed any more, and every step can be done again.
+Until the last file exists, only this folder changes, so an interrupted adoption leaves the store as it was. From then
+on the source is not needed any more, and every step can be repeated.
 """
 
 import json
@@ -33,7 +33,7 @@ PROGRESS_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A complete copy: offsets of the CommitLog, both record borders; `source` is host:port of the broker."""
+    """A complete copy: offsets of the CommitLog, both record borders. `source` is host:port of the broker."""
 
     from_offset: int
     to_offset: int
@@ -41,7 +41,7 @@ class Staged:
 
 
 def complete(root: Path, source: str, to_offset: int) -> Staged | None:
-    """The copy of the log of `source` up to `to_offset`, None while it is not complete."""
+    """Return the copy of the log of `source` up to `to_offset`, None while it is incomplete."""
     try:
         staged = Staged(**json.loads((root / FOLDER / _COMPLETE).read_bytes()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -60,10 +60,11 @@ def stage(
 ) -> tuple[Staged, list[str]]:
     """Copy and check [the last record border at or below `common_offset`, `to_offset`) of the log of `source`.
 
-    `take_tables` puts the tables of `source` into the config files of the root that it is given; it is called where
-    nothing of the own log stays. `tell` gets lines about the progress; the lines that are returned are about tables.
-    AdoptionError when the source does not have it all or the disk has no room, SalvageError, OSError: then the folder
-    may be there, and nothing else has changed.
+    `take_tables` puts the tables of `source` into the config files of the given root. It is called only if nothing of
+    the own log stays. `tell` gets lines about the progress. The returned lines are about tables.
+
+    Raises AdoptionError if the source does not have all of it or the disk is too small, SalvageError, OSError. After
+    an error the folder may exist, and nothing else has changed.
     """
     from_offset = border_below(config, common_offset)
     folder = config.root / FOLDER
@@ -90,13 +91,13 @@ def stage(
 
 @contextmanager
 def reader(root: Path, staged: Staged) -> Iterator[ReadChunk]:
-    """Reads the complete copy."""
+    """Yield a reader of the complete copy."""
     with (root / FOLDER / _RECORDS).open("rb") as file:
         yield lambda offset, length: os.pread(file.fileno(), length, offset - staged.from_offset)
 
 
 def put_config(root: Path) -> None:
-    """Put the config files that the other broker's tables changed into their places; each of them as a whole."""
+    """Move the config files with the other broker's tables to their places, each as a whole."""
     for path in sorted((root / FOLDER / layout.CONFIG).glob("*.json")):
         target, data = root / layout.CONFIG / path.name, path.read_bytes()
         if not target.exists() or target.read_bytes() != data:
@@ -104,14 +105,14 @@ def put_config(root: Path) -> None:
 
 
 def discard(root: Path) -> None:
-    """Remove the copy: first the file that calls it complete."""
+    """Remove the copy, beginning with the file that marks it as complete."""
     if (root / FOLDER).is_dir():
         markers.replace_or_remove(root / FOLDER / _COMPLETE, None)
         shutil.rmtree(root / FOLDER)
 
 
 def _check_room(config: StoreConfig, from_offset: int, to_offset: int) -> None:
-    """Raise AdoptionError unless each disk has room for the files that the adoption writes to it.
+    """Raise AdoptionError unless each disk has space for the files that the adoption writes to it.
 
     The copy and the saved part of the own log go to the disk of the root, log files to the disks of the log.
     """
@@ -146,7 +147,7 @@ def _device(folder: Path) -> int:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the closest one above it that is there: on its disk it will be made."""
+    """Return the folder, or the closest existing one above it: the new folder will be on its disk."""
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 

@@ -1,7 +1,7 @@
 """BatchConsumeQueues (topics with queue.type=BatchCQ): one 46-byte unit per record of one or more messages.
 
-Queue offsets count messages: a unit covers [base offset, base offset + batch size). Lookup is a binary search on
-the base offset. This side reads and recovers; dispatch writes them (`native/src/batch_queues.c`).
+Queue offsets count messages: a unit covers [base offset, base offset + batch size). Lookup is a binary search on the
+base offset. This module reads and recovers. Dispatch writes the queues (`native/src/batch_queues.c`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ UNIT_BYTES = layout.BATCH_UNIT.size
 
 
 class BatchUnit(NamedTuple):
-    """One entry of a batch queue; `queue_offset` is the offset of its first message."""
+    """One entry of a batch queue. `queue_offset` is the offset of its first message."""
 
     queue_offset: int
     commit_log_offset: int
@@ -32,7 +32,7 @@ class BatchUnit(NamedTuple):
 
 
 class BatchConsumeQueue:
-    """Reader of one batch queue; the same questions as `ConsumeQueue` answers."""
+    """Reader of one batch queue, with the methods of `ConsumeQueue`."""
 
     unit_bytes = UNIT_BYTES
 
@@ -42,7 +42,7 @@ class BatchConsumeQueue:
         self.files = FileQueue((directory,), file_bytes, cache)
 
     def unit_number(self, number: int) -> BatchUnit | None:
-        """Return the unit by its number in the file queue, None when it is not written or its file is gone."""
+        """Return the unit by its number in the file queue, None if it is not written or its file is gone."""
         raw = self.files.read(number * UNIT_BYTES, UNIT_BYTES) if number >= 0 else None
         if raw is None:
             return None
@@ -86,7 +86,7 @@ class BatchConsumeQueue:
         return unit.queue_offset + unit.batch_size if unit else 0
 
     def min_offset(self, log_min_offset: int, max_offset: int) -> int:
-        """Return the first message offset whose record the log still has; `max_offset` when none has."""
+        """Return the first message offset whose record the log still has, `max_offset` without one."""
         first = self.files.min_offset // UNIT_BYTES
         end = self._end_number(1 << 62)
 
@@ -98,9 +98,9 @@ class BatchConsumeQueue:
         return min(unit.queue_offset, max_offset) if unit else max_offset
 
     def offsets_at(self, borders: Sequence[int]) -> list[int]:
-        """Return for commit log offsets the offset of the first message whose unit begins there or behind.
+        """Return for each commit log offset the offset of the first message whose unit begins there or behind.
 
-        Where none does it is the offset behind the last message.
+        Without such a unit it is the offset behind the last message.
         """
         first, end = self.files.min_offset // UNIT_BYTES, self._end_number(1 << 62)
         found = []

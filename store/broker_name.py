@@ -1,5 +1,7 @@
-"""`<root>/config/brokerName`: the name of the broker that owns the store, for readers of its files. Ours; RocketMQ does
-not look at it."""
+"""`<root>/config/brokerName`: the name of the broker that owns the store, for readers of its files.
+
+The file is RingMQ's own. RocketMQ ignores it.
+"""
 
 import contextlib
 from pathlib import Path
@@ -15,7 +17,7 @@ def _path(root: Path) -> Path:
 
 
 def read_broker_name(root: Path) -> str:
-    """The name of the last owner, DEFAULT_BROKER in a store that only stock brokers have had."""
+    """Return the name of the last owner, DEFAULT_BROKER in a store that only stock brokers have owned."""
     try:
         return _path(root).read_text(encoding="utf-8").strip() or DEFAULT_BROKER
     except FileNotFoundError:
@@ -23,7 +25,7 @@ def read_broker_name(root: Path) -> str:
 
 
 def write_broker_name(root: Path, name: str) -> None:
-    """Leave the owner's name in the store. Raises OSError."""
+    """Write the owner's name into the store. Raises OSError."""
     path = _path(root)
     with contextlib.suppress(FileNotFoundError):
         if path.read_text(encoding="utf-8") == name:

@@ -1,4 +1,4 @@
-"""`<root>/checkpoint`: five i64 in a 4096-byte file (StoreCheckpoint). Written by the flush role, read at start."""
+"""`<root>/checkpoint`: five i64 in a 4096-byte file (StoreCheckpoint). The flush role writes it, a start reads it."""
 
 import os
 import struct
@@ -23,12 +23,12 @@ class Checkpoint:
 
     @property
     def min_time_ms(self) -> int:
-        """Return the store time up to which both log and queues are safe."""
+        """Return the store time up to which both log and queues are on disk."""
         return max(0, min(self.physic_time_ms, self.logics_time_ms) - SAFETY_MS)
 
     @property
     def min_time_with_index_ms(self) -> int:
-        """Return the same with the index."""
+        """Return the store time up to which log, queues and index are on disk."""
         return max(0, min(self.min_time_ms, self.index_time_ms))
 
     def encode(self) -> bytes:
@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 def read_checkpoint(root: Path) -> Checkpoint:
-    """Read the checkpoint; a missing or short one counts as all zero."""
+    """Read the checkpoint. A missing or short one counts as all zero."""
     try:
         raw = (root / layout.CHECKPOINT).read_bytes()
     except FileNotFoundError:

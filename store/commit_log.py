@@ -15,7 +15,7 @@ SCAN_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class ScanStop:
-    """Where and why a scan ended."""
+    """Position and reason of the end of a scan."""
 
     offset: int
     reason: int
@@ -33,7 +33,7 @@ class CommitLog:
         return self.files.min_offset
 
     def raw_at(self, offset: int, readable_offset: int, size: int | None = None) -> memoryview | None:
-        """Return the bytes of the record at `offset` without a copy; None when it is not there or not readable.
+        """Return the bytes of the record at `offset` without a copy, None if it is missing or not readable.
 
         `size` (from a ConsumeQueue unit) is checked against the record's own.
         """
@@ -48,7 +48,10 @@ class CommitLog:
     def record_at(
         self, offset: int, readable_offset: int, size: int | None = None, *, check_crc: bool = False
     ) -> Record | None:
-        """Decode the record at `offset`; None when there is no valid one, it is not readable or lies elsewhere."""
+        """Decode the record at `offset`.
+
+        None if there is no valid one, it is not readable or it names another position.
+        """
         raw = self.raw_at(offset, readable_offset, size)
         if raw is None:
             return None
@@ -58,7 +61,7 @@ class CommitLog:
         return record
 
     def store_time_at(self, offset: int, readable_offset: int) -> int | None:
-        """Return the store time of the record at `offset` in ms, None when it is not there."""
+        """Return the store time of the record at `offset` in ms, None without a record."""
         raw = self.raw_at(offset, readable_offset)
         if raw is None or len(raw) < 91:
             return None
@@ -66,7 +69,8 @@ class CommitLog:
         return int.from_bytes(raw[at : at + 8], "big", signed=True)
 
     def scan(self, from_offset: int, end_offset: int, *, check_crc: bool = True) -> Iterator[tuple[memoryview, Record]]:
-        """Yield (raw bytes, record) one after another up to `end_offset`; decoded in Python, for cold use.
+        """Yield (raw bytes, record) one after another up to `end_offset`. Python decodes them, so this is no hot
+        path.
 
         Records with impossible values are left out: no queue has them.
         """
@@ -79,14 +83,14 @@ class CommitLog:
                 yield raw, record
 
     def impossible(self, from_offset: int, end_offset: int) -> Iterator[tuple[int, int]]:
-        """Yield (offset, field) of each valid record from a record border on that has an impossible value."""
+        """Yield (offset, field) of each valid record with an impossible value. The first offset is a record border."""
         for offset, size in self.places(from_offset, end_offset, check_crc=False):
             field = self.impossible_field(offset, size)
             if field:
                 yield offset, field
 
     def impossible_field(self, offset: int, size: int) -> int:
-        """Return the first impossible field of the valid record at `offset`, 0 without one or where it is gone."""
+        """Return the first impossible field of the valid record at `offset`, 0 without one or if the record is gone."""
         raw = self.raw_at(offset, offset + size, size)
         if raw is None:
             return POSSIBLE
@@ -98,10 +102,9 @@ class CommitLog:
     def places(
         self, from_offset: int, end_offset: int, *, check_crc: bool = True
     ) -> Generator[tuple[int, int], None, ScanStop]:
-        """Yield (offset, size) of each valid record from a record border on, also of those with impossible values;
-        stops at the first invalid one.
+        """Yield (offset, size) of each valid record from a record border on, up to the first invalid one.
 
-        The generator's return value is a `ScanStop`.
+        Records with impossible values are included. The generator's return value is a `ScanStop`.
         """
         rows = ffi.new("struct rmq_record_view[]", SCAN_ROWS)
         at, reason = ffi.new("uint64_t *"), ffi.new("int *")

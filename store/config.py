@@ -1,4 +1,4 @@
-"""What the store has to know about its settings, by RocketMQ's property names."""
+"""The settings of a store, by RocketMQ's property names."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ DELAY_LEVELS_MAX = 64
 
 
 class StoreConfigError(ValueError):
-    """A store property has an impossible value; the message names property and range."""
+    """A store property has an impossible value. The message names property and range."""
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -31,7 +31,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """Sizes and switches of one store; the field comments give the RocketMQ property."""
+    """Sizes and switches of one store. The comment of a field names the RocketMQ property."""
 
     root: Path  # storePathRootDir
     commit_log_directories: tuple[Path, ...] = ()  # storePathCommitLog, `,` separated; empty = <root>/commitlog
@@ -62,7 +62,7 @@ class StoreConfig:
 
     @classmethod
     def from_properties(cls, root: Path, properties: Mapping[str, str]) -> "StoreConfig":
-        """Make a config from RocketMQ properties (unknown names are not ours to judge and are left alone)."""
+        """Make a config from RocketMQ properties. Unknown names are ignored: other parts check them."""
 
         def number(name: str, default: int) -> int:
             text = properties.get(name, str(default))

@@ -1,4 +1,4 @@
-"""Config files under `<root>/config`: RocketMQ's text, its `.bak` habit, tolerant loading (ConfigManager, MixAll)."""
+"""Config files under `<root>/config`: RocketMQ's text, its `.bak` copies, tolerant loading (ConfigManager, MixAll)."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ COMPACT_FILES = frozenset({"timermetrics", "transactionMetrics"})
 
 
 class ConfigFileError(Exception):
-    """Neither the file nor its `.bak` can be read, or it holds what cannot be; the message says which and why."""
+    """Neither the file nor its `.bak` can be read, or its content is impossible. The message names file and reason."""
 
 
 def data_version(counter: int, state_version: int, timestamp_ms: int) -> dict[str, int]:
@@ -24,10 +24,10 @@ def data_version(counter: int, state_version: int, timestamp_ms: int) -> dict[st
 
 
 def load_config(root: Path, name: str, tell: Callable[[str], None] = lambda problem: None) -> dict[str, Any]:
-    """Load `<root>/config/<name>`; missing, empty or unreadable means the `.bak`, both missing an empty dict.
+    """Load `<root>/config/<name>`, or its `.bak` if the file is missing, empty or unreadable. Without both return {}.
 
-    `tell` gets the fault of a file that cannot be decoded where the other file can. Raises ConfigFileError when at
-    least one file has content and neither can be decoded.
+    `tell` gets the fault of an undecodable file if the other file can be decoded. Raises ConfigFileError if at least
+    one file has content and neither can be decoded.
     """
     path = root / layout.CONFIG / name
     problems = []
@@ -59,7 +59,7 @@ def load_config(root: Path, name: str, tell: Callable[[str], None] = lambda prob
 def keep_damaged(root: Path, name: str) -> Path | None:
     """Copy `<root>/config/<name>` to the first free of `<name>.damaged`, `<name>.damaged.2` and so on, durably.
 
-    Returns the copy, which may have been there; None without such a file. Raises OSError.
+    Returns the copy, which may be an earlier one, None without such a file. Raises OSError.
     """
     path = root / layout.CONFIG / name
     try:
@@ -85,19 +85,19 @@ def encode_config(name: str, value: dict[str, Any]) -> str:
 def persist_config(root: Path, name: str, value: dict[str, Any]) -> None:
     """Write and sync the new text beside the file, then move the current file to `.bak` and the new one to its place.
 
-    Raises OSError; a full disk shows before either of the old files is touched.
+    Raises OSError. A full disk fails before either of the old files is touched.
     """
     persist_text(root, name, encode_config(name, value))
 
 
 def persist_text(root: Path, name: str, text: str) -> None:
-    """As `persist_config`, for text that its owner has encoded. A lone surrogate becomes "?", as in Java."""
+    """Like `persist_config`, for text that its owner has encoded. A lone surrogate becomes "?", as in Java."""
     for _ in persist_parts(root, name, iter([text])):
         pass
 
 
 def persist_parts(root: Path, name: str, parts: Iterator[str]) -> Iterator[None]:
-    """As `persist_text`, a step for each part of a large text; the last one syncs and moves."""
+    """Like `persist_text`, one step for each part of a large text. The last step syncs and moves."""
     directory = root / layout.CONFIG
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name

@@ -1,7 +1,7 @@
-"""ConsumeQueues: for each queue offset the place, size and tags code of one record (20-byte units).
+"""ConsumeQueues: for each queue offset the position, size and tags code of one record (20-byte units).
 
-Max and min are never stored: the end is the last valid unit (offset >= 0 and size > 0) whose record is readable,
-the begin is the first unit whose record the log still has. Bytes and rules: RocketMQ's ConsumeQueue.
+Max and min are never stored. The end is the last valid unit (offset >= 0 and size > 0) whose record is readable. The
+begin is the first unit whose record the log still has. Bytes and rules: RocketMQ's ConsumeQueue.
 """
 
 import bisect
@@ -37,12 +37,12 @@ class Unit(NamedTuple):
 
     @property
     def is_filler(self) -> bool:
-        """Whether it stands for no message: dispatch bridges a gap of queue offsets with fillers."""
+        """True if the unit is a filler without a message: dispatch bridges a gap of queue offsets with fillers."""
         return self.size == layout.FILLER_SIZE and self.commit_log_offset == 0
 
 
 def first_index(low: int, high: int, is_behind: Callable[[int], bool]) -> int:
-    """Return the first index in [low, high) for which `is_behind` holds, `high` when none (binary search)."""
+    """Return the first index in [low, high) for which `is_behind` holds, `high` without one (binary search)."""
     while low < high:
         middle = (low + high) // 2
         if is_behind(middle):
@@ -55,8 +55,8 @@ def first_index(low: int, high: int, is_behind: Callable[[int], bool]) -> int:
 def _units_in_file(path: str, first_offset: int) -> tuple[int, Unit | None]:
     """Return the number of leading valid units of a file and the last of them.
 
-    Gallops from the start with small reads: a start looks at every queue there is, most of them short, and mapping
-    them all, or touching pages in the middle of empty files, costs more than the rest of a recovery.
+    The search gallops from the start with small reads. A start looks at every queue, and most queues are short.
+    Mapping all of them, or touching pages in the middle of empty files, would cost more than the rest of a recovery.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -80,12 +80,12 @@ def _units_in_file(path: str, first_offset: int) -> tuple[int, Unit | None]:
 
 
 def _fillers(units: memoryview) -> int:
-    """Return the number of leading fillers: they stand for offsets without a record, so for no place in the log."""
+    """Return the number of leading fillers, which have no record and so no position in the log."""
     return int(lib.rmq_cq_fillers(ffi.from_buffer(units), len(units) // UNIT_BYTES))
 
 
 def _unit_place(mapped: mmap.mmap, number: int) -> int:
-    """Return where the record of a unit lies: a filler where the next unit does, an unwritten unit behind all."""
+    """Return the position of a unit's record. A filler has that of the next unit, an unwritten unit lies behind all."""
     commit_log_offset, size = _PLACE.unpack_from(mapped, number * UNIT_BYTES)
     if size == layout.FILLER_SIZE and commit_log_offset == 0:
         number += _fillers(memoryview(mapped)[number * UNIT_BYTES :])
@@ -96,8 +96,10 @@ def _unit_place(mapped: mmap.mmap, number: int) -> int:
 
 
 def _first_unit_at(mapped: mmap.mmap, low: int, border: int) -> int:
-    """Return the number of the first unit from `low` on whose record begins at `border` or behind, or of a filler
-    before it."""
+    """Return the number of the first unit from `low` on whose record begins at `border` or behind.
+
+    If fillers are in front of that unit, the number is that of the first filler.
+    """
     count = len(mapped) // UNIT_BYTES
     high, step = low, 1
     while high < count and _unit_place(mapped, high) < border:
@@ -117,7 +119,7 @@ class ConsumeQueue:
         self.files = FileQueue((directory,), file_bytes, cache, mmap.MADV_RANDOM)
 
     def unit(self, queue_offset: int) -> Unit | None:
-        """Return the unit, None when it is not written (yet) or its file is gone."""
+        """Return the unit, None if it is not written (yet) or its file is gone."""
         if queue_offset < 0:
             return None
         raw = self.files.read(queue_offset * UNIT_BYTES, UNIT_BYTES)
@@ -184,8 +186,8 @@ class ConsumeQueue:
     def offsets_at(self, borders: Sequence[int]) -> list[int]:
         """Return for ascending commit log offsets the queue offset of the first unit that begins there or behind.
 
-        Where none does it is the offset behind the last unit. For planners, who ask this of every queue there is: it
-        gallops on mapped files, so that short queues touch few of their pages.
+        Without such a unit it is the offset behind the last unit. Planners ask this of every queue, so the search
+        gallops on mapped files and touches few pages of short queues.
         """
         starts = self.files.starts
         if not starts:
@@ -203,14 +205,14 @@ class ConsumeQueue:
         return found
 
     def _first_place(self, start: int) -> int:
-        """Return where the first record of a file lies."""
+        """Return the position of a file's first record."""
         if self.files.find(start) is None:
             return -1
         unit = self.unit(self._next_unit(start // UNIT_BYTES, self.files.end_offset // UNIT_BYTES))
         return _UNWRITTEN if unit is None else unit.commit_log_offset
 
     def units(self, from_offset: int, max_offset: int) -> Iterator[Unit]:
-        """Yield units from `from_offset` up to `max_offset`, file by file; stops at an unwritten one."""
+        """Yield units from `from_offset` up to `max_offset`, file by file, and stop at an unwritten one."""
         at = from_offset
         while at < max_offset:
             rest = self.files.rest(at * UNIT_BYTES, max_offset * UNIT_BYTES)
@@ -247,7 +249,7 @@ class ConsumeQueue:
         return end_offset, physical_end
 
     def trusted_end(self) -> tuple[int, int]:
-        """Like `recovered_end`, by search: units written in one boot are valid up to the end, zero behind it."""
+        """Like `recovered_end`, by binary search: units written in one boot are valid up to the end, zero behind it."""
         for start in reversed(self.files.starts):
             count, unit = _units_in_file(self.files.path_text(start), start // UNIT_BYTES)
             if unit is not None:

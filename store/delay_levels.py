@@ -1,4 +1,4 @@
-"""messageDelayLevel as the C core takes it."""
+"""messageDelayLevel in the form of the C core."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Settings of a store that comes without its broker.conf, read off its files."""
+"""Settings of a store without its broker.conf, inferred from its files."""
 
 import struct
 from pathlib import Path
@@ -11,10 +11,10 @@ GUESS_BYTES_MAX = 16 << 20
 
 
 def config_for_folder(root: Path, **known: object) -> StoreConfig:
-    """Return a config for readers: file sizes from the files, index sizes where they can be told.
+    """Return a config for readers: file sizes from the files, index sizes if they can be inferred.
 
-    An index file's length does not say how it divides into slots and entries; small ones are tried out, large ones
-    have the default sizes or need `index_slots` and `index_entries` among `known`.
+    An index file's length does not show its division into slots and entries. Small files are tried out. Large ones
+    have the default sizes, or need `index_slots` and `index_entries` among `known`.
     """
     if "index_slots" not in known:
         for path in index_paths(root / layout.INDEX):
@@ -26,7 +26,7 @@ def config_for_folder(root: Path, **known: object) -> StoreConfig:
 
 
 def config_without_index(root: Path, **known: object) -> StoreConfig:
-    """The same for readers that open no index file. `known` overrides single fields."""
+    """Return a config for readers that open no index file. `known` overrides single fields."""
     logs = known.get("commit_log_directories") or (root / layout.COMMIT_LOG,)
     assert isinstance(logs, tuple)
     queues, batch_queues = (root / layout.CONSUME_QUEUE,), (root / layout.BATCH_CONSUME_QUEUE,)
@@ -39,7 +39,7 @@ def config_without_index(root: Path, **known: object) -> StoreConfig:
 
 
 def _first_size(directories: tuple[Path, ...], pattern: str) -> int:
-    """Return the size of the first non-empty file named by 20 digits, 0 when there is none."""
+    """Return the size of the first non-empty file with a name of 20 digits, 0 without one."""
     for directory in directories:
         for path in directory.glob(pattern):
             if len(path.name) == 20 and path.name.isdigit() and path.stat().st_size:
@@ -48,7 +48,7 @@ def _first_size(directories: tuple[Path, ...], pattern: str) -> int:
 
 
 def guess_index_sizes(path: Path) -> tuple[int, int] | None:
-    """Return (slots, entries) of an index file that holds something, None when it cannot be told."""
+    """Return (slots, entries) of an index file with content, None if they cannot be inferred."""
     size = path.stat().st_size
     if size in (0, 40 + 4 * layout.INDEX_SLOTS + 20 * layout.INDEX_ENTRIES) or size > GUESS_BYTES_MAX:
         return None

@@ -1,7 +1,8 @@
-"""Index files: from `topic#key` to commit log offsets (reader side; the writer is native/src/index.c).
+"""Index files: from `topic#key` to commit log offsets (reader side, the writer is native/src/index.c).
 
-Query as RocketMQ's IndexService.queryOffset and DefaultMessageStore.queryMessage do: newest file first, the chain of
-one hash slot, times by the index's whole seconds, offsets ascending. Keys with equal hash are not told apart here.
+Queries work as in RocketMQ's IndexService.queryOffset and DefaultMessageStore.queryMessage: newest file first, the
+chain of one hash slot, times by the index's whole seconds, offsets ascending. Keys with equal hash are not told apart
+here.
 """
 
 import mmap
@@ -19,7 +20,7 @@ INDEX_QUERY_MAX = 64  # maxMsgsNumBatch
 
 @dataclass(frozen=True, slots=True)
 class IndexHeader:
-    """The 40-byte header; `next_number` is the number of the next entry (1 = empty)."""
+    """The 40-byte header. `next_number` is the number of the next entry (1 = empty)."""
 
     begin_time_ms: int
     end_time_ms: int
@@ -68,7 +69,7 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """Say whether no entry fits any more."""
+        """True if no further entry fits."""
         return bool(lib.rmq_index_is_full(self.native))
 
     def query(self, hash_value: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
@@ -87,22 +88,22 @@ class IndexFile:
             number += 1
 
     def unreachable_entries(self) -> int:
-        """Return how many committed entries their chain does not reach (0 in a sound file)."""
+        """Return the number of committed entries that no chain reaches (0 in a sound file)."""
         return int(lib.rmq_index_check(self.native))
 
     def put(self, hash_value: int, commit_log_offset: int, store_time_ms: int) -> int:
-        """Put one entry: 1 put, 0 already behind it; raises OverflowError when full."""
+        """Put one entry and return 1, or 0 if it is there already. Raises OverflowError if the file is full."""
         result = int(lib.rmq_index_put(self.native, hash_value, commit_log_offset, store_time_ms))
         if result < 0:
             raise OverflowError(f"{self.path}: the index file is full")
         return result
 
     def truncate(self, commit_log_offset: int) -> int:
-        """Take back entries of records at or behind an offset; returns how many."""
+        """Remove the entries of records at or behind an offset and return their number."""
         return int(lib.rmq_index_truncate(self.native, commit_log_offset))
 
     def prefill(self, predecessor: "IndexFile") -> None:
-        """Take over the end values of the full predecessor."""
+        """Copy the end values of the full predecessor."""
         lib.rmq_index_prefill(self.native, predecessor.native)
 
     def sync(self) -> None:
@@ -120,7 +121,7 @@ def index_paths(directory: Path) -> list[Path]:
 
 
 class IndexStore:
-    """All index files of a store, for queries. Looks at the folder again on each query."""
+    """All index files of a store, for queries. Each query lists the folder again."""
 
     def __init__(self, directory: Path, slots: int, entries: int) -> None:
         self._directory = directory
@@ -129,7 +130,7 @@ class IndexStore:
         self._files: dict[Path, IndexFile] = {}
 
     def files(self) -> list[IndexFile]:
-        """Return the mapped files, oldest first; files of another size raise StoreLoadError."""
+        """Return the mapped files, oldest first. Raises StoreLoadError for a file of another size."""
         paths = index_paths(self._directory)
         known = self._files
         self._files = {path: known.get(path) or IndexFile(path, self._slots, self._entries) for path in paths}
@@ -140,7 +141,7 @@ class IndexStore:
         self._files = {path: file for path, file in self._files.items() if path.exists()}
 
     def query(self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int) -> list[int]:
-        """Return commit log offsets, each once, ascending; at most `count_max`, the newest ones win."""
+        """Return at most `count_max` commit log offsets, each once, ascending. The newest ones win."""
         wanted = min(count_max, INDEX_QUERY_MAX)
         hash_value = key_hash(topic, key)
         found: dict[int, None] = {}

@@ -1,4 +1,4 @@
-"""What is in a store folder, as plain values for `ringmq store inspect`: files, ranges, queues, index, records."""
+"""Content of a store folder as plain values for `ringmq store inspect`: files, ranges, queues, index, records."""
 
 import mmap
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ TAIL_BYTES = 8 << 20
 
 
 def overview(store: MessageStore, readable_offset: int) -> dict[str, Any]:
-    """Return ranges, settings, markers and checkpoint; also records with impossible values in the last 8 MiB."""
+    """Return ranges, settings, markers, checkpoint, and records with impossible values in the last 8 MiB."""
     root = store.config.root
     checkpoint = read_checkpoint(root)
     border = store.tail_border(readable_offset, TAIL_BYTES)
@@ -76,7 +76,7 @@ def queues(store: MessageStore, readable_offset: int, topic: str | None = None) 
 
 
 def index_files(store: MessageStore) -> list[dict[str, Any]]:
-    """Return one row per index file; raises StoreLoadError when the configured sizes are not theirs."""
+    """Return one row per index file. Raises StoreLoadError if the files do not have the configured size."""
     rows = []
     for file in store.index.files():
         header = file.header
@@ -91,7 +91,10 @@ def index_files(store: MessageStore) -> list[dict[str, Any]]:
 def log_records(
     store: MessageStore, readable_offset: int, from_offset: int, to_offset: int, limit: int
 ) -> Iterator[dict[str, Any]]:
-    """Decode records that begin in [from_offset, to_offset), starting at a record border; damage ends it with a row."""
+    """Yield records that begin in [from_offset, to_offset), from a record border on.
+
+    Damage ends the rows with a row.
+    """
     offset = max(from_offset, store.commit_log.min_offset)
     end = min(to_offset, readable_offset)
     while offset < end and limit > 0:
@@ -111,14 +114,14 @@ def log_records(
 
 
 def salvage_files(store: MessageStore) -> list[dict[str, Any]]:
-    """Return one row per file of `salvage/`: log bytes that were taken out, as the master's log has others there."""
+    """Return one row per file of `salvage/`: log bytes that were removed because the master's log differs there."""
     files = salvage.salvage_files(store.config.root)
     fields = ("from_offset", "to_offset", "saved_ms")
     return [{"name": file.path.name, **{field: getattr(file, field) for field in fields}} for file in files]
 
 
 def salvage_records(store: MessageStore, name: str, from_offset: int, limit: int) -> Iterator[dict[str, Any]]:
-    """Decode the records of a salvage file from an offset of the log on; raises FileNotFoundError for another name."""
+    """Yield the records of a salvage file from a log offset on. Raises FileNotFoundError for another name."""
     file = next((file for file in salvage.salvage_files(store.config.root) if file.path.name == name), None)
     if file is None:
         raise FileNotFoundError(f"{store.config.root / salvage.SALVAGE / name}: there is no such salvage file")
@@ -140,7 +143,7 @@ def salvage_records(store: MessageStore, name: str, from_offset: int, limit: int
 def queue_records(
     store: MessageStore, readable_offset: int, topic: str, queue_id: int, from_offset: int, limit: int
 ) -> Iterator[dict[str, Any]]:
-    """Decode messages of a queue from a queue offset on."""
+    """Yield messages of a queue from a queue offset on."""
     queue = store.queue(topic, queue_id)
     if queue is None:
         return
@@ -163,7 +166,7 @@ def queue_records(
 
 
 def record_row(record: Record) -> dict[str, Any]:
-    """Return a record as plain values; the body as text where it is text, cut to BODY_SHOWN_BYTES."""
+    """Return a record as plain values. A text body is shown as text, cut to BODY_SHOWN_BYTES."""
     shown = record.body[:BODY_SHOWN_BYTES]
     row: dict[str, Any] = {
         "commit_log_offset": record.commit_log_offset, "size": record.size, "magic": f"{record.magic:08X}",

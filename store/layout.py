@@ -1,8 +1,8 @@
-"""Names, sizes and byte offsets of the store's files; bytes as in RocketMQ 5.3, big-endian.
+"""Names, sizes and byte offsets of the store's files. Bytes as in RocketMQ 5.3, big-endian.
 
-Directory map: `commitlog/`, `consumequeue/<topic>/<queueId>/`, `batchconsumequeue/<topic>/<queueId>/`, `index/`,
-`config/`, `checkpoint`, `abort`, `lock`; ours besides: `ringmq.boot`, `ringmq.failed`
-(see `markers`), `ringmq.format` (see `store_format`).
+RocketMQ's entries: `commitlog/`, `consumequeue/<topic>/<queueId>/`, `batchconsumequeue/<topic>/<queueId>/`, `index/`,
+`config/`, `checkpoint`, `abort`, `lock`. RingMQ's own: `ringmq.boot`, `ringmq.failed` (see `markers`),
+`ringmq.format` (see `store_format`).
 """
 
 import struct

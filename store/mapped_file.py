@@ -1,6 +1,6 @@
 """Queues of files of one size, named by the offset of their first byte, mapped on demand and read-only.
 
-A file that anyone may map is never truncated here: it is unlinked, and live mappings go on showing its bytes.
+A file that another process may map is never truncated here. It is unlinked, and existing mappings keep its bytes.
 """
 
 import bisect
@@ -13,11 +13,11 @@ from pathlib import Path
 
 
 class StoreLoadError(Exception):
-    """The files on disk cannot be a RocketMQ store; the message names file and expectation."""
+    """The files on disk cannot be a RocketMQ store. The message names file and expectation."""
 
 
 class EmptyFileError(StoreLoadError):
-    """A file without bytes: what a crash between create and resize leaves."""
+    """A file without bytes, left by a crash between create and resize."""
 
 
 _Inode = tuple[int, int]
@@ -26,7 +26,7 @@ _Inode = tuple[int, int]
 class MappedFileCache:
     """Least recently used read-only mappings, shared by all file queues of a store.
 
-    Dropping an entry only drops our reference: slices handed out keep their mapping alive.
+    Dropping an entry only drops the cache's reference: slices in use keep their mapping alive.
     """
 
     def __init__(self, capacity: int = 256) -> None:
@@ -34,7 +34,7 @@ class MappedFileCache:
         self._maps: OrderedDict[str, tuple[mmap.mmap, _Inode]] = OrderedDict()
 
     def get(self, path: str, advice: int = mmap.MADV_NORMAL) -> mmap.mmap:
-        """Return the mapping of a whole, non-empty file; raises FileNotFoundError or StoreLoadError."""
+        """Return the mapping of a whole, non-empty file. Raises FileNotFoundError or StoreLoadError."""
         found = self._maps.get(path)
         if found is not None:
             self._maps.move_to_end(path)
@@ -68,7 +68,7 @@ class MappedFileCache:
         self._maps.pop(path, None)
 
     def forget_gone(self) -> None:
-        """Drop the mappings of files that somebody has unlinked or replaced: until then their blocks are not free."""
+        """Drop the mappings of files that were unlinked or replaced: the mappings keep their blocks allocated."""
         for path, (_, inode) in list(self._maps.items()):
             try:
                 is_there = _inode(os.stat(path)) == inode  # noqa: PTH116
@@ -92,7 +92,7 @@ def _inode(status: os.stat_result) -> _Inode:
 
 
 class FileQueue:
-    """Files of `file_bytes` each in one or several directories; addresses are offsets over the whole queue."""
+    """Files of `file_bytes` each in one or several directories. Addresses are offsets over the whole queue."""
 
     def __init__(
         self, directories: Iterable[Path], file_bytes: int, cache: MappedFileCache, advice: int = mmap.MADV_NORMAL
@@ -106,7 +106,7 @@ class FileQueue:
         self.refresh()
 
     def refresh(self) -> None:
-        """List the directories again; sub-directories and foreign names are passed over."""
+        """List the directories again. Sub-directories and foreign names are ignored."""
         paths: dict[int, str] = {}
         for directory in self.directories:
             try:
@@ -122,9 +122,9 @@ class FileQueue:
         self.starts = sorted(paths)
 
     def check_sizes(self, *, remove_empty: bool = False) -> None:
-        """Raise StoreLoadError for a file of another length or a name that is no multiple of it.
+        """Raise StoreLoadError for a file of another length, or with a name that is no multiple of it.
 
-        A newest file of length 0 is what a crash between create and resize leaves: passed over, or removed.
+        A crash between create and resize leaves a newest file of length 0, which is ignored or removed.
         """
         for start in list(self.starts):
             path = self._paths[start]
@@ -143,11 +143,14 @@ class FileQueue:
         return Path(self._paths[start])
 
     def path_text(self, start: int) -> str:
-        """Return the same as plain text, for who asks of thousands of queues."""
+        """Return the path as plain text, which is cheaper for thousands of queues."""
         return self._paths[start]
 
     def head(self, start: int, length: int) -> bytes:
-        """Return the first bytes of a file without mapping it. KeyError and FileNotFoundError when it is not there."""
+        """Return the first bytes of a file without mapping it.
+
+        Raises KeyError and FileNotFoundError for a missing file.
+        """
         descriptor = os.open(self._paths[start], os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.pread(descriptor, length, 0)
@@ -155,14 +158,14 @@ class FileQueue:
             os.close(descriptor)
 
     def start_of(self, offset: int) -> int | None:
-        """Return the start of the file that holds this offset, None when there is none."""
+        """Return the start of the file that holds this offset, None without one."""
         index = bisect.bisect_right(self.starts, offset) - 1
         if index < 0 or offset >= self.starts[index] + self.file_bytes:
             return None
         return self.starts[index]
 
     def find(self, offset: int) -> tuple[int, mmap.mmap] | None:
-        """Return (start, mapping) of the file with this offset; looks at the disk again before giving up."""
+        """Return (start, mapping) of the file with this offset. Lists the directories again before it gives up."""
         for attempt in (0, 1):
             start = self.start_of(offset)
             if start is not None:
@@ -175,7 +178,7 @@ class FileQueue:
         return None
 
     def read(self, offset: int, length: int) -> memoryview | None:
-        """Return bytes of one file without a copy, None when they do not lie in one existing file."""
+        """Return bytes of one file without a copy, None if they do not lie in one existing file."""
         found = self.find(offset)
         if found is None or length < 0:
             return None
@@ -209,7 +212,7 @@ class FileQueue:
         Path(path).unlink()
 
     def set_aside(self, start: int, target: Path) -> None:
-        """Take one file out of the queue without losing its bytes (another file system than `target`'s: OSError)."""
+        """Move one file out of the queue with its bytes. Raises OSError if `target` is on another file system."""
         path = self._paths.pop(start)
         self.starts.remove(start)
         self._cache.forget(path)
@@ -243,9 +246,9 @@ def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, i
 
 
 def write_zeros(path: Path, start: int, end: int) -> int:
-    """Overwrite the non-zero data of a file range with zeros in place; returns bytes written.
+    """Overwrite the non-zero data of a file range with zeros in place. Returns the number of written bytes.
 
-    Used behind a cut of the log: old bytes must never look like records again. Raises OSError.
+    Needed behind a cut of the log: old bytes must never look like records again. Raises OSError.
     """
     written = 0
     descriptor = os.open(path, os.O_RDWR)

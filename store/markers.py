@@ -1,10 +1,10 @@
-"""Small files that tell the next start how the last run ended.
+"""Small files by which the next start learns the end of the last run.
 
-`abort`         RocketMQ's: there while a broker runs, its process id as text, `ringmq` behind ours; found at start =
-                unclean exit.
-`ringmq.boot`   kernel boot id and the identity of the folder: while both still hold, everything that any process wrote
-                is in the page cache or on disk, however the process ended, and dispatch lacks nothing but a tail. A
-                copied store never matches.
+`abort`         RocketMQ's: exists while a broker runs, with its process id as text, followed by `ringmq` in RingMQ's.
+                A start that finds it follows an unclean exit.
+`ringmq.boot`   kernel boot id and the identity of the folder. While both hold, all bytes that any process wrote are
+                in the page cache or on disk, however the process ended, and dispatch lacks nothing but a tail. A copied
+                store never matches.
 `ringmq.failed` an fsync failed in the last run: cached pages may be clean without being on disk.
 """
 
@@ -28,7 +28,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a whole file so that after a crash either the old or the new content is there."""
+    """Write a whole file. After a crash it has either the old or the new content."""
     temporary = path.with_name(path.name + ".tmp")
     with temporary.open("wb") as file:
         file.write(data)
@@ -39,7 +39,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def replace_or_remove(path: Path, data: bytes | None) -> None:
-    """`replace_file`, which makes the folder; without data the file is taken away, durably too. Raises OSError."""
+    """Like `replace_file`, and make the folder. Without data the file is removed, durably too. Raises OSError."""
     if data is None:
         _remove(path)
         return
@@ -54,12 +54,12 @@ def _remove(path: Path) -> None:
 
 
 def has_abort(root: Path) -> bool:
-    """Say whether the last owner did not stop cleanly."""
+    """True if the last owner did not stop cleanly."""
     return (root / layout.ABORT).exists()
 
 
 def is_abort_of_stock(root: Path) -> bool:
-    """Say whether the last owner did not stop cleanly and was no RingMQ."""
+    """True if the last owner did not stop cleanly and was no RingMQ."""
     try:
         return not (root / layout.ABORT).read_bytes().endswith(_OUR_ABORT)
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def is_abort_of_stock(root: Path) -> bool:
 
 
 def write_abort(root: Path, pid: int) -> None:
-    """Mark the store as running. The mark of a run before is written over where it lies: that works on a full disk."""
+    """Mark the store as running. An old mark is overwritten in place, which works on a full disk."""
     text = str(pid).encode() + _OUR_ABORT
     with contextlib.suppress(FileNotFoundError), (root / layout.ABORT).open("r+b") as file:
         file.write(text)
@@ -87,7 +87,7 @@ def _boot_text(root: Path) -> str:
 
 
 def is_same_boot(root: Path) -> bool:
-    """Say whether the store was last opened by us in this boot of the kernel, at this very place."""
+    """True if RingMQ last opened the store in this boot of the kernel, in this very folder."""
     try:
         return (root / layout.BOOT_MARKER).read_text() == _boot_text(root)
     except FileNotFoundError:
@@ -95,18 +95,18 @@ def is_same_boot(root: Path) -> bool:
 
 
 def write_boot_marker(root: Path) -> None:
-    """Remember this boot: called after recovery, once dispatch has redone what lies farther back than the tail."""
+    """Record this boot. Called after recovery, once dispatch has redone the records before the tail."""
     if not is_same_boot(root):
         replace_file(root / layout.BOOT_MARKER, _boot_text(root).encode())
 
 
 def remove_boot_marker(root: Path) -> None:
-    """The next start reads from the checkpoint, whatever it finds in the page cache."""
+    """Remove the record of the boot, so that the next start reads from the checkpoint."""
     _remove(root / layout.BOOT_MARKER)
 
 
 def failed_cause(root: Path) -> str | None:
-    """Return what the last run wrote about its failed fsync, None when there was none."""
+    """Return the recorded cause of the last run's failed fsync, None without one."""
     try:
         return (root / layout.FAILED_MARKER).read_text()
     except FileNotFoundError:
@@ -114,10 +114,10 @@ def failed_cause(root: Path) -> str | None:
 
 
 def write_failed_marker(root: Path, cause: str) -> None:
-    """Leave word of a failed fsync. Best effort by nature: the same disk may refuse this too (OSError)."""
+    """Record a failed fsync as well as possible: the same disk may refuse this write too (OSError)."""
     replace_file(root / layout.FAILED_MARKER, cause.encode())
 
 
 def remove_failed_marker(root: Path) -> None:
-    """Called after a recovery that read everything from the disk again."""
+    """Remove the record after a recovery that read everything from the disk again."""
     _remove(root / layout.FAILED_MARKER)

@@ -1,7 +1,7 @@
 """Read facade over a store on disk: queues, log, index, times. Used by control, inspect, verify and Spark.
 
-Every question takes `readable_offset`, the first commit log offset that the caller may not see (confirm offset of the
-live owner, or the end of the ConsumeQueues without one). Nothing here writes.
+Every method takes `readable_offset`, the first commit log offset that the caller may not see. With a live owner it is
+the confirm offset, without one the end of the ConsumeQueues. This module writes nothing.
 """
 
 import enum
@@ -28,7 +28,7 @@ TIME_MAX_MS = (1 << 63) - 1
 
 
 class GetStatus(enum.Enum):
-    """Outcome of `get_messages`, names of RocketMQ's GetMessageStatus."""
+    """Outcome of `get_messages`, with the names of RocketMQ's GetMessageStatus."""
 
     FOUND = 0
     NO_MATCHED_MESSAGE = 1
@@ -43,7 +43,7 @@ class GetStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GetResult:
-    """What a read of a queue gave. `records` are raw record bytes borrowed from the mapped log."""
+    """The result of a read of a queue. `records` are raw record bytes borrowed from the mapped log."""
 
     status: GetStatus
     next_offset: int
@@ -63,7 +63,7 @@ class QueueName:
 
 
 class MessageStore:
-    """Opens nothing until asked; safe beside a live owner in another process."""
+    """Opens files on demand. Safe beside a live owner in another process."""
 
     def __init__(self, config: StoreConfig, map_capacity: int = 256) -> None:
         self.config = config
@@ -76,7 +76,7 @@ class MessageStore:
     # ---- queues -------------------------------------------------------------------------------------------
 
     def queue_names(self, topics: Collection[str] | None = None) -> Iterator[QueueName]:
-        """Yield every `topic/queueId` folder of both kinds, or those of some topics; no other folder is a queue's."""
+        """Yield every `topic/queueId` folder of both kinds, or those of some topics. Other folders hold no queue."""
         for folder, is_batch in ((layout.CONSUME_QUEUE, False), (layout.BATCH_CONSUME_QUEUE, True)):
             directory = self.config.root / folder
             names = [topic.name for topic in _sub_directories(directory)] if topics is None else topics
@@ -87,7 +87,7 @@ class MessageStore:
                         yield QueueName(topic, queue_id, is_batch)
 
     def queue(self, topic: str, queue_id: int) -> AnyQueue | None:
-        """Return the reader of a queue, None when it has no folder."""
+        """Return the reader of a queue, None if it has no folder."""
         known = self._queues.get((topic, queue_id))
         if known is not None:
             return known
@@ -115,9 +115,9 @@ class MessageStore:
             self.cache.forget_folder(f"{self._root}/{folder}/{topic}")
 
     def look_again(self) -> None:
-        """Let go of files that the owner has unlinked or replaced, and see where the log begins now.
+        """Release files that the owner has unlinked or replaced, and find the current begin of the log.
 
-        For who keeps a store open beside its owner: nothing else tells it.
+        A process that keeps a store open beside its owner needs this: no event reports the owner's deletions.
         """
         self.commit_log.files.refresh()
         self.cache.forget_gone()
@@ -129,7 +129,7 @@ class MessageStore:
         return queue.max_offset(readable_offset) if queue else 0
 
     def min_offset(self, topic: str, queue_id: int, readable_offset: int) -> int:
-        """Return the first offset that the log still has; -1 for an unknown queue as RocketMQ answers."""
+        """Return the first offset whose record the log still has, -1 for an unknown queue as RocketMQ answers."""
         queue = self.queue(topic, queue_id)
         if queue is None:
             return -1
@@ -145,7 +145,10 @@ class MessageStore:
         return max(ends)
 
     def next_border(self, offset: int, readable_offset: int) -> int | None:
-        """Return the first record border behind `offset` that some queue's unit names: how to get past damage."""
+        """Return the first record border behind `offset` that a queue's unit names.
+
+        Scans continue there behind damage.
+        """
         best: int | None = None
         for name in self.queue_names():
             queue = self.queue(name.topic, name.queue_id)
@@ -158,7 +161,9 @@ class MessageStore:
         return best
 
     def log_end(self) -> int:
-        """Return the end of the queues, or of the records with impossible values that follow: no queue names these."""
+        """Return the end of the log: of the queues, or of the following records with impossible values, which no
+        queue names.
+        """
         end = self.queue_end()
         for offset, size in self.commit_log.places(end, self.commit_log.files.end_offset):
             if not self.commit_log.impossible_field(offset, size):
@@ -190,7 +195,8 @@ class MessageStore:
     ) -> GetResult:
         """Read up to `count_max` records of a queue (DefaultMessageStore.getMessage, statuses and next offsets).
 
-        `accepts` filters by unit before the log is touched. One record at least is returned whatever `bytes_max` says.
+        `accepts` filters by unit before the log is touched. At least one record is returned even if it exceeds
+        `bytes_max`.
         """
         queue = self.queue(topic, queue_id)
         if queue is None:
@@ -233,14 +239,14 @@ class MessageStore:
 
     @staticmethod
     def _next_file_offset(queue: AnyQueue, offset: int, max_offset: int) -> int:
-        """Return the first offset of the next ConsumeQueue file, so that a damaged stretch is passed over."""
+        """Return the first offset of the next ConsumeQueue file, which is behind a damaged stretch."""
         if isinstance(queue, BatchConsumeQueue):
             return max_offset
         per_file = queue.files.file_bytes // queue.unit_bytes
         return min((offset // per_file + 1) * per_file, max_offset)
 
     def message_at(self, commit_log_offset: int, readable_offset: int) -> Record | None:
-        """Return the record at a commit log offset (view by id), None when no readable one begins there."""
+        """Return the record at a commit log offset (view by id), None if no readable one begins there."""
         return self.commit_log.record_at(commit_log_offset, readable_offset)
 
     def query(
@@ -288,8 +294,11 @@ class MessageStore:
         readable_offset: int,
         boundary: Boundary,
     ) -> int:
-        """Search by unit, answer with its first message. (Stock's UPPER of a time between two units is not copied:
-        it gives 0 or the right neighbour, depending on where its binary search ends.)"""
+        """Search by unit and return the offset of its first message.
+
+        Stock's UPPER of a time between two units is not copied: it gives 0 or the right neighbour, depending on the
+        end of its binary search.
+        """
 
         def store_time(number: int) -> int | None:
             unit = queue.unit_number(number)
@@ -300,7 +309,7 @@ class MessageStore:
         return max_offset if unit is None else max(min_offset, min(unit.queue_offset, max_offset))
 
     def store_time(self, topic: str, queue_id: int, queue_offset: int, readable_offset: int) -> int:
-        """Return the store time of one message in ms, -1 when it is not there."""
+        """Return the store time of one message in ms, -1 for a missing one."""
         queue = self.queue(topic, queue_id)
         unit = queue.unit(queue_offset) if queue else None
         if unit is None or unit.end > readable_offset:

@@ -1,4 +1,4 @@
-"""Record copies as the C core takes them: edits and copies of `ringmq.store.record_copy` as structs."""
+"""Record copies in the form of the C core: edits and copies of `ringmq.store.record_copy` as structs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,21 +8,21 @@ from ringmq.store.record_copy import CopyLimits, EditKind, From, PairEdit, Recor
 
 
 class NativeEdits:
-    """Lists of edits in one array, their texts in one buffer. Equal lists are kept once."""
+    """Lists of edits in one array, their texts in one buffer. Equal lists are stored once."""
 
     def __init__(self) -> None:
         self._edits: list[PairEdit] = []
         self._ranges: dict[tuple[PairEdit, ...], tuple[int, int]] = {}
 
     def range_of(self, edits: tuple[PairEdit, ...]) -> tuple[int, int]:
-        """(edits_from, edits_count) of the list, which is added if it is new."""
+        """Return (edits_from, edits_count) of the list, which is added if it is new."""
         if edits not in self._ranges:
             self._ranges[edits] = (len(self._edits), len(edits))
             self._edits += edits
         return self._ranges[edits]
 
     def fill(self, batch: Any) -> list[Any]:
-        """Set the edits of a struct rmq_copy_batch; returns what has to live as long as the batch."""
+        """Set the edits of a struct rmq_copy_batch. Return the objects that must live as long as the batch."""
         native, texts = ffi.new("struct rmq_pair_edit[]", len(self._edits)), bytearray()
         for to, edit in zip(native, self._edits, strict=True):
             to.kind, to.name_at, to.name_length = edit.kind, len(texts), len(edit.name)
@@ -44,7 +44,7 @@ def _fill_value(to: Any, edit: PairEdit, texts: bytearray) -> None:
 
 
 def fill_copy(to: Any, copy: RecordCopy, edits: NativeEdits) -> Any:
-    """Set a struct rmq_record_copy; returns the buffer of the record, which has to live until the copy is made."""
+    """Set a struct rmq_record_copy. Return the buffer of the record, which must live until the copy is made."""
     data = ffi.from_buffer(copy.data)
     to.record, to.record_bytes = data, len(copy.data)
     to.position = -1 if copy.position is None else copy.position
@@ -92,6 +92,6 @@ class NativeCopies:
         self.batch.properties_bytes_max = limits.properties_bytes_max
 
     def run(self, first: int = 0) -> int:
-        """Make the copies from number `first` on; returns the number of the first that found no room, or `count`."""
+        """Make the copies from number `first` on. Return the number of the first that did not fit, or `count`."""
         done = lib.rmq_record_copies(self.copies + first, self.count - first, self.batch, self.requests + first)
         return first + int(done)

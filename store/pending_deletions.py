@@ -1,7 +1,7 @@
-"""`<root>/config/ringmqDeletions.json`: topics that were deleted and whose queues still stand on disk.
+"""`<root>/config/ringmqDeletions.json`: deleted topics whose queues are still on disk.
 
-A list of names, written before topics.json loses them. A name that topics.json has is no deletion: nobody was told of
-it yet, or another broker that owned the store meanwhile has made the topic again.
+A list of names, written before topics.json loses them. A name that topics.json has is no deletion: the deletion was
+not answered yet, or another owner of the store has made the topic again.
 """
 
 import json
@@ -15,7 +15,7 @@ DELETIONS_FILE = "ringmqDeletions.json"
 
 
 def read_deletions(root: Path) -> frozenset[str]:
-    """The names. ConfigFileError for a file that cannot be one of ours, OSError."""
+    """Return the names. Raises ConfigFileError for a file that cannot be RingMQ's, OSError."""
     path = root / layout.CONFIG / DELETIONS_FILE
     try:
         names = json.loads(path.read_bytes())
@@ -29,6 +29,6 @@ def read_deletions(root: Path) -> frozenset[str]:
 
 
 def write_deletions(root: Path, names: Iterable[str]) -> None:
-    """Leave word durably; without any, take the file away. Raises OSError."""
+    """Write the names durably. Without names remove the file. Raises OSError."""
     waiting = sorted(names)
     markers.replace_or_remove(root / layout.CONFIG / DELETIONS_FILE, json.dumps(waiting).encode() if waiting else None)

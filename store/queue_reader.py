@@ -1,7 +1,7 @@
 """Reads queues of a running broker's store for services: one call a batch, bounded by the confirm offset.
 
-A thin shell over `native/src/queue_reader.h`, which says what each call gives. `queue_reader_twin.py` does the same in
-Python over the files, for simulations and as a reference.
+A thin shell over `native/src/queue_reader.h`, which describes the result of each call. `queue_reader_twin.py` does
+the same in Python over the files, for simulations and as a reference.
 """
 
 import errno
@@ -17,16 +17,18 @@ from ringmq.store.layout import BORN_HOST_V6
 SCAN_MAX: int = lib.RMQ_QUEUE_SCAN_MAX
 TAGS_MAX: int = lib.RMQ_TAGS_MAX
 SYS_FLAG_AT, STORE_TIME_AT, STORE_TIME_AT_V6 = 36, 56, 68
-"""Bytes of a record in front of these fields; the host of the sender in between has 8 bytes or 20."""
+"""Bytes of a record in front of these fields. The host of the sender in between has 8 or 20 bytes."""
 
 
 class QueueReadError(Exception):
-    """What was asked for cannot be given; the message names queue and offset, or the place in the log."""
+    """The requested units or record cannot be given. The message names queue and offset, or the position in the log."""
 
 
 class DeletedError(QueueReadError):
-    """Retention has deleted it. `next_offset`: where the queue goes on; the offset that was asked for itself when the
-    topic is deleted; -1 where a record was asked for."""
+    """Retention has deleted the requested offset. `next_offset` is the queue's next one.
+
+    For a deleted topic `next_offset` is the requested offset, for a requested record -1.
+    """
 
     def __init__(self, message: str, next_offset: int = -1) -> None:
         super().__init__(message)
@@ -34,7 +36,7 @@ class DeletedError(QueueReadError):
 
 
 class NotMappedError(QueueReadError):
-    """Its file cannot be mapped now: too few descriptors, too little memory, too many held records. Ask again later."""
+    """The file cannot be mapped now: too few descriptors, too little memory, too many held records. Retry later."""
 
 
 class NotConfirmedError(QueueReadError):
@@ -42,27 +44,31 @@ class NotConfirmedError(QueueReadError):
 
 
 class DamagedError(QueueReadError):
-    """The unit is damaged. The reader does not step over it: its record may still be there."""
+    """The unit is damaged. The reader does not step over it: its record may still exist."""
 
 
 class Units(NamedTuple):
-    """Units in the order of the queue. `next_offset` is behind the last unit that was looked at; where that is the
-    offset that was asked for, the queue has nothing more now."""
+    """Units in the order of the queue. `next_offset` is behind the last examined unit.
+
+    If `next_offset` is the requested offset, the queue has no more units now.
+    """
 
     units: list[Unit]
     next_offset: int
 
 
 class HeldRecord:
-    """The bytes of a record in the mapped log. They stay there, even if retention deletes the file, until `release`, or
-    until the last slice of `data` is gone."""
+    """The bytes of a record in the mapped log.
+
+    They stay, even if retention deletes the file, until `release`, or until the last slice of `data` is gone.
+    """
 
     def __init__(self, data: memoryview, forget: Callable[["HeldRecord"], None]) -> None:
         self.data = data
         self._forget = forget
 
     def release(self) -> None:
-        """Let go of the file; `data` cannot be read any more."""
+        """Release the file. `data` cannot be read any more."""
         self.data.release()
         self._forget(self)
 
@@ -74,8 +80,10 @@ class HeldRecord:
 
 
 class RecordBatch:
-    """Units of a queue with their records, which `QueueReader.hold` fills for C loops. `release` comes before the next
-    `hold`."""
+    """Units of a queue with their records, which `QueueReader.hold` fills for C loops.
+
+    `release` must come before the next `hold`.
+    """
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -83,22 +91,22 @@ class RecordBatch:
         self.records = ffi.new("struct rmq_held_record[]", room)
         self.count = 0
         self.next_offset = 0
-        """Where the queue goes on behind the batch."""
+        """Offset of the queue's first unit behind the batch."""
 
     def store_time_ms(self, number: int) -> int:
-        """When the record was stored. Records of a batch are in this order, too."""
+        """Store time of the record in ms. The records of a batch are in this order, too."""
         at = self.records[number].at
         has_v6 = int.from_bytes(ffi.buffer(at + SYS_FLAG_AT, 4), "big") & BORN_HOST_V6
         return int.from_bytes(ffi.buffer(at + (STORE_TIME_AT_V6 if has_v6 else STORE_TIME_AT), 8), "big", signed=True)
 
     def release(self) -> None:
-        """Let go of the records' files."""
+        """Release the records' files."""
         lib.rmq_queue_reader_release_all(self.records, self.count)
         self.count = 0
 
 
 class QueueReader:
-    """One thread's reader. `plane` is the C struct of a mapped plane, which must outlive it."""
+    """A reader for one thread. `plane` is the C struct of a mapped plane, which must outlive the reader."""
 
     def __init__(self, plane: Any, log_files_max: int, queue_files_max: int) -> None:
         if log_files_max < 1 or queue_files_max < 1:
@@ -120,7 +128,7 @@ class QueueReader:
         self.close()
 
     def close(self) -> None:
-        """Unmap everything, held records, too. BufferError while a slice of a held record is in use."""
+        """Unmap everything, held records included. Raises BufferError while a slice of a held record is in use."""
         if self._reader is None:
             return
         for record in list(self._records):
@@ -131,14 +139,15 @@ class QueueReader:
         self._reader = None  # which no C function takes
 
     def tick(self) -> None:
-        """Unmap files that retention has deleted: until then their blocks are not free. About once a second."""
+        """Unmap files that retention has deleted, about once a second. The mappings keep their blocks allocated."""
         lib.rmq_queue_reader_tick(self._reader)
 
     def units(self, slot: int, offset: int, room: int, wanted: Collection[int] | None = None) -> Units:
-        """At most `room` units of the queue in this slot of the plane, from a queue offset on.
+        """Return at most `room` units of the queue in this slot of the plane, from a queue offset on.
 
-        `wanted`: tag hashes, at most TAGS_MAX; units with others and fillers are left out. None = every unit. A call
-        looks at SCAN_MAX units at most. Raises `QueueReadError`, and `ValueError` for a slot that no ConsumeQueue has.
+        `wanted` holds at most TAGS_MAX tag hashes. Units with other hashes and fillers are left out. None = every
+        unit. A call looks at SCAN_MAX units at most. Raises `QueueReadError`, and `ValueError` for a slot without a
+        ConsumeQueue.
         """
         if len(self._units) < room:
             self._units = ffi.new("struct rmq_queue_unit[]", room)
@@ -152,9 +161,9 @@ class QueueReader:
         )
 
     def hold(self, batch: RecordBatch, slot: int, offset: int) -> int:
-        """Fill the batch with units of the queue from an offset on, and hold their records; how many they are.
+        """Fill the batch with units of the queue from an offset on, hold their records, and return their number.
 
-        Fillers are left out. Fewer than the queue has where a record cannot be held. Raises `QueueReadError` when the
+        Fillers are left out. The batch ends early at a record that cannot be held. Raises `QueueReadError` if the
         first one cannot.
         """
         found = lib.rmq_queue_reader_units(self._reader, slot, offset, self._all, batch.units, batch.room, self._next)
@@ -185,7 +194,7 @@ class QueueReader:
         return record
 
     def in_memory(self, commit_log_offset: int) -> bool:
-        """Whether the record's page is taken to be in memory; else reading it may wait for the disk."""
+        """True if the record's page is presumably in memory. Otherwise a read may wait for the disk."""
         return bool(lib.rmq_queue_reader_in_memory(self._reader, commit_log_offset))
 
     def _filter_of(self, wanted: Collection[int]) -> Any:

@@ -1,5 +1,7 @@
-"""The queue reader in Python, over the files and without a plane: simulations read with it, and tests compare it with
-the C core (`native/src/queue_reader.c`)."""
+"""The queue reader in Python, over the files and without a plane.
+
+Simulations read with it, and tests compare it with the C core (`native/src/queue_reader.c`).
+"""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from ringmq.store.queue_reader import SCAN_MAX, DamagedError, DeletedError, NotC
 
 
 class QueueBounds(NamedTuple):
-    """A queue as the plane publishes it. `max_offset`: the next offset, nothing at or above is readable."""
+    """A queue as the plane publishes it. `max_offset` is the next offset: messages at or above it are not readable."""
 
     topic: str
     queue_id: int
@@ -22,19 +24,19 @@ class QueueBounds(NamedTuple):
 
 
 class Bounds(Protocol):
-    """What a plane says."""
+    """The bounds that a plane publishes."""
 
     confirm_offset: int
     min_offset: int
-    """First byte of the log."""
+    """The first byte of the log."""
     append_offset: int
 
     def queue(self, slot: int) -> QueueBounds:
-        """The queue in a slot of the table."""
+        """Return the queue in a slot of the table."""
 
 
 class QueueReaderTwin:
-    """The questions of `QueueReader`."""
+    """The methods of `QueueReader`."""
 
     def __init__(self, store: MessageStore, bounds: Bounds, memory_window_bytes: int) -> None:
         self._store = store
@@ -86,7 +88,7 @@ class QueueReaderTwin:
 
     @contextmanager
     def record(self, commit_log_offset: int, size: int) -> Iterator[memoryview]:
-        """See QueueReader; the bytes of a mapping stay as long as they are referred to."""
+        """See QueueReader. The bytes of a mapping stay as long as they are referenced."""
         what = f"record of {size} bytes at commit-log offset {commit_log_offset}"
         file_bytes = self._store.config.commit_log_file_bytes
         if not 0 < size <= file_bytes - commit_log_offset % file_bytes:

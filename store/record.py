@@ -1,6 +1,6 @@
 """Commit log records in Python: decode for readers, and a plain reference of the C parser.
 
-`parse_record` follows CommitLog.checkMessageAndReturnSize result for result; the test suite holds it against
+`parse_record` follows CommitLog.checkMessageAndReturnSize result for result. The tests compare it with
 `rmq_record_parse` on golden, cut and corrupted bytes.
 """
 
@@ -41,7 +41,7 @@ _I64 = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as stored. `body` is not decompressed; `properties` holds the last value of each name."""
+    """One record as stored. `body` is not decompressed. `properties` holds the last value of each name."""
 
     commit_log_offset: int
     size: int
@@ -64,12 +64,12 @@ class Record:
 
     @property
     def topic(self) -> str:
-        """Return the name as text; bytes that are no UTF-8 become U+FFFD, as in Java."""
+        """Return the name as text. Invalid UTF-8 becomes U+FFFD, as in Java."""
         return self.topic_raw.decode("utf-8", "replace")
 
     @property
     def properties(self) -> dict[str, str]:
-        """Return names and values; pairs without name or value are left out as Java's decoder does."""
+        """Return names and values. Pairs without name or value are left out, as by Java's decoder."""
         return parse_properties(self.properties_raw)
 
     @property
@@ -79,7 +79,7 @@ class Record:
 
 
 def parse_properties(raw: bytes) -> dict[str, str]:
-    """Decode `name 0x01 value 0x02 ...`; of a name that occurs twice the last value counts."""
+    """Decode `name 0x01 value 0x02 ...`. Of a repeated name the last value counts."""
     pairs: dict[str, str] = {}
     for pair in raw.decode("utf-8", "replace").split("\x02"):
         name, split, value = pair.partition("\x01")
@@ -111,9 +111,9 @@ def _host(data: memoryview, at: int, is_v6: bool) -> tuple[str, int]:
 def parse_record(
     data: bytes | memoryview, commit_log_offset: int = 0, *, check_crc: bool = True
 ) -> tuple[int, Record | None]:
-    """Parse the record at the start of `data` (all bytes that are left in its file).
+    """Parse the record at the start of `data`, which holds all remaining bytes of its file.
 
-    Returns (result, record): OK with a record, BLANK, or why the bytes are no record.
+    Returns (result, record): OK with a record, BLANK, or the reason why the bytes are no record.
     """
     data = memoryview(data)
     if len(data) <= 4:
@@ -174,9 +174,9 @@ def offset_message_id(record: Record) -> str:
 
 
 def torn_properties(raw: bytes) -> str | None:
-    """Say why the string cannot be what an encoder wrote, None when it can.
+    """Return the reason why no encoder wrote the string, None if an encoder may have.
 
-    The rule for the last record of a log: no CRC covers the properties, but an encoder never writes a NUL, always
+    The rule for the last record of a log. No CRC covers the properties, but an encoder never writes a NUL, always
     ends with 0x02 and always writes 0x01 in a pair.
     """
     if not raw:

@@ -1,7 +1,7 @@
 """Messages that publish stored records again, in Python: the same rule as `native/src/record_copy.c`.
 
-A copy is told by data: where it goes, how its pairs are edited, what becomes of counters, flags and the born host.
-`record_copy.h` says how edits work. The services run the C loop; the simulation and the tests run this one.
+Data describe a copy: its target, edits of its pairs, its counters, flags and born host. `record_copy.h` explains the
+edits. The services run the C loop. The simulation and the tests run this one.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _NUL, _SPLIT, _END = b"\x00", b"\x01", b"\x02"
 
 
 class EditKind(IntEnum):
-    """What becomes of the pairs that have the edit's name."""
+    """The effect of an edit on the pairs with its name."""
 
     REMOVE = 1
     RENAME = 2
@@ -37,7 +37,7 @@ class From(IntEnum):
 
 
 class Cause(IntEnum):
-    """Why a copy was not made; RMQ_COPY_* of the C core."""
+    """Reason why a copy was not made, RMQ_COPY_* of the C core."""
 
     DAMAGED = 1
     PLACE = 2
@@ -51,7 +51,7 @@ class Cause(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairEdit:
-    """One edit. ADD takes a number, RENAME the new name, REMOVE nothing."""
+    """One edit. ADD has a number, RENAME the new name, REMOVE nothing."""
 
     kind: EditKind
     name: bytes
@@ -60,7 +60,7 @@ class PairEdit:
 
 @dataclass(frozen=True, slots=True)
 class RecordCopy:
-    """One copy to be made of the record at the start of `data`. None: as in the record."""
+    """One copy of the record at the start of `data`. A field of None keeps the record's value."""
 
     data: bytes | memoryview
     topic_id: int = 0
@@ -68,7 +68,7 @@ class RecordCopy:
     queue_id: int = 0
     edits: tuple[PairEdit, ...] = ()
     position: int | None = None
-    """Where in the log the record has to stand."""
+    """Offset of the record in the commit log."""
     check_crc: bool = False
     no_wait: bool = False
     sys_flag_clear: int = 0
@@ -76,17 +76,17 @@ class RecordCopy:
     flag: int | None = None
     reconsume_times: int | None = None
     reconsume_times_added: int = 0
-    """Counts where `reconsume_times` is None."""
+    """Number that is added to the record's count if `reconsume_times` is None."""
     born_time_ms: int | None = None
     born_host: tuple[bytes, int] | None = None
-    """4 or 16 bytes, and the port."""
+    """Address of 4 or 16 bytes, and the port."""
     prepared_transaction_offset: int = 0
-    """Never the record's: of a commit the place of its half message, else a mark or 0."""
+    """Position of the half message in a commit, else a mark or 0. The record's own value is never copied."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyLimits:
-    """Bounds of what a copy may hold; nothing is added to it when it is written."""
+    """Bounds of the content of a copy, which grows no more when it is written."""
 
     body_bytes_max: int
     properties_bytes_max: int = PROPERTIES_BYTES_MAX
@@ -94,7 +94,7 @@ class CopyLimits:
 
 @dataclass(frozen=True, slots=True)
 class CopiedRequest:
-    """The request, with the bytes that it points at."""
+    """The request, with the bytes to which it points."""
 
     body: bytes
     properties: bytes
@@ -103,7 +103,7 @@ class CopiedRequest:
     queue_id: int
     flag: int
     sys_flag: int
-    """Without the bits of the hosts: `write` sets them."""
+    """Flags without the bits of the hosts, which `write` sets."""
     reconsume_times: int
     prepared_transaction_offset: int
     born_time_ms: int
@@ -119,7 +119,7 @@ class CopiedRequest:
 
 @dataclass(frozen=True, slots=True)
 class CopyRefused:
-    """No copy of this record can be made. `detail`: as at RMQ_COPY_* in `record_copy.h`."""
+    """No copy of this record can be made. RMQ_COPY_* in `record_copy.h` explains `detail`."""
 
     cause: Cause
     detail: int = 0

@@ -1,6 +1,6 @@
-"""Numbers that a client wrote as text into the properties or the body of a record; none of them is trusted.
+"""Numbers that a client wrote as text into the properties or the body of a record. None of them is trusted.
 
-Python's `int` takes underscores, blanks and digits of other scripts, and raises ValueError above 4300 digits.
+Python's `int` accepts underscores, blanks and digits of other scripts, and raises ValueError above 4300 digits.
 """
 
 import re
@@ -15,7 +15,7 @@ _DIGITS = re.compile("0*([0-9]{1,19})")
 
 
 def small_number(text: str) -> int:
-    """Java's Integer.parseInt, 0 for any other text; the same rule as `native/src/number_text.h`."""
+    """Return Java's Integer.parseInt, 0 for any other text. The same rule as `native/src/number_text.h`."""
     match = _INTEGER.fullmatch(text)
     number = int(match[2]) if match else 0
     if number > INTEGER_MAX:
@@ -24,14 +24,14 @@ def small_number(text: str) -> int:
 
 
 def decimal(text: str) -> int | None:
-    """ASCII digits as a number of at most 63 bits, None for any other text."""
+    """Return ASCII digits as a number of at most 63 bits, None for any other text."""
     match = _DIGITS.fullmatch(text)
     number = int(match[1]) if match else -1
     return number if 0 <= number <= LONG_MAX else None
 
 
 def message_count(properties: Mapping[str, str], sys_flag: int, *, is_batch_queue: bool) -> int:
-    """Messages that a record holds: the same rule as `rmq_message_count`, by which dispatch counts."""
+    """Return the number of messages in a record, by the rule of `rmq_message_count` in dispatch."""
     if not sys_flag & layout.INNER_BATCH and not is_batch_queue:
         return 1
     return max(1, small_number(properties.get("INNER_NUM", "1")))

@@ -1,7 +1,7 @@
 """Values that no broker gives a record, in Python: the same rule as `native/src/record_values.c`.
 
-The frame around such a value may be valid: lengths add up and the body has its CRC, but no checksum covers the header.
-The record stays in the log and goes to slaves byte for byte; nothing indexes it.
+The frame around such a value may be valid: lengths add up and the body has its CRC, but no checksum covers the
+header. The record stays in the log and goes to slaves byte for byte. No queue and no index has it.
 """
 
 from collections.abc import Iterable
@@ -49,14 +49,14 @@ def is_queue_id(number: int) -> bool:
 
 
 def queue_id_of(folder: str) -> int | None:
-    """The queue whose folder has this name, None where it is no queue's."""
+    """Return the queue whose folder has this name, None if the folder is no queue's."""
     is_number = folder.isascii() and folder.isdigit() and len(folder) <= len(str(QUEUE_ID_MAX))
     queue_id = int(folder) if is_number else -1
     return queue_id if is_queue_id(queue_id) and str(queue_id) == folder else None
 
 
 def impossible_value(record: Record, position: int) -> int:
-    """The first impossible field of a record that stands at `position` of the commit log, POSSIBLE without one."""
+    """Return the first impossible field of a record at `position` of the commit log, POSSIBLE without one."""
     if record.physical_offset != position:
         return PHYSICAL_OFFSET
     if not is_queue_id(record.queue_id):
@@ -81,14 +81,17 @@ class NotIndexed:
 
 
 def counted(found: Iterable[tuple[int, int]]) -> NotIndexed | None:
-    """`found`: (offset, field) of each; None without any."""
+    """Return the count of `found`, (offset, field) of each record. None without any."""
     entries = iter(found)
     first = next(entries, None)
     return None if first is None else NotIndexed(1 + sum(1 for _ in entries), *first)
 
 
 def not_indexed_line(count: int, offset: int, field: int) -> str:
-    """The log line for `count` such records; `offset`: of the first, in the commit log. `field`: its impossible one."""
+    """Return the log line for `count` such records.
+
+    `offset` is the commit log offset of the first record, `field` its impossible field.
+    """
     return (
         f"{count} records with impossible values are kept in the log and not indexed; the first, at {offset}, has an "
         f"impossible {FIELDS.get(field, f'field {field}')}; `ringmq store verify` names all of them"

@@ -1,20 +1,20 @@
-"""What a start has to find out and put right before anything is appended.
+"""Recovery: checks and repairs of a store before the first append.
 
-The log is the truth; queues and index are rebuilt from it. Three ways to begin, by what the last run left behind:
+The log is the truth, from which queues and index are rebuilt. The marks of the last run decide the start of the scan:
 
   clean      no `abort`: the newest log file is read in full, like stock's normal recovery.
-  same boot  `abort`, but `ringmq.boot` still names this kernel boot and this folder: a killed process takes nothing out
-             of the page cache, so only the tail is read, from a record border REDISPATCH_WINDOW_BYTES before the end of
-             the queues. Dispatch works in order and in batches far smaller than that window. A recovery that leaves
-             dispatch more to redo than that takes `ringmq.boot` away: it comes back when dispatch has done it.
+  same boot  `abort`, but `ringmq.boot` still names this kernel boot and this folder. A killed process removes nothing
+             from the page cache. So only the tail is read, from a record border REDISPATCH_WINDOW_BYTES before the end
+             of the queues. Dispatch works in order and in batches far smaller than that window. A recovery that leaves
+             dispatch more to redo removes `ringmq.boot`. The mark comes back when dispatch has done it.
   checkpoint `abort` after a reboot, a stock broker's kill, a copy, or a failed fsync: from the newest log file that
-             begins before the checkpoint's time; index files newer than the checkpoint are given up and rebuilt.
+             begins before the checkpoint's time. Index files newer than the checkpoint are deleted and rebuilt.
 
-Afterwards: the log ends with its last valid record; bytes behind it are zero (what was there is kept in
-`ringmq.cut/`); queues and index name nothing behind it; `redispatch_offset` says from where dispatch has to replay.
-A record with an impossible value (`record_values`) is valid, stays where it is, and no queue has it.
-Rules from CommitLog.recoverNormally / recoverAbnormally, ConsumeQueue.recover / truncateDirtyLogicFiles; where stock
-would cut away files that hold data they are moved aside instead.
+Afterwards the log ends with its last valid record. Bytes behind it are zero, and their old content is in
+`ringmq.cut/`. Queues and index name nothing behind it. Dispatch has to replay from `redispatch_offset` on. A record
+with an impossible value (`record_values`) is valid, stays in the log, and no queue has it. Rules:
+CommitLog.recoverNormally / recoverAbnormally, ConsumeQueue.recover / truncateDirtyLogicFiles. Stock cuts away files
+with data, RingMQ moves them aside.
 """
 
 import os
@@ -56,7 +56,7 @@ CHECKPOINT = "checkpoint"
 
 @dataclass(slots=True)
 class RecoveredStore:
-    """The state of a store that may now be written to."""
+    """The state of a store that is ready for writes."""
 
     mode: str
     append_offset: int = 0
@@ -76,16 +76,16 @@ class RecoveredStore:
 
     @property
     def next_offsets(self) -> dict[tuple[str, int], int]:
-        """Return the queue offset table: what the next message of each queue gets."""
+        """Return the queue offset table: the offset of each queue's next message."""
         return {name: state.next_offset for name, state in self.queues.items()}
 
 
 class LogInUseError(StoreLoadError):
-    """A log file whose cached pages have to go is being read by another process."""
+    """A log file whose cached pages have to be dropped is being read by another process."""
 
 
 class _Stages:
-    """Adds up the time of named stages."""
+    """Adds up the times of named stages."""
 
     def __init__(self, clock: Callable[[], float], out: dict[str, float]) -> None:
         self._clock, self._out, self._last = clock, out, clock()
@@ -105,13 +105,13 @@ def recover(
     clock: Callable[[], float] = time.perf_counter,
     tell: Callable[[str], None] = lambda what: None,
 ) -> RecoveredStore:
-    """Load and repair the store; the caller holds its lock. Idempotent: a recovery that dies is simply run again.
+    """Load and repair the store. The caller holds its lock. Idempotent: an interrupted recovery is simply run again.
 
-    `unknown_topics_from`: topics that are in no configuration get queues, too, where the first record without a unit is
-    at this offset or behind. On a slave and in an adopted log their settings may not have come yet, elsewhere they are
-    deleted. `tell` is called with what is being done.
+    `unknown_topics_from` concerns topics without configuration. They get queues, too, if their first record without a
+    unit is at this offset or behind. On a slave and in an adopted log their settings may not have come yet. Elsewhere
+    such topics are deleted. `tell` gets lines about the progress.
 
-    Raises StoreLoadError when the files cannot be a store of this configuration, OSError as it comes.
+    Raises StoreLoadError if the files cannot be a store of this configuration, and OSError.
     """
     root = config.root
     reasons: list[str] = []
@@ -162,10 +162,10 @@ def recover(
 
 
 def survey(config: StoreConfig) -> RecoveredStore:
-    """What `recover` would find, with nothing written: for readers of a store that has no owner.
+    """Return the result that `recover` would have, and write nothing: for readers of a store without an owner.
 
-    After a clean stop the queues know everything and the log is not scanned. Where the owner waited for replicas, what
-    they had not confirmed is left out. Raises StoreLoadError, OSError.
+    After a clean stop the queues are complete and the log is not scanned. If the owner waited for replicas, records
+    that they had not confirmed are left out. Raises StoreLoadError, OSError.
     """
     result = RecoveredStore(_mode(config.root, True, []))
     store = MessageStore(config)
@@ -194,10 +194,10 @@ def _mode(root: Path, trust_boot: bool, reasons: list[str]) -> str:
 
 
 def _drop_caches(config: StoreConfig) -> None:
-    """Forget cached pages: after a failed fsync they look clean though the disk never got them.
+    """Drop cached pages: after a failed fsync they look clean though the disk never got them.
 
-    The file system as a whole still has that failure to tell, and dispatch would meet it in its first sync round.
-    Pages that anybody maps stay: LogInUseError where a reader has claimed a log file.
+    The file system as a whole still has that failure to report, and dispatch would get it in its first sync round.
+    Mapped pages cannot be dropped: raises LogInUseError if a reader has claimed a log file.
     """
     lib.rmq_file_system_sync(os.fsencode(config.root))
     log = FileQueue(config.commit_log_directories, config.commit_log_file_bytes, MappedFileCache(1))
@@ -243,7 +243,7 @@ def _first_record(store: MessageStore, start: int) -> records.Record | None:
 
 
 def _scan_start(store: MessageStore, result: RecoveredStore, window_bytes: int) -> int:
-    """Return the record border where the scan begins."""
+    """Return the record border at which the scan begins."""
     starts = store.commit_log.files.starts
     if not starts:
         return 0
@@ -297,7 +297,7 @@ def _file_below(store: MessageStore, offset: int) -> int:
 
 
 def _known_topics(root: Path) -> set[str] | None:
-    """Return the topics that exist, None when that cannot be told."""
+    """Return the topics that exist, None if they are unknown."""
     try:
         table = load_config(root, "topics.json").get("topicConfigTable")
     except ConfigFileError:
@@ -358,12 +358,11 @@ def _scan(
 def _scan_files(
     store: MessageStore, result: RecoveredStore, start: int, state: Any, limit: int, tell: Callable[[str], None]
 ) -> int:
-    """Scan file after file; returns the end of the last valid record (or the blank that ends the newest file).
+    """Scan file after file. Return the end of the last valid record (or of the blank that ends the newest file).
 
-    Records that end above `limit` are left out.
-
-    After a clean stop nothing can be torn: a bad record in front of the queues' end is damage done later, it stays
-    where it is and the scan goes on behind it (stock would cut the log there).
+    Records that end above `limit` are left out. After a clean stop no record can be torn. A bad record in front of
+    the queues' end is then later damage: it stays in the log and the scan continues behind it. Stock would cut the
+    log there.
     """
     files = store.commit_log.files
     queues_end = _queues_end(result)
@@ -396,7 +395,7 @@ def _scan_files(
 
 
 def _take_rows(table: Any, result: RecoveredStore, known: set[str] | None, unknown_from: int | None) -> None:
-    """Copy what the scan learned into the queue states; new queues appear, those of deleted topics do not."""
+    """Copy the results of the scan into the queue states. New queues are added, those of deleted topics are not."""
     for i in range(lib.rmq_queue_table_size(table)):
         row = lib.rmq_queue_table_at(table, i)
         if row.missing_from < 0:
@@ -435,7 +434,7 @@ def _redispatch_offset(result: RecoveredStore, start: int, index_from: int | Non
 def _unsynced_offset(store: MessageStore, result: RecoveredStore) -> int:
     """Return the start of the newest log file that begins before the checkpoint's log time.
 
-    After a clean stop all is on disk: the end of the log.
+    After a clean stop all files are on disk, and the end of the log is returned.
     """
     if result.mode == CLEAN:
         return result.append_offset

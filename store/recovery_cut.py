@@ -1,8 +1,8 @@
-"""Log part of recovery: what lies behind the end of the log goes, but is never lost.
+"""Log part of recovery: bytes behind the end of the log are moved aside, never lost.
 
-Old bytes must not look like records again once new ones are written in front of them, so they are zeroed in place;
-a copy of them, and log files that lie wholly behind, go to `ringmq.cut/` in the store's root. Not into the log's
-folder: a stock broker before 5.1 refuses a log with a folder in it.
+Old bytes must not look like records again behind new ones, so they are zeroed in place. A copy of them, and log files
+that lie wholly behind the end, go to `ringmq.cut/` in the store's root. The log's folder must not hold them: a stock
+broker before 5.1 refuses a log with a folder in it.
 """
 
 import errno
@@ -19,7 +19,7 @@ CUT_FOLDER = "ringmq.cut"
 
 
 def cut_log(files: FileQueue, append_offset: int, folder: Path, reasons: list[str]) -> int:
-    """Take away everything behind `append_offset`, into `folder`; returns how many bytes were in use there.
+    """Move all bytes behind `append_offset` into `folder`. Return the number of used bytes among them.
 
     Raises OSError.
     """
@@ -59,7 +59,7 @@ def _set_aside(files: FileQueue, start: int, target: Path) -> None:
 
 
 def _cut_tail(path: Path, append_offset: int, at: int, folder: Path) -> int:
-    """Copy the used bytes behind `at` to the cut folder and zero them; a lone end-of-file blank needs no copy."""
+    """Copy the used bytes behind `at` to the folder and zero them. A lone end-of-file blank needs no copy."""
     last = 0
     only_blank = True
     target = None
@@ -82,7 +82,7 @@ def _cut_tail(path: Path, append_offset: int, at: int, folder: Path) -> int:
 
 
 def _used_chunks(path: Path, at: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (position, bytes) of the chunks behind `at` that are not all zero; holes are skipped."""
+    """Yield (position, bytes) of the chunks behind `at` that are not all zero. Holes are skipped."""
     with path.open("rb") as file:
         for position, chunk in data_chunks(file.fileno(), at, os.fstat(file.fileno()).st_size):
             if chunk.count(0) != len(chunk):

@@ -1,4 +1,4 @@
-"""Index part of recovery: files that cannot be trusted go, entries of cut records are taken back."""
+"""Index part of recovery: deletes files that cannot be trusted, and removes entries of cut records."""
 
 from ringmq.store import layout
 from ringmq.store.config import StoreConfig
@@ -14,10 +14,10 @@ def recover_index(
     give_up_after_ms: int | None,
     reasons: list[str],
 ) -> int | None:
-    """Put the index files right; returns from where the log has to be indexed again, None without an index.
+    """Repair the index files. Return the offset from which the log must be indexed again, None without an index.
 
-    `give_up_after_ms`: files that end after this store time are deleted (unclean exit, IndexService.load); None trusts
-    all. Replaying from the returned offset is idempotent.
+    Files that end after the store time `give_up_after_ms` are deleted (unclean exit, IndexService.load). None trusts
+    all files. Replaying from the returned offset is idempotent.
     """
     directory = config.root / layout.INDEX
     if not config.message_index:

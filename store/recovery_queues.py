@@ -1,4 +1,4 @@
-"""ConsumeQueue part of recovery: where each queue ends, and taking back units that name cut records."""
+"""ConsumeQueue part of recovery: finds the end of each queue, and removes units that name cut records."""
 
 from dataclasses import dataclass
 
@@ -25,14 +25,15 @@ class QueueState:
         self.next_offset = max(self.next_offset, self.max_offset)
 
     def replay_from(self, append_offset: int) -> int:
-        """Return the log offset from which records of this name get units: before it they have them, or are of an
-        earlier topic of this name.
+        """Return the log offset from which records of this topic name get units.
+
+        Earlier records have units already, or belong to an earlier topic of this name.
         """
         return min((at for at in (self.physical_end, self.missing_from) if at >= 0), default=append_offset)
 
 
 def load_queues(store: MessageStore, *, trusted: bool, remove_empty: bool = True) -> dict[tuple[str, int], QueueState]:
-    """Find the end of every queue: by binary search when `trusted`, else by stock's scan of the last three files."""
+    """Find the end of every queue: by binary search if `trusted`, else by stock's scan of the last three files."""
     states = {}
     for name in store.queue_names():
         queue = store.queue(name.topic, name.queue_id)
@@ -51,9 +52,9 @@ def load_queues(store: MessageStore, *, trusted: bool, remove_empty: bool = True
 def truncate_queues(
     store: MessageStore, states: dict[tuple[str, int], QueueState], append_offset: int, *, wipe_tails: bool
 ) -> None:
-    """Take back units at or behind `append_offset`. `wipe_tails` also zeroes what stands behind the end of each queue.
+    """Remove units at or behind `append_offset`. With `wipe_tails` also zero the bytes behind the end of each queue.
 
-    The first file of a queue stays even when it is empty: its name keeps the queue's offsets from starting again.
+    The first file of a queue stays even if it is empty: its name keeps the queue's offsets from starting again.
     """
     for name, state in states.items():
         queue = store.queue(*name)

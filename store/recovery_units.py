@@ -1,7 +1,7 @@
-"""Tags codes of last units. A unit counts when it has its size; a page may end behind that, in its tags code.
+"""Tags codes of last units. A unit counts when it has its size, but a page may end behind it, within the tags code.
 
-What comes between two pages of one write, a full disk or the kill of every process of a broker, leaves such a unit with
-zeros in their place. The log has the record, and the code with it.
+A full disk, or the kill of every process of a broker, can hit between two pages of one write. Such a unit has zeros
+in place of its code. The log has the record, and so the code.
 """
 
 import mmap
@@ -23,9 +23,9 @@ TAGS_CODE_BYTES = 8
 def mend_last_units(
     store: MessageStore, states: Mapping[tuple[str, int], QueueState], from_offset: int, append_offset: int
 ) -> list[str]:
-    """Write the tags codes again that a page's end cut off; returns a line about each.
+    """Write the tags codes that a page's end cut off. Return a line about each.
 
-    Looks at records from `from_offset` on: what lies before was dispatched long before the end. Raises OSError.
+    Looks at records from `from_offset` on: earlier ones were dispatched long before the end. Raises OSError.
     """
     levels = native_delay_levels(store.config.delay_levels_ms)
     mended = []

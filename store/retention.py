@@ -1,9 +1,10 @@
-"""When old log files go: by age at the configured hour, by disk ratio at any time, by force near the end of the disk.
+"""Deletion of old log files: by age at the configured hour, by disk ratio at any time, by force on a nearly full
+disk.
 
-`step` decides (DefaultMessageStore.CleanCommitLogService), `LogRetention` measures and unlinks. Files go oldest first,
-never one that holds a byte at or behind the safe offset, and by unlink only: whoever maps one keeps its bytes. A file
-that a reader has locked stays with all behind it, except when space is freed by force. Queues and index files follow
-when the log's min offset has moved; that is the dispatch role's part.
+`step` decides (DefaultMessageStore.CleanCommitLogService), `LogRetention` measures and unlinks. Files are deleted
+oldest first, and never one that holds a byte at or behind the safe offset. Deletion is by unlink only, so mappings
+keep their bytes. A file that a reader has locked stays with all behind it, except if space is freed by force. The
+dispatch role deletes queue and index files after the log's min offset has moved.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from ringmq.store.segment_lock import lock_for_deletion
 
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
-    """RocketMQ's settings; ratios as fractions of the disk."""
+    """RocketMQ's settings. Ratios are fractions of the disk."""
 
     delete_hours: tuple[int, ...] = (4,)  # deleteWhen
     reserved_s: float = 72 * 3600.0  # fileReservedTime, hours
@@ -36,7 +37,7 @@ class RetentionSettings:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> "RetentionSettings":
-        """Read RocketMQ properties; ratios are clamped as stock clamps them."""
+        """Read RocketMQ properties. Ratios are clamped as stock clamps them."""
 
         def number(name: str, default: int) -> int:
             try:
@@ -68,7 +69,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class RetentionState:
-    """What `step` looks at. `files` oldest first; ratios as used fraction of the log's and the queues' disk."""
+    """Input of `step`. `files` are oldest first. Ratios are the used fraction of the log's and the queues' disk."""
 
     files: tuple[LogFile, ...]
     log_disk_ratio: float
@@ -78,9 +79,9 @@ class RetentionState:
 
 @dataclass(frozen=True, slots=True)
 class RetentionEffects:
-    """Files to delete (a prefix of the state's), and whether puts have to be refused for lack of space.
+    """Files to delete (a prefix of the state's), and True if puts have to be refused for lack of space.
 
-    Without `spares_readers` files go that readers hold, too: the disk is nearly full.
+    Without `spares_readers` files that readers hold are deleted, too: the disk is nearly full.
     """
 
     delete: tuple[int, ...]
@@ -121,7 +122,7 @@ def step(settings: RetentionSettings, state: RetentionState, now_s: float) -> Re
 
 
 def used_ratio(path: Path) -> float:
-    """Return the used part of a file system as stock computes it: whole per cents, rounded up. -1 when unknown."""
+    """Return the used part of a file system as stock computes it: whole per cents, rounded up. -1 if unknown."""
     try:
         status = os.statvfs(path)
     except FileNotFoundError:
@@ -132,9 +133,9 @@ def used_ratio(path: Path) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RetentionOutcome:
-    """What a round did: deleted paths, the log's new min offset (None = unchanged), lack of space, and why.
+    """Result of a round: deleted paths, the log's new min offset (None = unchanged), lack of space, and the reason.
 
-    `held` is the file at which it stopped because somebody reads it.
+    `held` is the file at which the round stopped because a reader has locked it.
     """
 
     deleted: tuple[Path, ...]
@@ -159,7 +160,7 @@ class LogRetention:
     ) -> None:
         self._config = config
         self.settings = settings
-        """May be replaced between two rounds."""
+        """The settings, which may be replaced between two rounds."""
         self._safe_offset = safe_offset
         self._ratio = ratio
 
@@ -170,12 +171,13 @@ class LogRetention:
         publish: Callable[[int], None] | None = None,
         keep_open: Callable[[int], None] = os.close,
     ) -> RetentionOutcome:
-        """Decide and delete. `publish(min_offset)` is called before the first file goes, so that nobody looks for it.
+        """Decide and delete. `publish(min_offset)` is called before the first file goes, so that no reader looks for
+        it.
 
-        `keep_open` gets a descriptor of each deleted file, and closes it. Whoever lets go of a file last frees its
-        blocks and pages, which takes 0.3 s for 1 GiB: it should not be a process that has mapped it.
+        `keep_open` gets a descriptor of each deleted file, and closes it. The last process to close a file frees its
+        blocks and pages, which takes 0.3 s for 1 GiB. It should not be a process that serves clients.
 
-        A file that is gone already is passed over; other OSErrors end the round and are raised.
+        Missing files are ignored. Other OSErrors end the round and are raised.
         """
         files = FileQueue(self._config.commit_log_directories, self._config.commit_log_file_bytes, MappedFileCache(1))
         effects = step(self.settings, self._look(files, now_s), now_s)
@@ -221,7 +223,7 @@ class LogRetention:
 def _lock_against_readers(
     files: FileQueue, starts: Sequence[int], locks: contextlib.ExitStack
 ) -> tuple[list[int], Path | None]:
-    """The leading files that nobody reads, locked until `locks` is closed, and the first one that somebody reads."""
+    """Return the leading files without a reader, locked until `locks` is closed, and the first file with a reader."""
     free: list[int] = []
     for start in starts:
         path = files.path(start)

@@ -1,12 +1,12 @@
-"""Taking a part of the log out of the store without losing it: where a slave's log differs from its master's.
+"""Moves a part of the log out of the store without losing it, after a slave's log has diverged from its master's.
 
-The store is closed and its lock is ours. What is taken out goes to `<root>/salvage/<from>-<to>-<ms>.log`: the bytes of
-one log file from commit log offset <from> on (behind <to> they are zero), and the time at which they were saved. A file
-of the log never shrinks under its readers: the kept part is written to a new file, which is renamed over the old one.
+The store is closed, and this process holds its lock. Removed bytes go to `<root>/salvage/<from>-<to>-<ms>.log`: the
+bytes of one log file from commit log offset <from> on (zero behind <to>), and the time of the save. A file of the log
+never shrinks under its readers: the retained part is written to a new file, which is renamed over the old one.
 
-Every step can be the last one: the marker `abort` comes first, so that recovery looks at everything; log files go
-newest first, so that the log has no gap; bytes are safe in `salvage/` before their place in the log changes. Doing the
-same again finishes what is left and saves nothing twice. Queues and index follow at the recovery.
+Every step can be the last one. The marker `abort` comes first, so that recovery looks at everything. Log files go
+newest first, so that the log has no gap. Bytes are safe in `salvage/` before their place in the log changes. A
+repeated call finishes the rest and saves nothing twice. Recovery repairs queues and index.
 """
 
 import bisect
@@ -34,7 +34,7 @@ COPY_BYTES = 1 << 20
 
 
 class SalvageError(Exception):
-    """The log cannot be changed as asked; the message says why. Nothing was changed."""
+    """The log cannot be changed as asked, and nothing was changed. The message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class SalvageFile:
 
 @dataclass(frozen=True, slots=True)
 class SalvageReport:
-    """The log's end after the work, and what was taken out of it, lowest offset first."""
+    """The log's end after the work, and the saved files, lowest offset first."""
 
     end_offset: int
     files: tuple[SalvageFile, ...] = ()
@@ -63,7 +63,7 @@ class SalvageReport:
 
 
 def salvage_files(root: Path) -> list[SalvageFile]:
-    """What was taken out of the store's log so far, by offset and time."""
+    """Return all saved parts of the store's log, by offset and time."""
     found = []
     for path in (root / SALVAGE).glob("*.log"):
         match = _NAME.fullmatch(path.name)
@@ -73,9 +73,9 @@ def salvage_files(root: Path) -> list[SalvageFile]:
 
 
 def cut(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
-    """End the log with the last whole record at or below `to_offset`. SalvageError when it begins behind, OSError.
+    """End the log with the last whole record at or below `to_offset`. A log that ends there already stays as it is.
 
-    A log that ends there already stays as it is.
+    Raises SalvageError if the log begins behind that offset, and OSError.
     """
     log = _open_log(config)
     files = log.files
@@ -100,7 +100,10 @@ def cut(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> Sa
 
 
 def border_below(config: StoreConfig, offset: int) -> int:
-    """The offset at which `cut` would end the log; reads only. SalvageError when the log begins behind it, OSError."""
+    """Return the offset at which `cut` would end the log. Reads only.
+
+    Raises SalvageError if the log begins behind `offset`, and OSError.
+    """
     log = CommitLog(config, MappedFileCache(2))
     if not log.files.starts:
         return 0
@@ -110,10 +113,10 @@ def border_below(config: StoreConfig, offset: int) -> int:
 
 
 def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
-    """Take out the whole log; the store begins, and ends, at `to_offset`, a multiple of the file size.
+    """Move out the whole log. The store then begins, and ends, at `to_offset`, a multiple of the file size.
 
-    Queues and index go: their units name records of the old log, and dispatch makes them anew from the records to
-    come. SalvageError, OSError.
+    Queues and index are deleted: their units name records of the old log, and dispatch makes them anew from later
+    records. Raises SalvageError, OSError.
     """
     if to_offset % config.commit_log_file_bytes:
         raise SalvageError(f"a log of files of {config.commit_log_file_bytes} bytes cannot begin at {to_offset}")
@@ -132,18 +135,18 @@ def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) ->
 
 
 def end_at(config: StoreConfig, border: int) -> SalvageReport:
-    """End the log at a record border, also at that where it begins: `cut` would leave no file to say the offset."""
+    """End the log at a record border. At the log's begin an empty file remains, which `cut` would not leave."""
     begins_there = is_without_files(config) or CommitLog(config, MappedFileCache(2)).files.min_offset == border
     return rebase(config, border) if border and begins_there else cut(config, border)
 
 
 def is_without_files(config: StoreConfig) -> bool:
-    """The log has no file: it is new, or the last one was just taken out."""
+    """True if the log has no file: it is new, or the last one was just moved out."""
     return not CommitLog(config, MappedFileCache(2)).files.starts
 
 
 def make_log_file(config: StoreConfig, start: int) -> None:
-    """The log file that begins at `start`, all zero and allocated in full; one that is there stays. Raises OSError."""
+    """Make the log file that begins at `start`, all zero and fully allocated. An existing one stays. Raises OSError."""
     directory, size = config.commit_log_directories[0], config.commit_log_file_bytes
     code = lib.rmq_folder_make(os.fsencode(directory))
     code = code or lib.rmq_segment_create(os.fsencode(config.root), os.fsencode(directory), start, size)
@@ -157,14 +160,14 @@ def _now_ms(now_ms: int | None) -> int:
 
 
 def _open_log(config: StoreConfig) -> CommitLog:
-    """The log. An empty newest file is removed: a crash while it was made left it."""
+    """Return the log. An empty newest file, left by a crash while it was made, is removed."""
     log = CommitLog(config, MappedFileCache(2))
     log.files.check_sizes(remove_empty=True)
     return log
 
 
 def _border_below(log: CommitLog, offset: int) -> int:
-    """The end of the last whole record at or below `offset`, the start of its file when none is in front of it."""
+    """Return the end of the last whole record at or below `offset`, or the start of its file without such a record."""
     border = log.files.starts[bisect.bisect_right(log.files.starts, offset) - 1]
     places = log.places(border, offset, check_crc=False)
     while True:
@@ -176,7 +179,7 @@ def _border_below(log: CommitLog, offset: int) -> int:
 
 
 def _used_end(log: CommitLog, start: int) -> int:
-    """The commit log offset behind what was written to a log file: its records, and other bytes that are not zero."""
+    """Return the commit log offset behind the used bytes of a log file: its records, and other non-zero bytes."""
     end, last = start + log.files.file_bytes, 0
     with log.files.path(start).open("rb") as file:
         for position, chunk in data_chunks(file.fileno(), 0, log.files.file_bytes):
@@ -186,7 +189,7 @@ def _used_end(log: CommitLog, start: int) -> int:
 
 
 class _Saver:
-    """Brings bytes of the log to `<root>/salvage`, each range once."""
+    """Copies bytes of the log to `<root>/salvage`, each range once."""
 
     def __init__(self, root: Path, now_ms: int) -> None:
         self._folder = root / SALVAGE
@@ -195,11 +198,11 @@ class _Saver:
         self._saved: list[SalvageFile] = []
 
     def saved(self) -> tuple[SalvageFile, ...]:
-        """What came to the folder, lowest offset first."""
+        """The saved files, lowest offset first."""
         return tuple(reversed(self._saved))
 
     def take_file(self, log: CommitLog, start: int) -> None:
-        """Take a whole file out of the log; one that was never written to is just removed."""
+        """Move a whole file out of the log. An unused file is removed."""
         files, path = log.files, log.files.path(start)
         used = _used_end(log, start)
         if used == start:
@@ -218,7 +221,7 @@ class _Saver:
         markers.sync_directory(path.parent)
 
     def save_tail(self, path: Path, from_offset: int, to_offset: int) -> None:
-        """Copy a range that ends in this log file, unless the folder has the very bytes already."""
+        """Copy a range that ends in this log file, unless the folder has the same bytes already."""
         at, length = from_offset - int(path.name), to_offset - from_offset
         for known in salvage_files(self._root):
             if (known.from_offset, known.to_offset) == (from_offset, to_offset) and _same(known.path, path, at, length):
@@ -234,7 +237,7 @@ class _Saver:
         self._saved.append(target)
 
     def _target(self, from_offset: int, to_offset: int) -> SalvageFile:
-        """A name that is still free."""
+        """Return a name that is still free."""
         if not self._folder.is_dir():
             self._folder.mkdir()
             markers.sync_directory(self._root)
@@ -247,7 +250,7 @@ class _Saver:
 
 
 def _replace_by_prefix(path: Path, kept_bytes: int, file_bytes: int) -> None:
-    """A new file of the same length that holds the first bytes takes the place of the old one."""
+    """Replace a file by a new one of the same length that holds its first bytes."""
     folder = path.parent / _KEPT
     folder.mkdir(exist_ok=True)
     copy_range(path, 0, kept_bytes, folder / path.name, file_bytes)

@@ -7,7 +7,7 @@ from ringmq.store.consume_queue import first_index
 
 
 class Boundary(enum.Enum):
-    """Which neighbour an inexact time means, and which end of a run of equal times."""
+    """The message of an inexact time, and the end of a run of equal times."""
 
     LOWER = "lower"
     UPPER = "upper"
@@ -18,8 +18,9 @@ def offset_by_time(
 ) -> int:
     """Search [min_offset, max_offset).
 
-    LOWER: the first message stored at or after `time_ms`, `max_offset` when all are older.
-    UPPER: the last message stored at or before it, the first one when all are younger.
+        LOWER: the first message stored at or after `time_ms`, `max_offset` if all are older.
+        UPPER: the last message stored at or before it, the first one if all are younger.
+
     A message whose time cannot be read counts as too early. Store times never fall along a queue.
     """
     if max_offset <= min_offset:

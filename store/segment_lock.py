@@ -1,8 +1,8 @@
 """Readers' claim on a log file: a shared open-file-description lock on its first byte.
 
-A reader takes it on its read-only descriptor: it needs no right to write, leaves nothing behind, and the lock ends with
-its process. Who deletes files takes the exclusive lock first; a reader that comes then waits and finds the file gone.
-So does a recovery that must not find a file mapped.
+A reader locks through its read-only descriptor. The lock needs no right to write, leaves nothing behind, and ends
+with its process. Retention takes the exclusive lock before it deletes a file. A later reader waits and finds the file
+gone. A recovery that needs a file to be unmapped does the same.
 """
 
 import errno
@@ -14,7 +14,7 @@ from ringmq.store.store_lock import byte_0_lock
 
 
 def lock_for_deletion(path: Path) -> int | None:
-    """A descriptor that keeps new readers waiting until it is closed, None when the file is being read.
+    """Return a descriptor that makes new readers wait until it is closed, None if the file is being read.
 
     Raises OSError, FileNotFoundError for a file that is gone.
     """

@@ -1,10 +1,12 @@
-"""`<root>/config/ringmqStagedWrites.json`: the last micro-batch of each writer of staged writes, a snapshot of the log.
+"""`<root>/config/ringmqStagedWrites.json`: the last micro-batch of each writer of staged writes, a snapshot of the
+log.
 
     {"version": 1, "replayFrom": 12, "record": [commit log offset, bytes, CRC-32], "queries":
      [[query id, batch id, commit log offset behind what was stored for it, chunks that were lost], ...]}
 
-The worker `services` owns it (services/staged). The store knows it because it is true of one history of the log alone:
-whoever cuts the log says so first, and `record`, the newest that the snapshot knows, shows a log that others changed.
+The worker `services` owns the file (services/staged). The snapshot is true of one history of the log alone, so code
+that cuts the log calls `forget_behind` first. `record`, the newest record in the snapshot, reveals a log that others
+changed.
 """
 
 import json
@@ -17,9 +19,10 @@ FILE = "ringmqStagedWrites.json"
 
 
 def forget_behind(root: Path, commit_log_offset: int) -> None:
-    """Leave what is true of the log below this offset. Raises OSError.
+    """Reduce the file to the entries that are true of the log below this offset. Raises OSError.
 
-    Without `record` the rest is read from the log again; only what retention has taken is believed.
+    Without `record` the rest is read from the log again. Only entries whose records retention has deleted are
+    believed.
     """
     path = root / layout.CONFIG / FILE
     backup = path.with_name(FILE + ".bak")

@@ -1,8 +1,8 @@
-"""The format number of a store: `<root>/ringmq.format`, its first word a number, then who wrote it first.
+"""The format number of a store in `<root>/ringmq.format`, followed by the name of its first writer.
 
-It rises when an older RingMQ would misread what a newer one writes: our own files beside RocketMQ's, and how RocketMQ's
-are used. A store without the file comes from a stock broker, or from a RingMQ before the number: format 0. RocketMQ
-does not look at the file.
+The number rises when an older RingMQ would misread the bytes of a newer one: RingMQ's own files beside RocketMQ's,
+and its use of RocketMQ's files. A store without the file has format 0: it comes from a stock broker, or from an early
+RingMQ. RocketMQ ignores the file.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,20 @@ _READ_BYTES = 256
 
 
 class StoreFormatError(Exception):
-    """This RingMQ may not open the store; the message says what to do."""
+    """This RingMQ may not open the store. The message has the remedy."""
 
 
 def read_format(root: Path) -> int:
-    """The store's format number, 0 without one. Raises StoreFormatError when the file holds none, OSError."""
+    """Return the store's format number, 0 without one.
+
+    Raises StoreFormatError for an unreadable number, and OSError.
+    """
     number, _ = _read(root)
     return number
 
 
 def check_format(root: Path) -> None:
-    """Raise StoreFormatError where a newer RingMQ has written the store."""
+    """Raise StoreFormatError if a newer RingMQ has written the store."""
     number, writer = _read(root)
     if number > FORMAT:
         raise StoreFormatError(
@@ -36,7 +39,7 @@ def check_format(root: Path) -> None:
 
 
 def write_format(root: Path, writer: Callable[[], str]) -> None:
-    """Mark the store with our number and who writes it; a store that has the number already is left alone."""
+    """Write this RingMQ's number and the writer's name. A store that has the number already is left alone."""
     if read_format(root) != FORMAT:
         markers.replace_file(root / layout.FORMAT_MARKER, f"{FORMAT} {writer()}\n".encode())
 

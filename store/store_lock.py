@@ -1,7 +1,7 @@
-"""The one owner of a store: an open-file-description lock on byte 0 of `<root>/lock`.
+"""The lock of a store's single owner: an open-file-description lock on byte 0 of `<root>/lock`.
 
-It conflicts with the POSIX lock that a stock broker takes on the same byte, in both directions. Unlike a POSIX lock it
-belongs to the open file, so every worker that inherits the descriptor keeps it until the last of them is gone.
+It conflicts with the POSIX lock that a stock broker takes on the same byte, in both directions. Unlike a POSIX lock
+it belongs to the open file, so every worker with the inherited descriptor holds it until the last worker is gone.
 """
 
 import errno
@@ -21,7 +21,7 @@ class StoreLockedError(Exception):
 
 
 def byte_0_lock(kind: int) -> bytes:
-    """The argument of fcntl for a lock of `kind` (fcntl.F_RDLCK, F_WRLCK or F_UNLCK) on a file's first byte."""
+    """Return the argument of fcntl for a lock of `kind` (fcntl.F_RDLCK, F_WRLCK or F_UNLCK) on a file's first byte."""
     return FLOCK.pack(kind, os.SEEK_SET, 0, 1, 0)
 
 
@@ -54,5 +54,5 @@ class StoreLock:
         return f" (process {pid})" if pid > 0 else ""
 
     def close(self) -> None:
-        """Close our descriptor; the lock ends with the last inherited copy."""
+        """Close this descriptor. The lock ends with the last inherited copy."""
         os.close(self.descriptor)

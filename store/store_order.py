@@ -1,7 +1,7 @@
-"""`<root>/config/haOrder.json`: what is to be done to the closed store before it is opened again.
+"""`<root>/config/haOrder.json`: a task for the closed store before it is opened again.
 
-A running broker leaves the order and ends its workers; the start performs it and takes it away. One that a crash left
-behind is performed by the next start: every action can be repeated.
+A running broker writes the task and ends its workers. The next start performs and removes the task, also after a
+crash: every action can be repeated.
 
     {"action": "cut", "offset": 4096}           the log ends there, the rest goes to salvage/
     {"action": "rebase", "offset": 1073741824}  the log begins and ends there, all that it had goes to salvage/
@@ -32,7 +32,7 @@ ADOPT = "adopt"
 
 @dataclass(frozen=True, slots=True)
 class StoreOrder:
-    """One order; the fields of the file."""
+    """One task: the fields of the file."""
 
     action: str
     offset: int
@@ -44,26 +44,31 @@ class StoreOrder:
 OpenSource = Callable[[str], contextlib.AbstractContextManager[ReadChunk]]
 """host:port of a broker -> a reader of its log. Raises OSError."""
 TakeTables = Callable[[Path, str], list[str]]
-"""Makes the config files of a store (root) say what the broker at host:port says, before its whole log is taken over;
-lines for the operator. Raises OSError."""
+"""Writes the tables of the broker at host:port into the config files of a store (root), before an adoption of its
+log.
+
+Returns lines for the operator. Raises OSError.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """What was done: lines for the operator, and from where on the log is another broker's, None without such."""
+    """Result of a task: lines for the operator, and the offset from which on the log is another broker's, None
+    without one.
+    """
 
     told: list[str]
     adopted_from: int | None = None
 
 
 def write_order(root: Path, order: StoreOrder) -> None:
-    """Leave an order, durably; it replaces one that is there. Raises OSError."""
+    """Write a task durably, in place of an earlier one. Raises OSError."""
     (root / layout.CONFIG).mkdir(parents=True, exist_ok=True)
     markers.replace_file(root / layout.CONFIG / ORDER_FILE, json.dumps(asdict(order)).encode())
 
 
 def read_order(root: Path) -> StoreOrder | None:
-    """The order that waits, None without one. SalvageError when the file cannot be one."""
+    """Return the waiting task, None without one. Raises SalvageError for an unreadable file."""
     path = root / layout.CONFIG / ORDER_FILE
     try:
         values = json.loads(path.read_bytes())
@@ -79,7 +84,7 @@ def read_order(root: Path) -> StoreOrder | None:
 
 
 def remove_order(root: Path) -> None:
-    """Take the order away; none is there afterwards."""
+    """Remove the task, if there is one."""
     with contextlib.suppress(FileNotFoundError):
         (root / layout.CONFIG / ORDER_FILE).unlink()
         markers.sync_directory(root / layout.CONFIG)
@@ -91,11 +96,11 @@ def perform(
     take_tables: TakeTables = lambda root, address: [],
     tell: Callable[[str], None] = lambda line: None,
 ) -> Performed:
-    """Carry out the order, if there is one, and remove it. `tell` gets lines about the progress.
+    """Carry out the task, if there is one, and remove it. `tell` gets lines about the progress.
 
-    The caller has the store's lock and recovers it afterwards. Where a log cannot be copied to its end nothing of the
-    own one is cut, and writes stay held for the slave that has the rest. SalvageError, StoreLoadError, ConfigFileError
-    and OSError leave the order for the next start.
+    The caller has the store's lock and runs the recovery afterwards. If a log cannot be copied to its end, nothing of
+    the own log is cut, and writes stay held for the slave with the rest. After SalvageError, StoreLoadError,
+    ConfigFileError and OSError the task remains for the next start.
     """
     root = config.root
     order = read_order(root)
@@ -119,7 +124,7 @@ def _adopt(
     take_tables: TakeTables,
     tell: Callable[[str], None],
 ) -> Performed:
-    """Copy, cut, append. A failure before the copy is complete leaves the log as it is. Afterwards no peer is asked."""
+    """Copy, cut, append. A failure before the copy is complete leaves the log as it is. Later steps ask no peer."""
     root = config.root
     told: list[str] = []
     try:
@@ -151,7 +156,7 @@ def _adopt(
 
 
 def _staged_before(config: StoreConfig, order: StoreOrder) -> Staged | None:
-    """The complete copy for this order. One that begins elsewhere is of an order that this one has replaced.
+    """Return the complete copy for this task. A copy from another offset belongs to an earlier task.
 
     The border is found without a recovery: the log may be half cut, and the rest of the cut has to find it so.
     """
@@ -169,9 +174,11 @@ def _stage(
     take_tables: TakeTables,
     tell: Callable[[str], None],
 ) -> tuple[Staged, list[str]]:
-    """Stage the other log. The slave's tables come along only where nothing of the own log stays: the own tables are
-    then of a disk that has lost them, with entries of later clients. Elsewhere the own tables are the newer ones, and
-    deletions are not undone."""
+    """Stage the other log. The slave's tables come along only if nothing of the own log stays.
+
+    In that case the own tables are of a disk that has lost the older ones, with entries of later clients. Otherwise
+    the own tables are the newer ones, and deletions are not undone.
+    """
     common = min(order.offset, recover(config).append_offset)
 
     def take(root: Path) -> list[str]:

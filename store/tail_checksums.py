@@ -1,7 +1,7 @@
-"""Checksums of windows of the log before its end: how two replicas find out where their logs part, without the bytes.
+"""Checksums of windows before the end of the log: two replicas find their common part without sending the bytes.
 
-A window is [commit log offset, length, CRC-32 without its sign bit, as records have it]. The first one ends where the
-log ends; the k-th ends 64 KiB << k before that, so that sixteen of them look back over 2 GiB.
+A window is [commit log offset, length, CRC-32 without its sign bit, as in records]. The first one ends at the end of
+the log. The k-th ends 64 KiB << k before it, so sixteen windows look back over 2 GiB.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ Window = tuple[int, int, int]
 
 
 def window_places(min_offset: int, end_offset: int) -> list[tuple[int, int]]:
-    """(commit log offset, length) of the windows of a log, newest first; the oldest may be shorter."""
+    """Return (commit log offset, length) of the windows of a log, newest first. The oldest may be shorter."""
     places = []
     for number in range(WINDOWS_MAX):
         end = end_offset - (WINDOW_BYTES << number if number else 0)
@@ -29,7 +29,7 @@ def window_places(min_offset: int, end_offset: int) -> list[tuple[int, int]]:
 
 
 def tail_checksums(log: CommitLog, min_offset: int, end_offset: int) -> list[Window]:
-    """The windows of a log, newest first; those whose bytes are gone by now are left out."""
+    """Return the windows of a log, newest first, without those whose bytes are gone by now."""
     found = []
     for offset, length in window_places(min_offset, end_offset):
         value = window_crc(log, offset, length)
@@ -39,7 +39,7 @@ def tail_checksums(log: CommitLog, min_offset: int, end_offset: int) -> list[Win
 
 
 def window_crc(log: CommitLog, offset: int, length: int) -> int | None:
-    """The checksum of a range of the log (at most some files long), None when a byte of it is not there."""
+    """Return the checksum of a range of the log (at most some files long), None if a byte of it is missing."""
     parts = list(log_bytes(log, offset, offset + length))
     if sum(map(len, parts)) != length:
         return None
@@ -48,7 +48,7 @@ def window_crc(log: CommitLog, offset: int, length: int) -> int | None:
 
 
 def log_bytes(log: CommitLog, offset: int, end_offset: int) -> Iterator[memoryview]:
-    """The bytes of [offset, end_offset) file by file, without a copy; stops where one is not there."""
+    """Yield the bytes of [offset, end_offset) file by file, without a copy. Stops at a missing byte."""
     while offset < end_offset:
         rest = log.files.rest(offset, end_offset)
         if rest is None or not len(rest):

@@ -1,8 +1,9 @@
-"""`<root>/config/ringmqTopicBirths.json`: from where in the log a topic is a new one of its name.
+"""`<root>/config/ringmqTopicBirths.json`: the log offset from which on a topic is the new one of its name.
 
-Commit log offset by topic, of topics that were deleted while the log held messages of theirs. Records below it are of
-the earlier topic: a start must not take them for records whose units were lost. Each entry is there before the name is
-free again, follows the log's end where that is cut, and goes when the log begins behind it.
+Commit log offset by topic, for topics that were deleted while the log held messages of theirs. Records below the
+offset are of the earlier topic, and a start must not take them for records with lost units. An entry is written
+before the name is free again. It follows the log's end when the log is cut, and is removed when the log begins behind
+it.
 """
 
 import json
@@ -16,7 +17,7 @@ BIRTHS_FILE = "ringmqTopicBirths.json"
 
 
 def read_births(root: Path) -> dict[str, int]:
-    """Commit log offsets by topic. ConfigFileError for a file that cannot be one of ours, OSError."""
+    """Return commit log offsets by topic. Raises ConfigFileError for a file that cannot be RingMQ's, OSError."""
     path = root / layout.CONFIG / BIRTHS_FILE
     try:
         births = json.loads(path.read_bytes())
@@ -30,12 +31,14 @@ def read_births(root: Path) -> dict[str, int]:
 
 
 def write_births(root: Path, births: Mapping[str, int]) -> None:
-    """Leave word durably; without any, take the file away. Raises OSError."""
+    """Write the offsets durably. Without offsets remove the file. Raises OSError."""
     data = json.dumps(dict(births)).encode() if births else None
     markers.replace_or_remove(root / layout.CONFIG / BIRTHS_FILE, data)
 
 
 def within(births: Mapping[str, int], min_offset: int, end_offset: int) -> dict[str, int]:
-    """What is left to say about a log that reaches from `min_offset` to `end_offset`: what it will hold behind its end
-    is of the new topics."""
+    """Return the entries that matter to a log from `min_offset` to `end_offset`.
+
+    Entries behind the end move to the end: all later records are of the new topics.
+    """
     return {topic: min(offset, end_offset) for topic, offset in births.items() if min(offset, end_offset) > min_offset}

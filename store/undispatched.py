@@ -1,4 +1,6 @@
-"""Records of an ownerless store that no queue has a unit for yet: recovery would dispatch them, readers count them."""
+"""Records of a store without owner that no queue has a unit for yet: recovery would dispatch them, readers count
+them.
+"""
 
 from typing import NamedTuple
 
@@ -9,7 +11,7 @@ from ringmq.store.recovery import RecoveredStore
 
 
 class TailRecord(NamedTuple):
-    """One such record, which holds messages [`queue_offset`, `queue_offset` + `messages`) of its queue."""
+    """A record with messages [`queue_offset`, `queue_offset` + `messages`) of its queue."""
 
     queue_offset: int
     commit_log_offset: int
@@ -22,7 +24,7 @@ Tails = dict[tuple[str, int], list[TailRecord]]
 
 
 def undispatched(store: MessageStore, state: RecoveredStore) -> Tails:
-    """The records behind the end of each queue, by topic and queue id, in order; `state` is that of a survey."""
+    """Return the records behind the end of each queue, by topic and queue id, in order. `state` is that of a survey."""
     begin = {name: queue.missing_from for name, queue in state.queues.items() if queue.missing_from >= 0}
     tails: Tails = {name: [] for name in begin}
     if not begin:

@@ -1,7 +1,7 @@
-"""What a stock broker has left in a store that we do not serve yet, counted before the store is taken over.
+"""Counts a stock broker's data in a store that RingMQ does not serve yet, before RingMQ opens the store.
 
-Nothing of it is touched: the topics stay in the log with their queues, and so do the files that say how far stock has
-come (`delayOffset.json`, `timercheck`, `consumerOffset.json`). A stock broker that gets the store back goes on there.
+Nothing of it is touched. The topics stay in the log with their queues, and so do the files with stock's progress
+(`delayOffset.json`, `timercheck`, `consumerOffset.json`). A stock broker that gets the store back continues there.
 """
 
 import os
@@ -23,7 +23,7 @@ from ringmq.store.unserved_pop import PopLedger
 
 EVERYTHING = 1 << 62
 READ_RECORDS_MAX = 100_000
-"""Records that are decoded per kind; beyond it units are counted and the number is an upper bound."""
+"""The most records that are decoded per kind. Beyond it units are counted, and the number is an upper bound."""
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 _TIMER_CHECK = struct.Struct(">q")  # lastReadTimeMs
@@ -31,14 +31,14 @@ _TIMER_CHECK = struct.Struct(">q")  # lastReadTimeMs
 
 @dataclass(frozen=True, slots=True)
 class Unserved:
-    """One kind of thing that waits. `count` is None where it cannot be told."""
+    """One kind of waiting data. `count` is None if it is unknown."""
 
     kind: str
     what: str
     count: int | None
     is_exact: bool = True
     due_ms: int | None = None
-    """When the first of them is due, ms since the epoch."""
+    """Due time of the first of them, ms since the epoch."""
 
     def __str__(self) -> str:
         number = "" if self.count is None else f"{self.count} " if self.is_exact else f"up to {self.count} "
@@ -46,10 +46,10 @@ class Unserved:
 
 
 def unserved_in(config: StoreConfig) -> list[Unserved]:
-    """Everything that waits in a closed store and is not served here; empty for a store of ours.
+    """Return the waiting data in a closed store that RingMQ does not serve, none for a store of RingMQ.
 
-    Reads the queues of a handful of system topics; where a stock broker was killed also the log behind all queues.
-    Raises ConfigFileError, StoreLoadError and OSError.
+    Reads the queues of a handful of system topics. If a stock broker was killed it also reads the log behind all
+    queues. Raises ConfigFileError, StoreLoadError and OSError.
     """
     store = MessageStore(config)
     offsets = load_config(config.root, "consumerOffset.json").get("offsetTable", {})
@@ -69,7 +69,7 @@ def unserved_in(config: StoreConfig) -> list[Unserved]:
 
 
 def _tail_counts(config: StoreConfig, store: MessageStore) -> dict[str, int]:
-    """Records per topic that no queue has yet: a broker that is killed leaves its dispatch behind."""
+    """Return records per topic that no queue has yet: a killed broker leaves its dispatch behind."""
     counts: dict[str, int] = {}
     for (topic, _), records in undispatched(store, survey(config)).items():
         counts[topic] = counts.get(topic, 0) + len(records)
@@ -77,7 +77,7 @@ def _tail_counts(config: StoreConfig, store: MessageStore) -> dict[str, int]:
 
 
 def _bounds(store: MessageStore, topic: str, queue_id: int, first: int) -> tuple[int, int]:
-    """Queue offsets [from, to) that are there and at or behind `first`."""
+    """Return existing queue offsets [from, to) at or behind `first`."""
     queue = store.queue(topic, queue_id)
     if queue is None:
         return 0, 0
@@ -98,7 +98,7 @@ def _queue_ids(store: MessageStore, topic: str) -> list[int]:
 
 
 def _number(table: Any, key: object, default: int) -> int:
-    """An entry of an offset table, whose keys may be numbers or text."""
+    """Return an entry of an offset table, whose keys may be numbers or text."""
     value = table.get(key, table.get(str(key), default)) if isinstance(table, Mapping) else default
     return value if isinstance(value, int) else default
 
@@ -117,8 +117,11 @@ def _delayed(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]
 
 
 def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unserved]:
-    """A message goes out one step behind its TIMER_OUT_MS; a rolled one stands in the queue again, a delete message and
-    its target are none. What POP writes for itself goes into the ledger."""
+    """Count waiting timer messages, which stock sends one step after their TIMER_OUT_MS.
+
+    A rolled message is in the queue again. A delete message and its target do not count. POP's own messages go into
+    the ledger.
+    """
     topic, root = layout.TIMER_TOPIC, store.config.root
     first, end = _bounds(store, topic, 0, 0)
     begin = max(first, end - READ_RECORDS_MAX)
@@ -148,7 +151,7 @@ def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> 
 
 
 def _timer_read_ms(root: Path) -> int:
-    """Up to when stock has delivered timers, 0 where it has not said."""
+    """Return the time up to which stock has delivered timers, 0 if unknown."""
     try:
         with (root / layout.CONFIG / "timercheck").open("rb") as file:
             data = file.read(_TIMER_CHECK.size)
@@ -158,7 +161,7 @@ def _timer_read_ms(root: Path) -> int:
 
 
 def _half_messages(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -> Iterator[Unserved]:
-    """Half messages behind the transaction group's offset, less those that an op message names."""
+    """Count half messages behind the transaction group's offset, less those that an op message names."""
 
     def committed(topic: str) -> int:
         return _number(offsets.get(f"{topic}@{TRANSACTION_GROUP}", {}), 0, 0)
@@ -177,7 +180,7 @@ def _half_messages(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -
 
 
 def _popped(store: MessageStore, offsets: Any, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unserved]:
-    """Behind the revive group's offset, which is that of the last check point handled; `ledger` has the timer's."""
+    """Count messages behind the revive group's offset, the last handled check point. `ledger` has the timer's."""
     unread = 0
     folder = store.config.root / layout.CONSUME_QUEUE
     for topic in _names(folder, layout.REVIVE_TOPIC_PREFIX):
@@ -204,7 +207,7 @@ def _light_queues(store: MessageStore) -> Iterator[Unserved]:
 
 
 def _compacted_topics(root: Path) -> Iterator[Unserved]:
-    """Those for which stock has made a compacted log; a topic that is only marked so may be of our own making."""
+    """Yield topics for which stock has made a compacted log. RingMQ may have marked topics without one itself."""
     count = len(_names(root / layout.COMPACTION_LOG, ""))
     yield Unserved("compaction", f"topics that are compacted ({layout.COMPACTION_LOG})", count)
 
@@ -215,7 +218,7 @@ def _static_topics(root: Path) -> Iterator[Unserved]:
 
 
 def _folders(root: Path) -> Iterator[Unserved]:
-    """Data in forms that are not read here at all."""
+    """Yield data in forms that RingMQ does not read at all."""
     rocks = {
         "consumequeue": "queues that are kept in RocksDB (storeType)",
         "config/topics": "topics that are kept in RocksDB",

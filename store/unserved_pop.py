@@ -1,8 +1,8 @@
-"""What POP has handed out and nobody has acknowledged, told from a stock broker's check points and acks.
+"""Messages that POP has handed out without an ack, found from a stock broker's check points and acks.
 
 A check point (tag `ck`) names the messages of one pop, acks (`ack`, `bAck`) those of them that are done. Both wait in
-the timer until the pop is due and then in a revive queue; what stock has handled stands in front of the revive group's
-offset. Acks behind the last check point stay there for ever: they say nothing by themselves.
+the timer until the pop is due and then in a revive queue. Those that stock has handled are in front of the revive
+group's offset. Acks behind the last check point stay there for ever and mean nothing by themselves.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ringmq.store.record import Record
 from ringmq.store.record_numbers import LONG_MAX
 
 _Pop = tuple[Any, ...]
-"""Topic, group, queue, first offset and time of a pop: what its check point and its acks have in common."""
+"""Topic, group, queue, first offset and time of a pop, which its check point and its acks share."""
 _OF_A_POP = (("t", "topic"), ("c", "consumerGroup"), ("q", "queueId"), ("so", "startOffset"), ("pt", "popTime"))
 _OFFSET = ("ao", "ackOffset")
 _MESSAGES_MAX = 1024
-"""Messages of one pop: stock hands out 32 at most."""
+"""The most messages of one pop. Stock hands out 32."""
 
 
 def _pop(topic: Any, group: Any, queue_id: Any, offset: Any, time_ms: Any) -> _Pop:
@@ -47,24 +47,24 @@ def _first(count: Any) -> range:
 
 
 def _one_of(body: dict[str, Any], short: str, long: str) -> Any:
-    """A member of an ack, under its name of today or that of older brokers."""
+    """Return a member of an ack, under its current name or that of older brokers."""
     return body[short] if short in body else body[long]
 
 
 @dataclass(slots=True)
 class PopLedger:
-    """Check points and acks in any order; a check point that is there twice counts once."""
+    """Check points and acks in any order. A repeated check point counts once."""
 
     unknown: int = 0
-    """Records that are neither, or that cannot be read: each may be a message."""
+    """The number of records that are neither, or that cannot be read. Each may be a message."""
     is_partial: bool = False
-    """Records of the timer were left out."""
+    """True if records of the timer were left out."""
     _out: dict[_Pop, set[int]] = field(default_factory=dict)
     _due_ms: dict[_Pop, int] = field(default_factory=dict)
     _done: dict[_Pop, set[int]] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
-        """One record of a revive queue, or of the timer that is to become one."""
+        """Add one record of a revive queue, or of the timer that will become one."""
         try:
             self._enter(record.properties.get("TAGS", ""), json.loads(record.body))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -91,10 +91,10 @@ class PopLedger:
 
     @property
     def messages(self) -> int:
-        """Messages that are out."""
+        """The number of messages that are handed out."""
         return sum(map(len, self._open().values()))
 
     @property
     def due_ms(self) -> int | None:
-        """When the first of them is to be seen again."""
+        """Time at which the first of them becomes visible again."""
         return min((self._due_ms[pop] for pop in self._open()), default=None)

@@ -1,9 +1,10 @@
 """Whole-store check on demand: every record, every unit, every index entry up to a readable offset.
 
-Log: lengths, magic, body CRC, place; properties strings that no encoder writes are warned of. Queues: each record has
-its unit and each unit its record. Index: each key of each record has its entry, entries name nothing else, chains are
-sound. The C core derives tags codes and key hashes. With `cross_check` a second, independent implementation
-(`kernels`, which needs numba) derives them again. Reads only; numpy is loaded here, not on the way to ready.
+Log: lengths, magic, body CRC, position, and a warning for properties strings that no encoder writes. Queues: each
+record has its unit and each unit its record. Index: each key of each record has its entry, entries name nothing else,
+chains are sound. The C core derives tags codes and key hashes. With `cross_check` a second, independent
+implementation (`kernels`, which needs numba) derives them again. Reads only. A start of the broker does not import
+this module, which loads numpy.
 """
 
 from collections.abc import Callable
@@ -43,7 +44,7 @@ _PROPERTIES = {-1: "hold a NUL byte", -2: "lack the final 0x02", -3: "hold a pai
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be, and where."""
+    """One fault and its place."""
 
     severity: str
     place: str
@@ -52,7 +53,7 @@ class Finding:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What was looked at and what was found (at most FINDINGS_MAX findings are kept, all are counted)."""
+    """The checked items and the faults. At most FINDINGS_MAX findings are stored, all are counted."""
 
     readable_offset: int
     min_offset: int
@@ -70,7 +71,7 @@ class VerifyReport:
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, severity: str, place: str, text: str) -> None:
-        """Count a finding and keep it while there is room."""
+        """Count a finding, and store it up to FINDINGS_MAX."""
         if severity == ERROR:
             self.errors += 1
         else:
@@ -87,7 +88,7 @@ def verify(
     cross_check: bool = False,
     check_index: bool = True,
 ) -> VerifyReport:
-    """Check everything below `readable_offset`. Damage is reported, never raised; OSError comes through.
+    """Check everything below `readable_offset`. Damage is reported, never raised. Raises OSError.
 
     Without numba the cross-check is left out, and `VerifyReport.cross_checked` is False.
     """
@@ -133,7 +134,7 @@ class _Run:
     # ---- log ----------------------------------------------------------------------------------------------
 
     def check_file(self, start: int) -> None:
-        """Check one log file and what queues and index say about it."""
+        """Check one log file against its queues and index."""
         found = self.store.commit_log.files.find(start)
         if found is None:
             return  # deleted by retention meanwhile
@@ -173,7 +174,7 @@ class _Run:
             at = following
 
     def _after_stop(self, start: int, at: int, end: int, reason: int) -> int | None:
-        """Judge what ended a scan; returns where in the file to go on, None at its end."""
+        """Report the end of a scan. Return the position in the file to continue at, None at its end."""
         if reason == records.END:
             return None
         if reason == records.BLANK:
@@ -190,7 +191,7 @@ class _Run:
             self.report.add(WARNING, f"commit log {row['position']}", text)
 
     def _leave_out_impossible(self, rows: Any) -> Any:
-        """Report the records that neither queues nor index have. Returns the other rows."""
+        """Report the records that neither queues nor index have. Return the other rows."""
         wrong = rows[rows["impossible"] != 0]
         if len(wrong):
             before = self.report.not_indexed or NotIndexed(0, int(wrong["position"][0]), int(wrong["impossible"][0]))
@@ -258,7 +259,7 @@ class _Run:
         self._explain(place, queue, part, file_end)
 
     def _explain(self, place: str, queue: ConsumeQueue, part: Any, file_end: int) -> None:
-        """Find out record by record and unit by unit what does not agree."""
+        """Find the differences record by record and unit by unit."""
         key = (queue.topic, queue.queue_id)
         by_position = {int(row["position"]): row for row in part}
         end = queue.max_offset(self.report.readable_offset)
@@ -299,7 +300,7 @@ class _Run:
                 self.report.add(ERROR, place, f"batch unit {unit}, the record asks for {wanted}")
 
     def finish(self) -> None:
-        """What can only be said at the end: units and entries that lie behind the log."""
+        """Report the findings that need the whole store: units and entries behind the log."""
         for (topic, queue_id), cursor in self.cursors.items():
             queue = self.store.queue(topic, queue_id)
             end = queue.max_offset(self.report.readable_offset) if queue else 0
@@ -311,7 +312,7 @@ class _Run:
 
 
 def unit_array(queue: ConsumeQueue, from_offset: int, count: int) -> Any:
-    """Return up to `count` units as an array; stops at the first one that is not written."""
+    """Return up to `count` units as an array, up to the first unwritten one."""
     parts, at, end = [], from_offset, from_offset + count
     while at < end:
         rest = queue.files.rest(at * queue.unit_bytes, end * queue.unit_bytes)
@@ -328,7 +329,7 @@ def unit_array(queue: ConsumeQueue, from_offset: int, count: int) -> Any:
 
 
 def can_cross_check() -> bool:
-    """Return whether numba, of the extra `kernels`, is installed."""
+    """True if numba, of the extra `kernels`, is installed."""
     return find_spec("numba") is not None
 
 

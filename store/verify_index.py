@@ -15,7 +15,7 @@ assert ENTRY.itemsize == 20
 
 
 class Report(Protocol):
-    """The part of VerifyReport that is filled here."""
+    """The part of VerifyReport that this module fills."""
 
     index_files: int
     index_entries: int
@@ -28,7 +28,7 @@ class IndexChecker:
     """Walks entries and records side by side, log file by log file."""
 
     def __init__(self, store: MessageStore, report: Report) -> None:
-        """Map the index files; raises StoreLoadError when they are of another size than configured."""
+        """Map the index files. Raises StoreLoadError if their size is not the configured one."""
         self._report = report
         self._files = store.index.files()
         self._log_min = store.commit_log.min_offset
@@ -80,7 +80,7 @@ class IndexChecker:
                 self._report.add("error", f"index of log file {start}", text)
 
     def finish(self) -> None:
-        """Entries behind the readable offset belong to records that the caller may not see yet: not judged."""
+        """Ignore entries behind the readable offset: they belong to records that the caller may not see yet."""
         if self._keys_without_file:
             text = f"there is no index file, but the records have {self._keys_without_file} keys (messageIndexEnable?)"
             self._report.add("error", "index", text)

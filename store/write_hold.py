@@ -1,7 +1,7 @@
-"""`<root>/config/ringmqWriteHold.json`: the slaves that this master holds its writes for, over every restart.
+"""`<root>/config/ringmqWriteHold.json`: the slaves for which this master holds its writes, over every restart.
 
-A list of `HeldFor`; no file while nobody is waited for. It is there before anybody is told of a hold, and is taken away
-by a decision, by an adoption that is complete, or by the slave that comes back with a log that fits.
+A list of `HeldFor`, and no file without such a slave. The file is written before a hold is reported. A decision
+removes it, as does a complete adoption, or the slave when it comes back with a log that fits.
 """
 
 import json
@@ -14,12 +14,15 @@ from ringmq.store.config_files import ConfigFileError
 
 HOLD_FILE = "ringmqWriteHold.json"
 BY_HOST = -1
-"""Broker id of a slave that has not said who it is: a stock one, or one that knows no broker port of its master."""
+"""Broker id of a slave without one: a stock slave, or one that knows no broker port of its master."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFor:
-    """A slave whose log is longer than the master's or differs; offsets of the CommitLog, address as it gave it."""
+    """A slave whose log is longer than the master's or differs.
+
+    Offsets of the CommitLog, the address as the slave gave it.
+    """
 
     broker_id: int
     address: str
@@ -29,7 +32,10 @@ class HeldFor:
 
 
 def read_hold(root: Path) -> tuple[HeldFor, ...]:
-    """Whom writes are held for. ConfigFileError for a file that cannot be one of ours, OSError."""
+    """Return the slaves for which writes are held.
+
+    Raises ConfigFileError for a file that cannot be RingMQ's, OSError.
+    """
     path = root / layout.CONFIG / HOLD_FILE
     try:
         held = tuple(HeldFor(**entry) for entry in json.loads(path.read_bytes()))
@@ -45,20 +51,26 @@ def read_hold(root: Path) -> tuple[HeldFor, ...]:
 
 
 def write_hold(root: Path, held: Collection[HeldFor]) -> None:
-    """Leave word durably; for nobody, take the file away. Raises OSError."""
+    """Write the slaves durably. Without slaves remove the file. Raises OSError."""
     data = json.dumps([asdict(entry) for entry in held]).encode() if held else None
     markers.replace_or_remove(root / layout.CONFIG / HOLD_FILE, data)
 
 
 def is_same_slave(held_id: int, held_address: str, broker_id: int, address: str) -> bool:
-    """Whether a slave may be the one that is held for under another address: addresses change when a process starts
-    again, its log's end does not while it is held off. Compare that, too: ids may be given twice by mistake."""
+    """True if a slave may be the held one under another address.
+
+    Addresses change when a process starts again. The end of a held slave's log does not, so compare it, too: two
+    slaves may have one id by mistake.
+    """
     host = address.rpartition(":")[0].strip("[]")
     return held_id == broker_id if held_id != BY_HOST else held_address == host
 
 
 def forget_adopted(root: Path, address: str, end_offset: int) -> None:
-    """The log of the broker at `address` was taken over up to `end_offset`. Raises OSError, ConfigFileError."""
+    """Forget the slave at `address` after the adoption of its log up to `end_offset`.
+
+    Raises OSError, ConfigFileError.
+    """
     held = read_hold(root)
     taken = [entry for entry in held if entry.address == address and entry.slave_offset <= end_offset]
     ids = {entry.broker_id for entry in taken}

@@ -1,5 +1,5 @@
-"""Batch kernels over mapped bytes: numba functions, each with a plain-Python reference that a test holds it against.
+"""Batch kernels over mapped bytes: numba functions, each with a plain-Python reference that a test compares.
 
-A kernel pays where arrays are long and nobody waits for its compilation, which takes seconds. So only `ringmq store
-verify --cross-check` uses them. numba is in the extra `kernels` alone.
+A kernel pays off for long arrays if no user waits for its compilation, which takes seconds. So only `ringmq store
+verify --cross-check` uses kernels. numba is in the extra `kernels` alone.
 """

@@ -1,8 +1,8 @@
-"""What dispatch derives from records (tags code, index hashes), written a second time, independently of the C core.
+"""Fields that dispatch derives from records (tags code, index hashes), written a second time, without the C core.
 
-`store verify --cross-check` compares both over every record: a wrong hash in one place would otherwise be wrong
-everywhere alike.
-Inputs are the bytes of a log file and the places of its records; all lengths were validated by the scanner.
+`store verify --cross-check` compares both over every record. Without a second implementation a wrong hash would be
+wrong in all places alike. Inputs are the bytes of a log file and the positions of its records. The scanner has
+validated all lengths.
 """
 
 from typing import Any
@@ -40,7 +40,10 @@ def _u32(data: Any, at: int) -> int:
 
 
 def _hash_from(seed: int, data: Any, start: int, stop: int) -> int:
-    """Java hash of well-formed UTF-8 (0 .. 2^32-1); malformed bytes end in the C core's and Java's U+FFFD rules."""
+    """Return the Java hash of well-formed UTF-8 (0 .. 2^32-1).
+
+    Malformed bytes follow the U+FFFD rules of C core and Java.
+    """
     value = seed
     at = start
     while at < stop:
@@ -99,7 +102,7 @@ def _is_name(data: Any, start: int, stop: int, name: bytes) -> bool:
 
 
 def _properties(data: Any, position: int) -> tuple[int, int, int, int]:
-    """Return where topic and properties of a record lie: (topic start, topic stop, properties start, stop)."""
+    """Return the positions of topic and properties in a record: (topic start, topic stop, properties start, stop)."""
     sys_flag = _u32(data, position + 36)
     at = position + 84 + (12 if sys_flag & 0x10 else 0) + (12 if sys_flag & 0x20 else 0)
     at += 4 + _u32(data, at)
@@ -137,7 +140,7 @@ def _index_hash(value: int) -> int:
 
 
 def _kernel(data: Any, positions: Any, tags_codes: Any, counts: Any, hashes: Any) -> int:
-    """Fill the arrays; returns the number of hashes, -1 when they do not fit."""
+    """Fill the arrays and return the number of hashes, -1 if they do not fit."""
     total = 0
     for i in range(len(positions)):
         position = positions[i]
@@ -188,9 +191,10 @@ def compiled() -> Any:
 
 
 def dispatch_fields(data: Any, positions: Any, hashes_max: int, *, plain: bool = False) -> tuple[Any, Any, Any]:
-    """Run the kernel over one file: arrays (tags codes i64, key counts i32, hashes i32).
+    """Run the kernel over one file. Returns arrays (tags codes i64, key counts i32, hashes i32).
 
-    `data`: uint8 array of the file. `positions`: i64 array of places in the file. `plain` runs it uncompiled.
+    `data` is a uint8 array of the file, `positions` an i64 array of positions in the file. `plain` runs the kernel
+    without compilation.
     """
     tags_codes = np.zeros(len(positions), np.int64)
     counts = np.zeros(len(positions), np.int32)
