@@ -16,11 +16,12 @@ class Access(Enum):
     """The effect of a request on the server. It decides which peers may send the request."""
 
     DATA = "data"
-    """Requests of producers and consumers. A topic or group that they make on the way is still data."""
+    """Requests of producers and consumers. The class also covers topics and groups that such a request creates."""
     READ_ADMIN = "read admin"
-    """Shows tables, settings and statistics, and changes nothing."""
+    """Requests that show tables, settings and statistics, and change nothing."""
     CHANGE_ADMIN = "change admin"
-    """Changes topics, groups, offsets, permissions or settings for others. `adminAddresses` bounds it."""
+    """Requests that change topics, groups, offsets, permissions or settings for others. `adminAddresses` bounds them.
+    """
     REPLICATION = "replication"
     """Requests between the brokers of one group. `haAllowedNetworks` bounds it."""
     REGISTRATION = "registration"

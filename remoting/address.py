@@ -1,4 +1,4 @@
-"""host:port as text, and where this machine reaches what listens on all of its addresses."""
+"""host:port as text, and the address by which this machine reaches a listener on all of its addresses."""
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -9,5 +9,5 @@ def address_text(host: str, port: int) -> str:
 
 
 def host_from_here(listening_host: str) -> str:
-    """The host that a client of this machine asks: loopback for a listener on all addresses."""
+    """Return the host for a client on this machine: loopback for a listener on all addresses."""
     return _WILDCARDS.get(listening_host, listening_host)

@@ -1,6 +1,6 @@
-"""Bodies that operators' commands read: lists, statistics, connections, offset tables (spec remoting 5).
+"""Bodies of operators' commands: lists, statistics, connections, offset tables (spec remoting 5).
 
-Each has `encode` and `decode`, because the broker writes what the command line reads.
+Each has `encode` and `decode`, because the broker writes the bodies that the command line reads.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def decode_group_list(body: bytes) -> list[str]:
 
 @dataclass(slots=True)
 class TopicOffset:
-    """One queue's bounds, for GET_TOPIC_STATS_INFO. `last_update_ms` is the newest message's store time, 0
-    for none.
+    """One queue's bounds, for GET_TOPIC_STATS_INFO.
+
+    `last_update_ms` is the newest message's store time, 0 without messages.
     """
 
     min_offset: int
@@ -107,8 +108,9 @@ class TopicStats:
 
 @dataclass(slots=True)
 class ConsumeOffset:
-    """One queue's progress. `pull_offset` is how far the group has pulled, `last_ms` the store time of the
-    last consumed.
+    """One queue's progress. `pull_offset` is the group's next offset to pull.
+
+    `last_ms` is the store time of the last consumed message.
     """
 
     broker_offset: int
@@ -274,12 +276,12 @@ class GroupConfigTable:
 
 
 def encode_queue_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """The answer to 222: where each queue was set to."""
+    """Encode the answer to 222: the new offset of each queue."""
     return write_body({"offsetTable": dict(offsets)})
 
 
 def decode_queue_offsets(body: bytes) -> dict[MessageQueue, int]:
-    """The answer to 222. Raises `BadBody`."""
+    """Decode the answer to 222. Raises `BadBody`."""
     value = json_body.read_object(body, "ResetOffsetBody")
     table = json_body.queue_mapping(value, "offsetTable")
     return {queue: json_body.as_integer(offset, "offsetTable") for queue, offset in table.items()}

@@ -1,6 +1,4 @@
-"""Headers of the requests that operators send to a broker, and of those the broker forwards (spec remoting
-5).
-"""
+"""Headers of operators' requests to a broker, and of the requests that the broker forwards (spec remoting 5)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _FIXED_BYTES = _HEAD.size + _UINT16.size
 
 
 class BadBatch(RequestError):
-    """A batch body that does not parse; answered MESSAGE_ILLEGAL."""
+    """A batch body that does not parse. The answer is MESSAGE_ILLEGAL."""
 
     def __init__(self, message: str, *, field: str, limit: int | None = None) -> None:
         super().__init__(message, field=field, code=ResponseCode.MESSAGE_ILLEGAL, limit=limit)
@@ -29,8 +29,9 @@ class BadBatch(RequestError):
 
 @dataclass(slots=True)
 class BatchElement:
-    """One message of a batch: the topic and the rest stand in the frame's header. `properties` is the
-    encoded string.
+    """One message of a batch. `properties` is the encoded string.
+
+    The topic and the other fields are in the frame's header.
     """
 
     flag: int
@@ -39,7 +40,7 @@ class BatchElement:
 
 
 def encode_batch(messages: Iterable[Message]) -> bytes:
-    """The batch body. Raises `BadBatch` when a message's properties are over 32767 bytes."""
+    """Return the batch body. Raises `BadBatch` if a message's properties are over 32767 bytes."""
     parts: list[bytes] = []
     for message in messages:
         properties = encode_properties(message.properties).encode()
@@ -56,7 +57,7 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
 
 
 def decode_batch(data: bytes | memoryview) -> list[BatchElement]:
-    """The elements of a batch body. Raises `BadBatch`: all elements or none."""
+    """Return all elements of a batch body. Raises `BadBatch` if one of them does not parse."""
     view, at = memoryview(data), 0
     elements: list[BatchElement] = []
     while at < len(view):

@@ -72,7 +72,7 @@ class QueryConsumerOffsetRequestHeader(Header):
 
 @header
 class UpdateConsumerOffsetRequestHeader(Header):
-    """15. Stock answers a missing queue or offset 29, not 1: the handler checks."""
+    """15. Stock answers a missing queue or offset with 29, not 1, so the handler checks both fields."""
 
     consumer_group: str
     topic: str
@@ -82,7 +82,7 @@ class UpdateConsumerOffsetRequestHeader(Header):
 
 @header
 class SearchOffsetRequestHeader(Header):
-    """29. `boundary_type`: anything but "upper" in any case is LOWER."""
+    """29. `boundary_type` "upper" in any case is UPPER, any other text LOWER."""
 
     topic: str
     queue_id: Int32

@@ -1,7 +1,7 @@
-"""Every number of the protocol that has a name: request and response codes, languages, versions.
+"""All named numbers of the protocol: request and response codes, languages, versions.
 
-The one table of codes. Names are RocketMQ's (`RequestCode`, `ResponseCode`, `LanguageCode`, `MQVersion`), the
-numbers are the protocol's and never change. A code that is not here is answered `REQUEST_CODE_NOT_SUPPORTED`.
+The one table of codes. Names are RocketMQ's (`RequestCode`, `ResponseCode`, `LanguageCode`, `MQVersion`). The numbers
+are the protocol's and never change. Other codes are answered `REQUEST_CODE_NOT_SUPPORTED`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a request asks for."""
+    """The operation of a request."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -174,7 +174,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request ended. 0, 10, 11 and 12 all mean "stored" for a send."""
+    """The outcome of a request. 0, 10, 11 and 12 all mean "stored" for a send."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -256,7 +256,7 @@ SEND_STORED_CODES = frozenset(
 
 
 class LanguageCode(IntEnum):
-    """The byte of the binary header; the JSON header carries the name."""
+    """The language of a peer: a byte in the binary header, a name in the JSON header."""
 
     JAVA = 0
     CPP = 1
@@ -282,23 +282,23 @@ class SerializeType(IntEnum):
 
 
 VERSION_V5_3_3 = 479
-"""What we put into every command; clients compare it as a number (`MQVersion` ordinals)."""
+"""The version in every command of RingMQ. Clients compare it as a number (`MQVersion` ordinals)."""
 VERSION_V4_9_4 = 401
-"""From here on the name server writes route keys quoted."""
+"""The version from which on the name server writes route keys quoted."""
 VERSION_V5_0_0 = 413
-"""From here on a compressed registration has a queue-mapping section."""
+"""The version from which on a compressed registration has a queue-mapping section."""
 VERSION_REGISTER_WRAPPER = 37
-"""From here on (V3_0_11) a REGISTER_BROKER body is the wrapper form."""
+"""The version (V3_0_11) from which on a REGISTER_BROKER body is the wrapper form."""
 VERSION_MAX_RECONSUME_TIMES = 121
-"""From here on (V3_4_9) maxReconsumeTimes of a request is honoured."""
+"""The version (V3_4_9) from which on maxReconsumeTimes of a request counts."""
 VERSION_CONSUMER_RUNNING_INFO = 62
-"""From here on (V3_1_8_SNAPSHOT) 307 and 309 are forwarded to the client."""
+"""The version (V3_1_8_SNAPSHOT) from which on 307 and 309 are forwarded to the client."""
 VERSION_SQL_FILTER = 232
-"""From here on (V4_1_0_SNAPSHOT) a Java client believes that the broker filters by SQL."""
+"""The version (V4_1_0_SNAPSHOT) from which on a Java client assumes that the broker filters by SQL."""
 VERSION_GO_AWAY = 475
-"""Requests above it may be answered GO_AWAY while shutting down."""
+"""The version above which a broker that shuts down may answer GO_AWAY."""
 VERSION_HIGHER = 612
-"""The last ordinal; larger numbers read as this one."""
+"""The last ordinal. Larger numbers read as this one."""
 
 _VERSION_NAMES = {
     28: "V3_0_7_SNAPSHOT", 37: "V3_0_11", 62: "V3_1_8_SNAPSHOT", 121: "V3_4_9", 213: "V4_0_0",
@@ -311,6 +311,6 @@ _VERSION_NAMES = {
 
 
 def version_name(version: int) -> str:
-    """The release a version number stands for; numbers between the known ones print as the number itself."""
+    """Return the release of a version number. Unknown numbers print as the number itself."""
     clipped = min(version, VERSION_HIGHER)
     return _VERSION_NAMES.get(clipped, str(clipped))

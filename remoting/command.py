@@ -58,15 +58,15 @@ _UINT16 = struct.Struct(">H")
 _LANGUAGE_NAMES = {int(code): code.name for code in LanguageCode}
 _LANGUAGE_NUMBERS = {code.name: int(code) for code in LanguageCode}
 DIALECT_HEADER_BYTES_MAX = 16_384
-"""Headers that are no standard JSON: they are read in Python."""
+"""The largest header that is not standard JSON, which Python reads."""
 
 
 @dataclass(slots=True)
 class RemotingCommand:
     """A request or an answer.
 
-    `language` is "" when the peer named none or one that we do not know. `ext_fields` never holds None: a
-    null value on the wire reads as absent. `body` is opaque here.
+    `language` is "" when the peer named none or an unknown one. `ext_fields` never holds None: a null value on the
+    wire reads as absent. This module does not parse `body`.
     """
 
     code: int
@@ -81,12 +81,12 @@ class RemotingCommand:
 
     @property
     def is_response(self) -> bool:
-        """Bit 0 of the flag."""
+        """True if bit 0 of the flag is set."""
         return self.flag & FLAG_RESPONSE != 0
 
     @property
     def is_oneway(self) -> bool:
-        """Bit 1 of the flag: nobody waits for an answer, and none may be sent."""
+        """True if bit 1 of the flag is set: the peer waits for no answer, and none may be sent."""
         return self.flag & FLAG_ONEWAY != 0
 
     @classmethod
@@ -101,7 +101,7 @@ class RemotingCommand:
         remark: str | None = None,
         serialize_type: SerializeType = SerializeType.JSON,
     ) -> RemotingCommand:
-        """A request of ours. `opaque` is the caller's counter; the answer comes back under it."""
+        """Return a new request. `opaque` is the caller's counter, which the answer repeats."""
         return cls(
             code=code,
             opaque=opaque,
@@ -121,7 +121,9 @@ class RemotingCommand:
         ext_fields: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """The answer to `request`: same opaque, same encoding (every client takes the encoding it sent)."""
+        """Return the answer to `request`: same opaque, same encoding (every client accepts the encoding that it
+        sent).
+        """
         return cls(
             code=code,
             opaque=request.opaque,
@@ -134,12 +136,12 @@ class RemotingCommand:
 
 
 def encode_frame(command: RemotingCommand) -> bytes:
-    """The complete frame, length field included. Raises `EncodeError` for what the wire cannot carry."""
+    """Return the complete frame, length field included. Raises `EncodeError` for values that the wire cannot carry."""
     return b"".join(encode_parts(command))
 
 
 def encode_parts(command: RemotingCommand) -> tuple[bytes, bytes]:
-    """The frame up to its body, and the body, which is not copied. Raises `EncodeError`."""
+    """Return the frame up to its body, and the body, which is not copied. Raises `EncodeError`."""
     binary = command.serialize_type is SerializeType.ROCKETMQ
     header = _encode_binary_header(command) if binary else _encode_json_header(command)
     if len(header) > _MAX_HEADER_BYTES:
@@ -154,7 +156,7 @@ def encode_parts(command: RemotingCommand) -> tuple[bytes, bytes]:
 
 
 def decode_frame(data: bytes | bytearray | memoryview, max_frame_bytes: int = MAX_FRAME_BYTES) -> RemotingCommand:
-    """The command in exactly one complete frame (with its length field). Raises `FrameError`."""
+    """Return the command in exactly one complete frame (with its length field). Raises `FrameError`."""
     view = memoryview(data)
     if len(view) < 8:
         raise BadFrame(f"frame of {len(view)} bytes is shorter than its 8-byte prefix", field="frame length", limit=8)
@@ -166,8 +168,9 @@ def decode_frame(data: bytes | bytearray | memoryview, max_frame_bytes: int = MA
 
 
 def check_prefix(view: memoryview, max_frame_bytes: int, max_header_bytes: int = MAX_FRAME_BYTES) -> int:
-    """The whole frame's size in bytes, judged by its first 8 bytes: a lying length fails before its bytes
-    are kept.
+    """Return the whole frame's size in bytes, from its first 8 bytes.
+
+    A length over the limit fails here, before any byte of the frame is stored.
     """
     length: int
     length, type_and_header = _PREFIX.unpack_from(view)
@@ -194,7 +197,7 @@ def check_prefix(view: memoryview, max_frame_bytes: int, max_header_bytes: int =
 
 
 def decode_payload(payload: memoryview) -> RemotingCommand:
-    """The command in a frame without its length field, whose lengths `check_prefix` has judged."""
+    """Return the command in a frame without its length field, after `check_prefix` has checked its lengths."""
     header_length = int.from_bytes(payload[1:4], "big")
     header, body = payload[4 : 4 + header_length], bytes(payload[4 + header_length :])
     command = _decode_json_header(header) if payload[0] == SerializeType.JSON else _decode_binary_header(header)
@@ -206,7 +209,7 @@ def decode_payload(payload: memoryview) -> RemotingCommand:
 
 
 def _encode_json_header(command: RemotingCommand) -> bytes:
-    """Keys in the alphabetical order of stock's writer, nulls left out."""
+    """Return the keys in the alphabetical order of stock's writer, nulls left out."""
     header: dict[str, Any] = {"code": command.code}
     if command.ext_fields:
         header["extFields"] = command.ext_fields
@@ -222,8 +225,9 @@ def _encode_json_header(command: RemotingCommand) -> bytes:
 
 
 def _decode_json_header(data: memoryview) -> RemotingCommand:
-    """As tolerant as stock's reader: numbers in text, text in numbers, missing and unknown keys, any
-    language.
+    """Decode a JSON header as tolerantly as stock's reader.
+
+    Accepted are numbers in text, text in numbers, missing and unknown keys, and any language.
     """
     try:
         header = load_json(bytes(data), DIALECT_HEADER_BYTES_MAX)
@@ -258,7 +262,7 @@ def _json_int32(header: dict[str, Any], key: str) -> int:
 
 
 def _json_language(value: object) -> str:
-    """Names in any case, ordinals; anything else is no language, not an error."""
+    """Return the language of a name in any case, or of an ordinal. Any other value is no language and no error."""
     if isinstance(value, str):
         if value in _LANGUAGE_NUMBERS:
             return value
@@ -267,7 +271,7 @@ def _json_language(value: object) -> str:
 
 
 def _json_text(value: object) -> str:
-    """A scalar as Java would print it; an object or list as its JSON text."""
+    """Return a scalar as Java would print it, an object or list as its JSON text."""
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -349,7 +353,10 @@ def _decode_binary_header(data: memoryview) -> RemotingCommand:
 
 
 def _read_entries(data: memoryview) -> dict[str, str]:
-    """The hot part of every answer to a binary request, so written out; `_refuse_entry` finds the words for a fault."""
+    """Return the entries of a binary header. Hot: every answer to a binary request runs it, so its code is inlined.
+
+    `_refuse_entry` finds the text for a fault.
+    """
     entries: dict[str, str] = {}
     raw, at, end = bytes(data), 0, len(data)
     while at < end:
@@ -366,7 +373,7 @@ def _read_entries(data: memoryview) -> dict[str, str]:
 
 
 def _refuse_entry(data: memoryview, at: int) -> NoReturn:
-    """Raise for the entry at `at`, a length of which leads out of the header or is cut."""
+    """Raise for the entry at `at`, a length of which exceeds the header or is cut."""
     end = len(data)
     if at + 2 > end:
         raise BadHeader("an ext key's length is cut", field="extFields", limit=end)
@@ -378,7 +385,7 @@ def _refuse_entry(data: memoryview, at: int) -> NoReturn:
 
 
 def _read_text(data: memoryview, at: int, length: int, name: str) -> tuple[str, int]:
-    """Text of `length` bytes at `at` and the position behind it. Invalid UTF-8 is replaced, as Java does."""
+    """Return the text of `length` bytes at `at` and the position behind it. Invalid UTF-8 is replaced, as in Java."""
     if length < 0 or length > len(data) - at:
         raise BadHeader(
             f"length {length} of {name[:64]!r} is outside 0..{len(data) - at}",

@@ -1,7 +1,7 @@
-"""The configuration beans that brokers keep, register and hand out: DataVersion, TopicConfig,
-SubscriptionGroupConfig.
+"""The configuration beans of brokers: DataVersion, TopicConfig, SubscriptionGroupConfig.
 
-`to_json` gives stock's keys in stock's (alphabetical) order; `from_json` takes any order and missing keys.
+Brokers store them, register them and send them to each other. `to_json` gives stock's keys in stock's (alphabetical)
+order. `from_json` accepts any order and missing keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ringmq.remoting.flags import PERM_READ_WRITE
 DEFAULT_TOPIC_QUEUES = 16
 Result = TypeVar("Result")
 SLICE_TOPICS = 500
-"""Read between two pauses: about 1 ms."""
+"""The topics that are read between two pauses, in about 1 ms."""
 CUSTOMIZED = "CUSTOMIZED"
 EXPONENTIAL = "EXPONENTIAL"
 EXPONENTIAL_MS = {"initial": 5_000, "max": 7_200_000, "multiplier": 2}
@@ -24,7 +24,7 @@ CUSTOMIZED_MS = tuple(1000 * seconds for seconds in (1, 5, 10, 30, *range(60, 66
 
 
 def finish(slices: Generator[None, None, Result]) -> Result:
-    """The return value of a generator with pauses; runs it to its end at once."""
+    """Run a generator with pauses to its end at once, and return its return value."""
     while True:
         try:
             next(slices)
@@ -35,16 +35,14 @@ def finish(slices: Generator[None, None, Result]) -> Result:
 
 @dataclass(slots=True)
 class DataVersion:
-    """Steps at each change of a table. A name server that holds an equal one does not look at the table
-    again.
-    """
+    """The version of a table, which steps at each change. A name server with an equal version skips the table."""
 
     counter: int = 0
     state_version: int = 0
     timestamp_ms: int = 0
 
     def next(self, now_ms: int, state_version: int = 0) -> None:
-        """Step, in place."""
+        """Step in place."""
         self.timestamp_ms = now_ms
         self.state_version = state_version
         self.counter += 1
@@ -180,8 +178,10 @@ class SubscriptionGroupConfig:
 
 
 def _retry_policy(value: dict[str, Any]) -> dict[str, Any]:
-    """GroupRetryPolicy: the members that the bean has and no others, what an inner one lacks as in a new bean. A type
-    that stock does not know means CUSTOMIZED to it."""
+    """Return the members of GroupRetryPolicy, with defaults for missing inner members.
+
+    Stock reads an unknown type as CUSTOMIZED.
+    """
     policy: dict[str, Any] = {}
     if value.get("customizedRetryPolicy") is not None:
         delays = json_body.mapping(value, "customizedRetryPolicy")
@@ -198,7 +198,7 @@ def _retry_policy(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _simple_subscriptions(value: dict[str, Any]) -> tuple[dict[str, Any], ...] | None:
-    """The set of SimpleSubscriptionData, None without one."""
+    """Return the set of SimpleSubscriptionData, None without one."""
     if value.get("subscriptionDataSet") is None:
         return None
     names = ("expression", "expressionType", "topic")
@@ -218,7 +218,7 @@ class TopicConfigTable:
     mapping_data_version: DataVersion = field(default_factory=DataVersion)
 
     def to_json(self) -> dict[str, Any]:
-        """Stock's bean; static topics do not exist here."""
+        """Return stock's bean. RingMQ has no static topics."""
         return {
             "dataVersion": self.data_version.to_json(),
             "mappingDataVersion": self.mapping_data_version.to_json(),
@@ -236,7 +236,10 @@ class TopicConfigTable:
     def from_json_slices(
         cls, value: dict[str, Any], topics_max: int = 1 << 62
     ) -> Generator[None, None, TopicConfigTable]:
-        """As `from_json`, with a pause after every SLICE_TOPICS topics. Raises `BadBody`, also beyond `topics_max`."""
+        """Like `from_json`, with a pause after every SLICE_TOPICS topics.
+
+        Raises `BadBody`, also beyond `topics_max`.
+        """
         table = json_body.mapping(value, "topicConfigTable")
         if len(table) > topics_max:
             raise json_body.bad_body(f"{len(table)} topics are over {topics_max}", "topicConfigTable")

@@ -1,5 +1,7 @@
-"""What a consumer tells an operator through its broker: running info (307), a message consumed now (309), its offsets
-(221). Stock's beans."""
+"""Answers of a consumer to an operator, through its broker. Stock's beans.
+
+These are running info (307), a message consumed now (309) and the consumer's offsets (221).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class ProcessQueueInfo:
     last_consume_timestamp_ms: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Stock's bean; what belongs to transactions of stock's own orderly cache stays 0."""
+        """Return stock's bean. Fields of stock's own orderly cache stay 0."""
         return {
             "cachedMsgCount": self.cached_count,
             "cachedMsgMaxOffset": self.cached_max_offset,
@@ -120,5 +122,5 @@ def encode_direct_result(result: str, *, ordered: bool, remark: str | None, spen
 
 
 def encode_consumer_status(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """The answer to 221: how far each queue is."""
+    """Encode the answer to 221: the next offset of each queue."""
     return json_body.write_body({"consumerTable": {}, "messageQueueTable": dict(offsets)})

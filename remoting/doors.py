@@ -1,6 +1,6 @@
-"""Doors: listeners beyond loopback whose list of networks is empty, so that every host may use them.
+"""Open endpoints: listeners beyond loopback whose list of networks is empty, so that every host may use them.
 
-An empty list is what stock RocketMQ has, so an open door is a warning and no error.
+Stock RocketMQ has an empty list by default, so an open endpoint is a warning and no error.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ class Door:
     listener: str
     """host:port."""
     shut_by: str
-    """The property that names the networks which may use it."""
+    """The property that names the allowed networks."""
     networks: str
     """The property's value."""
     offer: str
     """The listener's action for an allowed host, with a preposition, as in "sends the log to"."""
     where: str = ""
-    """The place where the property is set; empty = the configuration of the server that listens."""
+    """The place of the property, empty for the configuration of the listening server."""
 
     @property
     def is_open(self) -> bool:
-        """Every network may use it."""
+        """True if every network may use the listener."""
         return listens_beyond_loopback(_host(self.listener)) and not networks(self.networks)
 
     @property
     def warning(self) -> str:
-        """The log line of an open door: its listener, its offer and the remedy."""
+        """Return the log line of an open endpoint: its listener, its offer and the remedy."""
         return f"listener {self.listener} {self.offer} every network: {self.remedy}"
 
     @property
     def remedy(self) -> str:
-        """The instruction that shuts the door: the property to set, and its place."""
+        """Return the instruction that restricts the listener: the property and its place."""
         return f"set {self.shut_by}" + (f" ({self.where})" if self.where else "")
 
 
 def broker_doors(
     host: str, port: int, ha_port: int | None, http: str | None, *, admin: str, ha: str, http_networks: str
 ) -> Iterator[Door]:
-    """The doors of a broker. The VIP port (port - 2) belongs to the broker's own door.
+    """Yield the endpoints of a broker. The VIP port (port - 2) belongs to the broker's own endpoint.
 
-    `ha_port`: None on a slave, which has no replication port. `http`: host:port of /metrics, None without it. `admin`,
-    `ha`, `http_networks`: adminAddresses, haAllowedNetworks and httpAllowedNetworks.
+    `ha_port` is None on a slave, which has no replication port. `http` is host:port of /metrics, None without it.
+    `admin`, `ha` and `http_networks` are adminAddresses, haAllowedNetworks and httpAllowedNetworks.
     """
     yield Door(address(host, port), "adminAddresses", admin, "takes requests that change the broker from")
     if ha_port is not None:
@@ -58,9 +58,9 @@ def broker_doors(
 
 
 def name_server_doors(host: str, port: int, *, admin: str, brokers: str, where: str = "") -> Iterator[Door]:
-    """The doors of a name server. `admin`, `brokers`: its adminAddresses and brokerAddresses.
+    """Yield the endpoints of a name server. `admin` and `brokers` are its adminAddresses and brokerAddresses.
 
-    `where`: where brokerAddresses is set, if not in the configuration of this server.
+    `where` names the place of brokerAddresses, if it is not in the configuration of this server.
     """
     listener = address(host, port)
     yield Door(listener, "adminAddresses", admin, "takes requests that change the name server from")
@@ -68,17 +68,17 @@ def name_server_doors(host: str, port: int, *, admin: str, brokers: str, where: 
 
 
 def served_name_server_doors(host: str, port: int, *, admin: str, brokers: str = "") -> Iterator[Door]:
-    """The doors of the name server of `ringmq serve`, which takes adminAddresses from the broker."""
+    """Yield the endpoints of the name server of `ringmq serve`, which has adminAddresses of the broker."""
     yield from name_server_doors(host, port, admin=admin, brokers=brokers, where="--namesrv-set of ringmq serve")
 
 
 def open_doors(doors: Iterable[Door]) -> list[Door]:
-    """The doors that every network may use."""
+    """Return the endpoints that every network may use."""
     return [door for door in doors if door.is_open]
 
 
 def address(host: str, port: int) -> str:
-    """host:port, an IPv6 host in brackets."""
+    """Return host:port, an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

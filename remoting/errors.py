@@ -1,11 +1,10 @@
-"""What can go wrong between bytes and commands. Every error names the field and the limit it broke.
+"""Errors between bytes and commands. Each names the field and the limit that it violates.
 
 Two families, by consequence:
 
-* `FrameError`: the byte stream cannot be trusted any more; the connection is closed without an answer
-  (what RocketMQ's reader does, `NettyDecoder.decode`).
-* `RequestError`: the frame was fine, its content was not; the request is answered with `code` and
-  `str(error)` as remark.
+* `FrameError`: the byte stream has no frame borders any more. The connection is closed without an answer, as
+  RocketMQ's reader does (`NettyDecoder.decode`).
+* `RequestError`: the frame is valid, its content is not. The answer has `code`, and `str(error)` as remark.
 """
 
 from __future__ import annotations
@@ -14,9 +13,7 @@ from typing import Self
 
 
 class RemotingError(Exception):
-    """Base of everything the codecs raise. `field` names what was wrong, `limit` the bound it broke, if
-    any.
-    """
+    """Base of all errors of the codecs. `field` names the faulty field, `limit` the violated bound, if any."""
 
     def __init__(self, message: str, *, field: str, limit: int | None = None) -> None:
         super().__init__(message)
@@ -27,19 +24,18 @@ class RemotingError(Exception):
 class FrameError(RemotingError):
     """The stream is broken: close the connection.
 
-    `commands_before` holds the commands that stood complete before the bad bytes in the same
-    `FrameDecoder.feed`.
+    `commands_before` holds the complete commands in front of the bad bytes in the same `FrameDecoder.feed`.
     """
 
     commands_before: tuple[object, ...] = ()
     first_bytes: bytes = b""
-    """At most 16 bytes with which the bad frame begins."""
+    """The first bytes of the bad frame, at most 16."""
 
     def without_traceback(self) -> Self:
-        """A copy without traceback, cause and context.
+        """Return a copy without traceback, cause and context.
 
-        A traceback holds the frames of functions, and their local variables. An object that keeps an error which one
-        of its own methods raised is therefore part of a cycle, and stays in memory until the garbage collector runs.
+        A traceback references frames of functions, and these reference local variables. So an object that stores an
+        error of its own method is part of a cycle. The cycle stays in memory until the garbage collector runs.
         """
         copy = type(self).__new__(type(self), *self.args)
         copy.__dict__.update(self.__dict__)
@@ -66,7 +62,7 @@ class BadHeader(FrameError):
 
 
 class EncodeError(RemotingError):
-    """A command of ours cannot be put on the wire."""
+    """A command of this process cannot be put on the wire."""
 
 
 class RequestError(RemotingError):
@@ -78,14 +74,14 @@ class RequestError(RemotingError):
 
 
 class MissingField(RequestError):
-    """A required header field is absent (or null, which an empty binary value decodes to)."""
+    """A required header field is absent, or null (an empty binary value)."""
 
     def __init__(self, header: str, field: str) -> None:
         super().__init__(f"{header}: the required field {field} is missing", field=field, code=1)
 
 
 class BadField(RequestError):
-    """A header field is there and does not read as its type."""
+    """A header field cannot be read as its type."""
 
     def __init__(self, header: str, field: str, value: str, wanted: str, code: int = 1) -> None:
         super().__init__(f"{header}: the field {field} = {value[:64]!r} is not {wanted}", field=field, code=code)

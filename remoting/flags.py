@@ -1,5 +1,5 @@
-"""Bit sets of the protocol: message and pull sysFlag, permissions, topic and group sysFlag (spec remoting
-7.4, 7.9, 8.1).
+"""Bit sets of the protocol: message and pull sysFlag, permissions, topic and group sysFlag (spec remoting 7.4, 7.9,
+8.1).
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ class Compression(IntEnum):
 
 
 def compression_of(sys_flag: int) -> Compression | None:
-    """How the body is compressed, None if it is not. Raises `ValueError` for a type nobody defined."""
+    """Return the compression of the body, None without one. Raises `ValueError` for an unknown type."""
     if not sys_flag & MessageSysFlag.COMPRESSED:
         return None
     return Compression((sys_flag & COMPRESSION_MASK) >> 8)
 
 
 def with_compression(sys_flag: int, compression: Compression) -> int:
-    """`sys_flag` marked as compressed; clients write the type bits for zlib, too."""
+    """Return `sys_flag` marked as compressed. Clients write the type bits for zlib, too."""
     return sys_flag & ~COMPRESSION_MASK | MessageSysFlag.COMPRESSED | compression << 8
 
 
 def without_compression(sys_flag: int) -> int:
-    """`sys_flag` of the decompressed message."""
+    """Return `sys_flag` of the decompressed message."""
     return sys_flag & ~(COMPRESSION_MASK | MessageSysFlag.COMPRESSED)
 
 
 def transaction_type(sys_flag: int) -> int:
-    """0, PREPARED, COMMIT or ROLLBACK."""
+    """Return 0, PREPARED, COMMIT or ROLLBACK."""
     return sys_flag & TRANSACTION_MASK
 
 
@@ -82,7 +82,7 @@ PERM_READ_WRITE = Perm.READ | Perm.WRITE
 
 
 class TopicSysFlag(IntFlag):
-    """Unit flags of a topic; a group knows bit 0 only."""
+    """Unit flags of a topic. A group knows bit 0 only."""
 
     UNIT = 1
     UNIT_SUB = 2

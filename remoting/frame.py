@@ -1,6 +1,6 @@
 """Bytes in, commands out: the stream side of the codec, without a socket.
 
-The decoder checks the first 8 bytes of a frame before it keeps the rest. So a peer costs at most `max_frame_bytes`
+The decoder checks the first 8 bytes of a frame before it stores the rest. So a peer costs at most `max_frame_bytes`
 beyond the bytes that the decoder's owner has pushed and not taken yet.
 """
 
@@ -12,9 +12,9 @@ from ringmq.remoting.errors import FrameError
 __all__ = ["FIRST_BYTES", "FrameDecoder"]
 
 FIRST_BYTES = 16
-"""Of a bad frame, kept for the log."""
+"""The number of bytes of a bad frame that are saved for the log."""
 _COMPACT_BYTES = 65_536
-"""Taken frames are cut off the buffer when they hold so much, or when nothing else is in it."""
+"""The size of taken frames at which they are removed from the buffer. An otherwise empty buffer is cleared at once."""
 
 
 class FrameDecoder:
@@ -29,30 +29,30 @@ class FrameDecoder:
         self._max_header_bytes = max_header_bytes
         self._buffer = bytearray()
         self._at = 0
-        """The position in the buffer where the frame at hand begins."""
+        """The position of the current frame in the buffer."""
         self._wanted = 8
-        """Bytes of the frame at hand that must be there before it is looked at again."""
+        """The bytes of the current frame that must arrive before the decoder looks at the frame again."""
         self._error: FrameError | None = None
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that are not taken yet."""
+        """The bytes that are not taken yet."""
         return len(self._buffer) - self._at
 
     @property
     def allocated_bytes(self) -> int:
-        """Memory of the buffer: a bytearray allocates in advance, and taken bytes stay for a time."""
+        """The memory of the buffer: a bytearray allocates in advance, and taken bytes stay for a time."""
         return self._buffer.__alloc__()
 
     @property
     def is_ready(self) -> bool:
-        """True when `take` may find a command, or an error."""
+        """True if `take` may find a command or an error."""
         return self._error is not None or self.buffered_bytes >= self._wanted
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[RemotingCommand]:
-        """The commands completed by `data`, in order; none is a normal answer.
+        """Return the commands completed by `data`, in order, often none.
 
-        Raises `FrameError` on junk; commands that stood complete before it are in `error.commands_before`.
+        Raises `FrameError` on invalid bytes. `error.commands_before` holds the complete commands before them.
         """
         commands: list[RemotingCommand] = []
         self.push(data)
@@ -66,12 +66,12 @@ class FrameDecoder:
         return commands
 
     def push(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep `data` for `take`."""
+        """Store `data` for `take`."""
         if self._error is None:
             self._buffer += data
 
     def take(self) -> RemotingCommand | None:
-        """The next command; None when its bytes are not all there. Raises `FrameError` on junk."""
+        """Return the next command, None if its bytes are incomplete. Raises `FrameError` on invalid bytes."""
         if self._error is not None:
             raise self._error.without_traceback()
         if self.buffered_bytes < self._wanted:

@@ -1,7 +1,7 @@
 """Bodies and headers of replication's requests: 906, 907, and RingMQ's own 270003 to 270005.
 
-907 is stock's bean (`HARuntimeInfo`), for `mqadmin haStatus`. `HaStatus` (270005) says more and is RingMQ's alone: a
-stock broker answers that it does not know the request. Offsets are commit-log offsets, rates bytes per second.
+907 is stock's bean (`HARuntimeInfo`), for `mqadmin haStatus`. `HaStatus` (270005) has more fields and is RingMQ's
+alone. A stock broker does not know the request. Offsets are commit-log offsets, rates bytes per second.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SALVAGE: Final = "salvage"
 
 @header
 class ExchangeHaInfoHeader(Header):
-    """906, request and answer: all absent in a request = a question, which a master answers."""
+    """906, request and answer. A request with all fields absent is a query, which a master answers."""
 
     master_ha_address: str | None = None
     master_flush_offset: Int64 | None = None
@@ -30,8 +30,10 @@ class ExchangeHaInfoHeader(Header):
 
 @header
 class HaDecideRequestHeader(Header):
-    """270003: what becomes of what the slave `broker_id` has beyond the master's log; `address` where several slaves
-    have one id."""
+    """270003: the decision about the part of a slave's log that the master does not have.
+
+    `broker_id` names the slave, and `address` too if several slaves have one id.
+    """
 
     broker_id: Int64
     choice: str
@@ -48,7 +50,7 @@ class HaReadLogRequestHeader(Header):
 
 @header
 class HaReadLogResponseHeader(Header):
-    """270004: where the bytes of the body begin, and where the log ends now."""
+    """270004: the offset of the body's first byte, and the current end of the log."""
 
     offset: Int64
     max_offset: Int64
@@ -56,7 +58,7 @@ class HaReadLogResponseHeader(Header):
 
 @dataclass(frozen=True, slots=True)
 class HaConnectionInfo:
-    """One slave in the answer to 907 (`HAConnectionRuntimeInfo`). `addr` is that of its HA socket."""
+    """One slave in the answer to 907 (`HAConnectionRuntimeInfo`). `addr` is the address of its HA socket."""
 
     addr: str
     slave_ack_offset: int
@@ -89,7 +91,7 @@ class HaClientInfo:
     master_flush_offset: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Stock's bean; without a master there is no masterAddr."""
+        """Return stock's bean. Without a master masterAddr is left out."""
         bean: dict[str, Any] = {
             "activated": False,
             "lastReadTimestamp": self.last_read_ms,
@@ -128,8 +130,11 @@ class HaRuntimeInfo:
 
 @dataclass(frozen=True, slots=True)
 class SlaveStatus:
-    """One slave as its master sees it. `broker_id` -1: a stock slave, which does not say. `window_bytes` are sent and
-    not reported yet; `lag_ms` is the time since everything appended was reported last."""
+    """One slave as its master sees it. `broker_id` is -1 for a stock slave, which does not send its id.
+
+    `window_bytes` are sent and not reported yet. `lag_ms` is the time since the slave last reported everything
+    appended.
+    """
 
     address: str
     broker_id: int
@@ -152,7 +157,7 @@ class SlaveStatus:
 
 @dataclass(frozen=True, slots=True)
 class MasterStatus:
-    """A slave's master as the slave sees it; addresses are empty while they are not known."""
+    """A slave's master as the slave sees it. Unknown addresses are empty."""
 
     ha_address: str
     broker_address: str
@@ -165,12 +170,12 @@ class MasterStatus:
     silent_ms: int
     attempts: int
     note: str = ""
-    """Why the link was closed or is held, when it was."""
+    """Reason why the link was closed or is held, if it was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """A slave whose log is longer than its master's or differs from it, for which nobody has chosen yet.
+    """A slave whose log is longer than its master's or differs from it, before an operator's decision.
 
     Both logs are the same below `common_offset`, as far as is known.
     """
@@ -182,12 +187,12 @@ class Divergence:
     slave_offset: int
 
     def to_json(self) -> dict[str, Any]:
-        """Keys are the names of the fields in camelCase; the body of the answer to 270003."""
+        """Return the body of the answer to 270003. Keys are the field names in camelCase."""
         return _to_json(self)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Divergence:
-        """Raises `BadBody`."""
+        """Return the value in the body. Raises `BadBody`."""
         return _from_json(cls, value)
 
 
@@ -213,7 +218,7 @@ class HaStatus:
     divergences: tuple[Divergence, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Keys are the names of the fields in camelCase."""
+        """Return the fields. Keys are the field names in camelCase."""
         return _to_json(self)
 
     def encode(self) -> bytes:
@@ -222,7 +227,7 @@ class HaStatus:
 
     @classmethod
     def decode(cls, body: bytes) -> HaStatus:
-        """Raises `BadBody`; fields of a newer broker are passed over."""
+        """Return the status in the body, without the fields of newer brokers. Raises `BadBody`."""
         value = json_body.read_object(body, "HaStatus")
         parts = {
             "slaves": tuple(_from_json(SlaveStatus, entry) for entry in json_body.objects(value, "slaves")),
@@ -233,7 +238,7 @@ class HaStatus:
 
 
 def _to_json(value: Any) -> dict[str, Any]:
-    """A dataclass as a JSON object with camelCase keys."""
+    """Return a dataclass as a JSON object with camelCase keys."""
     return {camel_case(entry.name): _plain(getattr(value, entry.name)) for entry in fields(value)}
 
 

@@ -1,14 +1,11 @@
-"""How a typed header becomes ext fields and back. The headers themselves are tables: `request_headers`,
-`response_headers`.
+"""Conversion between typed headers and ext fields. The headers are tables: `request_headers`, `response_headers`.
 
-A header is a keyword-only dataclass derived from `Header`, made by `@header`. Its fields say everything: the
-wire name is the field's name in camelCase unless `wire(...)` names another, the type is the annotation, and a
-field without a default is required.
+A header is a keyword-only dataclass derived from `Header`, made by `@header`. The wire name of a field is its name in
+camelCase unless `wire(...)` gives another. Its type is the annotation. A field without a default is required.
 
-Text forms (`RemotingCommand.decodeCommandCustomHeader`): numbers are decimal, "true" in any case is true and
-any other text false. Unknown ext fields are ignored. Where stock only logs a missing or unreadable field and
-fails later with an exception text, we answer the same code (1, SYSTEM_ERROR) with a remark that names the
-field.
+Text forms (`RemotingCommand.decodeCommandCustomHeader`): numbers are decimal, "true" in any case is true and any
+other text false. Unknown ext fields are ignored. Stock only logs a missing or unreadable field and fails later with
+an exception text. RingMQ answers the same code (1, SYSTEM_ERROR) with a remark that names the field.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ _RANGES = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63)
 
 
 def wire(name: str, **kwargs: Any) -> Any:
-    """A field whose wire name is not its own name in camelCase. Takes `dataclasses.field`'s arguments."""
+    """Return a field whose wire name is not its own name in camelCase. Takes `dataclasses.field`'s arguments."""
     return dataclasses.field(metadata={"wire": name}, **kwargs)
 
 
@@ -35,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def header(cls: type[T]) -> type[T]:
-    """Makes a keyword-only dataclass with slots."""
+    """Make a keyword-only dataclass with slots."""
     return dataclasses.dataclass(slots=True, kw_only=True)(cls)
 
 
@@ -54,27 +51,27 @@ class Header:
 
     @classmethod
     def decode(cls, ext_fields: Mapping[str, str]) -> Self:
-        """The header in `ext_fields`. Raises `MissingField` and `BadField`."""
+        """Return the header in `ext_fields`. Raises `MissingField` and `BadField`."""
         decoded: Self = _decode(cls, _specs(cls), ext_fields)
         return decoded
 
     def encode(self) -> dict[str, str]:
-        """The ext fields; None is left out."""
+        """Return the ext fields without None values."""
         return _encode(self, _specs(type(self)))
 
 
 def decode_renamed(cls: type[Any], names: Mapping[str, str], ext_fields: Mapping[str, str]) -> Any:
-    """As `decode`, under other wire names (attribute -> name), such as the letters of SEND_MESSAGE_V2."""
+    """Like `decode`, with other wire names (attribute -> name), such as the letters of SEND_MESSAGE_V2."""
     return _decode(cls, [spec._replace(name=names[spec.attribute]) for spec in _specs(cls)], ext_fields)
 
 
 def encode_renamed(header: Any, names: Mapping[str, str]) -> dict[str, str]:
-    """As `encode`, under other wire names."""
+    """Like `encode`, with other wire names."""
     return _encode(header, [spec._replace(name=names[spec.attribute]) for spec in _specs(type(header))])
 
 
 def wire_names(cls: type[Any]) -> dict[str, bool]:
-    """Wire name -> whether it is required."""
+    """Return wire name -> True if it is required."""
     return {spec.name: spec.required for spec in _specs(cls)}
 
 
@@ -126,7 +123,7 @@ def _build_specs(cls: type[Any]) -> list[_Spec]:
 
 
 def _reader(hint: Any) -> tuple[Callable[[str], Any], str]:
-    """By annotation: Int32, Int64, bool or str, each maybe `| None`."""
+    """Return the reader of an annotation and its name: Int32, Int64, bool or str, each maybe `| None`."""
     text = str(hint)
     for kind, (low, high) in _RANGES.items():
         if kind in text:
@@ -149,6 +146,6 @@ def _integer_reader(low: int, high: int) -> Callable[[str], int]:
 
 
 def camel_case(name: str) -> str:
-    """The wire's form of a field's name."""
+    """Return the wire form of a field's name."""
     head, *rest = name.split("_")
     return head + "".join(word.capitalize() for word in rest)

@@ -11,11 +11,14 @@ from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import SubscriptionData
 
 KnownSubscription = Callable[[str, Any], SubscriptionData | None]
-"""(group, topic) -> what is known of it. Clients with very many topics repeat all of them at each change of one."""
+"""(group, topic) -> the known subscription.
+
+A client with very many topics repeats all of its subscriptions at each change of one.
+"""
 
 WORD_CHARS_MAX = 64
 NAME_CHARS_MAX = 512
-"""Of a topic or group that is not made here: namespaces and prefixes stand in front of it."""
+"""The longest name of an existing topic or group. Namespaces and prefixes extend the limit of new names."""
 CLIENT_ID_CHARS_MAX = 1024
 SUBSCRIPTION_CHARS_MAX = 16_384
 """Characters of a subscription's expression and its tags."""
@@ -53,7 +56,7 @@ class ConsumerData:
 
     @classmethod
     def from_json(cls, value: dict[str, Any], known: KnownSubscription = lambda group, topic: None) -> ConsumerData:
-        """From stock's bean. A subscription that `known` has in the same or a newer version is taken from there.
+        """Return the data in stock's bean. `known` replaces a subscription of the same or an older version.
 
         Raises `BadBody`.
         """
@@ -64,7 +67,7 @@ class ConsumerData:
 
     @classmethod
     def without_subscriptions(cls, value: dict[str, Any]) -> ConsumerData:
-        """From stock's bean, but for its subscriptions. Raises `BadBody`."""
+        """Return the data in stock's bean without its subscriptions. Raises `BadBody`."""
         return cls(
             group_name=json_body.text(value, "groupName"),
             consume_type=json_body.short_text(value, "consumeType", CONSUME_PASSIVELY, WORD_CHARS_MAX),
@@ -76,7 +79,7 @@ class ConsumerData:
         )
 
     def add_subscription(self, entry: dict[str, Any], known: KnownSubscription) -> SubscriptionData:
-        """Read one SubscriptionData bean, or take it from `known`. Raises `BadBody`."""
+        """Add one SubscriptionData bean, or its replacement from `known`. Raises `BadBody`."""
         old = known(self.group_name, entry.get("topic"))
         version = entry.get("subVersion")
         if old is not None and type(version) is int and version <= old.sub_version:
@@ -88,7 +91,7 @@ class ConsumerData:
 
 @dataclass(slots=True)
 class HeartbeatData:
-    """The whole body. `fingerprint` 0 is the V1 form; `without_sub` marks V2's short form."""
+    """The whole body. `fingerprint` 0 is the V1 form, `without_sub` marks V2's short form."""
 
     client_id: str
     producer_groups: list[str] = field(default_factory=list)
@@ -110,7 +113,7 @@ class HeartbeatData:
 
     @classmethod
     def decode(cls, body: bytes, known: KnownSubscription = lambda group, topic: None) -> HeartbeatData:
-        """From stock's body; for `known` see `ConsumerData.from_json`. Raises `BadBody`."""
+        """Return the data in stock's body. `ConsumerData.from_json` explains `known`. Raises `BadBody`."""
         value = read_heartbeat(body)
         made = cls.without_consumers(value)
         made.consumers = [ConsumerData.from_json(entry, known) for entry in json_body.objects(value, "consumerDataSet")]
@@ -118,7 +121,7 @@ class HeartbeatData:
 
     @classmethod
     def without_consumers(cls, value: dict[str, Any]) -> HeartbeatData:
-        """From stock's bean, but for its consumers. Raises `BadBody`."""
+        """Return the data in stock's bean without its consumers. Raises `BadBody`."""
         return cls(
             client_id=json_body.short_text(value, "clientID", "", CLIENT_ID_CHARS_MAX),
             producer_groups=[
@@ -186,7 +189,7 @@ class LockBatch:
 
     @classmethod
     def without_queues(cls, value: dict[str, Any]) -> LockBatch:
-        """From stock's bean, but for its queues. Raises `BadBody`."""
+        """Return the batch in stock's bean without its queues. Raises `BadBody`."""
         return cls(
             consumer_group=json_body.short_text(value, "consumerGroup", "", NAME_CHARS_MAX),
             client_id=json_body.short_text(value, "clientId", "", CLIENT_ID_CHARS_MAX),
@@ -201,7 +204,7 @@ def read_lock_batch(body: bytes) -> dict[str, Any]:
 
 
 def lock_queue(entry: object) -> MessageQueue:
-    """A queue to be locked or unlocked. Raises `BadBody`."""
+    """Return a queue to lock or unlock. Raises `BadBody`."""
     queue = json_body.queue_from_json(entry)
     if len(queue.topic) + len(queue.broker_name) > NAME_CHARS_MAX:
         raise json_body.bad_body(f"a queue's names have more than {NAME_CHARS_MAX} characters", "mqSet")
@@ -209,7 +212,7 @@ def lock_queue(entry: object) -> MessageQueue:
 
 
 def encode_locked(queues: Iterable[MessageQueue]) -> bytes:
-    """The answer to LOCK_BATCH_MQ: the queues that the client holds now."""
+    """Encode the answer to LOCK_BATCH_MQ: the queues that the client has locked now."""
     return json_body.write_body({"lockOKMQSet": list(queues)})
 
 

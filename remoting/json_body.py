@@ -1,12 +1,11 @@
-"""JSON bodies in stock's dialect: what we read is bounded and typed, what we write has exactly the forms
-stock reads.
+"""JSON bodies in stock's dialect: bounded and typed reads, and writes in exactly the forms that stock reads.
 
-Reading: `read_object` gives a dict whose keys are text (object keys as compact JSON text, see `ringmq.fastjson.reader`)
-and whose `$ref`s are resolved; `text`, `integer`, `boolean`, `items`, `mapping` pick fields as forgivingly as
-fastjson casts them.
+Reading: `read_object` gives a dict whose keys are text (object keys as compact JSON text, see
+`ringmq.fastjson.reader`) and whose `$ref`s are resolved. `text`, `integer`, `boolean`, `items`, `mapping` read fields
+with fastjson's conversions.
 
-Writing: `write_body` is standard JSON, except that integer keys leave unquoted and `MessageQueue` keys as
-objects, which is what Java's `Map<Long, ...>` and `Map<MessageQueue, ...>` look like on the wire.
+Writing: `write_body` is standard JSON but for two kinds of keys. Integer keys stay unquoted, and `MessageQueue` keys
+are objects. Java's `Map<Long, ...>` and `Map<MessageQueue, ...>` have this form on the wire.
 """
 
 from __future__ import annotations
@@ -21,27 +20,35 @@ from ringmq.remoting.json_text import load_json
 from ringmq.remoting.message_queue import MessageQueue
 
 REQUEST_BYTES_MAX = 524_288
-"""JSON body of a request that any peer may send. A heartbeat of 1,000 subscriptions has 200 KB."""
+"""Limit of the JSON body of a request that any peer may send. A heartbeat of 1,000 subscriptions has 200 KB."""
 REQUEST_CONTAINERS_MAX, REQUEST_VALUES_MAX = 32_768, 131_072
-"""Limits of one such body. The parser in C makes as much in some 10 ms. 1,000 subscriptions have 3,000 and 11,000."""
+"""Limits of containers and values in such a body. The parser in C creates so many in some 10 ms.
+
+A heartbeat of 1,000 subscriptions has 3,000 containers and 11,000 values.
+"""
 REQUEST_LIST_BYTES_MAX = 1_048_576
-"""The same for lists of topics and groups, which tools make: some 6,000 topics."""
+"""Limit of a body with a list of topics or groups, which tools send: some 6,000 topics."""
 DIALECT_BYTES_MAX = 16_384
-"""Of those, bodies in fastjson's dialect: unquoted keys, objects as keys. RocketMQ's clients send no such request."""
+"""Limit of a request's body in fastjson's dialect: unquoted keys, objects as keys.
+
+RocketMQ's clients send no such request.
+"""
 REFERRING_BYTES_MAX = 65_536
-"""Of those, bodies with `$ref`."""
+"""Limit of a request's body with `$ref`."""
 MAX_REFS = 4096
-"""References in one body. Stock's writers make one where the same object stands twice."""
+"""Limit of references in one body. Stock's writers make a reference if the same object occurs twice."""
 MAX_REF_VALUES = 100_000
-"""Values that the references of one body stand for, and text in pieces of TEXT_PIECE_CHARS. A decoder reads an object
-once for each reference to it."""
+"""Limit of the values that the references of one body resolve to, with text in pieces of TEXT_PIECE_CHARS.
+
+A decoder reads an object once for each reference to it.
+"""
 TEXT_PIECE_CHARS = 64
 
 _encode_string = json.encoder.encode_basestring
 
 
 def bad_body(message: str, field: str, code: int = ResponseCode.SYSTEM_ERROR) -> BadBody:
-    """The error for a body that does not read."""
+    """Return the error for a body that cannot be read."""
     return BadBody(message, field=field, code=code)
 
 
@@ -49,7 +56,7 @@ def bad_body(message: str, field: str, code: int = ResponseCode.SYSTEM_ERROR) ->
 
 
 def read_object(body: bytes, name: str) -> dict[str, Any]:
-    """The JSON object in `body`, of any size. `name` stands for the body in errors. Raises `BadBody`."""
+    """Return the JSON object in `body`, of any size. `name` stands for the body in errors. Raises `BadBody`."""
     return _read(body, name, None)
 
 
@@ -66,10 +73,11 @@ def _read(body: bytes, name: str, dialect_bytes_max: int | None) -> dict[str, An
 
 
 def read_request(body: bytes, name: str, bytes_max: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
-    """As `read_object`, for bodies that any peer may send.
+    """Like `read_object`, for bodies that any peer may send.
 
-    Raises `BadBody` beyond `bytes_max`. Bodies that need more than the parser in C have DIALECT_BYTES_MAX and
-    REFERRING_BYTES_MAX."""
+    Raises `BadBody` beyond `bytes_max`. DIALECT_BYTES_MAX and REFERRING_BYTES_MAX bound bodies that the parser in C
+    cannot read alone.
+    """
     if len(body) > bytes_max:
         raise _too_large(f"{name}: body has {len(body)} bytes, at most {bytes_max} are read", name, bytes_max)
     if len(body) > REFERRING_BYTES_MAX and b'"$ref"' in body:
@@ -83,7 +91,7 @@ def read_request(body: bytes, name: str, bytes_max: int = REQUEST_BYTES_MAX) -> 
 
 
 def read_large(body: bytes, name: str) -> dict[str, Any]:
-    """As `read_object`, for bodies of brokers, of any size. Only the dialect has a limit, DIALECT_BYTES_MAX."""
+    """Like `read_object`, for bodies of brokers, of any size. Only the dialect has a limit, DIALECT_BYTES_MAX."""
     return _read(body, name, DIALECT_BYTES_MAX)
 
 
@@ -92,7 +100,7 @@ def _too_large(message: str, field: str, limit: int) -> BadBody:
 
 
 def text(value: dict[str, Any], key: str, default: str = "") -> str:
-    """A text field; null and absent are `default`."""
+    """Return a text field, `default` for null and absent."""
     found = value.get(key)
     if found is None:
         return default
@@ -104,7 +112,7 @@ def text(value: dict[str, Any], key: str, default: str = "") -> str:
 
 
 def short_text(value: dict[str, Any], key: str, default: str, chars_max: int) -> str:
-    """A text field of at most `chars_max` characters."""
+    """Return a text field of at most `chars_max` characters."""
     found = text(value, key, default)
     if len(found) > chars_max:
         message = f"field {key} = {found[:64]!r}... has {len(found)} characters, at most {chars_max} are taken"
@@ -113,7 +121,7 @@ def short_text(value: dict[str, Any], key: str, default: str, chars_max: int) ->
 
 
 def integer(value: dict[str, Any], key: str, default: int = 0) -> int:
-    """An integer of at most 64 bits; text that holds one passes."""
+    """Return an integer of at most 64 bits. Text with such a number is accepted."""
     found = value.get(key)
     if found is None:
         return default
@@ -121,7 +129,7 @@ def integer(value: dict[str, Any], key: str, default: int = 0) -> int:
 
 
 def as_integer(found: object, key: str) -> int:
-    """`found` as an integer of at most 64 bits."""
+    """Return `found` as an integer of at most 64 bits."""
     if isinstance(found, int | float | str):
         try:
             number = int(found)
@@ -133,7 +141,7 @@ def as_integer(found: object, key: str) -> int:
 
 
 def number(value: dict[str, Any], key: str, default: float = 0.0) -> float:
-    """A number, maybe with a fraction."""
+    """Return a number, maybe with a fraction."""
     found = value.get(key)
     if found is None:
         return default
@@ -143,7 +151,7 @@ def number(value: dict[str, Any], key: str, default: float = 0.0) -> float:
 
 
 def boolean(value: dict[str, Any], key: str, default: bool = False) -> bool:
-    """A boolean; the words true and false and the numbers 1 and 0 pass."""
+    """Return a boolean. The words true and false and the numbers 1 and 0 are accepted."""
     found = value.get(key)
     if found is None:
         return default
@@ -155,7 +163,7 @@ def boolean(value: dict[str, Any], key: str, default: bool = False) -> bool:
 
 
 def items(value: dict[str, Any], key: str) -> list[Any]:
-    """A list field; null and absent are empty."""
+    """Return a list field, empty for null and absent."""
     found = value.get(key)
     if found is None:
         return []
@@ -165,7 +173,7 @@ def items(value: dict[str, Any], key: str) -> list[Any]:
 
 
 def objects(value: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
-    """The objects in a list field."""
+    """Yield the objects in a list field."""
     for entry in items(value, key):
         if not isinstance(entry, dict):
             raise bad_body(f"field {key} holds a {type(entry).__name__}, not an object", key)
@@ -173,7 +181,7 @@ def objects(value: dict[str, Any], key: str) -> Iterator[dict[str, Any]]:
 
 
 def mapping(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """An object field; null and absent are empty."""
+    """Return an object field, empty for null and absent."""
     found = value.get(key)
     if found is None:
         return {}
@@ -183,13 +191,13 @@ def mapping(value: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def text_mapping(value: dict[str, Any], key: str) -> dict[str, str]:
-    """An object field with text values; nulls are left out."""
+    """Return an object field with text values, without nulls."""
     found = mapping(value, key)
     return {name: text(found, name) for name in found if found[name] is not None}
 
 
 def queue_mapping(value: dict[str, Any], key: str) -> dict[MessageQueue, Any]:
-    """A `Map<MessageQueue, X>` field in any of its forms: object keys, quoted object keys, list of pairs."""
+    """Return a `Map<MessageQueue, X>` field in any form: object keys, quoted object keys, list of pairs."""
     found = value.get(key)
     if isinstance(found, list):
         pairs = [(pair[0], pair[1]) for pair in found if isinstance(pair, list) and len(pair) == 2]
@@ -201,7 +209,7 @@ def queue_mapping(value: dict[str, Any], key: str) -> dict[MessageQueue, Any]:
 
 
 def queue_objects(value: dict[str, Any], key: str) -> dict[MessageQueue, dict[str, Any]]:
-    """A `Map<MessageQueue, bean>` field."""
+    """Return a `Map<MessageQueue, bean>` field."""
     found = queue_mapping(value, key)
     for entry in found.values():
         if not isinstance(entry, dict):
@@ -217,13 +225,15 @@ def queue_from_json(value: object) -> MessageQueue:
 
 
 def _resolve(root: dict[str, Any], name: str) -> None:
-    """Replace every `{"$ref": path}` by the object it names. Only objects that are complete before it may be
-    named, so nothing becomes cyclic."""
+    """Replace every `{"$ref": path}` by the object at the path.
+
+    A reference may only name an object that is complete before it, so no cycle arises.
+    """
     weights: dict[int, int] = {}
     count, stood_for = 0, 0
 
     def settle(value: Any) -> tuple[Any, int]:
-        """The value with its references replaced, and what it weighs then. What is in `weights` is complete."""
+        """Return the value with its references replaced, and its weight then. `weights` holds the complete objects."""
         nonlocal count, stood_for
         weight = 1
         if isinstance(value, dict):
@@ -256,7 +266,7 @@ def _resolve(root: dict[str, Any], name: str) -> None:
 
 
 def _follow(root: Any, path: str) -> Any:
-    """The object at a path like `$.consumerDataSet[0].subscriptionDataSet[1]`, None if there is none."""
+    """Return the object at a path like `$.consumerDataSet[0].subscriptionDataSet[1]`, None if there is none."""
     if not path.startswith("$"):
         return None
     value = root
@@ -274,13 +284,16 @@ def _follow(root: Any, path: str) -> Any:
 
 
 def write_body(value: Any) -> bytes:
-    """Compact JSON with unquoted integer keys and objects for MessageQueue keys."""
+    """Return compact JSON with unquoted integer keys and objects for MessageQueue keys."""
     return _write(value).encode("utf-8", "replace")
 
 
 def write_browser_body(value: Any) -> bytes:
-    """As stock writes a route for new clients: every key quoted, maps sorted by key, text escaped for
-    browsers (non-ASCII as upper-case \\uXXXX, "/" as "\\/")."""
+    """Return JSON as stock writes a route for new clients.
+
+    Every key is quoted, maps are sorted by key, and text is escaped for browsers (non-ASCII as upper-case \\uXXXX,
+    "/" as "\\/").
+    """
     return _write_browser(value).encode()
 
 

@@ -1,8 +1,7 @@
-"""JSON text in and out: orjson where it is installed, the standard library and a tolerant reader where it is
-not enough.
+"""JSON text in and out, by orjson if it is installed, else by the standard library and a tolerant reader.
 
-Stock bodies are fastjson's dialect (integer and object keys, `$ref`): `load_json` takes it, `dump_json`
-writes standard JSON. Bodies that must leave with unquoted keys are written by `json_body`.
+Stock bodies are in fastjson's dialect (integer and object keys, `$ref`): `load_json` reads it, `dump_json` writes
+standard JSON. `json_body` writes the bodies with unquoted keys.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ except ImportError:  # the SDK works without it
 
 
 def dump_json(value: Any) -> bytes:
-    """Compact standard JSON in UTF-8, keys in insertion order. Lone surrogates become "?" as in Java."""
+    """Return compact standard JSON in UTF-8, keys in insertion order. Lone surrogates become "?" as in Java."""
     if orjson is not None:
         try:
             encoded: bytes = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
@@ -32,10 +31,9 @@ def dump_json(value: Any) -> bytes:
 
 
 def load_json(data: bytes, dialect_bytes_max: int | None = None) -> Any:
-    """Standard JSON quickly, fastjson's dialect otherwise. Raises `ValueError` with the position of the
-    fault.
+    """Read standard JSON quickly, else fastjson's dialect. Raises `ValueError` with the position of the fault.
 
-    The dialect's reader is Python and needs some 1 us a byte. `dialect_bytes_max` bounds its input; None = unbounded.
+    The dialect's reader is Python and needs some 1 us a byte. `dialect_bytes_max` bounds its input, None = unbounded.
     """
     if orjson is not None:
         try:
@@ -48,7 +46,9 @@ def load_json(data: bytes, dialect_bytes_max: int | None = None) -> Any:
 
 
 def _load_standard(data: bytes, dialect_bytes_max: int) -> Any:
-    """Text too large for the reader in Python: standard JSON or nothing. Where orjson is, it has refused the text."""
+    """Read a text that is too large for the reader in Python: standard JSON only. orjson, if installed, has rejected
+    it.
+    """
     if orjson is None:
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(data)

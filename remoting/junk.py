@@ -20,16 +20,16 @@ _BEGINNINGS = {
 
 
 def protocol_of(first_bytes: bytes) -> str | None:
-    """The other protocol that begins with these bytes; None when it is not a known one."""
+    """Return the other protocol that begins with these bytes, None if no known one does."""
     if first_bytes[:2] == b"\x16\x03":
         return "a TLS hello"
     return _BEGINNINGS.get(first_bytes[:4])
 
 
 def describe(first_bytes: bytes, max_frame_bytes: int = MAX_FRAME_BYTES) -> str:
-    """The fault of a frame that begins with these bytes, for a log line: printable, under 150 characters.
+    """Return the fault of a frame with these first bytes, for a log line: printable, under 150 characters.
 
-    `max_frame_bytes` counts a whole frame with its length field. Fewer than 4 bytes are described as they are.
+    `max_frame_bytes` counts a whole frame with its length field. Fewer than 4 bytes are printed as they are.
     """
     known = protocol_of(first_bytes)
     if known is not None:
@@ -53,5 +53,5 @@ def describe(first_bytes: bytes, max_frame_bytes: int = MAX_FRAME_BYTES) -> str:
 
 
 def describe_error(error: FrameError) -> str:
-    """The fault of a stream that the decoder has given up: the name of another protocol, or the decoder's message."""
+    """Return the fault of a stream that the decoder has given up: another protocol, or the decoder's message."""
     return protocol_of(error.first_bytes) or str(error)

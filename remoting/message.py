@@ -33,7 +33,7 @@ MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
 MAX_V1_TOPIC_BYTES = 127
 MAX_BODY_BYTES = 4_194_304
-"""Broker maxMessageSize; the Java client checks it before compression."""
+"""The broker's maxMessageSize. The Java client checks the size before compression."""
 
 MIN_RECORD_BYTES = 91
 
@@ -48,7 +48,7 @@ class BadMessage(RemotingError):
 
 @dataclass(slots=True)
 class Message:
-    """What an application sends. `properties` carries tags and keys too, under RocketMQ's names."""
+    """A message of an application. `properties` carries tags and keys too, under RocketMQ's names."""
 
     topic: str
     body: bytes
@@ -57,12 +57,12 @@ class Message:
 
     @property
     def tags(self) -> str | None:
-        """The tag that consumers select by."""
+        """The tag for subscriptions of consumers."""
         return self.properties.get(names.TAGS)
 
     @property
     def keys(self) -> list[str]:
-        """Keys for queries by key."""
+        """The keys for queries by key."""
         return self.properties.get(names.KEYS, "").split()
 
     @property
@@ -73,8 +73,10 @@ class Message:
 
 @dataclass(slots=True)
 class MessageExt(Message):
-    """A stored message. Times in ms, hosts as (address, port), `store_size` in bytes of the stored form. Who reads it
-    adds `broker_name`, and as `read_topic` the topic that it was read from where that is another than `topic`."""
+    """A stored message. Times in ms, hosts as (address, port), `store_size` in bytes of the stored form.
+
+    Readers add `broker_name`. They add `read_topic`, the topic of the read queue, if it differs from `topic`.
+    """
 
     queue_id: int = 0
     queue_offset: int = 0
@@ -93,17 +95,17 @@ class MessageExt(Message):
 
     @property
     def offset_msg_id(self) -> str:
-        """Where it is stored, as text that `queryMsgById` takes."""
+        """The position of the message in its broker's log, as text for `queryMsgById`."""
         return encode_offset_id(self.store_host[0], self.store_host[1], self.commit_log_offset)
 
     @property
     def msg_id(self) -> str:
-        """The unique key, or the offset id where there is none."""
+        """The unique key, or the offset id without one."""
         return self.uniq_key or self.offset_msg_id
 
 
 def decode_message(data: bytes | memoryview, at: int = 0, *, check_crc: bool = False) -> tuple[MessageExt, int]:
-    """The message at `at` and the position behind it. Raises `BadMessage` naming the field."""
+    """Return the message at `at` and the position behind it. Raises `BadMessage` naming the field."""
     view = memoryview(data)
     if at < 0 or len(view) - at < 4:
         raise BadMessage(f"{len(view) - at} bytes hold no message size", field="total size", limit=4)
@@ -124,9 +126,7 @@ def decode_message(data: bytes | memoryview, at: int = 0, *, check_crc: bool = F
 
 
 def decode_messages(data: bytes | memoryview, *, check_crc: bool = False) -> list[MessageExt]:
-    """All messages of a pull, view or query body. Stops at the first that does not parse, as stock's
-    clients do.
-    """
+    """Return all messages of a pull, view or query body, up to the first that does not parse, as stock's clients do."""
     messages: list[MessageExt] = []
     view, at = memoryview(data), 0
     while at < len(view):
@@ -196,8 +196,9 @@ def _host(packed: bytes) -> str:
 
 
 def encode_message(message: MessageExt) -> bytes:
-    """The stored form. Host flags, sizes, magic and CRC are computed; `store_size` and `body_crc` are not
-    looked at.
+    """Return the stored form.
+
+    Host flags, sizes, magic and CRC are computed. `store_size` and `body_crc` are ignored.
     """
     topic = message.topic.encode()
     text = encode_properties(message.properties).encode()

@@ -1,6 +1,4 @@
-"""The two ids of a message: the offset id says where it is stored, the unique key says who sent it (spec
-remoting 7.5, 7.6).
-"""
+"""The two ids of a message (spec remoting 7.5, 7.6): the offset id has its position, the unique key its sender."""
 
 from __future__ import annotations
 
@@ -13,12 +11,12 @@ _PORT_OFFSET = struct.Struct(">iq")
 
 
 def encode_offset_id(host: str, port: int, commit_log_offset: int) -> str:
-    """Upper-case hex of IP, port and log position: 32 characters for IPv4, 56 for IPv6."""
+    """Return the upper-case hex of IP, port and log position: 32 characters for IPv4, 56 for IPv6."""
     return (ipaddress.ip_address(host).packed + _PORT_OFFSET.pack(port, commit_log_offset)).hex().upper()
 
 
 def decode_offset_id(offset_id: str) -> tuple[str, int, int]:
-    """(host, port, commit-log offset). Raises `ValueError` for text that is no offset id."""
+    """Return (host, port, commit-log offset). Raises `ValueError` for text that is no offset id."""
     if len(offset_id) not in (32, 56):
         raise ValueError(f"offset id {offset_id[:64]!r} has {len(offset_id)} characters, not 32 or 56")
     raw = bytes.fromhex(offset_id)
@@ -30,9 +28,9 @@ def decode_offset_id(offset_id: str) -> tuple[str, int, int]:
 class UniqKeyGenerator:
     """Makes UNIQ_KEYs as Java's `MessageClientIDSetter` does.
 
-    Bytes: IP (4 or 16), low half of the pid (2), a number of this process (4), milliseconds since the start
-    of the month in local time (4), counter (2); upper-case hex. `now_ms` is passed at each call, so that
-    nothing here reads a clock.
+    Bytes: IP (4 or 16), low half of the pid (2), a number of this process (4), milliseconds since the start of the
+    month in local time (4), counter (2), as upper-case hex. Callers pass `now_ms` to each call, so this class reads
+    no clock.
     """
 
     ip: str
@@ -50,7 +48,7 @@ class UniqKeyGenerator:
         self._prefix = f"{packed.hex().upper()}{self.pid & 0xFFFF:04X}{self.process_number & 0xFFFFFFFF:08X}"
 
     def next_key(self, now_ms: int) -> str:
-        """The next key. 65536 keys of one millisecond are distinct."""
+        """Return the next key. 65536 keys of one millisecond are distinct."""
         if now_ms != self._moment_ms:
             self._enter_moment(now_ms)
         counter = self.counter

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 
 class MessageQueue(NamedTuple):
-    """Ordered as the Java class orders itself: topic, broker, queue. All allocation strategies rely on
-    that order.
+    """A queue's identity, ordered like the Java class: topic, broker, queue.
+
+    All allocation strategies need that order.
     """
 
     topic: str

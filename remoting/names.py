@@ -1,6 +1,4 @@
-"""Names of topics and groups: what is legal, which ones the system owns (`TopicValidator`, spec remoting
-7.10, 7.11).
-"""
+"""Names of topics and groups: legal names, and the system's own (`TopicValidator`, spec remoting 7.10, 7.11)."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ DLQ_PREFIX = "%DLQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 
 MAX_TOPIC_CHARS = 127
-"""In 5.3.3 also for %RETRY% and %DLQ% names on the way of a send."""
+"""The longest topic name, in 5.3.3 also for %RETRY% and %DLQ% names of a send."""
 MAX_GROUP_CHARS = 120
 
 AUTO_CREATE_TOPIC = "TBW102"
@@ -77,7 +75,7 @@ _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]*")
 
 
 class InvalidName(RequestError):
-    """A topic or group name that the protocol does not allow; answered INVALID_PARAMETER."""
+    """A topic or group name that the protocol does not allow. The answer is INVALID_PARAMETER."""
 
     def __init__(self, message: str, *, field: str, limit: int | None = None) -> None:
         super().__init__(message, field=field, code=ResponseCode.INVALID_PARAMETER, limit=limit)
@@ -94,15 +92,15 @@ def check_group(group: str, max_chars: int = MAX_GROUP_CHARS) -> None:
 
 
 def is_system_topic(topic: str) -> bool:
-    """Whether clients may neither create nor delete it. Broker and cluster names are the broker's to add."""
+    """True if clients may neither create nor delete the topic. The broker adds the names of broker and cluster."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_send_forbidden(topic: str) -> bool:
-    """Whether a client's send is answered NO_PERMISSION.
+    """True if a client's send to the topic is answered NO_PERMISSION.
 
-    More than stock's: what stands in the topics of timers, POP and light queues counts as left by a stock broker that
-    serves them (store/unserved.py), and the next start would be refused for it.
+    The list is longer than stock's. Messages in the topics of timers, POP and light queues count as unserved messages
+    of a stock broker (store/unserved.py). They would make the next start fail.
     """
     return topic in NOT_ALLOWED_SEND_TOPICS or topic.startswith(NOT_ALLOWED_SEND_PREFIXES)
 
@@ -118,17 +116,17 @@ def is_dlq_topic(topic: str) -> bool:
 
 
 def retry_topic(group: str) -> str:
-    """Where the group's failed messages wait."""
+    """The topic with the group's messages to retry."""
     return RETRY_PREFIX + group
 
 
 def dlq_topic(group: str) -> str:
-    """Where messages go that the group gave up on."""
+    """The topic with the messages whose retries the group has used up."""
     return DLQ_PREFIX + group
 
 
 def reply_topic(cluster: str) -> str:
-    """Where request-reply answers are kept."""
+    """The topic with the answers of request-reply."""
     return f"{cluster}_REPLY_TOPIC"
 
 
@@ -138,12 +136,12 @@ def revive_topic(cluster: str) -> str:
 
 
 def sync_member_topic(broker_name: str) -> str:
-    """The topic that a broker group shares its members on."""
+    """The topic by which a broker group shares its members."""
     return f"{SYSTEM_TOPIC_PREFIX}SYNC_BROKER_MEMBER_{broker_name}"
 
 
 def _check_name(field: str, name: str, max_chars: int) -> None:
-    """The texts begin as stock's do (`TopicValidator`): operators and their tools know them."""
+    """Raise `InvalidName` with stock's texts (`TopicValidator`), which operators and their tools know."""
     if not name.strip():
         raise InvalidName(f"The specified {field} is blank.", field=field)
     match = _LEGAL.match(name)

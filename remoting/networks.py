@@ -1,7 +1,7 @@
-"""Lists of networks in properties (`adminAddresses`, `haAllowedNetworks`, `httpAllowedNetworks`) and their test.
+"""Lists of networks in properties (`adminAddresses`, `haAllowedNetworks`, `httpAllowedNetworks`) and their tests.
 
-Two questions are asked of a list, and they differ for an empty one: `allows` (may this peer connect; an empty list
-allows every peer, as stock RocketMQ does) and `names` (has an operator named this peer; an empty list names no peer).
+A list has two tests, which differ for an empty list. `allows` decides about connections: an empty list allows every
+peer, as in stock RocketMQ. `names` decides about rights that an operator gives: an empty list names no peer.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ NETWORKS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """A parsed list. Host names are refused: an access rule must not depend on a name server."""
+    """A parsed list. Host names are rejected: an access rule must not depend on a name server."""
 
     entries: tuple[IPv4Network | IPv6Network, ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Networks:
-        """The list from its text. Raises ValueError with the part that is neither an address nor a network.
+        """Return the list in its text. Raises ValueError with the part that is neither an address nor a network.
 
-        An address stands for itself alone. A network whose address has host bits (10.0.0.7/8) is refused: it can mean
-        two things. An IPv4 address that is written inside IPv6 (::ffff:10.0.0.7) is that IPv4 address.
+        A single address is a network of one host. A network whose address has host bits (10.0.0.7/8) is rejected as
+        ambiguous. An IPv4 address inside IPv6 (::ffff:10.0.0.7) counts as the IPv4 address.
         """
         parts = [part.strip() for part in text.split(";") if part.strip()]
         if len(parts) > NETWORKS_MAX:
@@ -34,38 +34,38 @@ class Networks:
         return cls(tuple(_network(part) for part in parts))
 
     def allows(self, host: str) -> bool:
-        """True when `host` (an address as text) is in the list, or when the list is empty."""
+        """True if `host` (an address as text) is in the list, or if the list is empty."""
         return not self.entries or self.names(host)
 
     def names(self, host: str) -> bool:
-        """True when `host` (an address as text) is in the list. An empty list names no host."""
+        """True if `host` (an address as text) is in the list. An empty list names no host."""
         address = _address(host)
         return address is not None and any(address in network for network in self.entries)
 
     def __bool__(self) -> bool:
-        """True when the list names at least one network."""
+        """True if the list names at least one network."""
         return bool(self.entries)
 
 
 @lru_cache(maxsize=64)
 def networks(text: str) -> Networks:
-    """`Networks.parse`, remembered: the text of a property is asked for at every connection."""
+    """`Networks.parse` with a cache: every connection needs the list of a property."""
     return Networks.parse(text)
 
 
 def is_loopback(host: str) -> bool:
-    """True when `host` (an address as text) is of this machine's loopback network."""
+    """True if `host` (an address as text) is in the loopback network."""
     address = _address(host)
     return address is not None and address.is_loopback
 
 
 def is_address(host: str) -> bool:
-    """True when `host` is an IPv4 or IPv6 address as text, False for a name."""
+    """True if `host` is an IPv4 or IPv6 address as text, False for a name."""
     return _address(host) is not None
 
 
 def listens_beyond_loopback(host: str) -> bool:
-    """True when a listener on `host` can be reached from other machines. A host name counts as one that can."""
+    """True if other machines can reach a listener on `host`. A host name counts as reachable."""
     return host != "localhost" and not is_loopback(host)
 
 

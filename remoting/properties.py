@@ -1,6 +1,4 @@
-"""The properties string of a message: `name U+0001 value U+0002`, repeated (spec remoting 7.2), and the
-names in use.
-"""
+"""The properties string of a message, `name U+0001 value U+0002` repeated (spec remoting 7.2), and the known names."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Final
 NAME_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
 MAX_PROPERTIES_BYTES: Final = 32767
-"""The length field is an int16."""
+"""The longest properties string: its length field is an int16."""
 
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -48,11 +46,14 @@ TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 TIMER_OUT_MS: Final = "TIMER_OUT_MS"
 
 TIMER_PROPERTIES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
-"""Any of these makes a message a timer message."""
+"""The properties that make a message a timer message."""
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """The properties string, in the mapping's order, each pair closed by U+0002. TypeError when one is no text."""
+    """Return the properties string, in the mapping's order, each pair closed by U+0002.
+
+    Raises TypeError for other values.
+    """
     if not properties:
         return ""
     try:
@@ -63,8 +64,11 @@ def encode_properties(properties: Mapping[str, str]) -> str:
 
 
 def decode_properties(text: str) -> dict[str, str]:
-    """Every pair that stock's reader would see: parts without a name, a value or U+0001 are dropped, of equal
-    names the last value stays, and the last U+0002 may be missing."""
+    """Return the pairs that stock's reader finds.
+
+    Parts without a name, a value or U+0001 are dropped. Of equal names the last value counts. The last U+0002 may be
+    missing.
+    """
     properties: dict[str, str] = {}
     for part in text.split(PROPERTY_SEPARATOR):
         name, separator, value = part.partition(NAME_SEPARATOR)

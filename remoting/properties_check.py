@@ -1,4 +1,4 @@
-"""What is wrong in a configuration file, said about each line instead of the first one only."""
+"""Problems of a configuration file, reported for each line rather than for the first one only."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ WARN = "warn"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding: `fail` keeps the server from starting, `warn` does not."""
+    """One problem. `fail` prevents the server's start, `warn` does not."""
 
     level: str
     line: int
-    """Of the file, from 1; 0 = the file as a whole."""
+    """The line in the file, from 1. 0 means the file as a whole."""
     name: str
     message: str
     nearest: str | None = None
-    """The known name most like an unknown one."""
+    """The known name that is most like an unknown one."""
     accepted: str | None = None
-    """The range of an impossible value, in words."""
+    """The accepted range of an impossible value, in words."""
 
 
 def repeated(lines: Iterable[PropertyLine]) -> Iterator[Problem]:
-    """A warning for each line whose name comes again: the last one wins."""
+    """Yield a warning for each line that repeats a name: the last one wins."""
     last: dict[str, PropertyLine] = {}
     for line in lines:
         if (before := last.get(line.name)) is not None:

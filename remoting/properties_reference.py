@@ -1,18 +1,18 @@
-"""What a server's reference says about its properties, whichever server it is."""
+"""A row of the reference page about a property, for broker and name server alike."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRow:
-    """What the reference page says about one property."""
+    """The columns of the reference page for one property."""
 
     name: str
     kind: str
-    """number, switch, choice or text"""
+    """One of number, switch, choice and text."""
     default: str
     accepted: str
     live: bool
-    """May be changed while the server runs."""
+    """True if the value may change while the server runs."""
     rocketmq: str
-    """RocketMQ's property of that name: the same, what differs there, or that it has none."""
+    """RocketMQ's property of that name: the same, the difference, or none."""

@@ -1,8 +1,8 @@
-"""Java's properties text: `broker.conf`, `namesrv.conf`, and the bodies of the requests that change or give them.
+"""Java's properties text: `broker.conf`, `namesrv.conf`, and the bodies of requests that change or return properties.
 
-Rules of `java.util.Properties.load`: a line is `name=value`, `name:value` or `name value`; lines that start
-with `#` or `!` are comments; an odd number of backslashes at a line's end joins the next line; escapes are t,
-n, r, f, uXXXX, and any other character for itself.
+Rules of `java.util.Properties.load`: a line is `name=value`, `name:value` or `name value`. Lines that start with `#`
+or `!` are comments. An odd number of backslashes at a line's end joins the next line. Escapes are t, n, r, f, uXXXX,
+and any other character for itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME = re.compile(r"(?:[^\\=: \t\f]+|\\.?)*", re.DOTALL)
 
 
 class BadProperties(ValueError):
-    """The text is not properties text; the message names the line, `line` is its number or 0 for the whole text."""
+    """The text is not properties text. The message names the line. `line` is its number, or 0 for the whole text."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class BadProperties(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PropertyLine:
-    """One assignment and the number of the line where it begins (from 1)."""
+    """One assignment and the number of its first line (from 1)."""
 
     name: str
     value: str
@@ -37,7 +37,7 @@ class PropertyLine:
 
 
 def read_properties_text(path: Path) -> str:
-    """What a properties file holds. Raises OSError, and BadProperties when it is too large or no UTF-8."""
+    """Return the text of a properties file. Raises OSError, and BadProperties if it is too large or not UTF-8."""
     with path.open("rb") as file:
         data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
@@ -50,17 +50,17 @@ def read_properties_text(path: Path) -> str:
 
 
 def parse_properties(text: str) -> list[PropertyLine]:
-    """The assignments in order; a repeated name appears repeatedly (the last one wins in Java)."""
+    """Return the assignments in order. A repeated name appears repeatedly (the last one wins in Java)."""
     return [_parse_line(line, number) for number, line in _logical_lines(text)]
 
 
 def format_properties(values: Mapping[str, str]) -> str:
-    """`name=value` lines in the given order, as RocketMQ writes them (`MixAll.properties2String`)."""
+    """Return `name=value` lines in the given order, as RocketMQ writes them (`MixAll.properties2String`)."""
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
 def parse_assignment(text: str, form: str = "NAME=VALUE") -> tuple[str, str]:
-    """Name and value of an argument, the value as it stands. Raises BadProperties, saying the wanted form."""
+    """Return name and value of an argument, the value unchanged. Raises BadProperties naming the wanted form."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise BadProperties(f"{text!r} is not {form}")
@@ -68,7 +68,7 @@ def parse_assignment(text: str, form: str = "NAME=VALUE") -> tuple[str, str]:
 
 
 def parse_assignments(texts: Iterable[str], form: str = "NAME=VALUE") -> dict[str, str]:
-    """All of them, the last one of a name wins. Raises BadProperties."""
+    """Return all assignments, the last one of a name. Raises BadProperties."""
     return dict(parse_assignment(text, form) for text in texts)
 
 

@@ -1,12 +1,11 @@
-"""The body of REGISTER_BROKER: JSON as brokers of this line send it, or the compressed form (spec remoting
-6.2).
+"""The body of REGISTER_BROKER: plain JSON, or the compressed form (spec remoting 6.2).
 
 Compressed (`RegisterBrokerBody.encode`), inside one zlib stream, each item an int32 length and its bytes:
 
     DataVersion JSON
     int32 n, then n items "topic readQueues writeQueues perm filterType {attributes JSON}"
     filter servers, JSON array
-    int32 m, then m items TopicQueueMappingInfo JSON      (only versions from 413 on; not kept here)
+    int32 m, then m items TopicQueueMappingInfo JSON      (only versions from 413 on; ignored here)
 """
 
 from __future__ import annotations
@@ -20,36 +19,38 @@ from ringmq.remoting.config_beans import SLICE_TOPICS, DataVersion, TopicConfig,
 from ringmq.remoting.json_text import dump_json
 
 MAX_INFLATED_BYTES = 64 * 1024 * 1024
-"""What a compressed registration may become."""
+"""Limit of a decompressed registration."""
 
 _INT32 = struct.Struct(">i")
 
 
 def body_crc32(body: bytes) -> int:
-    """The bodyCrc32 field."""
+    """Return the bodyCrc32 field."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def encode_register_body(table: TopicConfigTable) -> bytes:
-    """The uncompressed body, keys in stock's order."""
+    """Return the uncompressed body, keys in stock's order."""
     return frame_register_body(json_body.write_body(table.to_json()))
 
 
 def frame_register_body(table: bytes) -> bytes:
-    """The same of a table that is JSON already."""
+    """Return the uncompressed body of a table that is JSON already."""
     return b"".join((b'{"filterServerList":[],"topicConfigSerializeWrapper":', table, b"}"))
 
 
 def decode_register_body(body: bytes, *, compressed: bool = False) -> TopicConfigTable:
-    """The topics in a registration; an empty body is an empty table. Raises `BadBody`."""
+    """Return the topics in a registration, none for an empty body. Raises `BadBody`."""
     return finish(decode_register_slices(body, compressed=compressed))
 
 
 def decode_register_slices(
     body: bytes, *, compressed: bool = False, topics_max: int = 1 << 62
 ) -> Generator[None, None, TopicConfigTable]:
-    """As `decode_register_body`, with a pause after every SLICE_TOPICS topics. Raises `BadBody`, also beyond
-    `topics_max` topics."""
+    """Like `decode_register_body`, with a pause after every SLICE_TOPICS topics.
+
+    Raises `BadBody`, also beyond `topics_max` topics.
+    """
     if not body:
         return TopicConfigTable({}, DataVersion())
     if compressed:
@@ -61,7 +62,7 @@ def decode_register_slices(
 
 
 def encode_compressed_body(table: TopicConfigTable) -> bytes:
-    """The compressed form, without queue mappings."""
+    """Return the compressed form, without queue mappings."""
     parts = [_item(dump_json(table.data_version.to_json())), _INT32.pack(len(table.topics))]
     parts += [_item(_encode_topic(topic)) for topic in table.topics.values()]
     parts += [_item(b"[]"), _INT32.pack(0)]

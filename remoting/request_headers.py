@@ -1,4 +1,4 @@
-"""Which header each request has: the table `REQUEST_HEADERS`, and the short form that sends travel in."""
+"""The header of each request (`REQUEST_HEADERS`), and the short form of a send's header."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SEND_LETTERS = {
     "batch": "m",
     "broker_name": "n",
 }
-"""The short names that 310, 320 and 325 carry instead of `SendMessageRequestHeader`'s own."""
+"""Attribute of `SendMessageRequestHeader` -> its short name in 310, 320 and 325."""
 
 SHORT_SEND_CODES = frozenset(
     {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
@@ -36,7 +36,7 @@ SHORT_SEND_CODES = frozenset(
 
 
 def decode_send_header(command: RemotingCommand) -> SendMessageRequestHeader:
-    """The header of any send or reply request, long or short names by its code."""
+    """Return the header of any send or reply request. The code decides between long and short names."""
     if command.code in SHORT_SEND_CODES:
         decoded: SendMessageRequestHeader = decode_renamed(SendMessageRequestHeader, _SEND_LETTERS, command.ext_fields)
         return decoded
@@ -44,12 +44,12 @@ def decode_send_header(command: RemotingCommand) -> SendMessageRequestHeader:
 
 
 def encode_short_send_header(send: SendMessageRequestHeader) -> dict[str, str]:
-    """The ext fields of 310, 320 and 325."""
+    """Return the ext fields of 310, 320 and 325."""
     return encode_renamed(send, _SEND_LETTERS)
 
 
 def decode_request_header(command: RemotingCommand) -> Any:
-    """The typed header of a request, None where its code has none. Raises `MissingField` and `BadField`."""
+    """Return the typed header of a request, None if its code has none. Raises `MissingField` and `BadField`."""
     if command.code in SEND_CODES:
         return decode_send_header(command)
     cls = REQUEST_HEADERS.get(command.code)
@@ -129,4 +129,4 @@ REQUEST_HEADERS: dict[int, type[Header]] = {
     RequestCode.NOTIFICATION: client.NotificationRequestHeader,
     RequestCode.POLLING_INFO: client.PollingInfoRequestHeader,
 }
-"""Requests with named ext fields. Those with letters (`SHORT_SEND_CODES`) go through `decode_send_header`."""
+"""Headers of requests with named ext fields. `decode_send_header` reads the others (`SHORT_SEND_CODES`)."""

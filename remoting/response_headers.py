@@ -1,6 +1,4 @@
-"""The header of every answer that has one, and the table `RESPONSE_HEADERS` (code of the request ->
-header).
-"""
+"""The headers of answers, and the table `RESPONSE_HEADERS` (code of the request -> header)."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ class SendMessageResponseHeader(Header):
 
 @header
 class PullMessageResponseHeader(Header):
-    """11, 361: the four offsets stand in answers 0, 19, 20 and 21."""
+    """11, 361. Answers 0, 19, 20 and 21 carry the four offsets."""
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64
@@ -60,8 +58,10 @@ class GetEarliestMsgStoretimeResponseHeader(Header):
 
 @header
 class GetBrokerRuntimeInfoResponseHeader(Header):
-    """28, where the broker is RingMQ: which folder on which boot of which host its store is, so that a reader on that
-    host can tell whether it sees the same files. Stock has no fields here, and its tools look at the body alone.
+    """28 of a RingMQ broker: host, boot and folder of its store.
+
+    By these fields a reader on the same host finds out that it sees the same files. Stock has no fields here, and its
+    tools look at the body alone.
     """
 
     store_root: str | None = wire("ringmqStoreRoot", default=None)
@@ -87,7 +87,7 @@ class GetKvConfigResponseHeader(Header):
 
 @header
 class RegisterBrokerResponseHeader(Header):
-    """103: the addresses that a slave asks for."""
+    """103: the addresses for a slave."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -193,4 +193,4 @@ RESPONSE_HEADERS: dict[int, type[Header]] = {
     RequestCode.NOTIFICATION: NotificationResponseHeader,
     RequestCode.POLLING_INFO: PollingInfoResponseHeader,
 }
-"""Answers with ext fields."""
+"""Headers of the answers with ext fields."""

@@ -1,4 +1,4 @@
-"""Topic routes and cluster views: what the name server answers (spec remoting 6.3, 6.4)."""
+"""Topic routes and cluster views: answers of the name server (spec remoting 6.3, 6.4)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MASTER_ID = 0
 
 @dataclass(slots=True)
 class QueueData:
-    """The queues that one broker has of a topic."""
+    """The queues of a topic on one broker name."""
 
     broker_name: str
     read_queue_nums: int
@@ -59,7 +59,7 @@ class BrokerData:
 
     @property
     def any_addr(self) -> str | None:
-        """The master's address, else that of the lowest id."""
+        """The master's address, else the address of the lowest id."""
         return self.broker_addrs[min(self.broker_addrs)] if self.broker_addrs else None
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class BrokerData:
 
 @dataclass(slots=True)
 class TopicRouteData:
-    """Where a topic lives."""
+    """The brokers and queues of a topic."""
 
     queue_datas: list[QueueData] = field(default_factory=list)
     broker_datas: list[BrokerData] = field(default_factory=list)
@@ -108,8 +108,8 @@ class TopicRouteData:
         return bean
 
     def encode(self, *, standard_json: bool) -> bytes:
-        """The body: for clients from version 401 on (or on demand) standard JSON, for older ones stock's
-        old form.
+        """Return the body: standard JSON for clients from version 401 on (or on demand), stock's old form for older
+        ones.
         """
         bean = self.to_json()
         return json_body.write_browser_body(bean) if standard_json else json_body.write_body(bean)

@@ -1,6 +1,7 @@
-"""Staged writes: rows that wait in a hidden topic until one request publishes them all (docs/staged-writes.md).
+"""Staged writes: rows in a hidden topic that one request publishes together (docs/staged-writes.md).
 
-What client and broker both have to know: names of topics and properties, limits, and the bodies of `STAGED_WRITES`.
+This module holds the parts that client and broker share: names of topics and properties, limits, and the bodies of
+`STAGED_WRITES`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ QUERY_ID_CHARS_MAX: Final = 128
 CHUNKS_MAX: Final = 16_384
 COMMIT_BODY_BYTES_MAX: Final = 2 << 20
 CHUNK_BYTES: Final = 1 << 20
-"""What a chunk should not exceed, so that a few of them fit into the broker's window."""
+"""The recommended size limit of a chunk, so that a few chunks fit into the broker's window."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedChunk:
-    """One staged message, as its sender knows it: whose it is, where the broker said it is stored, what was sent."""
+    """One staged message as its sender knows it: its writer, its stored position, its content."""
 
     partition: int
     attempt: int
@@ -49,7 +50,7 @@ class StagedChunk:
     body_crc: int
 
     def properties(self, query_id: str, batch_id: int, topic: str, queue_id: int) -> dict[str, str]:
-        """What the staged message says of itself."""
+        """Return the properties of the staged message."""
         return {
             QUERY: query_id,
             BATCH: str(batch_id),
@@ -63,14 +64,14 @@ class StagedChunk:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
-    """All chunks of one micro-batch: those of the attempt that won, per partition, in the order of their rows."""
+    """All chunks of one micro-batch: per partition those of the successful attempt, in the order of their rows."""
 
     query_id: str
     batch_id: int
     chunks: tuple[StagedChunk, ...]
 
     def encode(self) -> bytes:
-        """The request's body."""
+        """Return the request's body."""
         partitions: dict[tuple[int, int], list[list[int]]] = {}
         for chunk in self.chunks:
             entries = partitions.setdefault((chunk.partition, chunk.attempt), [])

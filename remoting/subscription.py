@@ -1,6 +1,4 @@
-"""Tags and subscription expressions: the hash that brokers filter by, the text that clients filter by
-(spec remoting 7.7).
-"""
+"""Tags and subscription expressions: brokers filter by the hash, clients by the text (spec remoting 7.7)."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ EXPRESSION_SQL92 = "SQL92"
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: base 31 over UTF-16 code units, as a signed 32-bit number."""
+    """Return Java's `String.hashCode`: base 31 over UTF-16 code units, as a signed 32-bit number."""
     units: Iterable[int]
     if text.isascii():
         units = text.encode()
@@ -33,12 +31,12 @@ def java_string_hash(text: str) -> int:
 
 
 def tags_code(tags: str | None) -> int:
-    """What the consume queue keeps of a message's TAGS; 0 for none."""
+    """Return the hash of a message's TAGS in the consume queue, 0 without TAGS."""
     return java_string_hash(tags) if tags else 0
 
 
 class BadSubscription(RequestError):
-    """An expression that does not parse; answered SUBSCRIPTION_PARSE_FAILED."""
+    """An expression that does not parse. The answer is SUBSCRIPTION_PARSE_FAILED."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, field="subscription", code=ResponseCode.SUBSCRIPTION_PARSE_FAILED)
@@ -46,8 +44,9 @@ class BadSubscription(RequestError):
 
 @dataclass(slots=True)
 class SubscriptionData:
-    """What a group wants of one topic. `code_set` holds the hashes of `tags_set`; both empty means
-    everything.
+    """A group's subscription to one topic.
+
+    `code_set` holds the hashes of `tags_set`. Both empty select every message.
     """
 
     topic: str
@@ -60,11 +59,11 @@ class SubscriptionData:
 
     @property
     def is_all(self) -> bool:
-        """No tag is asked for."""
+        """True if every tag is selected."""
         return self.sub_string == SUBSCRIBE_ALL
 
     def matches_tags(self, tags: str | None) -> bool:
-        """The client's exact test, which drops what only collided."""
+        """True if the tags match exactly. The client's test drops messages whose hashes merely collide."""
         return self.is_all or self.class_filter_mode or not self.tags_set or (tags or "") in self.tags_set
 
     def to_json(self) -> dict[str, Any]:
@@ -81,8 +80,9 @@ class SubscriptionData:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> SubscriptionData:
-        """From stock's bean. Go writes codeSet as strings hashed over UTF-8, so for TAG the codes are
-        computed again. Raises `BadBody`, TypeError or ValueError.
+        """Return the data in stock's bean. Raises `BadBody`, TypeError or ValueError.
+
+        Go writes codeSet as strings hashed over UTF-8, so for TAG the codes are computed again.
         """
         tags = {str(tag) for tag in value.get("tagsSet") or ()}
         codes = {java_string_hash(tag) for tag in tags} or {int(code) for code in value.get("codeSet") or ()}
@@ -100,7 +100,7 @@ class SubscriptionData:
 def build_subscription(
     topic: str, expression: str | None, expression_type: str | None = None, sub_version: int = 0
 ) -> SubscriptionData:
-    """The subscription that `expression` stands for (`FilterAPI.build`). Raises `BadSubscription`."""
+    """Return the subscription of `expression` (`FilterAPI.build`). Raises `BadSubscription`."""
     kind = expression_type or EXPRESSION_TAG
     if kind != EXPRESSION_TAG:
         if not expression:
